@@ -101,8 +101,12 @@ impl<T: Stage> OptState<T> {
         table::params_mut(&mut params, self.structure(), &mut leaves, &mut path)?;
         for (i, spec) in self.structure().leaves().iter().enumerate() {
             let mut of_leaf = found.iter().filter(|(_, e)| e.moments.dtype(i).is_some());
-            let Some((first, evaluation)) = of_leaf.next() else { continue };
-            if let Some((second, _)) = of_leaf.next() {
+            let Some((first, mut evaluation)) = of_leaf.next().map(|(path, e)| (path, e)) else { continue };
+            for (second, other) in of_leaf {
+                if first == second {
+                    evaluation = other;
+                    continue;
+                }
                 let problem = format!("`{first}` and `{second}` both have parameters to evaluate with");
                 return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
             }

@@ -105,14 +105,14 @@ pub use engine::{Isa, Outcome, PassPlan, Plan, Updates, Warning, WarningKind, de
 pub use error::{Error, Result};
 pub use evaluation::EvalParams;
 pub use functions::*;
+#[cfg(feature = "derive")]
+pub use gradchain_derive::State;
 #[cfg(feature = "half")]
 #[cfg_attr(docsrs, doc(cfg(feature = "half")))]
 pub use half;
-pub use ndarray;
-#[cfg(feature = "derive")]
-pub use gradchain_derive::State;
 pub use migrate::Migration;
 pub use minimize::Minimize;
+pub use ndarray;
 pub use select::{Labels, Mask};
 pub use transformation::{GradientTransformation, OptState};
 pub use tree::{

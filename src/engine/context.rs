@@ -19,6 +19,8 @@ pub struct InitContext<'a> {
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes<'a>>,
+    /// Whether parameters are seen in the type that arithmetic is done in, whatever the leaf's.
+    pub(crate) in_full: bool,
     /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
 }
@@ -121,6 +123,13 @@ impl<'a> InitContext<'a> {
         Ok(rounded)
     }
 
+    /// Returns whether a leaf's parameters are rounded to a type narrower than the one that arithmetic is done in: 16
+    /// bits, and not inside a [`master`](crate::master()).
+    pub fn is_rounded(&self, leaf: usize) -> bool {
+        let dtype = self.structure.leaves()[leaf].dtype();
+        !self.in_full && dtype != dtype.compute()
+    }
+
     /// The leaves to act on that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
@@ -212,6 +221,7 @@ pub struct StepContext<'a> {
     pub(crate) resting: &'a [bool],
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes<'a>>,
+    pub(crate) in_full: bool,
     pub(crate) rows: &'a [usize],
     /// Leaves are gone through elsewhere: parameters and state arrays are not here.
     pub(crate) elsewhere: bool,
@@ -233,6 +243,7 @@ impl<'a> StepContext<'a> {
             resting: &[],
             by_leaf: false,
             codes: None,
+            in_full: false,
             rows: &[],
             elsewhere: false,
             active: &[],
@@ -297,7 +308,18 @@ impl<'a> StepContext<'a> {
         'a: 'b,
     {
         let codes = self.codes.map(|codes| codes.of_leaves(structure.len()));
-        StepContext { structure, params, absent: &[], resting: &[], by_leaf: false, codes, rows: &[], active: &[], ..*self }
+        StepContext {
+            structure,
+            params,
+            absent: &[],
+            resting: &[],
+            by_leaf: false,
+            codes,
+            in_full: false,
+            rows: &[],
+            active: &[],
+            ..*self
+        }
     }
 
     /// The same step, for what acts on some leaves only.
@@ -331,8 +353,9 @@ impl<'a> StepContext<'a> {
 
     /// Calls a function with what `init` would be told of these leaves and the parameters of this step.
     pub(crate) fn as_init<R>(&self, active: &[bool], then: impl FnOnce(&InitContext<'_>) -> Result<R>) -> Result<R> {
-        let StepContext { structure, by_leaf, codes, .. } = *self;
-        let init = |params: &[TableLeaf]| then(&InitContext { structure, active, params, by_leaf, codes, whole: None });
+        let (StepContext { structure, by_leaf, codes, in_full, .. }, whole) = (*self, None);
+        let init =
+            |params: &[TableLeaf]| then(&InitContext { structure, active, params, by_leaf, codes, in_full, whole });
         self.params.with(structure, init)?
     }
 

@@ -15,7 +15,7 @@ use super::table::Table;
 use super::tile::Spare;
 use super::walk::{Start, Walk};
 use super::written::Sink;
-use super::{Ask, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
+use super::{Ask, Emission, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
 use crate::numeric::worth::Pace;
@@ -142,7 +142,6 @@ impl Work {
         mut objective: Option<&mut (dyn Ask + '_)>,
         sink: Sink<'_>,
     ) -> Outcome {
-        const FAILED: Outcome = Outcome { emitted: false, skipped: false };
         let shape = self.shape;
         let at = &StepContext { params: ParamSource::Leaves(&self.params), absent: &self.absent, ..*at };
         self.rows.cut(at.structure, &self.active);
@@ -176,18 +175,18 @@ impl Work {
                 start: Start::of(shape, shape.span(number)),
                 backwards: number % 2 == 1,
                 shape,
-                ends: chain.ends_at().is_some_and(|end| number >= end),
+                ends: chain.emission().end().is_some_and(|end| number >= end),
                 sink,
                 isa: current_isa(),
             };
             let last = walk.ends || number == shape.barriers;
-            let Some(added) = chain.pass(walk, &mut self.spare) else { return FAILED };
+            let Some(added) = chain.pass(walk, &mut self.spare) else { return Outcome::NOTHING };
             self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
             if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.adds_in(number))
                 && let Err(error) = ranks.complete(&self.sums, shape.sums)
             {
                 at.fail(error);
-                return FAILED;
+                return Outcome::NOTHING;
             }
             if last {
                 break;
@@ -211,21 +210,22 @@ impl Work {
             let done = chain.barrier(at, number, sums, tree);
             if !done || at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
                 // Only the last pass writes parameters.
-                return FAILED;
+                return Outcome::NOTHING;
             }
         }
-        let mut outcome = Outcome { emitted: at.gradients, skipped: false };
+        let held = chain.emission().is_nothing();
+        let mut outcome = Outcome { emitted: at.gradients, ..Outcome::GRADIENTS };
         chain.finish(complete(&self.ranks, Sums { values: &self.sums, ..none }), &mut outcome);
         self.pace.end(step);
-        outcome
+        Outcome { held, ..outcome }
     }
 }
 
 /// A chain in a step, whatever its type.
 trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
-    /// As [`Stage::ends_at`].
-    fn ends_at(&self) -> Option<usize>;
+    /// As [`Stage::emission`].
+    fn emission(&self) -> Emission;
     /// Does a pass, and says what was added to each sum of each piece elsewhere; none if it failed there.
     fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>>;
     /// Whether it could be done.
@@ -246,8 +246,8 @@ impl<T: Stage> AnyChain for Running<'_, '_, T> {
         self.run = Some(self.transformation.begin(self.state, at));
     }
 
-    fn ends_at(&self) -> Option<usize> {
-        self.transformation.ends_at(self.state, self.run.as_ref()?)
+    fn emission(&self) -> Emission {
+        self.run.as_ref().map_or(Emission::Undecided, |run| self.transformation.emission(self.state, run))
     }
 
     fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>> {

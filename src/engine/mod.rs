@@ -53,8 +53,8 @@ mod ways;
 mod whole;
 mod written;
 
-pub(crate) use context::ParamSource;
 pub use context::{InitContext, StepContext};
+pub(crate) use context::{ParamSource, is_among};
 pub(crate) use drive::{Remote, Work};
 pub(crate) use examples::Examples;
 pub use form::{
@@ -80,12 +80,12 @@ pub use plan::{PassPlan, Plan};
 pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use shape::{Shape, Span};
 pub use slot::{Codes, Slot};
-pub use stage::{Outcome, Place, Stage};
+pub use stage::{Emission, HoldsBack, Outcome, Place, Stage};
 pub use sums::Sums;
 pub(crate) use sums::{dot, squares, sum_tile};
 pub(crate) use tile::TILE;
 pub use tile::{Spare, Tile};
-pub(crate) use tuple::{fits, needs_of};
+pub(crate) use tuple::{fits, needs_of, resting_from, rests_by_leaf};
 pub use updates::Updates;
 pub(crate) use uses::followed_by;
 pub use uses::{AllUses, Uses};

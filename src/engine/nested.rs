@@ -72,6 +72,7 @@ impl Nested {
             params: &self.work.params,
             by_leaf: false,
             codes: around.codes.map(|codes| codes.of_leaves(self.structure.len())),
+            in_full: false,
             whole: None,
         };
         let state = transformation.init_state(&at);

@@ -1,13 +1,14 @@
 //! A chain is a tuple of its members.
 
+use super::context::is_among;
 use super::in_piece::Then;
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::members::{Members, in_members};
 use super::piece_at::PieceAt;
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
-    AllUses, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext, Sums, Term, Tile, Uses,
-    WholeTree, followed_by, ways,
+    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext,
+    Sums, Term, Tile, Uses, WholeTree, followed_by, ways,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -36,11 +37,43 @@ const fn is_empty(members: &[usize]) -> bool {
     members.is_empty()
 }
 
+/// What the members of a chain have worked out for a step. `R` is a tuple with an option for each member: none for one
+/// that has not begun, since it is not decided whether it is reached, or since nothing reaches it.
+pub struct ChainRun<R> {
+    members: R,
+    /// Whether a member emitted updates of some leaves only, so that the others rest in those after it.
+    partly: bool,
+}
+
 /// A chain in a step.
 struct InStep<'a, T: Stage> {
     chain: &'a T,
     state: &'a T::State,
     run: &'a T::Run,
+    /// How many members run on the leaf.
+    len: usize,
+}
+
+/// Why a chain's loop finds that all members have begun.
+const BEGUN: &str = "a chain is one loop if all its members have begun";
+
+/// The leaves that rest from a member of a chain on: those of the member, which has those before it among them, or those
+/// before it.
+pub(crate) fn resting_from<'a>(before: &'a [bool], member: &'a [bool]) -> &'a [bool] {
+    if member.is_empty() { before } else { member }
+}
+
+/// Returns whether leaves may rest in some steps after this member of a chain, and not in others.
+pub(crate) fn rests_by_leaf<T: Stage, M: Stage>(chain: &T, member: &M) -> bool {
+    member.holds_back() == HoldsBack::Some && !chain.shape().joins
+}
+
+/// What a chain asks of its members in their order.
+trait OfMembers: Stage {
+    /// Begins the members that updates reach and that have not begun: those after one that is decided to emit.
+    fn begin_reached(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>);
+    /// Returns how many members run on a leaf.
+    fn reached(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> usize;
 }
 
 /// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name. Each method
@@ -50,7 +83,7 @@ macro_rules! chains {
         #[allow(unused_variables, reason = "the empty chain has no members")]
         impl<$($T: Stage,)* Cx: Real> Members<Cx> for InStep<'_, ($($T,)*)> {
             fn len(&self) -> usize {
-                0 $(+ { let _ = stringify!($T); 1 })*
+                self.len
             }
 
             fn shape(&self, member: usize) -> Shape {
@@ -62,9 +95,47 @@ macro_rules! chains {
 
             fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, Cx>) {
                 match member {
-                    $($i => self.chain.$i.in_piece(&self.state.$i, &self.run.$i, at, then),)*
+                    $($i => {
+                        if let Some(run) = &self.run.members.$i {
+                            self.chain.$i.in_piece(&self.state.$i, run, at, then);
+                        }
+                    })*
                     _ => {}
                 }
+            }
+        }
+
+        #[allow(unused_variables, unused_mut, unused_assignments, reason = "after the last member nothing comes")]
+        impl<$($T: Stage,)*> OfMembers for ($($T,)*) {
+            fn begin_reached(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>) {
+                let mut at = *at;
+                $(
+                    let member = run.members.$i.get_or_insert_with(|| self.$i.begin(&mut state.$i, &at));
+                    let emission = self.$i.emission(&state.$i, member);
+                    if !emission.reaches_next() {
+                        return;
+                    }
+                    at.by_leaf |= rests_by_leaf(self, &self.$i);
+                    // What works on several leaves together works on all of them.
+                    if emission == Emission::Partly && !self.shape().joins {
+                        run.partly = true;
+                        at.resting = resting_from(at.resting, self.$i.resting(&state.$i));
+                    }
+                )*
+            }
+
+            fn reached(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> usize {
+                let mut reached = 0;
+                $(
+                    if run.members.$i.is_none() {
+                        return reached;
+                    }
+                    reached += 1;
+                    if run.partly && is_among(self.$i.resting(&state.$i), leaf) {
+                        return reached;
+                    }
+                )*
+                reached
             }
         }
 
@@ -78,7 +149,7 @@ macro_rules! chains {
         impl<$($T: Stage),*> Stage for ($($T,)*) {
             type Needs = needs_of!($($T)*);
             type State = ($($T::State,)*);
-            type Run = ($($T::Run,)*);
+            type Run = ChainRun<($(Option<$T::Run>,)*)>;
             type Kernel<Cx: Real> = ($($T::Kernel<Cx>,)*);
 
             const SHAPE: Shape = { let s = Shape::EMPTY; $(let s = s.then($T::SHAPE);)* s };
@@ -114,7 +185,12 @@ macro_rules! chains {
             }
 
             fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-                Ok(($(self.$i.init_state(at)?,)*))
+                let mut at = *at;
+                Ok(($({
+                    let state = self.$i.init_state(&at)?;
+                    at.by_leaf |= rests_by_leaf(self, &self.$i);
+                    state
+                },)*))
             }
 
             fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -123,36 +199,66 @@ macro_rules! chains {
             }
 
             fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
-                ($(self.$i.begin(&mut state.$i, at),)*)
+                let mut run = ChainRun { members: ($(None::<$T::Run>,)*), partly: false };
+                self.begin_reached(state, &mut run, at);
+                run
             }
 
             fn barrier(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) {
-                let (mut index, mut sums) = (index, sums);
+                let (mut index, mut sums, around) = (index, sums, at);
+                let mut at = *at;
                 $(
                     let shape = self.$i.shape();
                     if index < shape.barriers {
-                        return self.$i.barrier(&mut state.$i, &mut run.$i, at, index, sums, tree);
+                        if let Some(run) = &mut run.members.$i {
+                            self.$i.barrier(&mut state.$i, run, &at, index, sums, tree);
+                        }
+                        return self.begin_reached(state, run, around);
                     }
                     index -= shape.barriers;
                     sums = sums.skip(shape.sums);
+                    at.by_leaf |= rests_by_leaf(self, &self.$i);
+                    if run.partly {
+                        at.resting = resting_from(at.resting, self.$i.resting(&state.$i));
+                        sums.resting = at.resting;
+                    }
                 )*
             }
 
             fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
                 let mut sums = sums;
                 $(
-                    self.$i.finish(&mut state.$i, run.$i, sums, outcome);
+                    let Some(member) = run.members.$i else { return };
+                    self.$i.finish(&mut state.$i, member, sums, outcome);
                     sums = sums.skip(self.$i.shape().sums);
+                    if run.partly {
+                        sums.resting = resting_from(sums.resting, self.$i.resting(&state.$i));
+                    }
                 )*
             }
 
-            fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
-                let (mut before, mut end) = (0, None);
+            #[inline(always)]
+            fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+                let (mut before, mut emission) = (0, Emission::Updates);
                 $(
-                    end = self.$i.ends_at(&state.$i, &run.$i).map(|end| before + end);
+                    let Some(member) = &run.members.$i else { return Emission::Undecided };
+                    emission = self.$i.emission(&state.$i, member).after(before);
+                    if !emission.reaches_next() {
+                        return emission;
+                    }
                     before += self.$i.shape().barriers;
                 )*
-                end
+                if run.partly { Emission::Partly } else { emission }
+            }
+
+            fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
+                let resting: &[bool] = &[];
+                $(let resting = resting_from(resting, self.$i.resting(&state.$i));)*
+                resting
+            }
+
+            fn holds_back(&self) -> HoldsBack {
+                HoldsBack::Never $(.max(self.$i.holds_back()))*
             }
 
             fn tile<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
@@ -162,7 +268,11 @@ macro_rules! chains {
             fn tile_apart<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
                 let mut place = place;
                 $(
-                    self.$i.tile(&state.$i, &run.$i, place, span, tile);
+                    let Some(member) = &run.members.$i else { return };
+                    self.$i.tile(&state.$i, member, place, span, tile);
+                    if run.partly && is_among(self.$i.resting(&state.$i), tile.leaf) {
+                        return;
+                    }
                     place = place.after(self.$i.shape());
                 )*
             }
@@ -175,16 +285,19 @@ macro_rules! chains {
             }
 
             fn in_piece_apart<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
-                in_members(&InStep { chain: self, state, run }, at, then);
+                in_members(&InStep { chain: self, state, run, len: self.reached(state, run, at.leaf) }, at, then);
             }
 
             fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
-                Self::FUSES_ALWAYS || Self::FUSES $(&& self.$i.fuses_now(&state.$i, &run.$i, leaf))*
+                Self::FUSES_ALWAYS
+                    || Self::FUSES
+                        && !run.partly
+                        $(&& run.members.$i.as_ref().is_some_and(|run| self.$i.fuses_now(&state.$i, run, leaf)))*
             }
 
             #[inline]
             fn kernel<Cx: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<Cx> {
-                ($(self.$i.kernel::<Cx>(&state.$i, &run.$i, leaf),)*)
+                ($(self.$i.kernel::<Cx>(&state.$i, run.members.$i.as_ref().expect(BEGUN), leaf),)*)
             }
 
             fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {

@@ -22,13 +22,13 @@ impl Updates {
     /// Zero updates for parameters of this structure.
     pub(crate) fn new(structure: Arc<Structure>) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
-        Updates { structure, leaves, outcome: Outcome { emitted: false, skipped: false } }
+        Updates { structure, leaves, outcome: Outcome::NOTHING }
     }
 
     /// Zeros of other types, for means that are going to be gradients.
     pub(crate) fn of_types(structure: Arc<Structure>, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(dtype(l), l.len())).collect();
-        Updates { structure, leaves, outcome: Outcome { emitted: false, skipped: false } }
+        Updates { structure, leaves, outcome: Outcome::NOTHING }
     }
 
     /// What the step that made these updates did.

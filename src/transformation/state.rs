@@ -51,8 +51,9 @@ impl<T: Stage> OptState<T> {
         let active = vec![true; structure.len()];
         let mut work = Work::new(&structure, transformation)?;
         table::params(params, &structure, &mut work.params, &mut work.path)?;
-        let params = &work.params[..];
-        let at = InitContext { structure: &structure, active: &active, params, by_leaf, codes: None, whole: None };
+        let (params, active) = (&work.params[..], &active[..]);
+        let at =
+            InitContext { structure: &structure, active, params, by_leaf, codes: None, in_full: false, whole: None };
         let inner = transformation.init_state(&at)?;
         work.params.clear();
         Ok(OptState {

@@ -2,6 +2,7 @@ use super::multi_steps::not_finite;
 use crate::part::prelude::*;
 
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.
+/// Nothing that comes after it in a chain runs in such a step, nor anything around it.
 ///
 /// After more than `max_consecutive_errors` such steps in a row it gives up and lets them through, so that a run that
 /// cannot recover shows it.
@@ -37,7 +38,7 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Optax, [`apply_if_finite`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: the inner
-/// transformation is not run on gradients that are thrown away.
+/// transformation is not run on gradients that are thrown away, nor is what comes after it on zeros.
 pub fn apply_if_finite<T: Stage>(inner: T, max_consecutive_errors: u32) -> ApplyIfFinite<T> {
     ApplyIfFinite::with(inner, max_consecutive_errors)
 }
@@ -82,6 +83,7 @@ impl NotFinite {
 impl<T: Stage> Wrapper for ApplyIfFinite<T> {
     type Memory = NotFinite;
     const LOOKS: bool = true;
+    const HOLDS_BACK: bool = true;
 
     #[inline(always)]
     fn look<C: Real>(u: C) -> C::Wide {

@@ -112,8 +112,13 @@ impl<T: Stage> Wrapper for Cautious<T> {
 
     fn decide(&self, memory: &mut CautiousMemory, _: &StepContext<'_>, _: f64) -> Decision {
         memory.xi = self.xi.at(memory.count.get());
-        memory.count.increment();
         Decision::Run
+    }
+
+    fn finish(&self, memory: &mut CautiousMemory, _: Decision, inside: Option<Outcome>, _: &mut T::State) {
+        if inside.is_some() {
+            memory.count.increment();
+        }
     }
 }
 

@@ -300,6 +300,10 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
         state.room.outcome
     }
 
+    fn holds_back(&self) -> bool {
+        self.inner.holds_back() > crate::engine::HoldsBack::Never
+    }
+
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.apart(|walk| walk.within("inner", &mut |walk| self.inner.read(&state.inner, walk)))
     }

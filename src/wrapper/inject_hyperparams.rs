@@ -102,6 +102,13 @@ struct Value {
     schedule: Option<Schedule>,
 }
 
+impl Value {
+    /// The value in the step with this count.
+    fn at(&self, count: u64) -> f64 {
+        self.schedule.as_ref().map_or(self.value.get(), |schedule| schedule.at(count))
+    }
+}
+
 /// What hyperparameters are set in.
 trait Owner: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
@@ -386,7 +393,7 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
 
     fn decide(&self, memory: &mut Injected<T>, _: &StepContext<'_>, _: f64) -> Decision {
         let Injected { count, hyperparams, effective } = memory;
-        let mut values = hyperparams.values.iter_mut();
+        let mut values = hyperparams.values.iter();
         let effective = effective.get_or_insert_with(|| self.inner.clone());
         effective.arguments(&mut |name, argument| {
             let Argument::Hyperparam(hyperparam) = argument else { return };
@@ -395,12 +402,17 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
             }
             // The arguments come in the order in which `collect` found them.
             if let Some(v) = values.next() {
-                let value = v.schedule.as_ref().map_or(v.value.get(), |s| s.at(count.get()));
-                v.value.set(self.rounded(value));
-                *hyperparam = Hyperparam::Number(v.value.get());
+                *hyperparam = Hyperparam::Number(self.rounded(v.at(count.get())));
             }
         });
-        count.increment();
         Decision::Run
+    }
+
+    fn finish(&self, memory: &mut Injected<T>, _: Decision, inside: Option<Outcome>, _: &mut T::State) {
+        if inside.is_some() {
+            let count = memory.count.get();
+            memory.hyperparams.values.iter_mut().for_each(|v| v.value.set(self.rounded(v.at(count))));
+            memory.count.increment();
+        }
     }
 }

@@ -5,7 +5,8 @@ use crate::state::{EvaluateAs, start_anew};
 /// got; the fast ones start again from there.
 ///
 /// The parameters given to `step` are the fast ones; the slow ones, which are the ones to evaluate, are in the state:
-/// [`eval_params`](crate::OptState::eval_params) gives them as a tree.
+/// [`eval_params`](crate::OptState::eval_params) gives them as a tree. A step in which the fast optimizer emits nothing,
+/// such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted and does not synchronize.
 ///
 /// # Arithmetic
 ///
@@ -92,7 +93,7 @@ impl<S: State> LookaheadState<S> {
         self.slot(0)
     }
 
-    /// Steps since the last synchronization.
+    /// Steps since the last synchronization in which the fast optimizer emitted updates.
     pub fn steps_since_sync(&self) -> Count {
         self.steps_since_sync
     }
@@ -116,21 +117,27 @@ impl<T: Stage> Wrapper for Lookahead<T> {
     }
 
     fn decide(&self, memory: &mut SlowSteps<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
-        memory.steps_since_sync.increment();
-        if memory.steps_since_sync.get() < self.sync_period {
+        if memory.steps_since_sync.get() + 1 < self.sync_period {
             return Decision::Inside;
         }
         memory.step_size = self.slow_step_size.at(memory.syncs.get());
-        memory.steps_since_sync.reset();
-        memory.syncs.increment();
         memory.resting.clear();
         memory.resting.extend_from_slice(at.resting);
         memory.fresh = self.reset_state.then(|| Box::new(at.anew(&self.inner, &memory.active)));
         Decision::Run
     }
 
-    fn finish(&self, memory: &mut SlowSteps<T::State>, _: Decision, _: Option<Outcome>, inner: &mut T::State) {
-        if let Some(fresh) = memory.fresh.take() {
+    fn finish(&self, memory: &mut SlowSteps<T::State>, did: Decision, inside: Option<Outcome>, inner: &mut T::State) {
+        let fresh = memory.fresh.take();
+        if inside.is_none() {
+            return;
+        }
+        if did == Decision::Inside {
+            return memory.steps_since_sync.increment();
+        }
+        memory.steps_since_sync.reset();
+        memory.syncs.increment();
+        if let Some(fresh) = fresh {
             start_anew(inner, *fresh, &memory.resting);
         }
     }

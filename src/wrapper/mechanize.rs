@@ -157,11 +157,16 @@ impl<T: Stage> Wrapper for Mechanize<T> {
 
     fn decide(&self, memory: &mut MechanizeMemory, _: &StepContext<'_>, _: f64) -> Decision {
         memory.step = memory.count.get();
-        memory.count.increment();
         let factor = memory.factor();
         memory.of_distance = 1.0 / (factor + self.eps.at(memory.step));
         memory.factors = [factor; 2];
         Decision::Run
+    }
+
+    fn finish(&self, memory: &mut MechanizeMemory, _: Decision, inside: Option<Outcome>, _: &mut T::State) {
+        if inside.is_some() {
+            memory.count.increment();
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{AllUses, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile, Uses};
+use crate::engine::{
+    AllUses, Emission, HoldsBack, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile, Uses,
+};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -82,8 +84,19 @@ impl<T: Stage> Stage for Option<T> {
         }
     }
 
-    fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
-        self.as_ref()?.ends_at(state.as_ref()?, run.as_ref()?)
+    fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+        match (self, state, run) {
+            (Some(t), Some(state), Some(run)) => t.emission(state, run),
+            _ => Emission::Updates,
+        }
+    }
+
+    fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
+        if let (Some(t), Some(state)) = (self, state) { t.resting(state) } else { &[] }
+    }
+
+    fn holds_back(&self) -> HoldsBack {
+        self.as_ref().map_or(HoldsBack::Never, Stage::holds_back)
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {

@@ -9,7 +9,7 @@ use crate::state::EvaluateAs;
 /// A step works out an update of the parameters; what they are afterwards is known for certain only when the next step
 /// is given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into
 /// the average the parameters that it is given, with the share that was written down at the end of the one before; and
-/// until then [`EvaluateAs`] mixes them in.
+/// until then [`EvaluateAs`] mixes them in. A step in which the optimizer emits nothing takes up none.
 pub trait Averages: Holds {
     /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
     fn starts_as_params(&self) -> bool;
@@ -70,11 +70,14 @@ impl<P: Averages> Wrapper for P {
     }
 
     fn decide(&self, memory: &mut Averaged, _: &StepContext<'_>, _: f64) -> Decision {
-        memory.taken = core::mem::take(&mut memory.share).get();
+        memory.taken = memory.share.get();
         if memory.taken != 0.0 { Decision::Run } else { Decision::Inside }
     }
 
     fn finish(&self, memory: &mut Averaged, _: Decision, inside: Option<Outcome>, _: &mut <P::Inner as Stage>::State) {
+        if inside.is_some() {
+            memory.share.set(0.0);
+        }
         if inside.is_some_and(Outcome::emitted) {
             memory.steps.increment();
             if let Some(share) = self.share(memory.steps, memory.averaged, &mut memory.mass) {

@@ -1,9 +1,10 @@
 use crate::arguments::{Argument, Arguments, Visit};
-use crate::element::{Element, convert, with_dtype};
+use crate::element::{Element, Rounding, convert, with_dtype};
 use crate::engine::recipe_of_arguments;
 use crate::part::prelude::*;
 use crate::range::{FINITE, NOT_NEGATIVE, PART};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
+use crate::transform::LeafTypes;
 
 /// Averages where an optimizer goes, and trains on a mix of the average and where it is: as good as a learning rate
 /// that goes down on a schedule, without one.
@@ -29,9 +30,14 @@ use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 /// worked out as one update of `y` in which nothing is divided: `c·(z − y) + (1 − b1·(1 − c))·d`. If `b1` changes, `x`
 /// is taken back with the `b1` that `y` was made with.
 ///
+/// Parameters of 16 bits are rounded, and `x` cannot be taken back from them: most moves of `y` are shorter than the
+/// distance between two such numbers. For such leaves the state keeps `x` too, in `f32`, and moves it by the formulas
+/// above. Inside [`master`](crate::master()) it does not, since `y` is in `f32` there.
+///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses if the base optimizer does; reads parameters.
+/// One float of state for each parameter, two for each of 16 bits. Fuses if the base optimizer does, but on leaves of 16
+/// bits; reads parameters.
 ///
 /// # Errors
 ///
@@ -75,7 +81,8 @@ pub fn schedule_free<T: Stage>(base_optimizer: T, learning_rate: impl IntoHyperp
 
 /// See [`schedule_free`].
 ///
-/// Its state is a pair: that of the base optimizer and a [`ScheduleFreeState`].
+/// Its state is a pair: that of the base optimizer and a [`ScheduleFreeState`] with the arrays `z` and, of leaves of 16
+/// bits, `x`.
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct ScheduleFree<T> {
@@ -163,6 +170,8 @@ pub struct ScheduleFreeState {
     pub weight_sum: Scalar,
     /// What this step's updates are made of.
     mix: Mix<f64>,
+    mean: Mean<f64>,
+    types: LeafTypes,
 }
 
 impl State for ScheduleFreeState {
@@ -182,6 +191,15 @@ impl State for ScheduleFreeState {
         let b1 = self.b1.get();
         Some(EvaluateAs { slot: 0, of_params: 1.0 / b1, of_array: -(1.0 - b1) / b1 })
     }
+}
+
+/// How `x` and `y` are made of each other where `x` is kept: `y = b1·x + rest·z`, before this step and after it, and the
+/// share of `x` that the new `z` becomes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean<C> {
+    before: [C; 2],
+    after: [C; 2],
+    share: C,
 }
 
 /// An update of `y` is `of_gap·(z − y) + of_step·d`, with `z` before the step `d`.
@@ -227,6 +245,7 @@ impl Part for Interpolate {
 impl RuleWithMemory for Interpolate {
     const APART: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::exact("z")];
+    const BESIDE: Option<Slot> = Some(Slot::exact("x"));
     const READS_PARAMS: bool = true;
     type Needs = Nothing;
     type Memory = ScheduleFreeState;
@@ -241,14 +260,22 @@ impl RuleWithMemory for Interpolate {
         true
     }
 
-    fn start(&self, _: &InitContext<'_>) -> Result<ScheduleFreeState> {
+    fn start(&self, at: &InitContext<'_>) -> Result<ScheduleFreeState> {
         Ok(ScheduleFreeState {
             count: Count::default(),
             b1: Scalar::new(self.b1.at(0)),
             max_lr: Scalar::default(),
             weight_sum: Scalar::default(),
             mix: Mix::default(),
+            mean: Mean::default(),
+            types: LeafTypes::of(at),
         })
+    }
+
+    /// Where `y` is rounded, `x` does not follow from it: a move of `y` that is shorter than half the distance between
+    /// two numbers of its type would be lost.
+    fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
+        at.is_rounded(leaf)
     }
 
     fn begin(&self, memory: &mut ScheduleFreeState, _: &StepContext<'_>) {
@@ -258,6 +285,7 @@ impl RuleWithMemory for Interpolate {
         memory.count.increment();
         let of_gap = if before == b1 { c } else { 1.0 - b1 / before * (1.0 - c) };
         memory.mix = Mix { of_gap, of_step: 1.0 - b1 * (1.0 - c) };
+        memory.mean = Mean { before: [before, 1.0 - before], after: [b1, 1.0 - b1], share: c };
     }
 
     fn scalars<C: Real>(&self, memory: &ScheduleFreeState, _: usize) -> Mix<C> {
@@ -277,13 +305,25 @@ impl RuleWithMemory for Interpolate {
     #[inline(always)]
     fn apply_apart<C: Real>(
         &self,
-        _: &ScheduleFreeState,
+        memory: &ScheduleFreeState,
         k: Mix<C>,
         [z]: [&mut [C]; 1],
-        Stretch { u, p, .. }: Stretch<'_, C>,
+        Stretch { leaf, u, p, beside, .. }: Stretch<'_, C>,
     ) {
+        let stored = self.state_dtype.filter(|dtype| *dtype != C::DTYPE);
+        if !beside.is_empty() {
+            let Mean { before, after, share } = memory.mean;
+            let mean = Mean { before: before.map(C::of), after: after.map(C::of), share: C::of(share) };
+            let (to, elements) = (memory.types.rounding(leaf), u.iter_mut().zip(p).zip(z).zip(beside));
+            return match stored {
+                None => elements.for_each(|(((u, p), z), x)| *u = averaging::<C, C>(mean, to, (z, x), *u, *p)),
+                Some(dtype) => with_dtype!(dtype, T => {
+                    elements.for_each(|(((u, p), z), x)| *u = averaging::<C, T>(mean, to, (z, x), *u, *p))
+                }),
+            };
+        }
         let elements = u.iter_mut().zip(p).zip(z);
-        match self.state_dtype.filter(|dtype| *dtype != C::DTYPE) {
+        match stored {
             None => elements.for_each(|((u, p), z)| *u = mix(k, z, *u, *p)),
             Some(dtype) => {
                 with_dtype!(dtype, T => elements.for_each(|((u, p), z)| *u = rounding::<C, T>(k, z, *u, *p)))
@@ -298,6 +338,22 @@ fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let gap = *z - p;
     *z += u;
     k.of_gap * gap + k.of_step * u
+}
+
+/// Moves `z`, which is stored as a `T`, and the mean `x`; the way from `p` to the new `y`, rounded to the leaf's type.
+/// If `p` is not what the step before led to, it was moved, and `x` moves with it.
+#[inline(always)]
+fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mut C), u: C, p: C) -> C {
+    let [b1, rest] = k.before;
+    if (b1 * *x + rest * *z).rounded(to) != p {
+        *x = (p - rest * *z) / b1;
+    }
+    *z = convert(convert::<C, T>(*z + u));
+    *x += k.share * (*z - *x);
+    let [b1, rest] = k.after;
+    let there = (b1 * *x + rest * *z).rounded(to);
+    // The difference of two infinities is no number.
+    if there == p { C::zero() } else { there - p }
 }
 
 /// As [`mix`], with `z` rounded to another type. What of the update does not depend on where `z` is once it is rounded

@@ -37,8 +37,11 @@ fn an_update_was_emitted_if_a_parameter_moved() {
     assert_eq!(emitted(&chain((windows(), clip_by_global_norm(1.0)))), SECOND);
     assert_eq!(emitted(&chain((windows(), masked(scale(0.5), Mask::path("0"))))), SECOND);
     assert_eq!(emitted(&chain(vec![boxed(clip(1.0)), boxed(windows()), boxed(scale(0.5))])), SECOND);
-    // What makes something of nothing.
-    assert_eq!(emitted(&chain((windows(), add_decayed_weights(-0.1)))), [true; 4]);
+    // What would make something of nothing does not run.
+    assert_eq!(emitted(&chain((windows(), add_decayed_weights(-0.1)))), SECOND);
+    assert_eq!(emitted(&chain((windows(), trace(0.5)))), SECOND);
+    assert_eq!(emitted(&lookahead(windows(), 1, 0.5)), SECOND);
+    assert_eq!(emitted(&schedule_free(windows(), 0.5)), SECOND);
     // On some leaves only.
     let (a, b) = (("a", windows()), ("b", sgd(0.1)));
     assert_eq!(emitted(&partition((a.clone(), b.clone()), labels("a", "b"))), [true; 4]);
@@ -51,8 +54,6 @@ fn an_update_was_emitted_if_a_parameter_moved() {
     assert_eq!(emitted(&chain((sgd(0.1), freeze(Mask::path("0"))))), [true; 4]);
     assert_eq!(emitted(&chain((sgd(0.1), freeze(Mask::path("*"))))), [false; 4]);
     assert_eq!(emitted(&multi_steps(windows(), 2)), [false, false, false, true]);
-    // Momentum of nothing is known only when it is there.
-    assert_eq!(said(&chain((windows(), trace(0.5))), 3), [(true, false), (true, true), (true, true)]);
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn each_group_says_what_was_done_to_it() {
     let skips = partition((("a", apply_if_finite(sgd(0.5), 3)), ("b", sgd(0.5))), labels("a", "b"));
     let mut state = skips.init(&params).unwrap();
     let outcome = skips.step(&mut params, &(f64::NAN, 1.0), &mut state).unwrap();
-    assert!(outcome.emitted() && outcome.skipped());
+    assert!(outcome.emitted() && !outcome.skipped(), "the other group has moved");
     assert!(state.outcome("a").unwrap().skipped() && !state.outcome("b").unwrap().skipped());
 }
 
@@ -86,8 +87,8 @@ fn averages_take_what_moved() {
         optimizer.step(&mut p, &0.0, &mut state).unwrap();
         seen.push(p);
     }
-    assert_eq!(seen, [4.0, 2.0, 1.0]);
-    assert_eq!(*state.eval_params(&p).unwrap(), 7.0 / 3.0);
+    assert_eq!(seen, [8.0, 4.0, 4.0]);
+    assert_eq!(*state.eval_params(&p).unwrap(), 4.0);
 }
 
 #[test]
@@ -147,4 +148,99 @@ fn what_freezes_leaves_goes_inside_windows() {
         assert!(error.to_string().contains(expected), "{error}");
     }
     assert!(multi_steps(freezable(sgd(1.0)), 2).init(&1.0_f64).is_ok());
+}
+
+/// The numbers of each step with gradients of 1.
+fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, grads: &[f64]) -> Vec<f64> {
+    let mut p = 0.0_f64;
+    let mut state = optimizer.init(&p).unwrap();
+    let mut step = |g: &f64| {
+        let outcome = optimizer.step(&mut p, g, &mut state).unwrap();
+        assert!(!(outcome.emitted() && outcome.skipped()), "{optimizer:?}");
+        p
+    };
+    grads.iter().map(&mut step).collect()
+}
+
+#[test]
+fn what_is_around_or_after_a_window_counts_windows() {
+    let windows = || multi_steps(sgd(1.0), 2);
+    let ones = [1.0; 8];
+    // Each window leads 1 further down; of every second one half is taken back.
+    let looking = [0.0, -1.0, -1.0, -1.0, -1.0, -2.0, -2.0, -2.0];
+    assert_eq!(course(&lookahead(windows(), 2, 0.5), &ones), looking);
+    assert_eq!(course(&boxed(lookahead(boxed(windows()), 2, 0.5)), &ones), looking);
+    let plain = course(&schedule_free(sgd(1.0), 1.0).b1(0.5), &ones[..4]);
+    let twice: Vec<f64> = [0.0].into_iter().chain(plain.iter().flat_map(|p| [*p, *p])).take(8).collect();
+    assert_eq!(course(&schedule_free(windows(), 1.0).b1(0.5), &ones), twice);
+    // A rate of 1, 1/2 and 0 for the first windows.
+    let rate = linear(1.0, 0.0, 2);
+    assert_eq!(
+        course(&chain((windows(), scale_by_schedule(rate.clone()))), &ones),
+        [0.0, -1.0, -1.0, -1.5, -1.5, -1.5, -1.5, -1.5]
+    );
+    let vector: Vec<Boxed> = vec![boxed(windows()), boxed(scale_by_schedule(rate))];
+    assert_eq!(course(&chain(vector), &ones), [0.0, -1.0, -1.0, -1.5, -1.5, -1.5, -1.5, -1.5]);
+    assert_eq!(course(&chain((windows(), trace(0.5))), &ones[..6]), [0.0, -1.0, -1.0, -2.5, -2.5, -4.25]);
+    assert_eq!(
+        course(&inject_hyperparams(lookahead(windows(), 2, linear(0.0, 1.0, 4))), &ones),
+        [0.0, -1.0, -1.0, -0.5, -0.5, -1.5, -1.5, -2.0]
+    );
+    // Its conditions are of windows too.
+    assert_eq!(course(&conditionally_mask(windows(), step_lt(2)), &ones[..6]), [0.0, -1.0, -1.0, -2.0, -2.0, -2.0]);
+}
+
+#[test]
+fn what_is_around_or_after_a_skipped_step_does_nothing() {
+    let grads = [1.0, f64::NAN, 1.0, f64::NAN];
+    let finite = || apply_if_finite(sgd(1.0), 3);
+    assert_eq!(course(&lookahead(finite(), 1, 0.5), &grads), [-0.5, -0.5, -1.0, -1.0]);
+    assert_eq!(course(&chain((finite(), trace(0.5))), &grads), [-1.0, -1.0, -2.5, -2.5]);
+    assert_eq!(course(&chain((finite(), add_decayed_weights(1.0))), &grads), [-1.0, -1.0, -3.0, -3.0]);
+    // A clip waits for all gradients, and so does what comes after it.
+    let waits = chain((finite(), clip_by_global_norm(10.0), trace(0.5)));
+    assert_eq!(course(&waits, &grads), [-1.0, -1.0, -2.5, -2.5]);
+    let vector: Vec<Boxed> = vec![boxed(finite()), boxed(clip_by_global_norm(10.0)), boxed(trace(0.5))];
+    assert_eq!(course(&chain(vector), &grads), [-1.0, -1.0, -2.5, -2.5]);
+}
+
+#[test]
+fn a_window_inside_a_window_is_emptied() {
+    let nested = multi_steps(multi_steps(sgd(1.0), 2), 2);
+    assert_eq!(
+        course(&nested, &[1.0, 3.0, 5.0, 7.0, 1.0, 1.0, 1.0, 1.0]),
+        [0.0, 0.0, 0.0, -4.0, -4.0, -4.0, -4.0, -5.0]
+    );
+    let apart = multi_steps(chain((boxed(multi_steps(sgd(1.0), 2)), trace(0.5))), 2);
+    assert_eq!(course(&apart, &[1.0; 8]), [0.0, 0.0, 0.0, -1.0, -1.0, -1.0, -1.0, -2.5]);
+}
+
+#[test]
+fn only_leaves_whose_group_emits_nothing_rest() {
+    let groups = || partition((("each", sgd(1.0)), ("second", multi_steps(sgd(1.0), 2))), labels("each", "second"));
+    let optimizer = chain((groups(), trace(0.5)));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    let mut course = Vec::new();
+    for _ in 0..4 {
+        optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
+        course.push(p);
+    }
+    assert_eq!(course, [(-1.0, 0.0), (-2.5, -1.0), (-4.25, -1.0), (-6.125, -2.5)]);
+    // Corrections of bias are by the updates of a leaf.
+    let optimizer = chain((groups(), scale_by_adam(), scale(-1.0)));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    for _ in 0..4 {
+        optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
+    }
+    assert!((p.0 - 4.0).abs() < 1e-6 && (p.1 - 2.0).abs() < 1e-6, "{p:?}");
+    // Those that a mask leaves out have their gradients.
+    let optimizer = chain((masked(multi_steps(sgd(1.0), 2), Mask::path("1")), trace(0.5)));
+    let mut p = (0.0_f64, 0.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    for _ in 0..2 {
+        optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
+    }
+    assert_eq!(p, (2.5, -1.0));
 }

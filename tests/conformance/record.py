@@ -91,6 +91,11 @@ record("mechanize_short_way_bf16", {"mechanize": {"base_optimizer": {"adam": {"l
        (0.03, 0.0), ["half", "mechanize"])
 record("apply_if_finite_multi_steps_f32", {"apply_if_finite": {"inner": {"multi_steps": {"inner": {"sgd": {"learning_rate": 0.1}},
        "every_k_schedule": 2}}, "max_consecutive_errors": 0}}, "f32", W, NAN, F32, ["apply_if_finite", "multi_steps", "nan"])
+for name, after in (("trace", {"trace": {"decay": 0.5}}), ("decay", {"add_decayed_weights": {"weight_decay": -0.1}})):
+    record(f"apply_if_finite_then_{name}_f32", {"chain": [{"apply_if_finite": {"inner": {"sgd": {"learning_rate": 0.1}},
+           "max_consecutive_errors": 3}}, after]}, "f32", W, G[:1] + NAN, F32, ["apply_if_finite", "nan"])
+    record(f"multi_steps_then_{name}_f32", {"chain": [{"multi_steps": {"inner": {"sgd": {"learning_rate": 0.1}},
+           "every_k_schedule": 2}}, after]}, "f32", W, G, F32, ["multi_steps"])
 record("plateau_bf16", {"reduce_on_plateau": {"factor": 0.5, "patience": 2}}, "bf16", W, G + G, (0.03, 1e-3),
        ["half", "reduce_on_plateau", "value"], values=[0.9, 0.899, 0.898, 0.897, 0.896, 0.895, 0.894, 0.893])
 record("measured_huge_f32", {"chain": [{"monitor": {"measures": {"norm": {"measure": "global_norm"}}}}, {"sgd": {

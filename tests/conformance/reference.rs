@@ -245,10 +245,18 @@ impl Node {
     /// The updates, and whether they are ones: not if something was held back or thrown away.
     fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
         match self {
-            Node::Chain(members) => members.iter_mut().try_fold((grads, true), |(grads, emitted), member| {
-                let (updates, also) = member.update(grads, value, params)?;
-                Some((updates, emitted && also))
-            }),
+            Node::Chain(members) => {
+                let (mut grads, mut emitted) = (grads, true);
+                for member in members {
+                    let (updates, also) = member.update(grads, value, params)?;
+                    (grads, emitted) = (updates, emitted && also);
+                    // What comes after it does not run.
+                    if !also && member.holds_back() {
+                        break;
+                    }
+                }
+                Some((grads, emitted))
+            }
             Node::Parts(parts) => {
                 let mut grads = grads;
                 let mut emitted = true;
@@ -282,6 +290,16 @@ impl Node {
             Node::Sometimes(sometimes) => sometimes.update(grads, value, params),
             Node::IfFinite(if_finite) => if_finite.update(grads, value, params),
             Node::Sam(sam) => sam.update(grads, value, params),
+        }
+    }
+
+    /// Whether it may emit nothing.
+    fn holds_back(&self) -> bool {
+        match self {
+            Node::Chain(members) => members.iter().any(Node::holds_back),
+            Node::Flat(inner) => inner.holds_back(),
+            Node::Window(_) | Node::IfFinite(_) => true,
+            _ => false,
         }
     }
 
@@ -482,8 +500,9 @@ fn single(config: &Value) -> Option<(&str, &Value)> {
 }
 
 fn mentions_naive(config: &Value) -> bool {
-    const NAIVE: [&str; 12] = [
+    const NAIVE: [&str; 13] = [
         "adopt",
+        "apply_if_finite",
         "apply_every",
         "multi_steps",
         "normalize",

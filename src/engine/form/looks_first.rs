@@ -314,7 +314,7 @@ impl<P: LooksFirst> Form<P> for AfterALook {
 
     fn finish(_: &P, _: &mut Self::State, done: bool, _: Sums<'_>, outcome: &mut Outcome) {
         if done {
-            *outcome = Outcome { emitted: true, skipped: outcome.skipped };
+            *outcome = Outcome { emitted: true, ..*outcome };
         }
     }
 

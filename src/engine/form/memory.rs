@@ -6,8 +6,8 @@ use super::super::in_piece::{by_whole_tile, one_loop};
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    AllUses, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
-    Uses, fused_tile,
+    AllUses, Emission, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term,
+    Then, Tile, Uses, fused_tile,
 };
 use super::rule::{Cut, checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};
@@ -171,6 +171,18 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
         let _ = (memory, k, slots, stretch);
     }
 
+    /// A state array that only leaves have which [need](RuleWithMemory::needs_beside) it, beside the
+    /// [`SLOTS`](RuleWithMemory::SLOTS). It starts as a copy of the parameters. Such leaves are
+    /// [apart](RuleWithMemory::is_apart), and the array is [`Stretch::beside`]. If the memory says what to evaluate with,
+    /// it is this array for these leaves.
+    const BESIDE: Option<Slot> = None;
+
+    /// Returns whether a leaf needs the array [`BESIDE`](RuleWithMemory::BESIDE).
+    fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
+        let _ = (at, leaf);
+        false
+    }
+
     /// How many bytes of its memory a step reads for a leaf, besides the state arrays; for
     /// [`plan`](crate::GradientTransformation::plan).
     fn memory_bytes(&self, memory: &Self::Memory, leaf: usize) -> usize {
@@ -195,6 +207,8 @@ pub struct Stretch<'a, C> {
     pub u: &'a mut [C],
     /// The parameters, if the rule reads them.
     pub p: &'a [C],
+    /// The array [`BESIDE`](RuleWithMemory::BESIDE), if the leaf has it; else empty.
+    pub beside: &'a mut [C],
     /// What the next stretch reads.
     pub(crate) ahead: &'a mut Ahead,
 }
@@ -243,7 +257,13 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             as_params: rule.slot_starts_as_params(slot),
             ..Start::default()
         };
-        Ok(PartState { memory: rule.start(at)?, arrays: Arrays::new(R::SLOTS, at, &start)? })
+        let mut arrays = Arrays::new(R::SLOTS, at, &start)?;
+        if let Some(slot) = R::BESIDE {
+            let needs: Vec<bool> =
+                (0..at.active.len()).map(|leaf| at.active[leaf] && rule.needs_beside(at, leaf)).collect();
+            arrays = arrays.with_beside(slot, at, &needs)?;
+        }
+        Ok(PartState { memory: rule.start(at)?, arrays })
     }
 
     fn check(rule: &R, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -273,8 +293,9 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         rule.finish(&mut state.memory, sums);
     }
 
-    fn ends_at(_: &R, _: &Self::State, (): &()) -> Option<usize> {
-        R::ZERO.then_some(0)
+    #[inline(always)]
+    fn emission(_: &R, _: &Self::State, (): &()) -> Emission {
+        if R::ZERO { Emission::Zeros(0) } else { Emission::Updates }
     }
 
     fn tile<C: Real>(rule: &R, state: &Self::State, run: &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
@@ -283,7 +304,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             if span.has(place.at) {
                 tile.set_zero();
             }
-        } else if const { !R::APART } || !rule.is_apart(&state.memory, leaf) {
+        } else if Self::fuses_now(rule, state, run, leaf) {
             fused_tile(rule, state, run, place, span, tile);
         } else if span.has(place.at) {
             let Some(list) = state.arrays.of_leaf(leaf) else { return };
@@ -294,10 +315,21 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
             let spare = core::mem::take(&mut tile.spare);
             tile.reads(&list);
-            with_list(&list, tile.start, tile.u.len(), (isa, spare), tile.ahead.as_deref_mut(), &mut |slots, ahead| {
-                let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p, ahead };
-                dispatch_chain(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
-            });
+            with_list(
+                &list,
+                tile.start,
+                tile.u.len(),
+                (isa, spare),
+                tile.ahead.as_deref_mut(),
+                &mut |mut slots, ahead| {
+                    let beside = match state.arrays.has_beside(leaf) {
+                        true => core::mem::take(&mut slots[const { R::SLOTS.len() }]),
+                        false => Default::default(),
+                    };
+                    let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p, beside, ahead };
+                    dispatch_chain(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
+                },
+            );
             tile.spare = spare;
         }
     }
@@ -315,7 +347,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     fn fuses_now(rule: &R, state: &Self::State, (): &(), leaf: usize) -> bool {
-        !(R::APART && rule.is_apart(&state.memory, leaf))
+        !(R::APART && (R::BESIDE.is_some() && state.arrays.has_beside(leaf) || rule.is_apart(&state.memory, leaf)))
     }
 
     #[inline]

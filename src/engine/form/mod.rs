@@ -42,8 +42,8 @@ pub use whole::{Whole, WholeTreeTransformation};
 use super::in_piece::by_tile;
 use super::ways;
 use super::{
-    AllUses, Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext,
-    Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
+    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare,
+    Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -153,9 +153,18 @@ pub trait Form<P: ?Sized> {
     fn finish(part: &P, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let _ = (part, state, run, sums, outcome);
     }
-    fn ends_at(part: &P, state: &Self::State, run: &Self::Run) -> Option<usize> {
+    #[inline(always)]
+    fn emission(part: &P, state: &Self::State, run: &Self::Run) -> Emission {
         let _ = (part, state, run);
-        None
+        Emission::Updates
+    }
+    fn resting<'a>(part: &P, state: &'a Self::State) -> &'a [bool] {
+        let _ = (part, state);
+        &[]
+    }
+    fn holds_back(part: &P) -> HoldsBack {
+        let _ = part;
+        HoldsBack::Never
     }
     fn pass(part: &P, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare)
     where
@@ -327,8 +336,15 @@ impl<P: Part> Stage for P {
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         P::Form::finish(self, state, run, sums, outcome);
     }
-    fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
-        P::Form::ends_at(self, state, run)
+    #[inline(always)]
+    fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+        P::Form::emission(self, state, run)
+    }
+    fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
+        P::Form::resting(self, state)
+    }
+    fn holds_back(&self) -> HoldsBack {
+        P::Form::holds_back(self)
     }
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
         P::Form::pass(self, state, run, walk, spare);

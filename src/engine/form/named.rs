@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use super::super::ways::{self, InPieceFn, TileFn};
 use super::super::{
-    AllUses, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage, StepContext, Sums,
-    Term, Then, Tile, Walk, WholeTree, by_own_loops,
+    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage,
+    StepContext, Sums, Term, Then, Tile, Walk, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -203,8 +203,14 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn finish(part: &P, state: &mut K::State, run: Run<P>, sums: Sums<'_>, outcome: &mut Outcome) {
         part.chain().finish(K::inside_mut(state), run, sums, outcome);
     }
-    fn ends_at(part: &P, state: &K::State, run: &Run<P>) -> Option<usize> {
-        part.chain().ends_at(K::inside(state), run)
+    fn emission(part: &P, state: &K::State, run: &Run<P>) -> Emission {
+        part.chain().emission(K::inside(state), run)
+    }
+    fn resting<'a>(part: &P, state: &'a K::State) -> &'a [bool] {
+        part.chain().resting(K::inside(state))
+    }
+    fn holds_back(part: &P) -> HoldsBack {
+        part.chain().holds_back()
     }
     fn pass(part: &P, state: &K::State, run: &Run<P>, walk: &Walk<'_>, spare: &mut Spare)
     where

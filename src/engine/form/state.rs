@@ -17,6 +17,8 @@ use crate::tree::LeafSpec;
 pub struct Arrays {
     slots: &'static [Slot],
     pub(super) all: Vec<Moments>,
+    /// One more, which only some leaves have.
+    beside: Option<(Slot, Moments)>,
 }
 
 /// How a state array starts.
@@ -62,7 +64,18 @@ impl Arrays {
                 coded.unwrap_or_else(|| otherwise(leaf))
             })
         };
-        Ok(Arrays { slots, all: (0..slots.len()).map(one).collect::<Result<_>>()? })
+        Ok(Arrays { slots, all: (0..slots.len()).map(one).collect::<Result<_>>()?, beside: None })
+    }
+
+    /// Adds an array that only some leaves have, as a copy of the parameters.
+    pub(super) fn with_beside(self, slot: Slot, at: &InitContext<'_>, has: &[bool]) -> Result<Arrays> {
+        let beside = if has.contains(&true) { Some((slot, at.with_active(has).params_as_moments()?)) } else { None };
+        Ok(Arrays { beside, ..self })
+    }
+
+    /// Returns whether a leaf has the array that only some leaves have.
+    pub(super) fn has_beside(&self, leaf: usize) -> bool {
+        self.beside.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
     }
 
     /// Not inlined, since each part has a loop for each type of numbers that would have it.
@@ -91,25 +104,38 @@ impl Arrays {
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList<'static>> {
         let mut list = SlotList::new();
         self.list(leaf, &mut list);
+        if let Some((_, array)) = self.beside.as_ref().filter(|_| self.has_beside(leaf)) {
+            list.push(array, leaf);
+        }
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)
     }
 
     /// Bytes of each array of a leaf, times what `times` says of the array's number.
     pub(super) fn bytes(&self, leaf: usize, times: &dyn Fn(usize) -> usize) -> usize {
-        let sizes = self.all.iter().map(|array| array.as_bytes(leaf).map_or(0, <[u8]>::len));
+        let arrays = self.all.iter().chain(self.beside.iter().map(|(_, array)| array));
+        let sizes = arrays.map(|array| array.as_bytes(leaf).map_or(0, <[u8]>::len));
         sizes.enumerate().map(|(slot, size)| times(slot) * size).sum()
     }
 
-    fn at(&self, name: &str) -> Option<usize> {
-        self.slots.iter().position(|slot| slot.name() == name)
+    fn named(&self, name: &str) -> Option<&Moments> {
+        let all = self.slots.iter().zip(&self.all).chain(self.beside.iter().map(|(slot, array)| (slot, array)));
+        all.into_iter().find(|(slot, _)| slot.name() == name).map(|(_, array)| array)
+    }
+
+    fn named_mut(&mut self, name: &str) -> Option<&mut Moments> {
+        let beside = self.beside.iter_mut().map(|(slot, array)| (&*slot, array));
+        let mut all = self.slots.iter().zip(&mut self.all).chain(beside);
+        all.find(|(slot, _)| slot.name() == name).map(|(_, array)| array)
     }
 
     pub(super) fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         self.slots.iter().zip(&self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
+        self.beside.iter().for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.slots.iter().zip(&mut self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
+        self.beside.iter_mut().for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 }
 
@@ -133,6 +159,10 @@ pub struct WrapperState<M, S> {
     pub(super) name: &'static str,
     /// The gradients of this step, for what must see them again. No part of the state.
     pub(super) kept: Arrays,
+    /// How many leaves there are.
+    pub(super) leaves: usize,
+    /// The leaves for which nothing is emitted in this step, if others have updates; else empty. No part of the state.
+    pub(super) resting: Vec<bool>,
 }
 
 impl<M, S> WrapperState<M, S> {
@@ -163,13 +193,12 @@ macro_rules! arrays_and_memory {
         impl<$M $(, $Inner)?> $S<$M $(, $Inner)?> {
             /// The state arrays of this name.
             pub fn moment(&self, name: &str) -> Option<&Moments> {
-                self.arrays.all.get(self.arrays.at(name)?)
+                self.arrays.named(name)
             }
 
             /// The state arrays of this name, to write.
             pub fn moment_mut(&mut self, name: &str) -> Option<&mut Moments> {
-                let slot = self.arrays.at(name)?;
-                self.arrays.all.get_mut(slot)
+                self.arrays.named_mut(name)
             }
         }
 
@@ -195,6 +224,10 @@ fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk
         && let Some(moments) = arrays.all.get(slot)
     {
         walk.evaluation(Evaluation { moments, of_params, of_moments: of_array });
+        // Where a leaf has an array beside the others, that is what to evaluate.
+        if let Some((_, moments)) = &arrays.beside {
+            walk.evaluation(Evaluation { moments, of_params: 0.0, of_moments: 1.0 });
+        }
     }
 }
 

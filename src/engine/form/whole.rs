@@ -1,7 +1,9 @@
 //! Whole leaves, or the whole tree.
 
 use super::super::whole::NOT_REMOTE;
-use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree};
+use super::super::{
+    Emission, HoldsBack, InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree,
+};
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -125,6 +127,12 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
         Outcome::GRADIENTS
     }
 
+    /// Returns whether its [`outcome`](WholeTreeTransformation::outcome) may be that of a step that emitted nothing:
+    /// stages after and around it do not run in such a step.
+    fn holds_back(&self) -> bool {
+        false
+    }
+
     /// Names the masks and groups inside that take no leaf, where it holds another transformation.
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
         let _ = (state, report);
@@ -220,8 +228,20 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     fn finish(part: &W, state: &mut Self::State, done: bool, _: Sums<'_>, outcome: &mut Outcome) {
         if done {
             let did = part.outcome(state);
-            *outcome = Outcome { emitted: did.emitted, skipped: outcome.skipped | did.skipped };
+            *outcome = Outcome { skipped: outcome.skipped | did.skipped, ..did };
         }
+    }
+
+    fn emission(part: &W, state: &Self::State, done: &bool) -> Emission {
+        match done {
+            false if part.holds_back() => Emission::Undecided,
+            true if part.holds_back() && part.outcome(state).held => Emission::Nothing(1),
+            _ => Emission::Updates,
+        }
+    }
+
+    fn holds_back(part: &W) -> HoldsBack {
+        if part.holds_back() { HoldsBack::All } else { HoldsBack::Never }
     }
 
     fn tile<C: Real>(_: &W, _: &Self::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {

@@ -135,6 +135,7 @@ impl<H: Stage> ScaleBySophia<H> {
 
 impl<H: Stage> Wrapper for ScaleBySophia<H> {
     type Memory = SophiaMemory;
+    const ESTIMATES: bool = true;
 
     fn start(&self, memory: &mut SophiaMemory, at: &InitContext<'_>, _: &H::State) -> Result<()> {
         let leaves = at.structure().leaves().iter().zip(at.active());

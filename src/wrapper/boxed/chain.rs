@@ -2,13 +2,34 @@
 
 use super::{Boxed, BoxedState};
 use crate::engine::members::{Members, in_members};
-use crate::engine::{Outline, PieceAt, Place, Shape, Span, Spare, Then, Tile, Walk, by_own_loops};
+use crate::engine::{
+    Emission, HoldsBack, Outline, PieceAt, Place, Shape, Span, Spare, Then, Tile, Walk, by_own_loops, is_among,
+    resting_from, rests_by_leaf,
+};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-/// The members of a chain in a step.
+/// How far a chain has come in a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reached {
+    /// How many members have begun: those that updates reach, as far as that is decided.
+    members: usize,
+    /// Whether a member emitted updates of some leaves only, so that the others rest in those after it.
+    partly: bool,
+}
+
+impl Reached {
+    /// How many members run on a leaf.
+    fn on(self, states: &[BoxedState], members: &[Boxed<impl Needs>], leaf: usize) -> usize {
+        let rests = |(member, state): (&Boxed<_>, &BoxedState)| is_among(member.resting(state), leaf);
+        let last = if self.partly { members.iter().zip(states).position(rests) } else { None };
+        last.map_or(self.members, |last| self.members.min(last + 1))
+    }
+}
+
+/// The members of a chain in a step that run on a leaf.
 struct InStep<'a, N> {
     members: &'a [Boxed<N>],
     states: &'a [BoxedState],
@@ -28,11 +49,34 @@ impl<N: Needs, C: Real> Members<C> for InStep<'_, N> {
     }
 }
 
+/// Begins the members that updates reach and that have not begun: those after one that is decided to emit.
+fn begin_reached<N: Needs>(chain: &Vec<Boxed<N>>, states: &mut [BoxedState], run: &mut Reached, at: &StepContext<'_>) {
+    let (mut at, mut states) = (*at, states);
+    for (i, member) in chain.iter().enumerate() {
+        let Some((state, rest)) = states.split_first_mut() else { return };
+        if i == run.members {
+            member.begin(state, &at);
+            run.members += 1;
+        }
+        let emission = member.emission(state, &());
+        if !emission.reaches_next() {
+            return;
+        }
+        at.by_leaf |= rests_by_leaf(chain, member);
+        // What works on several leaves together works on all of them.
+        if emission == Emission::Partly && !chain.shape().joins {
+            run.partly = true;
+            at.resting = resting_from(at.resting, member.resting(state));
+        }
+        states = rest;
+    }
+}
+
 /// A chain whose length is known at run time.
 impl<N: Needs> Stage for Vec<Boxed<N>> {
     type Needs = N;
     type State = Vec<BoxedState>;
-    type Run = ();
+    type Run = Reached;
     type Kernel<C: Real> = ();
 
     const SHAPE: Shape = Shape::elementwise(false, false);
@@ -55,7 +99,13 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        self.iter().map(|member| member.init_state(at)).collect()
+        let mut at = *at;
+        let init = |member: &Boxed<N>| {
+            let state = member.init_state(&at)?;
+            at.by_leaf |= rests_by_leaf(self, member);
+            Ok(state)
+        };
+        self.iter().map(init).collect()
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -66,61 +116,99 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
     }
 
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) {
-        self.iter().zip(state).for_each(|(member, state)| member.begin(state, at));
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Reached {
+        let mut run = Reached::default();
+        begin_reached(self, state, &mut run, at);
+        run
     }
 
     fn barrier(
         &self,
         state: &mut Self::State,
-        (): &mut (),
-        at: &StepContext<'_>,
-        mut index: usize,
-        mut sums: Sums<'_>,
+        run: &mut Reached,
+        around: &StepContext<'_>,
+        index: usize,
+        sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        for (member, state) in self.iter().zip(state) {
+        let (mut index, mut sums) = (index, sums);
+        let (mut at, mut states) = (*around, &mut state[..]);
+        for (i, member) in self.iter().enumerate() {
+            let Some((state, rest)) = states.split_first_mut() else { break };
             let shape = member.shape();
             if index < shape.barriers {
-                return member.barrier(state, &mut (), at, index, sums, tree);
+                if i < run.members {
+                    member.barrier(state, &mut (), &at, index, sums, tree);
+                }
+                break;
             }
             index -= shape.barriers;
             sums = sums.skip(shape.sums);
+            at.by_leaf |= rests_by_leaf(self, member);
+            if run.partly {
+                at.resting = resting_from(at.resting, member.resting(state));
+                sums.resting = at.resting;
+            }
+            states = rest;
         }
+        begin_reached(self, state, run, around);
     }
 
-    fn finish(&self, state: &mut Self::State, (): (), mut sums: Sums<'_>, outcome: &mut Outcome) {
-        for (member, state) in self.iter().zip(state) {
+    fn finish(&self, state: &mut Self::State, run: Reached, sums: Sums<'_>, outcome: &mut Outcome) {
+        let (mut states, mut sums) = (&mut state[..], sums);
+        for member in self.iter().take(run.members) {
+            let Some((state, rest)) = states.split_first_mut() else { return };
             member.finish(state, (), sums, outcome);
             sums = sums.skip(member.shape().sums);
+            if run.partly {
+                sums.resting = resting_from(sums.resting, member.resting(state));
+            }
+            states = rest;
         }
     }
 
-    fn ends_at(&self, state: &Self::State, (): &()) -> Option<usize> {
-        let (last, before) = self.split_last()?;
-        let before: usize = before.iter().map(|member| member.shape().barriers).sum();
-        last.ends_at(state.last()?, &()).map(|end| before + end)
+    fn emission(&self, state: &Self::State, run: &Reached) -> Emission {
+        let (mut before, mut emission) = (0, Emission::Updates);
+        for (member, state) in self.iter().zip(state).take(run.members) {
+            emission = member.emission(state, &()).after(before);
+            before += member.shape().barriers;
+        }
+        match run.partly && emission.reaches_next() {
+            true => Emission::Partly,
+            false => emission,
+        }
     }
 
-    fn pass(&self, state: &Self::State, (): &(), walk: &Walk<'_>, spare: &mut Spare) {
+    fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
+        let members = self.iter().zip(state);
+        members.fold(&[], |resting, (member, state)| resting_from(resting, member.resting(state)))
+    }
+
+    fn holds_back(&self) -> HoldsBack {
+        self.iter().map(Stage::holds_back).max().unwrap_or(HoldsBack::Never)
+    }
+
+    fn pass(&self, state: &Self::State, run: &Reached, walk: &Walk<'_>, spare: &mut Spare) {
         match (&self[..], &state[..]) {
             ([member], [state]) => member.pass(state, &(), walk, spare),
-            _ => by_own_loops(self, (state, &()), walk, spare),
+            _ => by_own_loops(self, (state, run), walk, spare),
         }
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, (): &(), mut place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        for (member, state) in self.iter().zip(state) {
+    fn tile<C: Real>(&self, state: &Self::State, run: &Reached, mut place: Place, span: Span, tile: &mut Tile<'_, C>) {
+        let reached = run.on(state, self, tile.leaf());
+        for (member, state) in self.iter().zip(state).take(reached) {
             member.tile(state, &(), place, span, tile);
             place = place.after(member.shape());
         }
     }
 
-    fn in_piece<C: Real>(&self, state: &Self::State, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
-        in_members(&InStep { members: self, states: state }, at, then);
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &Reached, at: PieceAt, then: &mut Then<'_, C>) {
+        let reached = run.on(state, self, at.leaf);
+        in_members(&InStep { members: &self[..reached], states: state }, at, then);
     }
 
-    fn kernel<C: Real>(&self, _: &Self::State, (): &(), _: usize) {}
+    fn kernel<C: Real>(&self, _: &Self::State, _: &Reached, _: usize) {}
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, mut at: usize, span: Span) -> usize {
         let mut bytes = 0;

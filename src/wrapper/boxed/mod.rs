@@ -16,8 +16,8 @@ use state::{ErasedState, Held, held, held_mut};
 
 use crate::arguments::Visit;
 use crate::engine::{
-    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums, Then, Tile, Walk,
-    WholeTree,
+    Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums,
+    Then, Tile, Walk, WholeTree,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
@@ -98,7 +98,9 @@ pub trait Erased<N>: Any + fmt::Debug + Send + Sync {
         tree: &mut WholeTree<'_>,
     );
     fn dyn_finish(&self, state: &mut dyn ErasedState, sums: Sums<'_>, outcome: &mut Outcome);
-    fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize>;
+    fn dyn_emission(&self, state: &dyn ErasedState) -> Emission;
+    fn dyn_resting<'a>(&self, state: &'a dyn ErasedState) -> &'a [bool];
+    fn dyn_holds_back(&self) -> HoldsBack;
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool;
     fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>);
     fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>);
@@ -166,9 +168,15 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
             self.finish(state, run, sums, outcome);
         }
     }
-    fn dyn_ends_at(&self, state: &dyn ErasedState) -> Option<usize> {
+    fn dyn_emission(&self, state: &dyn ErasedState) -> Emission {
         let held = held::<T>(state);
-        self.ends_at(&held.state, held.run())
+        self.emission(&held.state, held.run())
+    }
+    fn dyn_resting<'a>(&self, state: &'a dyn ErasedState) -> &'a [bool] {
+        self.resting(&held::<T>(state).state)
+    }
+    fn dyn_holds_back(&self) -> HoldsBack {
+        self.holds_back()
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);

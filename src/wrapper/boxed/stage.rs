@@ -6,8 +6,8 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums, Then, Tile, Walk,
-    WholeTree, by_own_loops,
+    Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums,
+    Then, Tile, Walk, WholeTree, by_own_loops,
 };
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -119,8 +119,16 @@ macro_rules! boxed_stage {
                 (**self).dyn_finish(&mut *state.0, sums, outcome);
             }
 
-            fn ends_at(&self, state: &BoxedState, (): &()) -> Option<usize> {
-                (**self).dyn_ends_at(&*state.0)
+            fn emission(&self, state: &BoxedState, (): &()) -> Emission {
+                (**self).dyn_emission(&*state.0)
+            }
+
+            fn resting<'a>(&self, state: &'a BoxedState) -> &'a [bool] {
+                (**self).dyn_resting(&*state.0)
+            }
+
+            fn holds_back(&self) -> HoldsBack {
+                (**self).dyn_holds_back()
             }
 
             fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, spare: &mut Spare) {

@@ -12,7 +12,8 @@ use crate::recipe::Recipe;
 /// Runs a transformation in some steps only; in the others the updates pass through unchanged.
 ///
 /// In steps in which it does not run, its state waits: counts of steps too. To have updates of zero there instead, use
-/// [`conditionally_mask`].
+/// [`conditionally_mask`]. A step in which `inner` runs and emits nothing, such as a mini-step of
+/// [`multi_steps`](crate::multi_steps), is not counted.
 ///
 /// # Arithmetic
 ///
@@ -84,8 +85,9 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 
 /// Runs a transformation in some steps only; in the others all updates are zero.
 ///
-/// In steps in which it does not run, its state waits: counts of steps too. To let the updates pass through there
-/// instead, use [`conditionally_transform`].
+/// In steps in which it does not run, its state waits: counts of steps too, and those of what comes after it in a chain
+/// and around it. To let the updates pass through there instead, use [`conditionally_transform`]. A step in which `inner`
+/// runs and emits nothing, such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted.
 ///
 /// # Arithmetic
 ///
@@ -128,7 +130,7 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 ///
 /// Optax, [`conditionally_mask`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition
 /// is a value whose needs are in its type, in the place of `forward_extra_args`; the outcome of the step says that
-/// nothing was emitted.
+/// nothing was emitted, and what comes after it does not run on zeros.
 pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
     Conditionally::with(inner, should_transform_fn)
 }
@@ -177,7 +179,7 @@ memory! {
 }
 
 impl StepsSoFar {
-    /// Steps done, whether or not the transformation inside ran.
+    /// Steps done, whether or not the inner transformation ran, but for those in which it ran and emitted nothing.
     pub fn step(&self) -> Count {
         self.step
     }
@@ -185,14 +187,20 @@ impl StepsSoFar {
 
 impl<T: Stage, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, ZERO> {
     type Memory = StepsSoFar;
+    const HOLDS_BACK: bool = ZERO;
 
     fn decide(&self, memory: &mut StepsSoFar, at: &StepContext<'_>, _: f64) -> Decision {
         let holds = self.should_transform_fn.holds(memory.step.get(), at);
-        memory.step.increment();
         match (holds, ZERO) {
             (true, _) => Decision::Run,
             (false, true) => Decision::Skip,
             (false, false) => Decision::Pass,
+        }
+    }
+
+    fn finish(&self, memory: &mut StepsSoFar, did: Decision, inside: Option<Outcome>, _: &mut T::State) {
+        if inside.is_some() || did != Decision::Run {
+            memory.step.increment();
         }
     }
 }

@@ -50,6 +50,7 @@ impl Window {
 impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     type Memory = Window;
     const LOOKS: bool = S::DECIDES;
+    const HOLDS_BACK: bool = true;
 
     fn start(&self, window: &mut Window, _: &InitContext<'_>, _: &T::State) -> Result<()> {
         window.value = (self.inner.needs() >= Level::Value).then(Scalar::default);
@@ -100,6 +101,7 @@ impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     const REWRITES: [bool; 2] = [true, false];
     // So that the mean can be worked out again after a barrier, and is not kept a second time.
     const BEFORE_READS: bool = true;
+    const COMPLETES: bool = true;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Taking<C>;
 

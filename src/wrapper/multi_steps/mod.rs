@@ -30,7 +30,8 @@ use crate::tree::TreeMut;
 /// i = k − 1:   u ← inner(acc);  acc ← 0
 /// ```
 ///
-/// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses.
+/// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses. What comes after it in
+/// a chain, and what is around it, runs in the steps that emit only: a schedule there counts updates.
 ///
 /// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. After a window the accumulator
 /// is set to zero, not multiplied by zero, so a NaN in it is gone. To keep a NaN out of the window too, put
@@ -65,10 +66,10 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`MultiSteps`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: a NaN does not
-/// stay in the accumulator for ever; the inner transformation is not run on mini-steps that do not emit; whether an
-/// update was emitted is returned ([`Outcome::emitted`]) instead of being read off counters, which is wrong after a
-/// skipped step; `f64` gradients are accumulated in `f64`; losses are accumulated as gradients are, instead of the last
-/// one being passed on; mini-steps can have weights; a partial window can be flushed.
+/// stay in the accumulator for ever; neither the inner transformation nor what comes after it is run on mini-steps that
+/// do not emit; whether an update was emitted is returned ([`Outcome::emitted`]) instead of being read off counters,
+/// which is wrong after a skipped step; `f64` gradients are accumulated in `f64`; losses are accumulated as gradients
+/// are, instead of the last one being passed on; mini-steps can have weights; a partial window can be flushed.
 pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> MultiSteps<T> {
     MultiSteps::with(inner, every_k_schedule.into(), NoSkip)
 }

@@ -1,7 +1,9 @@
 //! How a `sam` runs whose adversarial steps are seen.
 
 use super::{Sam, SamState, check_period};
-use crate::engine::{Outline, ParamSource, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile};
+use crate::engine::{
+    Emission, HoldsBack, Outline, ParamSource, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile,
+};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -109,11 +111,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
         let first = state.steps_since_sync.get() == 0;
-        state.steps_since_sync.increment();
-        if state.steps_since_sync.get() < self.sync_period {
+        if state.steps_since_sync.get() + 1 < self.sync_period {
             return SamRun::Climb(self.adv_optimizer.begin(&mut state.adv_state, at), first);
         }
-        state.steps_since_sync.reset();
         let SamState { opt_state, cache, .. } = state;
         let at = seen_from(cache, first, at);
         let fresh = || Box::new(at.anew(&self.adv_optimizer, &active(cache)));
@@ -154,8 +154,15 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         match run {
-            SamRun::Climb(run, _) => self.adv_optimizer.finish(&mut state.adv_state, run, sums, outcome),
+            SamRun::Climb(run, _) => {
+                if !self.adv_optimizer.emission(&state.adv_state, &run).is_nothing() {
+                    state.steps_since_sync.increment();
+                }
+                self.adv_optimizer.finish(&mut state.adv_state, run, sums, outcome);
+            }
             SamRun::Descend(run, here, fresh) => {
+                state.steps_since_sync.reset();
+                let fresh = fresh.filter(|_| !(here && self.optimizer.emission(&state.opt_state, &run).is_nothing()));
                 let sums = sums.skip(self.adv_optimizer.shape().sums);
                 self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
                 outcome.emitted |= !here;
@@ -166,11 +173,28 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         }
     }
 
+    /// Where the optimizer emits nothing, the parameters still go back to where the round began.
+    fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+        let emission = match run {
+            SamRun::Climb(run, _) => self.adv_optimizer.emission(&state.adv_state, run),
+            SamRun::Descend(run, true, _) => self.optimizer.emission(&state.opt_state, run),
+            SamRun::Descend(_, false, _) => return Emission::Updates,
+        };
+        match emission {
+            Emission::Undecided | Emission::Nothing(_) => emission,
+            _ => Emission::Updates,
+        }
+    }
+
+    fn holds_back(&self) -> HoldsBack {
+        self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
+    }
+
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
         let end = place.at + self.shape().barriers;
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
-        // Once: a later pass that begins here too must not do it again.
-        if *first && place.at == span.to {
+        // When it is decided whether anything is emitted; parameters are still where they were.
+        if *first && span.has(end) && !self.emission(state, run).is_nothing() {
             slot_tile(&state.cache, tile, Remember);
         }
         match run {

@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Term;
 use crate::engine::ranks::Ranks;
-use crate::engine::{AllUses, Nested, Outline, Place, Shape, Sink, SlotList, Span, Tile};
+use crate::engine::{AllUses, Emission, HoldsBack, Nested, Outline, Place, Shape, Sink, SlotList, Span, Tile};
 use crate::memory::RawBytes;
 use crate::needs::Level;
 use crate::part::prelude::*;
@@ -128,15 +128,26 @@ impl<T: Stage> Stage for Sharded<T> {
         match (run.alone, run.did) {
             (Some(run), _) => self.inner.finish(&mut state.inner, run, sums, outcome),
             (None, Some(did)) => {
-                *outcome = Outcome { emitted: did.emitted, skipped: outcome.skipped | did.skipped };
+                *outcome = Outcome { skipped: outcome.skipped | did.skipped, ..did };
             }
             // What comes later in a step may never be done.
             (None, None) => {}
         }
     }
 
-    fn ends_at(&self, state: &Self::State, run: &Self::Run) -> Option<usize> {
-        self.inner.ends_at(&state.inner, run.alone.as_ref()?)
+    /// On several ranks nothing says of which leaves there are no updates, so on one rank nothing does either.
+    fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+        let emission = match (&run.alone, run.did) {
+            (Some(run), _) => self.inner.emission(&state.inner, run),
+            (None, Some(did)) if did.held => Emission::Nothing(1),
+            (None, Some(_)) => Emission::Updates,
+            (None, None) => Emission::Undecided,
+        };
+        if emission == Emission::Partly { Emission::Updates } else { emission }
+    }
+
+    fn holds_back(&self) -> HoldsBack {
+        self.inner.holds_back().min(HoldsBack::All)
     }
 
     fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {

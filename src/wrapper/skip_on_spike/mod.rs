@@ -7,6 +7,8 @@ use crate::part::prelude::*;
 /// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
 /// touched.
 ///
+/// Nothing that comes after it in a chain runs in such a step, nor anything around it.
+///
 /// With [`of_loss`](SkipOnSpike::of_loss) it goes by the loss instead; what a step must be given is then part of the
 /// type. A value that is not finite is always thrown away.
 ///
@@ -179,6 +181,7 @@ impl Spikes {
 impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
     type Memory = Spikes;
     const LOOKS: bool = S::OF_GRADIENTS;
+    const HOLDS_BACK: bool = true;
 
     #[inline(always)]
     fn look<C: Real>(u: C) -> C::Wide {

@@ -6,7 +6,10 @@ mod barriers;
 #[cfg(feature = "config")]
 mod configs;
 mod cuts;
+mod emissions;
 mod errors;
+#[cfg(feature = "half")]
+mod evaluations;
 mod exchanged;
 mod fusing;
 mod instruction_sets;

@@ -28,6 +28,8 @@ pub(super) enum Situation {
     /// Parameters are finite, and so are gradients but for those that were thrown away, and Optax's updates are not all
     /// finite before ours have a NaN.
     FiniteBecomesNotFinite,
+    /// In some step Optax has an update that is not zero, and ours are all zero.
+    EmitsNothing,
     /// All of Optax's updates are zero, and ours change no parameter either.
     UpdatesVanish,
     /// All gradients of the first step are zero.
@@ -65,6 +67,11 @@ impl Situation {
                     [&step.expected.params, &found.params].into_iter().all(|params| tree::same(params, &case.params));
                 still && all_zero(&step.expected.updates)
             }),
+            Situation::EmitsNothing => case
+                .steps
+                .iter()
+                .zip(found)
+                .any(|(step, found)| all_zero(&found.updates) && !all_zero(&step.expected.updates)),
             Situation::EstimatedFromNothing => case.steps.iter().all(|step| {
                 let updates = step.expected.updates.values().flat_map(|leaf| &leaf.data);
                 step.expected.flags.get("estim_lr").is_some_and(|estimate| estimate == "nan")

@@ -86,6 +86,9 @@ pub trait Arithmetic: Wrapper {
     const BEFORE_READS: bool = false;
     /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
     const KEEPS_ZEROS: bool = false;
+    /// Whether `after` completes what `before` has begun in the arrays, so that it also runs where the inner
+    /// transformation emits nothing. It must not rewrite the update.
+    const COMPLETES: bool = false;
     /// Whether it reads the parameter.
     const READS_PARAMS: bool = false;
     /// Whether the arithmetic depends on the type of the leaf, not only on the one that it calculates in; see
@@ -154,6 +157,7 @@ pub trait Own<P: Wrapper> {
     const AFTER: bool = false;
     const REWRITES: [bool; 2] = [true, false];
     const BEFORE_READS: bool = false;
+    const COMPLETES: bool = false;
     const READS_PARAMS: bool = false;
     const TYPED: bool = false;
     const ROWS: bool = Self::SLOTS.is_empty();
@@ -237,6 +241,10 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     const AFTER: bool = P::AFTER;
     const REWRITES: [bool; 2] = P::REWRITES;
     const BEFORE_READS: bool = P::BEFORE_READS && P::REWRITES[0];
+    const COMPLETES: bool = {
+        assert!(!(P::COMPLETES && P::REWRITES[1]), "what completes arrays does not rewrite updates");
+        P::COMPLETES
+    };
     const KEEPS_ZEROS: bool = P::KEEPS_ZEROS;
     const READS_PARAMS: bool = P::READS_PARAMS;
     const TYPED: bool = P::TYPED;

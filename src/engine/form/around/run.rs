@@ -5,14 +5,15 @@ use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::ways::whole_piece;
 use super::super::super::{
-    AllUses, Effect, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span, Spare, Stage,
-    StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
+    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span,
+    Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
 };
 use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
+use super::emission::{emission, settle};
 use super::tile::{Holding, is_loop, tile_of, weighs};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
@@ -28,6 +29,8 @@ pub struct AroundRun<R> {
     /// Not decided before the first barrier of a wrapper that looks.
     pub(super) decision: Option<Decision>,
     pub(super) inner: Option<R>,
+    /// Whether the inner transformation emits nothing, so that nothing of the wrapper runs after it.
+    pub(super) nothing: bool,
 }
 
 /// What the element loop of one leaf needs.
@@ -92,6 +95,11 @@ const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
     P::STEPS_ASIDE && !P::CHOOSES && O::POINT.is_none() && !weighs::<P, O>()
 }
 
+/// Whether all arithmetic of the wrapper comes after the inner transformation, and none of it where that emits nothing.
+const fn only_after<P: Wrapper, O: Own<P>>() -> bool {
+    !(O::BEFORE || O::COMPLETES) && O::POINT.is_none()
+}
+
 /// Whether all it says is whether what is inside runs, and on which leaves.
 const fn only_decides<P: Wrapper, O: Own<P>>() -> bool {
     !(O::BEFORE || O::AFTER) && O::POINT.is_none() && !weighs::<P, O>()
@@ -113,25 +121,33 @@ const fn arrays<P: Wrapper, O: Own<P>>() -> usize {
     checked_slots(O::SLOTS, <O::Slots<f32> as SlotArray<f32>>::LEN)
 }
 
-fn decide<P: Wrapper>(
+fn decide<P: Wrapper, O: Own<P>>(
     part: &P,
     state: &mut StateOf<P>,
     run: &mut AroundRun<<Inner<P> as Stage>::Run>,
     at: &StepContext<'_>,
     seen: f64,
 ) {
+    let before = at.resting;
     let decision = part.decide(&mut state.memory, at, seen);
     let decision = if P::ALWAYS_RUNS { Decision::Run } else { decision };
     run.decision = Some(decision);
     if matches!(decision, Decision::Run | Decision::Inside) {
-        let at = told(part, &state.memory, decision, at);
+        let at = told::<P, O>(part, &state.memory, decision, at);
         run.inner = Some(part.inner_now(&state.memory).begin(&mut state.inner, &at));
     }
+    settle::<P, O>(part, state, run, before);
 }
 
 /// What is inside is told of a step.
-fn told<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
+fn told<'a, P: Wrapper, O: Own<P>>(
+    part: &P,
+    memory: &'a P::Memory,
+    decision: Decision,
+    at: &StepContext<'a>,
+) -> StepContext<'a> {
     let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes(memory));
+    let at = StepContext { in_full: at.in_full || O::POINT.is_some(), ..at };
     if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }
 
@@ -192,7 +208,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         part.prepare(&mut memory, at)?;
         let by_leaf = at.by_leaf || P::RESTS;
         let outside = &InitContext { by_leaf, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
-        let inner = part.inner().init_state(&InitContext { codes: part.codes(&memory).or(at.codes), ..*outside })?;
+        let (codes, in_full) = (part.codes(&memory).or(at.codes), at.in_full || O::POINT.is_some());
+        let inner = part.inner().init_state(&InitContext { codes, in_full, ..*outside })?;
         let at = outside;
         part.start(&mut memory, at, &inner)?;
         let start = |slot| Start {
@@ -204,19 +221,23 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &start)?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
         let kept = Arrays::new(kept, at, &|_| Start::default())?;
-        Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept })
+        let rests = if Self::holds_back(part) == HoldsBack::Some { at.structure().len() } else { 0 };
+        let (leaves, resting) = (at.structure().len(), Vec::with_capacity(rests));
+        Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept, leaves, resting })
     }
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
         part.check(&state.memory, at)?;
         let inside = at.on(state.active.as_deref().unwrap_or(at.active)).in_codes(part.codes(&state.memory));
+        let inside = StepContext { in_full: at.in_full || O::POINT.is_some(), ..inside };
         part.inner_now(&state.memory).check(&state.inner, &inside)
     }
 
     fn begin(part: &P, state: &mut StateOf<P>, at: &StepContext<'_>) -> Self::Run {
-        let mut run = AroundRun { decision: None, inner: None };
+        let mut run = AroundRun { decision: None, inner: None, nothing: false };
+        state.resting.clear();
         if !P::LOOKS {
-            decide(part, state, &mut run, at, 0.0);
+            decide::<P, O>(part, state, &mut run, at, 0.0);
         }
         run
     }
@@ -231,14 +252,17 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         tree: &mut WholeTree<'_>,
     ) {
         if P::LOOKS && index == 0 {
-            return decide(part, state, run, at, sums.total(0));
+            return decide::<P, O>(part, state, run, at, sums.total(0));
         }
         let inside = part.inner().shape();
         if O::WAITS && index == P::LOOKS as usize + inside.barriers {
-            return O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + inside.sums));
+            if !run.nothing {
+                O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + inside.sums));
+            }
+            return;
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
-        let at = told(part, &state.memory, decision, at);
+        let (at, before) = (told::<P, O>(part, &state.memory, decision, at), at.resting);
         let (index, sums) = (index - P::LOOKS as usize, summed(part, &state.memory, sums).skip(P::LOOKS as usize));
         let transformation = part.inner_now(&state.memory);
         let StateOf::<P> { arrays, inner: of_inner, active, .. } = state;
@@ -249,20 +273,21 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             Some(point) => tree.at_point(&arrays.all[point], &mut inside),
             None => inside(tree),
         }
+        settle::<P, O>(part, state, run, before);
     }
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         // What is inside is asked alone: elsewhere in a chain or partition something may hold back its own updates.
-        let runs = run.decision == Some(Decision::Run);
+        let runs = run.decision == Some(Decision::Run) && !run.nothing;
         let changes = O::BEFORE && O::REWRITES[0];
         let inside = run.inner.map(|inner| {
-            let mut inside = Outcome { emitted: outcome.emitted || changes && runs, skipped: false };
+            let mut inside = Outcome { emitted: outcome.emitted || changes && runs, ..Outcome::GRADIENTS };
             let sums = summed(part, &state.memory, sums).skip(P::LOOKS as usize);
             part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
         });
         let Some(decision) = run.decision else { return };
-        if !O::WAITS && O::SUMS > 0 {
+        if !O::WAITS && O::SUMS > 0 && !run.nothing {
             O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
         }
         let (mut acts, mut rests) = (!P::CHOOSES, false);
@@ -273,39 +298,41 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             }
         }
         let passes = rests && part.elsewhere() == Elsewhere::Pass;
-        part.finish(&mut state.memory, decision, inside, &mut state.inner);
+        part.finish(&mut state.memory, decision, inside.filter(|_| !run.nothing), &mut state.inner);
         let did = match decision {
-            Decision::Skip | Decision::Hold => Outcome { emitted: false, skipped: decision == Decision::Skip },
+            Decision::Skip | Decision::Hold => Outcome { skipped: decision == Decision::Skip, ..Outcome::NOTHING },
             _ => inside.unwrap_or(*outcome),
         };
         // What is given out may be more than what comes out of what is inside.
-        let gives = O::SUMS > 0 && !O::KEEPS_ZEROS && matches!(decision, Decision::Run | Decision::Alone);
+        let weighs = matches!(decision, Decision::Run | Decision::Alone) && !run.nothing;
+        let gives = O::SUMS > 0 && !O::KEEPS_ZEROS && weighs;
         let rewrites = O::AFTER && O::REWRITES[1] && !O::KEEPS_ZEROS && runs || gives;
         outcome.skipped |= did.skipped;
         outcome.emitted = acts && (did.emitted || rewrites) || passes && outcome.emitted;
     }
 
-    fn ends_at(part: &P, state: &StateOf<P>, run: &Self::Run) -> Option<usize> {
-        // Leaves that are not acted on have an update of their own, if their gradients go through.
-        let all = || state.active.as_ref().is_none_or(|active| active.iter().all(|on| *on));
-        if P::CHOOSES && part.elsewhere() == Elsewhere::Pass && !all() {
-            return None;
-        }
-        match run.decision? {
-            // What is done after what is inside is done in the last pass.
-            Decision::Run if (O::AFTER || O::WAITS) && !O::KEEPS_ZEROS => None,
-            Decision::Run | Decision::Inside => {
-                let end = part.inner_now(&state.memory).ends_at(&state.inner, run.inner.as_ref()?)?;
-                Some(P::LOOKS as usize + end)
-            }
-            Decision::Hold | Decision::Skip => Some(P::LOOKS as usize),
-            Decision::Pass | Decision::Alone => None,
+    #[inline]
+    fn emission(part: &P, state: &StateOf<P>, run: &Self::Run) -> Emission {
+        emission::<P, O>(part, state, run)
+    }
+
+    fn resting<'a>(_: &P, state: &'a StateOf<P>) -> &'a [bool] {
+        &state.resting
+    }
+
+    fn holds_back(part: &P) -> HoldsBack {
+        let own = if P::HOLDS_BACK { HoldsBack::All } else { HoldsBack::Never };
+        let inside = if P::ESTIMATES { HoldsBack::Never } else { part.inner().holds_back() };
+        match own.max(inside) {
+            HoldsBack::All if P::CHOOSES && part.elsewhere() == Elsewhere::Pass => HoldsBack::Some,
+            holds => holds,
         }
     }
 
     fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
         // Where what is inside has the same passes it is a whole chain, whose loops go from gradients to parameters.
-        if const { steps_aside::<P, O>() } && run.decision == Some(Decision::Inside) {
+        let is_aside = run.decision == Some(Decision::Inside) || run.nothing && const { only_after::<P, O>() };
+        if const { steps_aside::<P, O>() } && is_aside {
             let inside = part.inner_now(&state.memory);
             if let Some(inner) = run.inner.as_ref().filter(|_| walk.is_of(inside.shape())) {
                 return inside.pass(&state.inner, inner, walk, spare);
@@ -336,7 +363,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let looks = P::LOOKS && at.place.at == at.span.to;
         match &run.inner {
             // Then it is what is inside, or nothing.
-            Some(inner) if is_inside::<P, O>(state, at.leaf) && !looks => {
+            Some(inner)
+                if !looks && (is_inside::<P, O>(state, at.leaf) || run.nothing && const { only_after::<P, O>() }) =>
+            {
                 let goes_through = part.elsewhere() == Elsewhere::Pass;
                 match is_on(part, state, at.leaf) {
                     true => part.inner_now(&state.memory).in_piece(&state.inner, inner, at.after(look::<P>()), then),
@@ -353,6 +382,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         // In a step in which the wrapper does nothing of its own, its arrays are not to be touched, not even read; nor
         // are those of a leaf that is not acted on.
         <P as Stage>::FUSES
+            && !run.nothing
             && (run.decision == Some(Decision::Run) || !O::BEFORE && !O::AFTER && !O::WAITS)
             && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf) && state.arrays.has(leaf))
             && part.inner_now(&state.memory).fuses_now(&state.inner, inner, leaf)

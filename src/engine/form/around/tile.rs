@@ -89,13 +89,16 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     };
     const { assert!(!weighs::<P, O>() || O::POINT.is_none(), "what weighs shows no other point") }
     if const { weighs::<P, O>() } {
+        if run.nothing {
+            return run_inside(tile);
+        }
         return weighed::<P, O, C>(part, state, [inside, end], span, tile, run.inner.is_some(), run_inside);
     }
     match O::POINT {
         Some(point) => at_point(&state.arrays.all[point], tile, &mut run_inside),
         None => run_inside(tile),
     }
-    if O::AFTER && runs && span.has(end.at) {
+    if O::AFTER && runs && span.has(end.at) && (O::COMPLETES || !run.nothing) {
         let own = O::scalars::<C>(part, &state.memory, tile.leaf);
         if const { O::REWRITES[1] } {
             each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);

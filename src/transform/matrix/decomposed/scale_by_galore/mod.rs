@@ -301,6 +301,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             params: &work.params,
             by_leaf: false,
             codes: at.codes,
+            in_full: false,
             whole: None,
         };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;

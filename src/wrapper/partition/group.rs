@@ -1,127 +1,11 @@
-use crate::engine::{Outline, Place, Shape, Span, Tile};
+//! Members side by side: a tuple, or a `Vec` of boxes.
+
+use crate::engine::{Emission, HoldsBack, Outline, Place, Shape, Span, Tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
-use crate::recipe::{Recipe, ToRecipe};
-use crate::select::Labels;
-use crate::state::{StateWalk, StateWalkMut};
-
-use super::{Boxed, BoxedState};
-
-/// Gives each leaf to one of several transformations, by its label.
-///
-/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with [`Boxed`] transformations.
-/// Labels are resolved once, in `init`; state is made for a transformation's own leaves only.
-///
-/// # Cost
-///
-/// None of its own. It takes as many passes as the member that needs most.
-///
-/// # Errors
-///
-/// `init` fails if two transformations have the same label, a leaf has a label that no transformation has, or none.
-///
-/// # Example
-///
-/// ```
-/// use gradchain::prelude::*;
-///
-/// let optimizer = partition(
-///     (("fast", sgd(1.0)), ("slow", sgd(0.1)), ("frozen", set_to_zero())),
-///     Labels::tree([("0", "fast"), ("1", "slow"), ("2", "frozen")]),
-/// );
-/// let mut params = (1.0_f64, 1.0_f64, 1.0_f64);
-/// let mut state = optimizer.init(&params)?;
-/// optimizer.step(&mut params, &(1.0, 1.0, 1.0), &mut state)?;
-/// assert_eq!(params, (0.0, 0.9, 1.0));
-/// # Ok::<(), gradchain::Error>(())
-/// ```
-///
-/// # References
-///
-/// Optax, [`partition`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html) (`multi_transform`).
-/// Differs: labels are [`Labels`], never a function that is told from a tree by whether it can be called.
-pub fn partition<G: IntoGroup>(transforms: G, labels: impl Into<Labels>) -> Partition<G::Group> {
-    let (names, members) = transforms.into_group();
-    Partition { names, members, labels: labels.into() }
-}
-
-/// See [`partition`].
-#[derive(Clone, Debug)]
-#[must_use = "a transformation does nothing until it is given gradients"]
-pub struct Partition<G> {
-    names: Vec<String>,
-    members: G,
-    labels: Labels,
-}
-
-impl<G> Partition<G> {
-    pub(crate) fn members_mut(&mut self) -> &mut G {
-        &mut self.members
-    }
-}
-
-/// The states of a [`partition`]'s members: a tuple or a `Vec`, which it dereferences to.
-#[derive(Clone, Debug)]
-pub struct PartitionState<S> {
-    names: Vec<String>,
-    members: S,
-    /// The member of each leaf.
-    which: Vec<usize>,
-    /// The leaves of each member.
-    active: Vec<Vec<bool>>,
-    /// What the last step did to each.
-    outcomes: Vec<Outcome>,
-}
-
-impl<S> PartitionState<S> {
-    /// The number of the member that a leaf belongs to.
-    pub fn member_of(&self, leaf: usize) -> Option<usize> {
-        self.which.get(leaf).copied()
-    }
-
-    /// What the last step did to the leaves of this label; `None` before the first step, and if there is no such label.
-    ///
-    /// ```
-    /// use gradchain::prelude::*;
-    ///
-    /// let labels = Labels::tree([("0", "each"), ("1", "every second")]);
-    /// let optimizer = partition((("each", sgd(1.0)), ("every second", multi_steps(sgd(1.0), 2))), labels);
-    /// let mut params = (1.0_f64, 1.0_f64);
-    /// let mut state = optimizer.init(&params)?;
-    /// let outcome = optimizer.step(&mut params, &(1.0, 1.0), &mut state)?;
-    /// assert!(outcome.emitted() && params == (0.0, 1.0));
-    /// assert!(!state.outcome("every second").unwrap().emitted());
-    /// # Ok::<(), gradchain::Error>(())
-    /// ```
-    pub fn outcome(&self, label: &str) -> Option<Outcome> {
-        let member = self.names.iter().position(|name| name == label)?;
-        self.outcomes.get(member).copied()
-    }
-}
-
-impl<S> core::ops::Deref for PartitionState<S> {
-    type Target = S;
-    fn deref(&self) -> &S {
-        &self.members
-    }
-}
-
-impl<S> core::ops::DerefMut for PartitionState<S> {
-    fn deref_mut(&mut self) -> &mut S {
-        &mut self.members
-    }
-}
-
-impl<S: State> State for PartitionState<S> {
-    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact("groups", &(&self.names, &self.which));
-        walk.renamed(&self.names, &mut |walk| self.members.walk(walk));
-    }
-    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        let PartitionState { names, members, .. } = self;
-        walk.renamed(names, |walk| members.walk_mut(walk));
-    }
-}
+use crate::recipe::Recipe;
+use crate::state::StateWalk;
+use crate::wrapper::{Boxed, BoxedState};
 
 /// What [`partition`] takes: pairs of labels and transformations.
 #[diagnostic::on_unimplemented(
@@ -162,6 +46,9 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
         active: &[Vec<bool>],
     );
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcomes: &mut [Outcome]);
+    fn emission(&self, member: usize, state: &Self::State, run: &Self::Run) -> Emission;
+    fn resting<'a>(&self, member: usize, state: &'a Self::State) -> &'a [bool];
+    fn holds_back(&self) -> HoldsBack;
     #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the member")]
     fn tile<C: Real>(
         &self,
@@ -237,6 +124,21 @@ macro_rules! groups {
                     self.$i.finish(&mut state.$i, run.$i, _sums, &mut outcomes[$i]);
                     _sums = _sums.skip(self.$i.shape().sums);
                 )+
+            }
+            fn emission(&self, member: usize, state: &Self::State, run: &Self::Run) -> Emission {
+                match member {
+                    $($i => self.$i.emission(&state.$i, &run.$i),)+
+                    _ => Emission::Updates,
+                }
+            }
+            fn resting<'a>(&self, member: usize, state: &'a Self::State) -> &'a [bool] {
+                match member {
+                    $($i => self.$i.resting(&state.$i),)+
+                    _ => &[],
+                }
+            }
+            fn holds_back(&self) -> HoldsBack {
+                HoldsBack::Never $(.max(self.$i.holds_back()))+
             }
             fn tile<Cx: Real>(&self, member: usize, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
                 let mut _place = place;
@@ -332,6 +234,15 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
             sums = sums.skip(member.shape().sums);
         }
     }
+    fn emission(&self, which: usize, state: &Self::State, (): &()) -> Emission {
+        self[which].emission(&state[which], &())
+    }
+    fn resting<'a>(&self, which: usize, state: &'a Self::State) -> &'a [bool] {
+        self[which].resting(&state[which])
+    }
+    fn holds_back(&self) -> HoldsBack {
+        self.iter().map(Stage::holds_back).max().unwrap_or(HoldsBack::Never)
+    }
     fn tile<C: Real>(
         &self,
         which: usize,
@@ -361,112 +272,5 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     }
     fn describe(&self) -> Vec<String> {
         self.iter().map(Stage::describe).collect()
-    }
-}
-
-impl<G: Group> Stage for Partition<G> {
-    type Needs = G::Needs;
-    type State = PartitionState<G::State>;
-    type Run = G::Run;
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    /// Which member a leaf has is decided outside the element loop: each member is a loop of its own.
-    const FUSES: bool = false;
-
-    fn shape(&self) -> Shape {
-        self.members.shape()
-    }
-
-    fn needs(&self) -> crate::needs::Level {
-        self.members.needs()
-    }
-
-    fn skips_absent(&self) -> bool {
-        self.members.skip_absent()
-    }
-
-    fn validate(&self) -> Result<()> {
-        if let Some((i, name)) = self.names.iter().enumerate().find(|(i, name)| self.names[..*i].contains(name)) {
-            return Err(Error::argument("partition", "labels", "all different", format!("`{name}` again at {i}")));
-        }
-        self.members.validate()
-    }
-
-    fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
-        let which = self.labels.resolve(at.structure(), &known, "partition")?;
-        let of = |member: usize| at.restricted(&which.iter().map(|w| *w == member).collect::<Vec<_>>());
-        let active: Vec<Vec<bool>> = (0..known.len()).map(of).collect();
-        let members = self.members.init(at, &active)?;
-        let outcomes = Vec::with_capacity(known.len());
-        Ok(PartitionState { names: self.names.clone(), members, which, active, outcomes })
-    }
-
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.members.check(&state.members, at, &state.active)
-    }
-
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> G::Run {
-        self.members.begin(&mut state.members, at)
-    }
-
-    fn barrier(
-        &self,
-        state: &mut Self::State,
-        run: &mut G::Run,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
-        self.members.barrier(&mut state.members, run, at, index, sums, tree, &state.active);
-    }
-
-    fn finish(&self, state: &mut Self::State, run: G::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        let PartitionState { members, active, outcomes, .. } = state;
-        outcomes.clear();
-        outcomes.extend(active.iter().map(|_| *outcome));
-        self.members.finish(members, run, sums, outcomes);
-        outcome.emitted = outcomes.iter().zip(active).any(|(did, active)| did.emitted && active.contains(&true));
-        outcome.skipped = outcomes.iter().any(|did| did.skipped);
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &G::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        self.members.tile(state.which[tile.leaf()], &state.members, run, place, span, tile);
-    }
-
-    fn kernel<C: Real>(&self, _: &Self::State, _: &G::Run, _: usize) {}
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        self.members.state_bytes(state.which[leaf], &state.members, leaf, at, span)
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        for (name, active) in self.names.iter().zip(&state.active) {
-            if !active.contains(&true) {
-                report(&format!("the group `{name}` of a partition"));
-            }
-        }
-        self.members.unused(&state.members, report);
-    }
-
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.renamed(&state.names, &mut |walk| self.members.read(&state.members, walk))
-    }
-
-    fn outline(&self) -> Outline {
-        Outline::Partition { groups: self.members.outlines(), labels: self.labels.clone(), names: self.names.clone() }
-    }
-
-    fn recipe(&self) -> Recipe {
-        let transforms = self.names.iter().map(|name| &**name).zip(self.members.recipes());
-        Recipe::call("partition", [("transforms", Recipe::map(transforms)), ("labels", self.labels.to_recipe())])
-    }
-
-    fn describe(&self) -> String {
-        let parts: Vec<String> =
-            self.names.iter().zip(self.members.describe()).map(|(name, member)| format!("{name}: {member}")).collect();
-        format!("partition({})", parts.join(", "))
     }
 }

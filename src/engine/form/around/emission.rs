@@ -1,0 +1,56 @@
+//! What wrappers emit.
+
+use super::super::super::context::is_among;
+use super::super::super::{Emission, Stage};
+use super::arithmetic::Own;
+use super::run::{AroundRun, Inner, StateOf, is_on};
+use super::{Decision, Elsewhere, Wrapper};
+
+/// Writes down on which leaves nothing is emitted, as far as that is decided; `before` are those for which nothing came
+/// in.
+pub(super) fn settle<P: Wrapper, O: Own<P>>(
+    part: &P,
+    state: &mut StateOf<P>,
+    run: &mut AroundRun<<Inner<P> as Stage>::Run>,
+    before: &[bool],
+) {
+    run.nothing = inner_emission(part, state, run).is_nothing();
+    let mut resting = core::mem::take(&mut state.resting);
+    resting.clear();
+    if emission::<P, O>(part, state, run) == Emission::Partly {
+        let inside = part.inner_now(&state.memory).resting(&state.inner);
+        let rests = |leaf| is_on(part, state, leaf) && (run.nothing || is_among(inside, leaf));
+        resting.extend((0..state.leaves).map(|leaf| is_among(before, leaf) || rests(leaf)));
+    }
+    state.resting = resting;
+}
+
+/// What comes out of the inner transformation, where the wrapper acts.
+fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inner<P> as Stage>::Run>) -> Emission {
+    match (run.decision, &run.inner) {
+        (None, _) => Emission::Undecided,
+        (Some(Decision::Hold | Decision::Skip), _) => Emission::Nothing(0),
+        (_, Some(inner)) if !P::ESTIMATES => part.inner_now(&state.memory).emission(&state.inner, inner),
+        _ => Emission::Updates,
+    }
+}
+
+pub(super) fn emission<P: Wrapper, O: Own<P>>(
+    part: &P,
+    state: &StateOf<P>,
+    run: &AroundRun<<Inner<P> as Stage>::Run>,
+) -> Emission {
+    // Leaves that are not acted on have an update of their own, if their gradients go through.
+    let all = || state.active.as_ref().is_none_or(|active| active.iter().all(|on| *on));
+    let is_part = P::CHOOSES && part.elsewhere() == Elsewhere::Pass && !all();
+    // What is done after what is inside is done in the last pass.
+    let rewrites = run.decision == Some(Decision::Run) && (O::AFTER || O::WAITS) && !O::KEEPS_ZEROS;
+    match inner_emission(part, state, run).after(P::LOOKS as usize) {
+        Emission::Nothing(_) if is_part => Emission::Partly,
+        Emission::Nothing(_) if O::COMPLETES && run.inner.is_some() => {
+            Emission::Nothing(P::LOOKS as usize + part.inner().shape().barriers)
+        }
+        Emission::Zeros(_) if is_part || rewrites => Emission::Updates,
+        emission => emission,
+    }
+}
