@@ -27,6 +27,8 @@ mod resuming;
 mod rows;
 mod schemas;
 #[cfg(feature = "checkpoint")]
+mod shapes;
+#[cfg(feature = "checkpoint")]
 mod sharded;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "half", feature = "rayon"))]
 mod sixteen_bits;
