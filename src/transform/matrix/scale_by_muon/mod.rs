@@ -121,7 +121,7 @@ pub struct ScaleByMuonState {
     scratch: Scratch,
 }
 
-state_fields!(ScaleByMuonState { count, updates, mu });
+state_fields!(ScaleByMuonState { count, updates, mu } knows { layouts });
 
 impl ScaleByMuon {
     fn check_coeffs(&self) -> Result<()> {
