@@ -2,13 +2,14 @@
 
 use std::any::Any;
 
-use gradchain::arguments::Arguments;
+use gradchain::arguments::{Argument, Arguments};
 use gradchain::needs::ValueAndGradFn;
+use gradchain::part::{InitContext, LooksOn, Onlooker, Part, Sums};
 use gradchain::prelude::*;
 use gradchain::recipe::{Builder, ConfigError, Node, Recipe};
-use gradchain::state::same_bits;
+use gradchain::state::{Scalar, same_bits};
 use gradchain::tree::DynTree;
-use gradchain::wrapper;
+use gradchain::{Real, wrapper};
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
 use crate::common::given::Registered;
@@ -26,7 +27,7 @@ impl Builder for Nothing {
     }
 }
 
-/// Values of arguments of all kinds, of which each takes those that fit it.
+/// Values of arguments of all kinds, of which each takes those that fit it: whole numbers where there can be no others.
 fn values() -> Vec<Recipe> {
     let by_path = |values: &[Recipe]| {
         let paths = ["layer0/p0", "layer1/p1", "layer0/p2"];
@@ -41,7 +42,7 @@ fn values() -> Vec<Recipe> {
         |of: &dyn Fn() -> Recipe| Recipe::map([("by_path", Recipe::map([("layer0/p0", of()), ("layer1/p1", of())]))]);
     let mut all = vec![Recipe::Null, Recipe::Bool(false), Recipe::Bool(true)];
     all.extend([0, 1, 2, 3, 4, 7, 10, 64].map(Recipe::Integer));
-    all.extend([-1.0, 0.0, 0.25, 0.5, 0.9, 1.0, 3.0, 1e3].map(Recipe::Number));
+    all.extend([-1.0, 0.0, 0.25, 0.9, 3.0].map(Recipe::Number));
     let texts = [
         "f32",
         "f64",
@@ -77,7 +78,7 @@ fn values() -> Vec<Recipe> {
 fn with(named: &Named, name: &str, value: &Recipe) -> Option<Named> {
     let (mut named, mut differs) = (named.clone(), false);
     named.arguments(&mut |of, argument| {
-        if of != name {
+        if of != name || matches!((&argument, value), (Argument::Hyperparam(_), Recipe::Integer(_))) {
             return;
         }
         let setting = argument.setting();
@@ -162,17 +163,7 @@ fn a_changed_argument_fits_the_state_or_is_refused() {
             for (other, value) in others.filter(|(other, _)| other.init(&problem.params).is_ok()) {
                 for (before, after, sign) in [(&named, &other, "→"), (&other, &named, "←")] {
                     let what = format!("{}: `{name}` {sign} {value}", entry.name());
-                    let r = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                        changed(&what, &problem, before, after)
-                    }));
-                    let r = match r {
-                        Ok(r) => r,
-                        Err(e) => {
-                            println!("FAIL {:?}", e.downcast_ref::<String>());
-                            continue;
-                        }
-                    };
-                    match r {
+                    match changed(&what, &problem, before, after) {
                         true => taken.push(what),
                         false => refused.push(what),
                     }
@@ -180,6 +171,53 @@ fn a_changed_argument_fits_the_state_or_is_refused() {
             }
         }
     }
-    println!("{} taken, {} refused: {refused:#?}", taken.len(), refused.len());
-    assert!(!every() || taken.len() > 3000 && refused.len() > 100, "{} taken, {} refused", taken.len(), refused.len());
+    println!("{} taken, {} refused", taken.len(), refused.len());
+    assert!(!every() || taken.len() > 3000 && refused.len() > 1000, "{} taken, {} refused", taken.len(), refused.len());
+}
+
+/// Adds up powers of the updates, as many as it is told; it does not say when that has changed.
+#[derive(Clone, Debug)]
+struct Powers(usize);
+
+impl Part for Powers {
+    const NAME: &'static str = "powers";
+    type Form = LooksOn;
+}
+
+impl Onlooker for Powers {
+    type Memory = (Scalar,);
+
+    fn start(&self, _: &InitContext<'_>) -> gradchain::Result<(Scalar,)> {
+        Ok((Scalar::default(),))
+    }
+    fn sums(&self) -> usize {
+        self.0
+    }
+    fn look<C: Real>(&self, u: &[C], _: &[C], sums: &mut [f64]) {
+        for (power, sum) in (1..).zip(sums) {
+            *sum += u.iter().map(|u| u.as_f64().powi(power)).sum::<f64>();
+        }
+    }
+    fn finish(&self, memory: &mut (Scalar,), sums: Sums<'_>) {
+        memory.0.set(sums.total(self.0 - 1));
+    }
+}
+
+/// The room of a nested transformation is for its sums and barriers, which are compared also where it does not say that
+/// an argument has changed.
+#[test]
+fn a_nested_state_is_for_one_pass_structure() {
+    let nested = |powers| flatten(chain((Powers(powers), sgd(0.1))));
+    for (made, stepped) in [(1, 2), (2, 1)] {
+        let mut params = vec![1.0, -2.0, 3.0_f64];
+        let mut state = nested(made).init(&params).unwrap();
+        nested(made).step(&mut params, &vec![1.0, 2.0, 3.0], &mut state).unwrap();
+        let sums = nested(made).readings(&state).unwrap();
+        assert!(format!("{sums:?}").contains(if made == 1 { "6.0" } else { "14.0" }), "{sums:?}");
+        let (before, held) = (params.clone(), (*state).clone());
+        let error = nested(stepped).step(&mut params, &vec![1.0, 2.0, 3.0], &mut state).unwrap_err();
+        assert!(error.to_string().contains("made by another transformation"), "{error}");
+        assert!(params == before && same_bits(&*state, &held));
+        nested(made).step(&mut params, &vec![1.0, 2.0, 3.0], &mut state).unwrap();
+    }
 }

@@ -150,3 +150,17 @@ fn a_full_disk_is_an_error() {
     let error = Save::new(&optimizer, &state).params(&params).to_writer(full).unwrap_err();
     assert!(error.is_file(), "{error}");
 }
+
+/// Of two files of the same score the later one is the best.
+#[test]
+fn of_equal_scores_the_latest_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let rotation = Rotation::new(folder.path()).unwrap().keep_last(1).keep_best(1);
+    let optimizer = sgd(0.5);
+    let params = 8.0_f64;
+    let state = optimizer.init(&params).unwrap();
+    for (step, score) in [(1, 0.5), (2, 0.25), (3, 0.25), (4, 0.25), (5, 1.0), (6, 1.0)] {
+        rotation.save(step, Some(score), Save::new(&optimizer, &state).params(&params)).unwrap();
+    }
+    assert_eq!(rotation.steps().unwrap(), [4, 6]);
+}
