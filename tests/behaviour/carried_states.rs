@@ -7,8 +7,8 @@ use gradchain::state::same_bits;
 use gradchain::{GradientTransformation, extra};
 use ndarray::{Array2, array};
 
-const PARAMS: [f64; 3] = [1.0, -2.0, 0.5];
-const GRADS: [f64; 3] = [0.5, 1.0, -0.25];
+const PARAMS: (f64, f64, f64) = (1.0, -2.0, 0.5);
+const GRADS: (f64, f64, f64) = (0.5, 1.0, -0.25);
 
 /// The message of a refused step, which changes nothing, and of refused readings.
 fn refusal<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(before: &T, after: &T) -> String {

@@ -2,6 +2,7 @@
 
 mod absent;
 mod arguments;
+mod changed_arguments;
 #[cfg(feature = "config")]
 mod configs;
 mod cuts;
@@ -25,6 +26,7 @@ mod replayed;
 #[cfg(feature = "checkpoint")]
 mod resuming;
 mod rows;
+mod schedules;
 mod schemas;
 #[cfg(feature = "checkpoint")]
 mod shapes;
