@@ -26,7 +26,7 @@ pub use crate::engine::{
     Elsewhere, Holds, InitContext, Inner, LeafLooker, LeafVisitor, Line, LooksFirst, LooksOn, Named, NoArithmetic,
     OneElement, OneElementWithMemory, Onlooker, Optimizer, Outcome, Part, PartState, RemoteLeaf, Rule, RuleWithMemory,
     Slot, SlotArray, StepContext, Steps, Stretch, Sums, TwoPass, TwoPasses, Weighing, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState, own_recipe,
+    WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState, differs, own_recipe,
 };
 
 /// All that most parts are made of: `use gradchain::part::prelude::*;`

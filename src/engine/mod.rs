@@ -61,7 +61,7 @@ pub use form::{
     Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds,
     LooksFirst, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState,
     Rule, RuleWithMemory, SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation,
-    WithArithmetic, WithSums, Wrapper, WrapperState, own_recipe,
+    WithArithmetic, WithSums, Wrapper, WrapperState, differs, own_recipe,
 };
 pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
 pub use fused::SlotList;

@@ -184,6 +184,9 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
+    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
+    fn changed(&self, made: &Self) -> Option<&'static str>;
+
     /// The state before the first step.
     ///
     /// # Errors

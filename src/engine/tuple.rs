@@ -184,6 +184,10 @@ macro_rules! chains {
                 Error::all([$(self.$i.validate()),*])
             }
 
+            fn changed(&self, made: &Self) -> Option<&'static str> {
+                None$(.or_else(|| self.$i.changed(&made.$i)))*
+            }
+
             fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
                 let mut at = *at;
                 Ok(($({

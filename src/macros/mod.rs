@@ -197,6 +197,14 @@ macro_rules! part {
                 $crate::arguments::Arguments::arguments(self, visit);
             }
 
+            fn changed_argument(&self, _made: &Self) -> Option<&'static str> {
+                $($(if $crate::part::differs(&self.$g, &_made.$g) { return Some(stringify!($g)); })*)?
+                $($(if $crate::part::differs(&self.$o, &_made.$o) { return Some(stringify!($o)); })*)?
+                $($(if $crate::part::differs(&self.$n, &_made.$n) { return Some(stringify!($n)); })*)?
+                $($(if $crate::part::differs(&self.$q, &_made.$q) { return Some(stringify!($q)); })*)?
+                None
+            }
+
             fn recipe(&self) -> $crate::recipe::Recipe {
                 $crate::part::own_recipe(self)
             }

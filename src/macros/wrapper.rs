@@ -92,6 +92,11 @@ macro_rules! wrapper {
                 $(visit(stringify!($a), $crate::wrapper!(@argument self $a ($(@$how)? $A) ($($default)?)));)*
             }
 
+            fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+                $($crate::wrapper!(@changed self made $a $(@$how)?);)*
+                self.inner.changed(&made.inner)
+            }
+
             $(fn effect(&self) -> $crate::part::Effect {
                 $crate::part::Effect::$effect
             })?
@@ -170,6 +175,13 @@ macro_rules! wrapper {
     (@argument $self:ident $a:ident (@decides $A:ident) $default:tt) => {
         $crate::arguments::Argument::Static(&mut $crate::recipe::Decided($self.$a.to_recipe()))
     };
+    (@changed $self:ident $made:ident $a:ident @decides) => {};
+    (@changed $self:ident $made:ident $a:ident $(@$how:ident)?) => {
+        if $crate::part::differs(&$self.$a, &$made.$a) {
+            return Some(stringify!($a));
+        }
+    };
+
     // What is no parameter of the constructor need not be given.
     (@argument $self:ident $a:ident (@may $A:ident) $default:tt) => {
         $crate::arguments::Argument::Static(&mut $self.$a)
@@ -221,7 +233,8 @@ macro_rules! wrapper {
 
 /// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts
 /// at what follows its type, or else at its default. Those in `set` are set by users, and stay when the state starts
-/// anew ([`StepContext::anew`](crate::part::StepContext)). Those `beside` are no part of the state. `evaluate |memory|
+/// anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` are arguments that say its
+/// [meaning](crate::state::StateWalk::meaning). Those `beside` are no part of the state. `evaluate |memory|
 /// expr` says how parameters to evaluate with are made, see [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;`
 /// lets a walk over [parts](crate::state::StateWalk) find it. `clock field;` is the count at which schedules are
 /// evaluated, if that is not `count`; `reads name;` names the method that says what there is to
@@ -233,6 +246,7 @@ macro_rules! memory {
             $($(#[$doc:meta])* $field:ident: $F:ty $(= $start:expr)?,)*
         }
         $(set { $($(#[$sdoc:meta])* $set:ident: $St:ty,)* })?
+        $(means { $($(#[$mdoc:meta])* $means:ident: $Me:ty,)* })?
         $(beside { $($(#[$bdoc:meta])* $beside:ident: $B:ty $(= $bstart:expr)?,)* })?
         $(evaluate |$memory:ident| $as:expr;)?
         $(shown as $part:ident;)?
@@ -244,6 +258,7 @@ macro_rules! memory {
         $vis struct $M $(<$G: $GB>)? {
             $($(#[$doc])* $field: $F,)*
             $($($(#[$sdoc])* $set: $St,)*)?
+            $($($(#[$mdoc])* $means: $Me,)*)?
             $($($(#[$bdoc])* $beside: $B,)*)?
         }
 
@@ -252,6 +267,7 @@ macro_rules! memory {
                 $M {
                     $($field: $crate::wrapper!(@or [$($start)?] [<$F>::default()]),)*
                     $($($set: <$St>::default(),)*)?
+                    $($($means: <$Me>::default(),)*)?
                     $($($beside: $crate::wrapper!(@or [$($bstart)?] [<$B>::default()]),)*)?
                 }
             }
@@ -263,6 +279,7 @@ macro_rules! memory {
                 let this = $crate::wrapper!(@or [$(match walk.$part(self) { Some(this) => this, None => return })?] [self]);
                 $(walk.clock(this.$clock);)?
                 $(this.$reads(walk);)?
+                $($(walk.meaning(stringify!($means), &this.$means);)*)?
                 $(walk.child(stringify!($field), &this.$field);)*
                 $($(walk.setting(stringify!($set), &this.$set);)*)?
             }

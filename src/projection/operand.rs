@@ -1,3 +1,4 @@
+use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::arguments::Within;
@@ -98,8 +99,22 @@ impl From<TreeValues> for Operand {
 }
 
 /// The values of a tree, copied: one array of `f64` for each path. Clones share them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct TreeValues(Arc<Copied>);
+
+/// Those that are shared are not compared one by one.
+impl PartialEq for TreeValues {
+    fn eq(&self, other: &TreeValues) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Hash for TreeValues {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.0.structure.paths().for_each(|path| path.hash(hasher));
+        self.0.leaves.iter().flatten().for_each(|x| x.to_bits().hash(hasher));
+    }
+}
 
 #[derive(Debug, PartialEq)]
 struct Copied {

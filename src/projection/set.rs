@@ -1,3 +1,6 @@
+use core::hash::{Hash, Hasher};
+use std::hash::DefaultHasher;
+
 use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
 use crate::arguments::{Argument, Visit};
@@ -106,6 +109,13 @@ pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
         Described::By(number) => visit(name, Argument::Hyperparam(number)),
         Described::Over(operand) => visit(name, Argument::Static(operand)),
     });
+}
+
+/// A number that tells arguments apart.
+pub(super) fn check_sum<H: Hash>(arguments: &H) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    arguments.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// The bounds of each active leaf that are trees.

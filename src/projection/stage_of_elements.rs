@@ -1,7 +1,7 @@
 use core::hint::select_unpredictable;
 
 use super::operand::{TreeValues, Values};
-use super::set::{ElementSet, LeafBounds, bounds, injected, own};
+use super::set::{ElementSet, LeafBounds, bounds, check_sum, injected, own};
 use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -38,9 +38,11 @@ pub struct ProjectElementsState {
     bounds: Vec<LeafBounds>,
     /// The bounds that are numbers, in this step.
     numbers: [f64; 2],
+    /// A check sum of the trees.
+    trees: u64,
 }
 
-state_fields!(ProjectElementsState { count });
+state_fields!(ProjectElementsState { count } means { trees });
 
 impl<S: ElementSet> Part for ProjectElements<S> {
     const NAME: &'static str = S::NAME;
@@ -52,6 +54,12 @@ impl<S: ElementSet> Part for ProjectElements<S> {
 
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         own(&mut self.projection, visit);
+    }
+
+    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+        let [ours, theirs] = [self, made].map(|part| part.projection.trees());
+        let name = |tree: Option<(&'static str, _)>| tree.map(|(name, _)| name);
+        ours.into_iter().zip(theirs).find(|(ours, theirs)| ours != theirs).and_then(|(a, b)| name(a).or(name(b)))
     }
 
     fn recipe(&self) -> Recipe {
@@ -69,7 +77,8 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProjectElementsState> {
         let bounds = bounds(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
-        Ok(ProjectElementsState { count: Count::default(), bounds, numbers: [0.0; 2] })
+        let trees = check_sum(&self.projection.trees());
+        Ok(ProjectElementsState { count: Count::default(), bounds, numbers: [0.0; 2], trees })
     }
 
     fn begin(&self, memory: &mut ProjectElementsState, _: &StepContext<'_>) {

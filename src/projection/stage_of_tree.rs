@@ -1,5 +1,5 @@
 use super::operand::{TreeValues, Values};
-use super::set::{TreeSet, beside, injected, own};
+use super::set::{TreeSet, beside, check_sum, injected, own};
 use super::vector::{SumVector, Vector};
 use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::part::prelude::*;
@@ -34,9 +34,16 @@ pub struct ProjectTreeState {
     pub count: Count,
     /// The vector that belongs to the set, in the leaves' memory order; no part of what is saved.
     beside: Vec<Values>,
+    /// A check sum of the tree that it is from, if it is from one.
+    tree: u64,
 }
 
-state_fields!(ProjectTreeState { count });
+state_fields!(ProjectTreeState { count } means { tree });
+
+/// The vector that belongs to a set, if it is a tree.
+fn tree<S: TreeSet>(set: &S) -> Option<&TreeValues> {
+    set.along().and_then(|(_, operand)| operand.tree())
+}
 
 impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
     const NAME: &'static str = S::NAME;
@@ -48,6 +55,11 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
 
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         own(&mut self.projection, visit);
+    }
+
+    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+        let name = self.projection.along().map(|(name, _)| name);
+        name.filter(|_| tree(&self.projection) != tree(&made.projection))
     }
 
     fn recipe(&self) -> Recipe {
@@ -62,7 +74,8 @@ impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProjectTreeState> {
         let beside = beside(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
-        Ok(ProjectTreeState { count: Count::default(), beside })
+        let tree = check_sum(&tree(&self.projection));
+        Ok(ProjectTreeState { count: Count::default(), beside, tree })
     }
 
     fn transform(&self, state: &mut ProjectTreeState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {

@@ -149,7 +149,7 @@ pub(crate) fn as_data<T: Stage>(transformation: &T) -> Result<Value> {
 /// Whether a state is one rank's share: its wrapper says so as a fact.
 pub(crate) fn is_shared<S: State>(state: &S) -> bool {
     let mut shared = false;
-    state.walk(&mut StateWalk::of_facts(&mut |path, _| shared |= path.rsplit('.').next() == Some(SHARES)));
+    state.walk(&mut StateWalk::of_facts(&mut |path, _, _| shared |= path.rsplit('.').next() == Some(SHARES)));
     shared
 }
 

@@ -1,9 +1,9 @@
 //! To which group each leaf belongs.
 
-use core::fmt;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::function::Function;
 use super::pattern::Pattern;
 use super::{Mask, subtree};
 use crate::error::{Error, Result};
@@ -34,7 +34,7 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// Optax: the `param_labels` of `partition`, a tree of labels or a function that returns one, told apart by whether it
 /// can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 #[must_use = "labels do nothing until they are given to a transformation"]
 pub struct Labels {
     rule: Rule,
@@ -45,20 +45,11 @@ pub struct Labels {
 
 type Label = Cow<'static, str>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Rule {
     Tree(Vec<(String, Label)>),
     Paths(Vec<(Pattern, Label)>),
-    By(Function),
-}
-
-#[derive(Clone)]
-struct Function(Arc<dyn Fn(&LeafSpec) -> Label + Send + Sync>);
-
-impl fmt::Debug for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
+    By(Function<Label>),
 }
 
 impl Labels {
@@ -86,7 +77,7 @@ impl Labels {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn by<L: Into<Cow<'static, str>>>(function: impl Fn(&LeafSpec) -> L + Send + Sync + 'static) -> Labels {
-        Labels::new(Rule::By(Function(Arc::new(move |leaf| function(leaf).into()))))
+        Labels::new(Rule::By(Function::new(move |leaf: &LeafSpec| function(leaf).into())))
     }
 
     /// Goes by the first [pattern](super#patterns) that a leaf's path matches. Each pattern must match a leaf, and each
@@ -150,7 +141,7 @@ impl Labels {
         match &self.rule {
             Rule::By(function) => {
                 let labelled = structure.leaves().iter();
-                labelled.map(|leaf| place(&(function.0)(leaf), &format!("{what}: leaf `{}`", leaf.path()))).collect()
+                labelled.map(|leaf| place(&function.of(leaf), &format!("{what}: leaf `{}`", leaf.path()))).collect()
             }
             Rule::Tree(entries) => {
                 let places: Vec<usize> = entries.iter().map(|(_, label)| place(label, what)).collect::<Result<_>>()?;
@@ -189,7 +180,7 @@ impl Labels {
     /// The labels that leaves can have, each once, and the number among them of each leaf's.
     pub(crate) fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
         let mut all: Vec<Label> = match &self.rule {
-            Rule::By(function) => structure.leaves().iter().map(|leaf| (function.0)(leaf)).collect(),
+            Rule::By(function) => structure.leaves().iter().map(|leaf| function.of(leaf)).collect(),
             Rule::Tree(entries) => entries.iter().map(|(_, label)| label.clone()).collect(),
             Rule::Paths(rules) => rules.iter().map(|(_, label)| label.clone()).collect(),
         };

@@ -1,9 +1,9 @@
 //! On which leaves a transformation acts.
 
-use core::fmt;
 use core::ops::Not;
 use std::sync::Arc;
 
+use super::function::Function;
 use super::pattern::Pattern;
 use super::subtree;
 use crate::error::Result;
@@ -47,28 +47,12 @@ enum Rule {
     Paths(Vec<Pattern>),
     /// The same, but some may match nothing.
     AnyPaths(Vec<Pattern>),
-    By(Predicate),
+    By(Function<bool>),
     MinNdim(usize),
     Tree(Vec<(String, bool)>),
     Not(Box<Rule>),
     And(Box<Rule>, Box<Rule>),
     Or(Box<Rule>, Box<Rule>),
-}
-
-#[derive(Clone)]
-struct Predicate(Arc<dyn Fn(&LeafSpec) -> bool + Send + Sync>);
-
-/// Functions are equal if they are the same one.
-impl PartialEq for Predicate {
-    fn eq(&self, other: &Predicate) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl fmt::Debug for Predicate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("..")
-    }
 }
 
 impl Mask {
@@ -173,7 +157,7 @@ impl Mask {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn by(predicate: impl Fn(&LeafSpec) -> bool + Send + Sync + 'static) -> Mask {
-        Mask(Rule::By(Predicate(Arc::new(predicate))))
+        Mask(Rule::By(Function::new(predicate)))
     }
 
     /// Takes the leaves with at least so many axes: 2 for matrices and more, without biases and norms.
@@ -297,7 +281,7 @@ impl Rule {
         let each = |taken: &dyn Fn(&LeafSpec) -> bool| Ok(structure.leaves().iter().map(taken).collect());
         match self {
             Rule::Constant(taken) => each(&|_| *taken),
-            Rule::By(predicate) => each(&*predicate.0),
+            Rule::By(predicate) => each(&|leaf| predicate.of(leaf)),
             Rule::MinNdim(ndim) => each(&|leaf| leaf.ndim() >= *ndim),
             Rule::Paths(patterns) => patterns.iter().try_fold(vec![false; structure.len()], |taken, pattern| {
                 Ok(zip(taken, pattern.resolve(structure, what)?, |a, b| a || b))

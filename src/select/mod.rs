@@ -28,6 +28,7 @@
 //! An entry of [`Mask::tree`] or [`Labels::tree`] is no pattern but the path of a leaf or of everything below: `layer1`
 //! is `layer1`, `layer1/w` and `layer1/norm/scale`, not `layer10/w`. The empty path is the whole tree.
 
+mod function;
 mod labels;
 mod mask;
 pub(crate) mod pattern;

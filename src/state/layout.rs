@@ -5,7 +5,7 @@ use std::hash::DefaultHasher;
 
 use super::schema::{SchemaEntry, each_value};
 use super::walk::Standing;
-use super::{Entry, Kind, State, StateWalk};
+use super::{Entry, Kind, State, StateWalk, Tells};
 use crate::element::DType;
 use crate::layout::{Shape, Strides};
 use crate::tree::Structure;
@@ -59,7 +59,7 @@ impl Layout {
             });
         };
         walk(&mut StateWalk::of_fields(&mut show));
-        walk(&mut StateWalk::of_facts(&mut |path, fact| facts.push((path.into(), number(fact)))));
+        walk(&mut StateWalk::of_facts(&mut |path, fact, _| facts.push((path.into(), number(fact)))));
         Layout { rows, facts }
     }
 
@@ -86,7 +86,7 @@ impl Layout {
             return Err(self.difference(&Layout::by(walk), structure));
         }
         let (mut ours, mut other) = (self.facts.iter(), None);
-        walk(&mut StateWalk::of_facts(&mut |path, fact| {
+        walk(&mut StateWalk::of_facts(&mut |path, fact, _| {
             if ours.next().is_none_or(|(name, ours)| name != path || *ours != number(fact)) {
                 other.get_or_insert_with(|| path.to_owned());
             }
@@ -95,6 +95,22 @@ impl Layout {
             Some(path) => Err(format!("`{path}` is for other leaves, or was made by another transformation")),
             None => Ok(()),
         }
+    }
+
+    /// Returns the path of the first [meaning](StateWalk::meaning) in which two states of one type differ.
+    pub(crate) fn other_meaning<S: State>(ours: &S, theirs: &S) -> Option<String> {
+        let [ours, theirs] = [ours, theirs].map(|state| Layout::meanings(&|walk| state.walk(walk)));
+        ours.into_iter().zip(theirs).find(|(ours, theirs)| ours != theirs).map(|((path, _), _)| path)
+    }
+
+    fn meanings<'a>(walk: &dyn Fn(&mut StateWalk<'a, '_>)) -> Vec<(String, u64)> {
+        let mut found = Vec::new();
+        walk(&mut StateWalk::of_facts(&mut |path, fact, tells| {
+            if tells == Tells::Meaning {
+                found.push((path.into(), number(fact)));
+            }
+        }));
+        found
     }
 
     #[cold]

@@ -46,8 +46,8 @@ pub(crate) use moves::{ItemSpec, Moves, Parts, below, counts_by_leaf, no_part, s
 pub(crate) use readings::{Given, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
-pub(crate) use walk::SHARES;
 pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut};
+pub(crate) use walk::{SHARES, Tells};
 
 /// A struct of typed fields, shown one by one.
 ///
@@ -122,17 +122,19 @@ impl<S: State> State for Option<S> {
     }
 }
 
-/// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact); of arrays
-/// in `room`, which hold nothing between steps, it is one how they lie in memory. `reads name` names the method that
+/// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact), those in
+/// `means` say its [meaning](StateWalk::meaning); of arrays in `room`, which hold nothing between steps, it is a fact how
+/// they lie in memory. `reads name` names the method that
 /// says what else there is to [read](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }
-        $(knows { $($fact:ident),* })? $(room { $($room:ident),* })? $(reads $reads:ident)?
+        $(knows { $($fact:ident),* })? $(means { $($means:ident),* })? $(room { $($room:ident),* })? $(reads $reads:ident)?
     ) => {
         impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {
                 $($(_walk.fact(stringify!($fact), &self.$fact);)*)?
+                $($(_walk.meaning(stringify!($means), &self.$means);)*)?
                 $($(_walk.fact(stringify!($room), &self.$room.laid());)*)?
                 $(self.$reads(_walk);)?
                 $(_walk.child(stringify!($field), &self.$field);)*

@@ -84,8 +84,17 @@ pub struct StateWalk<'a, 'w> {
     sink: ReadSink<'a, 'w>,
 }
 
-/// What is shown a fact: its path, and what puts it into a number.
-pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher)) + 'a;
+/// What is shown a fact: its path, what puts it into a number, and what it tells.
+pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher), Tells) + 'a;
+
+/// What a fact tells of a state.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Tells {
+    /// For which leaves it is, and in which memory order.
+    Place,
+    /// How its values are read.
+    Meaning,
+}
 
 /// What a walk is for: every field, the parts of one type, the evaluations, what `init` decided, or what there is to
 /// read.
@@ -160,9 +169,20 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     /// Says what `init` has decided that is no field, such as which leaves to act on, or how they lie in memory. A
     /// state in which it is something else is refused in the place of this one.
     pub fn fact<H: Hash>(&mut self, name: &str, fact: &H) {
+        self.tell(name, fact, Tells::Place);
+    }
+
+    /// Says an argument on which the meaning of the state's values depends, where their shapes and types do not show
+    /// it. A state that was made with another value is refused in the place of this one, also by
+    /// [`replace`](crate::OptState::replace).
+    pub fn meaning<H: Hash>(&mut self, name: &str, argument: &H) {
+        self.tell(name, argument, Tells::Meaning);
+    }
+
+    fn tell<H: Hash>(&mut self, name: &str, fact: &H, tells: Tells) {
         if let ReadSink::Facts(sink) = &mut self.sink {
             let parent = enter(&mut self.path, &name);
-            sink(&self.path, &|hasher| fact.hash(hasher));
+            sink(&self.path, &|hasher| fact.hash(hasher), tells);
             self.path.truncate(parent);
         }
     }

@@ -5,12 +5,13 @@ use core::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use crate::element::DType;
+use crate::engine::table::TableLeaf;
 use crate::engine::{
     Ask, Evaluate, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext, Updates, Work, table,
 };
 use crate::error::{Error, Result};
 use crate::recall::{Known, Recall};
-use crate::state::{Layout, Reader, Readings, Schema, StateWalk, items, items_mut, put};
+use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, items, items_mut, put};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
 /// The state of a transformation of type `T`, made by [`init`](crate::GradientTransformation::init) for parameters of
@@ -24,6 +25,8 @@ use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 /// [`average`](Self::average), and when it is saved. Copies from before the panic can be used.
 pub struct OptState<T: Stage> {
     pub(super) inner: T::State,
+    /// The transformation that made it, or the last one that could have.
+    made_by: T,
     pub(super) structure: Arc<Structure>,
     pub(super) work: Work,
     /// A step began and did not end: a panic went through it.
@@ -48,16 +51,13 @@ impl<T: Stage> OptState<T> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
         refuse_shared(params)?;
-        let active = vec![true; structure.len()];
         let mut work = Work::new(&structure, transformation)?;
         table::params(params, &structure, &mut work.params, &mut work.path)?;
-        let (params, active) = (&work.params[..], &active[..]);
-        let at =
-            InitContext { structure: &structure, active, params, by_leaf, codes: None, in_full: false, whole: None };
-        let inner = transformation.init_state(&at)?;
+        let inner = made(transformation, &structure, &work.params, by_leaf)?;
         work.params.clear();
         Ok(OptState {
             inner,
+            made_by: transformation.clone(),
             structure: Arc::new(structure),
             work,
             poisoned: false,
@@ -94,12 +94,18 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If the schemas differ; then nothing has been changed.
+    /// If the schemas differ, or an argument on which the meaning of the values depends; then nothing has been changed.
     pub fn replace(&mut self, inner: T::State) -> Result<()> {
         self.fits()?;
         let (ours, theirs) = (self.schema(), Schema::of(&inner, &self.structure));
         if let Some(problem) = ours.difference(&theirs) {
             return Err(Error::state("replace", problem));
+        }
+        if let Some(path) = Layout::other_meaning(&self.inner, &inner) {
+            return Err(Error::state(
+                "replace",
+                format!("`{path}` differs: the values were made with another argument"),
+            ));
         }
         let from = items(&inner, &self.structure);
         for ((_, into), (name, from)) in items_mut(&mut self.inner, &self.structure).into_iter().zip(&from) {
@@ -113,6 +119,7 @@ impl<T: Stage> OptState<T> {
         let (structure, work) = (self.structure.clone(), self.work.fresh(&self.structure));
         OptState {
             inner,
+            made_by: self.made_by.clone(),
             structure,
             work,
             poisoned: false,
@@ -142,20 +149,41 @@ impl<T: Stage> OptState<T> {
 
     /// Whether a step of this transformation can be done.
     pub(super) fn ready(&mut self, transformation: &T) -> Result<()> {
-        self.belongs(transformation)?;
+        if self.belongs(transformation)? {
+            self.made_by = transformation.clone();
+        }
         self.lent = false;
         self.work.rows.clear();
         self.work.absent.clear();
         Ok(())
     }
 
-    /// Whether it can be used, and this transformation could have made it.
-    pub(super) fn belongs(&self, transformation: &T) -> Result<()> {
+    /// Checks that it can be used, and that this transformation could have made it. Returns whether an argument other
+    /// than a number or a schedule has changed since.
+    pub(super) fn belongs(&self, transformation: &T) -> Result<bool> {
         self.usable()?;
-        if self.work.shape() == transformation.shape() {
-            return Ok(());
+        if self.work.shape() != transformation.shape() {
+            return Err(Error::other_transformation(transformation.describe()));
         }
-        Err(Error::other_transformation(transformation.describe()))
+        match transformation.changed(&self.made_by) {
+            None => Ok(false),
+            Some(argument) => self.survives(transformation, argument).map(|()| true),
+        }
+    }
+
+    /// Checks that the state is such as `init` makes it with another value of an argument.
+    #[cold]
+    fn survives(&self, transformation: &T, argument: &str) -> Result<()> {
+        transformation.validate()?;
+        let active = vec![true; self.structure.len()];
+        let zeros = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute())?;
+        let mut params = Vec::new();
+        table::moments(&zeros, &mut params);
+        let state = made(transformation, &self.structure, &params, self.by_leaf)?;
+        Layout::of(&state).compare(&self.inner, &self.structure).map_err(|problem| {
+            let problem = format!("the state was made with another `{argument}`, and does not fit this one: {problem}");
+            Error::state(transformation.describe(), problem)
+        })
     }
 
     pub(super) fn readings(&self, transformation: &T) -> Result<Readings> {
@@ -260,6 +288,13 @@ impl<T: Stage> OptState<T> {
             None,
         )
     }
+}
+
+/// The state before the first step.
+fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf], by_leaf: bool) -> Result<T::State> {
+    let active = vec![true; structure.len()];
+    let (codes, in_full, whole) = (None, false, None);
+    transformation.init_state(&InitContext { structure, active: &active, params, by_leaf, codes, in_full, whole })
 }
 
 /// Apart from the step, which is compiled for each transformation.

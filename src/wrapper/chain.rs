@@ -172,6 +172,10 @@ impl<T: Stage> Part for NamedChain<T> {
         }
     }
 
+    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+        (self.names != made.names).then_some("names")
+    }
+
     fn recipe(&self) -> Recipe {
         let members = self.members.recipe();
         let named = self.names.iter().zip(members.get("chain").map_or(&[][..], Recipe::items));

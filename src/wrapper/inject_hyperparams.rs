@@ -394,7 +394,11 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
     fn decide(&self, memory: &mut Injected<T>, _: &StepContext<'_>, _: f64) -> Decision {
         let Injected { count, hyperparams, effective } = memory;
         let mut values = hyperparams.values.iter();
-        let effective = effective.get_or_insert_with(|| self.inner.clone());
+        // What is not injected is as it is now.
+        let effective = match effective.take().filter(|effective| self.inner.changed(effective).is_none()) {
+            Some(same) => effective.insert(same),
+            None => effective.insert(self.inner.clone()),
+        };
         effective.arguments(&mut |name, argument| {
             let Argument::Hyperparam(hyperparam) = argument else { return };
             if self.static_args.iter().any(|s| s == name) {

@@ -52,6 +52,14 @@ impl<T: Stage> Stage for Option<T> {
         self.as_ref().map_or(Ok(()), Stage::validate)
     }
 
+    fn changed(&self, made: &Self) -> Option<&'static str> {
+        match (self, made) {
+            (Some(t), Some(made)) => t.changed(made),
+            (None, None) => None,
+            _ => Some("optional member"),
+        }
+    }
+
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         self.as_ref().map(|t| t.init_state(at)).transpose()
     }

@@ -36,6 +36,9 @@ memory! {
         /// none.
         share: Scalar,
     }
+    means {
+        starts_as_params: bool,
+    }
     beside {
         /// The share of the parameters that this step is given.
         taken: f64,
@@ -65,6 +68,7 @@ impl<P: Averages> Wrapper for P {
     const STEPS_ASIDE: bool = true;
 
     fn start(&self, memory: &mut Averaged, _: &InitContext<'_>, _: &<P::Inner as Stage>::State) -> Result<()> {
+        memory.starts_as_params = self.starts_as_params();
         memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });
         Ok(())
     }

@@ -233,6 +233,10 @@ impl Part for Interpolate {
         Effect::ALONG
     }
 
+    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+        differs(&self.state_dtype, &made.state_dtype).then_some("state_dtype")
+    }
+
     fn validate(&self) -> Result<()> {
         Error::all([
             self.learning_rate.within("schedule_free", "learning_rate", NOT_NEGATIVE),

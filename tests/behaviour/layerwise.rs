@@ -454,3 +454,16 @@ fn a_nan_stays_in_its_row() {
     let columns = t.update(&g, &mut t.init(&ones).unwrap(), &ones).unwrap();
     assert_eq!(nans(columns), (0..12).map(|i| i % 4 == 2).collect::<Vec<_>>());
 }
+
+/// Parameters of zero with an `eps` of nearly zero: a unit is divided by no less than 1e-6.
+#[test]
+fn adaptive_grad_clip_divides_by_a_least_norm() {
+    let optimizer = adaptive_grad_clip(0.5).eps(1e-9);
+    let params = Array2::<f64>::zeros((1, 1));
+    let mut state = optimizer.init(&params).unwrap();
+    for (gradient, update) in [(1e-8, 1e-8 * (5e-10 / 1e-6)), (1e-6, 5e-10), (1e-3, 5e-10)] {
+        let updates = optimizer.update(&Array2::from_elem((1, 1), gradient), &mut state, &params).unwrap();
+        let found = updates.to_vec::<f64>("").unwrap()[0];
+        assert!((found - update).abs() <= 1e-12 * update, "{gradient:e} becomes {found:e}, not {update:e}");
+    }
+}

@@ -8,6 +8,7 @@ mod anchored;
 #[cfg(feature = "derive")]
 mod averaging;
 mod beyond;
+mod carried_states;
 mod exchanged;
 mod factors;
 #[cfg(feature = "half")]

@@ -383,3 +383,21 @@ fn the_number_of_threads_does_not_change_a_bit() {
     assert_eq!(one, run(2));
     assert_eq!(one, run(8));
 }
+
+/// Without a difference of gradients there is no curvature to go by: the gradients stay what they are.
+#[test]
+fn lbfgs_takes_gradients_that_do_not_change_as_they_are() {
+    for scaled in [true, false] {
+        let optimizer = scale_by_lbfgs().memory_size(2).scale_init_precond(scaled);
+        let mut state = optimizer.init(&[0.0_f64, 0.0]).unwrap();
+        for t in 0..4 {
+            let updates = optimizer.update(&[3.0, 4.0], &mut state, &[f64::from(t), 0.0]).unwrap();
+            let factor = if t == 0 && scaled { 5.0 } else { 1.0 };
+            let found = updates.to_vec::<f64>("").unwrap();
+            assert!(
+                (found[0] - 3.0 / factor).abs() < 1e-12 && (found[1] - 4.0 / factor).abs() < 1e-12,
+                "{t}: {found:?}"
+            );
+        }
+    }
+}

@@ -39,6 +39,8 @@ pub use state::{PartState, WrapperState};
 pub use two_passes::{TwoPass, TwoPasses};
 pub use whole::{Whole, WholeTreeTransformation};
 
+use core::any::{Any, TypeId};
+
 use super::in_piece::by_tile;
 use super::ways;
 use super::{
@@ -50,6 +52,7 @@ use crate::element::Real;
 use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
+use crate::schedule::{Hyperparam, Schedule};
 use crate::state::{Given, State, StateWalk};
 
 /// A value with a name and arguments that transforms gradients.
@@ -82,6 +85,17 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Shows the part's own arguments, each under its name, in a fixed order: what configs set. None unless it says so.
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         let _ = visit;
+    }
+
+    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`; `None`
+    /// unless it says so.
+    ///
+    /// A state whose arrays, leaves or facts depend on an argument fits no other value of it. A step asks this about the
+    /// transformation that made the state. If an argument has changed, it refuses a state that differs from what `init`
+    /// would make now. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one argument.
+    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+        let _ = made;
+        None
     }
 
     /// What it does to updates, so that [`plan`](crate::GradientTransformation::plan) can warn of mistakes; nothing is
@@ -132,6 +146,12 @@ pub trait Form<P: ?Sized> {
         false
     }
     fn validate(part: &P) -> Result<()>;
+    fn changed(part: &P, made: &P) -> Option<&'static str>
+    where
+        P: Part,
+    {
+        part.changed_argument(made)
+    }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State>;
     fn check(part: &P, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         let _ = (part, state, at);
@@ -242,6 +262,29 @@ pub trait Form<P: ?Sized> {
     }
 }
 
+/// Returns whether an argument has another value than `made`. Numbers and schedules, on which no state depends, have
+/// not; an optional number has if only one of the two is present.
+///
+/// ```
+/// use gradchain::part::differs;
+/// use gradchain::schedule::Hyperparam;
+///
+/// assert!(differs(&3_usize, &10));
+/// assert!(!differs(&Hyperparam::from(0.1), &Hyperparam::from(0.2)));
+/// assert!(differs(&Some(Hyperparam::from(0.1)), &None));
+/// ```
+pub fn differs<A: PartialEq + 'static>(argument: &A, made: &A) -> bool {
+    let kind = TypeId::of::<A>();
+    if kind == TypeId::of::<Hyperparam>() || kind == TypeId::of::<Schedule>() {
+        return false;
+    }
+    let optional = |argument: &A| (argument as &dyn Any).downcast_ref::<Option<Hyperparam>>().map(Option::is_some);
+    match (optional(argument), optional(made)) {
+        (Some(present), Some(was)) => present != was,
+        _ => argument != made,
+    }
+}
+
 /// A part, for who asks for its arguments only.
 trait Shows {
     /// Shows the arguments of a copy.
@@ -309,6 +352,9 @@ impl<P: Part> Stage for P {
     }
     fn validate(&self) -> Result<()> {
         Error::all([Part::validate(self), P::Form::validate(self)])
+    }
+    fn changed(&self, made: &Self) -> Option<&'static str> {
+        P::Form::changed(self, made)
     }
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         P::Form::init_state(self, at)

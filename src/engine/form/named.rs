@@ -180,6 +180,9 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn validate(part: &P) -> Result<()> {
         part.chain().validate()
     }
+    fn changed(part: &P, made: &P) -> Option<&'static str> {
+        part.changed_argument(made).or_else(|| part.chain().changed(made.chain()))
+    }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<K::State> {
         Ok(K::around(part, part.chain().init_state(at)?))
     }

@@ -98,7 +98,7 @@ pub struct ScaleByStableAdamState {
     factors: Vec<f64>,
 }
 
-state_fields!(ScaleByStableAdamState { count, updates });
+state_fields!(ScaleByStableAdamState { count, updates } knows { decays });
 
 impl ScaleByStableAdamState {
     /// What a leaf's step was multiplied by in the last step that this state saw; 1 before the first.

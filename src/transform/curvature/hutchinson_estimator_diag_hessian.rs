@@ -79,8 +79,8 @@ pub struct HutchinsonState {
     pub count: Count,
     /// The seed, which a run that goes on from this state keeps.
     pub key: RandomKey,
-    /// How far from the parameters the gradients are taken.
-    step_size: f64,
+    /// The step size that the types of the leaves suggest.
+    suggested: f64,
     point: Moments,
     ahead: Moments,
     behind: Moments,
@@ -170,7 +170,7 @@ impl WholeTreeTransformation for HutchinsonEstimatorDiagHessian {
         Ok(HutchinsonState {
             count: Count::default(),
             key: RandomKey::new(self.random_seed),
-            step_size: self.step_size.unwrap_or(widest.cbrt()),
+            suggested: widest.cbrt(),
             point: at.moments()?,
             ahead: at.moments()?,
             behind: at.moments()?,
@@ -180,8 +180,8 @@ impl WholeTreeTransformation for HutchinsonEstimatorDiagHessian {
     fn transform(&self, state: &mut HutchinsonState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let signs = Signs { seed: state.key.get(), count: state.count.get() };
         state.count.increment();
-        let HutchinsonState { step_size: step, point, ahead, behind, .. } = state;
-        let step = *step;
+        let HutchinsonState { suggested, point, ahead, behind, .. } = state;
+        let step = self.step_size.unwrap_or(*suggested);
         tree.visit(&mut Go { signs, step, point });
         tree.value_and_grad_at(point, ahead);
         tree.visit(&mut Go { signs, step: -step, point });

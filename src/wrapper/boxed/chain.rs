@@ -98,6 +98,12 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         Error::all(self.iter().map(Stage::validate))
     }
 
+    fn changed(&self, made: &Self) -> Option<&'static str> {
+        let mut members = self.iter().zip(made);
+        let lengths = (self.len() != made.len()).then_some("number of members");
+        lengths.or_else(|| members.find_map(|(member, made)| member.changed(made)))
+    }
+
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let mut at = *at;
         let init = |member: &Boxed<N>| {

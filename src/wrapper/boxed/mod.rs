@@ -86,6 +86,7 @@ pub trait Erased<N>: Any + fmt::Debug + Send + Sync {
     fn dyn_shape(&self) -> Shape;
     fn dyn_skips_absent(&self) -> bool;
     fn dyn_validate(&self) -> Result<()>;
+    fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
     fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()>;
     fn dyn_begin(&self, state: &mut dyn ErasedState, at: &StepContext<'_>);
@@ -135,6 +136,9 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
     fn dyn_validate(&self) -> Result<()> {
         self.validate()
+    }
+    fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str> {
+        made.downcast_ref::<T>().map_or(Some("boxed transformation"), |made| self.changed(made))
     }
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>> {
         Ok(Box::new(Held::<T> { state: self.init_state(at)?, run: None }))

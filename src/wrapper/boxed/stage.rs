@@ -91,6 +91,10 @@ macro_rules! boxed_stage {
                 (**self).dyn_validate()
             }
 
+            fn changed(&self, made: &Self) -> Option<&'static str> {
+                (**self).dyn_changed(&**made)
+            }
+
             fn init_state(&self, at: &InitContext<'_>) -> Result<BoxedState> {
                 (**self).dyn_init(at).map(BoxedState)
             }

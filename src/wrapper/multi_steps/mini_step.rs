@@ -53,6 +53,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     const HOLDS_BACK: bool = true;
 
     fn start(&self, window: &mut Window, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+        window.use_grad_mean = self.use_grad_mean;
         window.value = (self.inner.needs() >= Level::Value).then(Scalar::default);
         Ok(())
     }

@@ -269,6 +269,9 @@ memory! {
         /// Of the loss, if what is inside needs it: accumulated as the gradients are.
         value: Option<Scalar>,
     }
+    means {
+        use_grad_mean: bool,
+    }
     beside {
         taking: Taking,
         /// In a flush: some window inside is not empty.

@@ -31,6 +31,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn needs(&self) -> Level;
     fn skip_absent(&self) -> bool;
     fn validate(&self) -> Result<()>;
+    fn changed(&self, made: &Self) -> Option<&'static str>;
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State>;
     fn check(&self, state: &Self::State, at: &StepContext<'_>, active: &[Vec<bool>]) -> Result<()>;
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
@@ -96,6 +97,9 @@ macro_rules! groups {
             }
             fn validate(&self) -> Result<()> {
                 Error::all([$(self.$i.validate()),+])
+            }
+            fn changed(&self, made: &Self) -> Option<&'static str> {
+                Stage::changed(self, made)
             }
             fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
                 Ok(($(self.$i.init_state(&at.with_active(&active[$i]))?,)+))
@@ -199,6 +203,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     }
     fn validate(&self) -> Result<()> {
         Error::all(self.iter().map(Stage::validate))
+    }
+    fn changed(&self, made: &Self) -> Option<&'static str> {
+        Stage::changed(self, made)
     }
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State> {
         self.iter().zip(active).map(|(member, active)| member.init_state(&at.with_active(active))).collect()

@@ -190,6 +190,11 @@ impl<G: Group> Stage for Partition<G> {
         self.members.validate()
     }
 
+    fn changed(&self, made: &Self) -> Option<&'static str> {
+        let labels = (&self.names, &self.labels) != (&made.names, &made.labels);
+        labels.then_some("labels").or_else(|| self.members.changed(&made.members))
+    }
+
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
         let which = self.labels.resolve(at.structure(), &known, "partition")?;

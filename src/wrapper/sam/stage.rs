@@ -83,6 +83,11 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         Error::all([check_period(self.sync_period), self.optimizer.validate(), self.adv_optimizer.validate()])
     }
 
+    fn changed(&self, made: &Self) -> Option<&'static str> {
+        let inner = self.optimizer.changed(&made.optimizer);
+        inner.or_else(|| self.adv_optimizer.changed(&made.adv_optimizer))
+    }
+
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let cache = at.params_as_moments()?;
         if self.reset_state && at.structure().leaves().iter().any(LeafSpec::is_shared) {

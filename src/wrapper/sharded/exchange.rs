@@ -1,5 +1,6 @@
 //! Gradients to where the state is, and updates to everybody.
 
+use core::hash::Hash;
 use core::mem::take;
 
 use crate::collective::{Collective, Pending, arrived, numbers};
@@ -16,6 +17,7 @@ use crate::tree::Structure;
 pub(super) struct Exchange {
     /// Of how many parts of a batch each rank's gradients are the mean.
     parts: Vec<u64>,
+    reduce_dtype: Option<DType>,
     pub(super) mean: Moments,
     /// How gradients lie in messages, how updates do, and how those of this rank.
     pub(super) grads: Layout,
@@ -41,6 +43,7 @@ impl Exchange {
         let messages = vec![Vec::new(); ranks.rounds()];
         Ok(Exchange {
             parts: numbers(&*ranks.collective, parts as u64)?,
+            reduce_dtype,
             mean: inside.moments()?,
             grads: Layout::new(ranks, structure, reduce_dtype),
             own: updates.own(),
@@ -49,6 +52,11 @@ impl Exchange {
             messages,
             spare: Vec::new(),
         })
+    }
+
+    /// What `init` told the ranks of each other: the parts of each, and the type in which gradients travel.
+    pub(super) fn promised(&self) -> impl Hash + '_ {
+        (&self.parts, self.reduce_dtype)
     }
 
     /// Messages for all gradients.

@@ -202,7 +202,7 @@ impl<S> ShardedState<S> {
 
 impl<S: State> State for ShardedState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact(SHARES, &self.shared.as_ref().map(|shared| &shared.nested));
+        walk.fact(SHARES, &self.shared.as_ref().map(|shared| (&shared.nested, shared.exchange.promised())));
         self.inner.walk(walk);
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {

@@ -57,6 +57,12 @@ impl<T: Stage> Stage for Sharded<T> {
         self.inner.validate()
     }
 
+    fn changed(&self, made: &Self) -> Option<&'static str> {
+        let parts = (self.parts != made.parts).then_some("parts");
+        let dtype = (self.reduce_dtype != made.reduce_dtype).then_some("reduce_dtype");
+        parts.or(dtype).or_else(|| self.inner.changed(&made.inner))
+    }
+
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let structure = at.structure();
         if structure.leaves().iter().any(LeafSpec::is_shared) {

@@ -3,6 +3,7 @@
 mod absent;
 mod arguments;
 mod barriers;
+mod changed_arguments;
 #[cfg(feature = "config")]
 mod configs;
 mod cuts;
@@ -31,7 +32,10 @@ mod replayed;
 #[cfg(feature = "checkpoint")]
 mod resuming;
 mod rows;
+mod schedules;
 mod schemas;
+#[cfg(feature = "checkpoint")]
+mod shapes;
 #[cfg(feature = "checkpoint")]
 mod sharded;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "half", feature = "rayon"))]

@@ -219,3 +219,17 @@ fn a_file_that_another_has_written_since_is_counted_as_it_is() {
     save(&rotation, 7, 9.0);
     assert_eq!(rotation.steps().unwrap(), [4, 6, 7]);
 }
+
+/// Of two files of the same score the later one is the best.
+#[test]
+fn of_equal_scores_the_latest_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let rotation = Rotation::new(folder.path()).unwrap().keep_last(1).keep_best(1);
+    let optimizer = sgd(0.5);
+    let params = 8.0_f64;
+    let state = optimizer.init(&params).unwrap();
+    for (step, score) in [(1, 0.5), (2, 0.25), (3, 0.25), (4, 0.25), (5, 1.0), (6, 1.0)] {
+        rotation.save(step, Some(score), Save::new(&optimizer, &state).params(&params)).unwrap();
+    }
+    assert_eq!(rotation.steps().unwrap(), [4, 6]);
+}

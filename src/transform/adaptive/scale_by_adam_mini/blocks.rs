@@ -66,15 +66,31 @@ impl Blocks {
         }
     }
 
-    /// The blocks of a leaf; none if what is said does not fit it.
-    pub(super) fn of(&self, leaf: &LeafSpec) -> Option<Runs> {
+    /// The axis that is cut into blocks, and how many there are if that is said; none if the leaf is one block, or has
+    /// no such axis.
+    fn axis(&self, leaf: &LeafSpec) -> Option<(usize, Option<usize>)> {
         let (axis, groups) = match self.block(leaf) {
-            Block::Leaf => return Some(Runs { len: leaf.len(), count: 1 }),
+            Block::Leaf => return None,
             Block::Axis(axis) => (axis, None),
             Block::Groups { axis, groups } => (axis, Some(groups)),
         };
         let axis = if axis < 0 { axis.checked_add_unsigned(leaf.ndim())? } else { axis };
         let axis = usize::try_from(axis).ok().filter(|axis| *axis < leaf.ndim())?;
+        Some((axis, groups))
+    }
+
+    /// Which elements of a leaf are one block, in whatever memory order it is: the axis and how many blocks.
+    pub(super) fn along(&self, leaf: &LeafSpec) -> [usize; 2] {
+        let axis = self.axis(leaf).map_or(0, |(axis, _)| axis);
+        [axis, self.of(leaf).map_or(0, |runs| runs.count)]
+    }
+
+    /// The blocks of a leaf; none if what is said does not fit it.
+    pub(super) fn of(&self, leaf: &LeafSpec) -> Option<Runs> {
+        if let Block::Leaf = self.block(leaf) {
+            return Some(Runs { len: leaf.len(), count: 1 });
+        }
+        let (axis, groups) = self.axis(leaf)?;
         let length = leaf.shape()[axis];
         let groups = groups.unwrap_or(length.max(1));
         if groups == 0 || !length.is_multiple_of(groups) {

@@ -87,11 +87,13 @@ pub struct ScaleByAdamMiniState {
     pub mu: Moments,
     /// Second moments: a number for each block.
     pub nu: Moments,
+    /// The axis and the number of blocks of each leaf.
+    blocks: Vec<[usize; 2]>,
     /// Room for sums and factors.
     room: Vec<f64>,
 }
 
-state_fields!(ScaleByAdamMiniState { count, updates, mu, nu });
+state_fields!(ScaleByAdamMiniState { count, updates, mu, nu } means { blocks });
 
 impl WholeTreeTransformation for ScaleByAdamMini {
     const BY_LEAF: bool = true;
@@ -110,6 +112,7 @@ impl WholeTreeTransformation for ScaleByAdamMini {
             updates: at.updates(),
             mu: at.moments_for(Slot::signed("mu"), self.mu_dtype)?,
             nu,
+            blocks: at.structure().leaves().iter().map(|leaf| self.blocks.along(leaf)).collect(),
             room,
         })
     }

@@ -3,6 +3,8 @@
 
 use core::any::Any;
 use core::fmt;
+use core::hash::{Hash, Hasher};
+use std::hash::DefaultHasher;
 use std::sync::Arc;
 
 use ndarray::ArrayView2;
@@ -16,7 +18,7 @@ use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
 /// Where the matrix that a leaf is lies in it: element `[i, j]` at `rows[i] + cols[j]`.
-#[derive(Debug)]
+#[derive(Debug, Hash)]
 pub(super) struct Places {
     pub(super) rows: Vec<usize>,
     pub(super) cols: Vec<usize>,
@@ -45,6 +47,14 @@ impl Places {
 #[derive(Clone, Debug)]
 pub(super) struct Matrices {
     of_leaf: Arc<[Option<Places>]>,
+    axes: u64,
+}
+
+/// By which axes are rows and columns, in whatever memory order the leaves are.
+impl Hash for Matrices {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.axes.hash(hasher);
+    }
 }
 
 impl Matrices {
@@ -56,8 +66,13 @@ impl Matrices {
     ) -> Result<Matrices> {
         numbers.check(at, what)?;
         let leaves = at.structure().leaves().iter().zip(at.active());
-        let of_leaf = leaves.map(|(leaf, on)| if *on { places(numbers, most, leaf, what) } else { Ok(None) });
-        Ok(Matrices { of_leaf: of_leaf.collect::<Result<_>>()? })
+        let of = |(leaf, on): (&LeafSpec, &bool)| if *on { places(numbers, most, leaf, what) } else { Ok(None) };
+        let mut hasher = DefaultHasher::new();
+        for (leaf, on) in leaves.clone() {
+            let in_row_major_order = leaf.standing_for(leaf.dtype(), Some(leaf.shape().into()));
+            of((&in_row_major_order, on))?.hash(&mut hasher);
+        }
+        Ok(Matrices { of_leaf: leaves.map(of).collect::<Result<_>>()?, axes: hasher.finish() })
     }
 
     pub(super) fn of(&self, leaf: usize) -> Option<&Places> {

@@ -108,7 +108,7 @@ pub struct ScaleByShampooState {
     rooms: Rooms,
 }
 
-state_fields!(ScaleByShampooState { count, updates, left, right, left_root, right_root, v });
+state_fields!(ScaleByShampooState { count, updates, left, right, left_root, right_root, v } means { matrices });
 
 impl WholeTreeTransformation for ScaleByShampoo {
     const BY_LEAF: bool = true;

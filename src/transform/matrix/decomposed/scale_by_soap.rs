@@ -119,7 +119,7 @@ pub struct ScaleBySoapState {
     rooms: Rooms,
 }
 
-state_fields!(ScaleBySoapState { count, updates, mu, nu, left, right, left_basis, right_basis });
+state_fields!(ScaleBySoapState { count, updates, mu, nu, left, right, left_basis, right_basis } means { matrices });
 
 impl WholeTreeTransformation for ScaleBySoap {
     const BY_LEAF: bool = true;

@@ -187,7 +187,7 @@ impl WeightDimensionNumbers {
 
 /// Where the matrices of a leaf lie: element `[i, j]` of the matrix at `m` at `m + down[i] + along[j]`, with no more
 /// rows than columns.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(super) struct Places {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,

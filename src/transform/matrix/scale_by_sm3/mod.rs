@@ -94,7 +94,8 @@ pub struct ScaleBySm3State {
 
 state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
 
-/// How a leaf of two axes or more lies. Of others there is nothing to know: each element has a bound of its own.
+/// Memory layout of a leaf with at least two axes and two elements; empty for other leaves, whose elements have a bound
+/// of their own.
 #[derive(Clone, Debug, Hash, Default)]
 struct Layout {
     /// The axes in memory order, outermost first: how long each is, and where its numbers begin.
@@ -113,10 +114,10 @@ const BLOCK: usize = 1 << 16;
 impl Layout {
     fn new(leaf: &LeafSpec) -> Layout {
         let shape = leaf.shape();
-        if shape.len() < 2 || leaf.len() == 0 {
+        if shape.len() < 2 || leaf.len() < 2 {
             return Layout::default();
         }
-        // An axis of length 1 bounds nothing that another does not, but where there is no other.
+        // Two elements need an axis longer than 1. An axis of length 1 bounds nothing that the others do not.
         let axes: Vec<_> =
             axes_by_stride(shape, leaf.strides()).into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect();
         let rows = axes[0][0];

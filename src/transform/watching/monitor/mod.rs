@@ -165,6 +165,14 @@ impl Part for Monitor {
         self.measures.iter().try_for_each(|(_, measure)| measure.validate())
     }
 
+    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+        let [ours, theirs] = [self, made].map(|part| part.measures.iter().map(|(name, of)| (name, of.mean.is_some())));
+        let measures = !ours.eq(theirs);
+        let (by_leaf, by_group) = (self.by_leaf != made.by_leaf, self.by_group != made.by_group);
+        let changed = [(measures, "measures"), (by_leaf, "by_leaf"), (by_group, "by_group")];
+        changed.into_iter().find(|(changed, _)| *changed).map(|(_, name)| name)
+    }
+
     fn recipe(&self) -> Recipe {
         let measures = self.measures.iter().map(|(name, measure)| (&**name, measure.to_recipe()));
         let mut arguments = vec![("measures", Recipe::map(measures)), ("by_leaf", self.by_leaf.to_recipe())];

@@ -153,9 +153,13 @@ pub struct ScaleByGaloreState<S> {
     /// The state of the base optimizer.
     pub base_optimizer_state: S,
     inside: Inside,
+    /// The matrices that the leaves would be in row-major order.
+    matrices: Vec<Option<Places>>,
 }
 
-state_fields!(ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside });
+state_fields!(
+    ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside } means { matrices }
+);
 
 /// What it takes to run the base optimizer: its leaves, and their gradients and updates.
 struct Inside {
@@ -263,6 +267,14 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         self.base_optimizer.validate()
     }
 
+    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+        let own = (differs(&self.rank, &made.rank).then_some("rank")).or_else(|| {
+            let numbers = differs(&self.weight_dimension_numbers, &made.weight_dimension_numbers);
+            numbers.then_some("weight_dimension_numbers")
+        });
+        own.or_else(|| self.base_optimizer.changed(&made.base_optimizer))
+    }
+
     fn effect(&self) -> crate::engine::Effect {
         crate::engine::Effect::OWN_SIZE
     }
@@ -278,8 +290,11 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let name = <Self as Arguments>::NAME;
         self.weight_dimension_numbers.check(at, name)?;
         let leaves = || at.structure().leaves().iter().zip(at.active());
-        let matrices = leaves().map(|(leaf, on)| if *on { self.places(leaf) } else { Ok(None) });
-        let matrices: Arc<[_]> = matrices.collect::<Result<_>>()?;
+        let places = |(leaf, on): (&LeafSpec, &bool)| if *on { self.places(leaf) } else { Ok(None) };
+        let in_row_major_order =
+            |(leaf, on): (&LeafSpec, _)| places((&leaf.standing_for(leaf.dtype(), Some(leaf.shape().into())), on));
+        let meant = leaves().map(in_row_major_order).collect::<Result<_>>()?;
+        let matrices: Arc<[_]> = leaves().map(places).collect::<Result<_>>()?;
         let inside = leaves().zip(matrices.iter()).map(|((leaf, on), matrix)| {
             // A leaf that is not acted on takes no room.
             let shape = if *on { matrix.as_ref().map(Places::projected) } else { Some(vec![0]) };
@@ -306,7 +321,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         };
         let base_optimizer_state = self.base_optimizer.init_state(&within)?;
         work.params.clear();
-        Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside })
+        Ok(ScaleByGaloreState { count: Count::default(), projector, base_optimizer_state, inside, matrices: meant })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {

@@ -1,0 +1,38 @@
+//! A function of a leaf, which can be compared.
+
+use core::any::TypeId;
+use core::fmt;
+use std::sync::Arc;
+
+use crate::tree::LeafSpec;
+
+/// A function of a leaf's path, shape and type.
+#[derive(Clone)]
+pub(super) struct Function<T> {
+    call: Arc<dyn Fn(&LeafSpec) -> T + Send + Sync>,
+    /// The type of a function that captures nothing, of which all values do the same.
+    stateless: Option<TypeId>,
+}
+
+impl<T> Function<T> {
+    pub(super) fn new<F: Fn(&LeafSpec) -> T + Send + Sync + 'static>(call: F) -> Function<T> {
+        Function { call: Arc::new(call), stateless: (size_of::<F>() == 0).then(TypeId::of::<F>) }
+    }
+
+    pub(super) fn of(&self, leaf: &LeafSpec) -> T {
+        (self.call)(leaf)
+    }
+}
+
+/// Functions are equal if they are the same one, or have one type and capture nothing.
+impl<T> PartialEq for Function<T> {
+    fn eq(&self, other: &Function<T>) -> bool {
+        Arc::ptr_eq(&self.call, &other.call) || self.stateless.is_some() && self.stateless == other.stateless
+    }
+}
+
+impl<T> fmt::Debug for Function<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("..")
+    }
+}

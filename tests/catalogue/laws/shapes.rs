@@ -1,0 +1,63 @@
+//! Every entry trains leaves of every small shape, and is saved and resumed with them.
+
+use super::resuming::{resumed, saved};
+use super::{LeafPlan, Number, Order, Problem, Subject, noise, registry, tree};
+use crate::common::values;
+
+/// Every shape of at most four axes whose sides are 0, 1 or 2.
+fn shapes() -> Vec<Vec<usize>> {
+    let mut all = vec![vec![]];
+    let mut from = 0;
+    for _ in 0..4 {
+        let longer: Vec<_> =
+            all[from..].iter().flat_map(|shape| (0..3).map(|side| [&shape[..], &[side]].concat())).collect();
+        from = all.len();
+        all.extend(longer);
+    }
+    all
+}
+
+fn small_problem(plan: Vec<LeafPlan>) -> Problem {
+    let params = tree(&plan, |leaf, i| noise(1, leaf, i));
+    let grads = (0..3).map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i))).collect();
+    Problem { plan, params, grads }
+}
+
+/// Three steps, of which the last is done again from a file, with finite parameters at the end.
+fn trains(entry: &dyn Subject, problem: &Problem) {
+    let straight = entry.run(&problem.params, &problem.grads);
+    for (path, values) in values(&straight.params) {
+        assert!(values.iter().all(|x| x.is_finite()), "{}: {path} is {values:?}", entry.name());
+    }
+    let files = saved(entry, problem, 2..=2);
+    files.into_iter().for_each(|bytes| resumed(entry, problem, 2, bytes, &straight));
+}
+
+#[test]
+fn all_small_shapes_in_one_tree_are_trained_and_resumed() {
+    let numbers = if cfg!(feature = "half") {
+        vec![Number::F32, Number::F64, Number::Bf16, Number::F16]
+    } else {
+        vec![Number::F32, Number::F64]
+    };
+    let orders = [Order::C, Order::Fortran, Order::Strided, Order::Negative];
+    for (first, _) in numbers.iter().enumerate() {
+        let leaf = |(i, shape): (usize, _)| {
+            let (number, order) = (numbers[(first + i) % numbers.len()], orders[(first + i / 3) % orders.len()]);
+            LeafPlan { number, shape, order }
+        };
+        let problem = small_problem(shapes().into_iter().enumerate().map(leaf).collect());
+        registry().iter().for_each(|entry| trains(&**entry, &problem));
+    }
+}
+
+/// A tree of one leaf, so that no other one makes up for what the leaf lacks.
+#[test]
+fn each_small_shape_alone_is_trained_and_resumed() {
+    let shapes = shapes();
+    assert_eq!(shapes.len(), 1 + 3 + 9 + 27 + 81);
+    for shape in shapes {
+        let problem = small_problem(vec![LeafPlan { number: Number::F32, shape, order: Order::C }]);
+        registry().iter().for_each(|entry| trains(&**entry, &problem));
+    }
+}
