@@ -3,6 +3,7 @@
 
 use core::ptr::NonNull;
 
+use super::again::{Again, restore};
 use super::ahead::set_reach;
 use super::isa::current_isa;
 use super::pass::Pass;
@@ -15,6 +16,7 @@ use super::tile::Spare;
 use super::walk::{Start, Walk};
 use super::written::Sink;
 use super::{Ask, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
+use crate::element::DType;
 use crate::error::Error;
 use crate::memory::{Buffer, RawSlice};
 use crate::numeric::worth::Pace;
@@ -50,6 +52,10 @@ pub(crate) struct Work {
     shape: Shape,
     /// Bytes of the parameters that it is for.
     bytes: usize,
+    /// Whether sums of squares can leave the range of `f64`: those over `f64` leaves.
+    doubles: bool,
+    /// Room for sums while some are added up again.
+    saved: Vec<f64>,
     pace: Pace,
     /// The other machines that have sums of the same step, if there are any.
     pub(crate) ranks: Option<Box<Ranks>>,
@@ -66,8 +72,8 @@ impl Work {
         let stored = |(leaf, on): (&LeafSpec, &bool)| {
             Buffer::zeros(leaf.dtype().compute(), if *on { leaf.here().len() } else { 0 })
         };
-        let leaves = structure.leaves().iter().zip(active).filter(|(_, on)| **on);
-        let bytes = leaves.map(|(leaf, _)| leaf.dtype().bytes(leaf.here().len()));
+        let leaves = || structure.leaves().iter().zip(active).filter(|(_, on)| **on);
+        let bytes = leaves().map(|(leaf, _)| leaf.dtype().bytes(leaf.here().len()));
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
@@ -84,6 +90,8 @@ impl Work {
             there: Table::new(),
             active: active.into(),
             bytes: bytes.sum(),
+            doubles: leaves().any(|(leaf, _)| leaf.dtype() == DType::F64),
+            saved: Vec::new(),
             pace: Pace::default(),
             spare: Box::default(),
             sums: vec![0.0; pieces.all.len() * shape.sums],
@@ -147,11 +155,12 @@ impl Work {
             ranks.clear(shape.sums);
         }
         let (structure, resting) = (at.structure, at.absent);
-        let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
+        let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting, again: None };
         set_reach(self.bytes);
         let step = self.pace.begin(pieces.elements(), WORTH);
         chain.begin(at);
-        for number in 0..=shape.barriers {
+        let (mut number, mut only, mut again, mut passed) = (0, Vec::new(), None, false);
+        loop {
             let walk = Walk {
                 structure: at.structure,
                 pieces,
@@ -166,16 +175,25 @@ impl Work {
                 shape,
                 ends: chain.ends_at().is_some_and(|end| number >= end),
                 sink,
+                only: &only,
                 isa: current_isa(),
             };
             let last = walk.ends || number == shape.barriers;
-            let Some(added) = chain.pass(walk, &mut self.spare) else { return FAILED };
-            self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
-            if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.adds_in(number))
-                && let Err(error) = ranks.complete(&self.sums, shape.sums)
-            {
-                at.fail(error);
-                return FAILED;
+            let adds = shape.adds_in(number);
+            if !passed {
+                let Some(added) = chain.pass(walk, &mut self.spare) else { return FAILED };
+                self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
+                restore(pieces, shape.sums, &only, &mut self.sums, &mut self.saved);
+                if let Some(ranks) = self.ranks.as_mut().filter(|_| adds)
+                    && let Err(error) = ranks.complete(&self.sums, shape.sums)
+                {
+                    at.fail(error);
+                    return FAILED;
+                }
+                // Not after the pass that adds up again. What several ranks have stored none of them can.
+                let asks = only.is_empty() && adds && self.doubles && !last && chain.is_here();
+                let stored = shape.stores(number);
+                again = (asks && !(stored && self.ranks.is_some())).then(|| Again::new(stored));
             }
             if last {
                 break;
@@ -195,12 +213,19 @@ impl Work {
                 objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 remote: None,
             };
-            let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
+            let sums = complete(&self.ranks, Sums { values: &self.sums, again: again.as_ref(), ..none });
             let done = chain.barrier(at, number, sums, tree);
+            if let Some(again) = again.take() {
+                only = again.prepare(pieces, shape.sums, &mut self.sums, &mut self.saved);
+                passed = only.is_empty();
+                continue;
+            }
             if !done || at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
                 // Only the last pass writes parameters.
                 return FAILED;
             }
+            (number, passed) = (number + 1, false);
+            only.clear();
         }
         let mut outcome = Outcome { emitted: at.gradients, skipped: false };
         chain.finish(complete(&self.ranks, Sums { values: &self.sums, ..none }), &mut outcome);
@@ -212,6 +237,8 @@ impl Work {
 /// A chain in a step, whatever its type.
 trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
+    /// Whether the engine does the passes.
+    fn is_here(&self) -> bool;
     /// As [`Stage::ends_at`].
     fn ends_at(&self) -> Option<usize>;
     /// Does a pass, and says what was added to each sum of each piece elsewhere; none if it failed there.
@@ -232,6 +259,10 @@ struct Running<'a, 'r, T: Stage> {
 impl<T: Stage> AnyChain for Running<'_, '_, T> {
     fn begin(&mut self, at: &StepContext<'_>) {
         self.run = Some(self.transformation.begin(self.state, at));
+    }
+
+    fn is_here(&self) -> bool {
+        self.elsewhere.is_none()
     }
 
     fn ends_at(&self) -> Option<usize> {

@@ -5,7 +5,7 @@ use core::hash::{Hash, Hasher};
 use ndarray::ArrayD;
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
-use crate::element::{DType, Element, InRecord, with_dtype};
+use crate::element::{DType, Element, InRecord, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::elements;
 use crate::memory::{Buffer, InPage, RawSlice};
@@ -212,6 +212,17 @@ impl Moments {
     /// Whether the tree has no leaves.
     pub fn is_empty(&self) -> bool {
         self.arrays.is_empty()
+    }
+
+    /// The absolute values of all elements.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> + '_ {
+        fn of<C: Real>(moments: &Moments, leaf: usize) -> Vec<f64> {
+            moments.get::<C>(leaf).unwrap_or_default().iter().map(|x| x.as_f64().abs()).collect()
+        }
+        self.leaves().flat_map(|leaf| match self.dtype(leaf) {
+            Some(DType::F64) => of::<f64>(self, leaf),
+            _ => of::<f32>(self, leaf),
+        })
     }
 
     /// The type of a leaf's array; `None` if the leaf has none.

@@ -20,6 +20,7 @@ mod layerwise;
 mod linesearch;
 mod lint;
 mod looks;
+mod magnitudes;
 #[cfg(all(feature = "config", feature = "half"))]
 mod minimize;
 mod only_parameters;

@@ -228,12 +228,15 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
+        let waits = O::WAITS && index == P::LOOKS as usize + part.inner().shape().barriers;
+        if sums.again.is_some() && (waits || P::LOOKS && index == 0) {
+            return;
+        }
         if P::LOOKS && index == 0 {
             return decide(part, state, run, at, sums.total(0));
         }
-        let inside = part.inner().shape();
-        if O::WAITS && index == P::LOOKS as usize + inside.barriers {
-            return O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + inside.sums));
+        if waits {
+            return O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
         let at = told(part, &state.memory, decision, at);
