@@ -79,14 +79,13 @@ fn faults(trial: &Trial) -> Vec<String> {
     let optimizer = (trial.of)(constant(rate).into());
     let plain = reach(&optimizer, &[]);
     let sought = (0..SIZE[0]).flat_map(|i| (0..SIZE[1]).map(move |j| noise(22, i, j).powi(2))).sum::<f64>().sqrt();
-    // NaN is a fault too.
     let mut faults = Vec::new();
-    if !(plain <= MOST * sought) {
+    if plain.is_nan() || plain > MOST * sought {
         faults.push(format!("{}, rate {rate}: goes {plain} far, where it seeks what is {sought} away", trial.name));
     }
     for start in starts() {
         let reach = reach(&optimizer, &start);
-        if !(reach <= MOST * plain) {
+        if reach.is_nan() || reach > MOST * plain {
             let times = reach / plain;
             faults.push(format!("{}, rate {rate}: {times} times as far with {start:?} at the start", trial.name));
         }
