@@ -40,9 +40,12 @@ impl Again {
                 sums[piece * width + sum] = if i == 0 { value } else { 0.0 };
             }
         }
+        let leaves = self.leaves.take();
+        if leaves.is_empty() {
+            return leaves;
+        }
         saved.clear();
         saved.extend_from_slice(sums);
-        let leaves = self.leaves.take();
         leaves.iter().for_each(|leaf| of_leaf(pieces, width, *leaf, sums).fill(0.0));
         leaves
     }
