@@ -8,9 +8,9 @@ use crate::tree::{LeafSpec, is_safe, length};
 /// Gives each leaf's update of one transformation the norm of another's: the direction of one, the step size of the
 /// other.
 ///
-/// Both are given the same gradients and run to their ends. The `direction` is what is hard to find a learning rate for,
-/// such as [`shampoo`](crate::optimizer::shampoo), whose own rate then has no effect; the `magnitude` has a rate that is
-/// known to be good, such as that of [`adam`](crate::adam()).
+/// Both are given the same gradients and run to their ends. The `direction` is what is hard to find a learning rate
+/// for, such as [`shampoo`](crate::optimizer::shampoo), whose own rate then has no effect; the `magnitude` has a
+/// rate that is known to be good, such as that of [`adam`](crate::adam()).
 ///
 /// # Arithmetic
 ///
@@ -25,8 +25,8 @@ use crate::tree::{LeafSpec, is_safe, length};
 ///
 /// # Cost
 ///
-/// The state of both, and two floats of room for each parameter. One more pass, before which the updates are stored; then
-/// all passes of both.
+/// The state of both, and two floats of room for each parameter. One more pass, before which the updates are
+/// stored; then all passes of both.
 ///
 /// # Errors
 ///

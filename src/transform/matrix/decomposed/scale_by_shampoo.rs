@@ -17,12 +17,13 @@ use crate::tree::LeafSpec;
 /// u ← A·G·B
 /// ```
 ///
-/// The roots are refreshed in each of the first `precondition_frequency` steps, since young factors have no rank yet, and
-/// from then on every `precondition_frequency` steps. Fresh roots make a `u` with `‖u‖² ≤ min(rows, columns)/w`; where
-/// older ones make a larger one, `G` has a direction that they do not know, and they are refreshed in that step too.
+/// The roots are refreshed in each of the first `precondition_frequency` steps, since young factors have no rank
+/// yet, and from then on every `precondition_frequency` steps. Fresh roots make a `u` with `‖u‖² ≤ min(rows,
+/// columns)/w`; where older ones make a larger one, `G` has a direction that they do not know, and they are
+/// refreshed in that step too.
 ///
-/// In the first [`start_preconditioning_step`](ScaleByShampoo::start_preconditioning_step) steps a matrix's updates stay
-/// as they are while `L` and `R` accumulate.
+/// In the first [`start_preconditioning_step`](ScaleByShampoo::start_preconditioning_step) steps a matrix's updates
+/// stay as they are while `L` and `R` accumulate.
 ///
 /// A side longer than [`max_precond_dim`](ScaleByShampoo::max_precond_dim) has no factor, and the other then the power
 /// `−1/2`. The elements of leaves that are no matrices, or have two such sides, are scaled one by one, as by Adagrad:

@@ -329,9 +329,9 @@ pub(super) const EPS_FROM: f64 = 1e-3;
 /// A norm whose fourth power is still an `f32`.
 const LARGE: f64 = 1e9;
 
-/// Returns what `x` is divided by first: its norm and `eps`, which is in proportion to small norms. The last two methods
-/// divide by norms of their own: for them only small and very large matrices are brought to a norm of 1, so that they
-/// can tell them from zero and no product overflows.
+/// Returns what `x` is divided by first: its norm and `eps`, which is in proportion to small norms. The last two
+/// methods divide by norms of their own: for them only small and very large matrices are brought to a norm of 1, so
+/// that they can tell them from zero and no product overflows.
 fn divisor(norm: f64, eps: f64, preconditioning: Preconditioning) -> f64 {
     // Not `min`, which would drop a NaN.
     let at_most_1 = |x: f64| if x > 1.0 { 1.0 } else { x };
