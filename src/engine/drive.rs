@@ -3,6 +3,7 @@
 
 use core::ptr::NonNull;
 
+use super::again::{Again, restore};
 use super::ahead::set_reach;
 use super::context::ParamSource;
 use super::isa::current_isa;
@@ -16,6 +17,7 @@ use super::tile::Spare;
 use super::walk::{Start, Walk};
 use super::written::Sink;
 use super::{Ask, Emission, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
+use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
 use crate::numeric::worth::Pace;
@@ -51,6 +53,10 @@ pub(crate) struct Work {
     shape: Shape,
     /// Bytes of the parameters that it is for.
     bytes: usize,
+    /// Whether sums of squares can leave the range of `f64`: those over `f64` leaves.
+    doubles: bool,
+    /// Room for sums while some are added up again.
+    saved: Vec<f64>,
     pace: Pace,
     /// The other machines that have sums of the same step, if there are any.
     pub(crate) ranks: Option<Box<Ranks>>,
@@ -78,8 +84,8 @@ impl Work {
         let stored = |(leaf, on): (&LeafSpec, &bool)| {
             Buffer::zeros(leaf.dtype().compute(), if *on { leaf.here().len() } else { 0 })
         };
-        let leaves = structure.leaves().iter().zip(active).filter(|(_, on)| **on);
-        let bytes = leaves.map(|(leaf, _)| leaf.dtype().bytes(leaf.here().len()));
+        let leaves = || structure.leaves().iter().zip(active).filter(|(_, on)| **on);
+        let bytes = leaves().map(|(leaf, _)| leaf.dtype().bytes(leaf.here().len()));
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
@@ -96,6 +102,8 @@ impl Work {
             there: Table::new(),
             active: active.into(),
             bytes: bytes.sum(),
+            doubles: leaves().any(|(leaf, _)| leaf.dtype() == DType::F64),
+            saved: Vec::new(),
             pace: Pace::default(),
             spare: Box::default(),
             sums: vec![0.0; pieces.all.len() * shape.sums],
@@ -158,11 +166,12 @@ impl Work {
             ranks.clear(shape.sums);
         }
         let (structure, resting) = (at.structure, at.absent);
-        let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting };
+        let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting, again: None };
         set_reach(self.bytes);
         let step = self.pace.begin(pieces.elements(), WORTH);
         chain.begin(at);
-        for number in 0..=shape.barriers {
+        let (mut number, mut only, mut again, mut passed) = (0, Vec::new(), None, false);
+        loop {
             let walk = Walk {
                 structure: at.structure,
                 pieces,
@@ -177,16 +186,25 @@ impl Work {
                 shape,
                 ends: chain.emission().end().is_some_and(|end| number >= end),
                 sink,
+                only: &only,
                 isa: current_isa(),
             };
             let last = walk.ends || number == shape.barriers;
-            let Some(added) = chain.pass(walk, &mut self.spare) else { return Outcome::NOTHING };
-            self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
-            if let Some(ranks) = self.ranks.as_mut().filter(|_| shape.adds_in(number))
-                && let Err(error) = ranks.complete(&self.sums, shape.sums)
-            {
-                at.fail(error);
-                return Outcome::NOTHING;
+            let adds = shape.adds_in(number);
+            if !passed {
+                let Some(added) = chain.pass(walk, &mut self.spare) else { return Outcome::NOTHING };
+                self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
+                restore(pieces, shape.sums, &only, &mut self.sums, &mut self.saved);
+                if let Some(ranks) = self.ranks.as_mut().filter(|_| adds)
+                    && let Err(error) = ranks.complete(&self.sums, shape.sums)
+                {
+                    at.fail(error);
+                    return Outcome::NOTHING;
+                }
+                // Not after the pass that adds up again. What several ranks have stored none of them can.
+                let asks = only.is_empty() && adds && self.doubles && !last && chain.is_here();
+                let stored = shape.stores(number);
+                again = (asks && !(stored && self.ranks.is_some())).then(|| Again::new(stored));
             }
             if last {
                 break;
@@ -206,12 +224,19 @@ impl Work {
                 objective: objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask),
                 remote: None,
             };
-            let sums = complete(&self.ranks, Sums { values: &self.sums, ..none });
+            let sums = complete(&self.ranks, Sums { values: &self.sums, again: again.as_ref(), ..none });
             let done = chain.barrier(at, number, sums, tree);
+            if let Some(again) = again.take() {
+                only = again.prepare(pieces, shape.sums, &mut self.sums, &mut self.saved);
+                passed = only.is_empty();
+                continue;
+            }
             if !done || at.has_failed() || objective.as_ref().is_some_and(|objective| objective.failed()) {
                 // Only the last pass writes parameters.
                 return Outcome::NOTHING;
             }
+            (number, passed) = (number + 1, false);
+            only.clear();
         }
         let held = chain.emission().is_nothing();
         let mut outcome = Outcome { emitted: at.gradients, ..Outcome::GRADIENTS };
@@ -224,6 +249,8 @@ impl Work {
 /// A chain in a step, whatever its type.
 trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
+    /// Whether the engine does the passes.
+    fn is_here(&self) -> bool;
     /// As [`Stage::emission`].
     fn emission(&self) -> Emission;
     /// Does a pass, and says what was added to each sum of each piece elsewhere; none if it failed there.
@@ -244,6 +271,10 @@ struct Running<'a, 'r, T: Stage> {
 impl<T: Stage> AnyChain for Running<'_, '_, T> {
     fn begin(&mut self, at: &StepContext<'_>) {
         self.run = Some(self.transformation.begin(self.state, at));
+    }
+
+    fn is_here(&self) -> bool {
+        self.elsewhere.is_none()
     }
 
     fn emission(&self) -> Emission {

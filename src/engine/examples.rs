@@ -51,10 +51,10 @@ impl<'a> Examples<'a> {
         self.len
     }
 
-    /// The sum of the squares of one example's elements of a leaf.
-    pub(crate) fn squares(&self, leaf: usize, spec: &LeafSpec, example: usize) -> f64 {
+    /// The sum of the squares of one example's elements of a leaf, which are multiplied by a scale.
+    pub(crate) fn squares(&self, leaf: usize, spec: &LeafSpec, example: usize, scale: f64) -> f64 {
         let mut sum = 0.0;
-        self.visit(leaf, spec, example, Squares(&mut sum));
+        self.visit(leaf, spec, example, Squares(&mut sum, scale));
         sum
     }
 
@@ -89,15 +89,15 @@ trait OnExample {
     fn dense<T: Element>(self, elements: &[T]);
 }
 
-struct Squares<'a>(&'a mut f64);
+struct Squares<'a>(&'a mut f64, f64);
 
 impl OnExample for Squares<'_> {
     fn dense<T: Element>(self, elements: &[T]) {
-        *self.0 = dispatch(current_isa(), SumOfSquares(elements));
+        *self.0 = dispatch(current_isa(), SumOfSquares(elements, self.1));
     }
 }
 
-struct SumOfSquares<'a, T>(&'a [T]);
+struct SumOfSquares<'a, T>(&'a [T], f64);
 
 impl<T: Element> Job for SumOfSquares<'_, T> {
     type Output = f64;
@@ -110,7 +110,7 @@ impl<T: Element> Job for SumOfSquares<'_, T> {
             for (i, x) in stretch.iter().enumerate() {
                 wide[i] = x.widen();
             }
-            sum += sum_tile(&wide[..stretch.len()], |x| x.as_f64() * x.as_f64());
+            sum += sum_tile(&wide[..stretch.len()], |x| (self.1 * x.as_f64()) * (self.1 * x.as_f64()));
         }
         sum
     }

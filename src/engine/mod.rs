@@ -8,6 +8,7 @@
     reason = "the engine's protocol is part of signatures of what is public, and cannot be named outside"
 )]
 
+mod again;
 #[cfg(feature = "half")]
 mod blocks;
 mod context;

@@ -118,6 +118,7 @@ impl Nested {
     }
 
     /// Does a step on the parameters of the step around, whose leaves are these, and brings the updates elsewhere.
+    #[allow(clippy::too_many_arguments, reason = "as `run`, with arrays one by one")]
     pub(crate) fn run_on<T: Stage>(
         &mut self,
         transformation: &T,
@@ -126,10 +127,11 @@ impl Nested {
         params: &[TableLeaf],
         grads: &Moments,
         sink: Sink<'_>,
+        objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
         self.work.params.clear();
         self.work.params.extend_from_slice(params);
-        self.run_filled(transformation, state, at, grads, sink, None)
+        self.run_filled(transformation, state, at, grads, sink, objective)
     }
 
     fn run_filled<T: Stage>(

@@ -2,11 +2,12 @@
 
 use core::marker::PhantomData;
 
+use super::again::Again;
 use super::context::is_among;
 use super::isa::Set;
 use super::pieces::Pieces;
 use super::{Shape, Stage};
-use crate::element::{Real, Term};
+use crate::element::{DType, Real, Term};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::numeric::sums::{add_counts, add_lanes};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
@@ -173,6 +174,8 @@ pub struct Sums<'a> {
     pub(crate) structure: &'a Structure,
     /// Which leaves rest in this step; empty where none may.
     pub(crate) resting: &'a [bool],
+    /// Where parts ask for sums that must be added up again. If there is this, nothing is decided yet.
+    pub(crate) again: Option<&'a Again>,
 }
 
 impl<'a> Sums<'a> {
@@ -205,6 +208,11 @@ impl<'a> Sums<'a> {
     /// How many elements a leaf has.
     pub fn leaf_len(&self, leaf: usize) -> usize {
         self.structure.leaves()[leaf].len()
+    }
+
+    /// Whether the arithmetic of a leaf is done in `f64`, of which squares can overflow or vanish.
+    pub(crate) fn is_double(&self, leaf: usize) -> bool {
+        self.structure.leaves()[leaf].dtype() == DType::F64
     }
 
     fn over(&self, i: usize, pieces: core::ops::Range<usize>) -> f64 {

@@ -45,6 +45,8 @@ pub struct Walk<'a> {
     /// All updates are zero after this pass, and no further pass is needed.
     pub(super) ends: bool,
     pub(super) sink: Sink<'a>,
+    /// The leaves that it goes through; empty for all.
+    pub(super) only: &'a [usize],
     pub(super) isa: Isa,
 }
 
@@ -87,7 +89,12 @@ impl Walk<'_> {
     }
 
     fn some(&self, each: &EachPiece<'_>, pieces: Range<usize>, spare: &mut Spare) {
-        let mut one = |i: usize| each(i, &self.pieces.all[i], spare);
+        let mut one = |i: usize| {
+            let piece = &self.pieces.all[i];
+            if self.only.is_empty() || self.only.contains(&piece.leaf) {
+                each(i, piece, spare);
+            }
+        };
         if !self.backwards {
             return pieces.for_each(one);
         }

@@ -7,7 +7,7 @@ use crate::needs::Level;
 use crate::recall::{Known, Recall};
 use crate::state::Moments;
 use crate::transformation::{GradientTransformation, OptState};
-use crate::tree::{Structure, TreeMut, fingerprint};
+use crate::tree::{Structure, TreeMut, fingerprint, is_safe, length};
 
 /// The function, and what is known of it.
 pub(super) struct Memory<P, F> {
@@ -93,7 +93,11 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
             Some(DType::F64) => square::<f64>(&self.structure, gradient, leaf),
             _ => square::<f32>(&self.structure, gradient, leaf),
         });
-        squares.sum::<f64>().sqrt()
+        let squares = squares.sum::<f64>();
+        if is_safe(squares) {
+            return squares.sqrt();
+        }
+        length(&mut || gradient.sizes())
     }
 }
 

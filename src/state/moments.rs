@@ -215,6 +215,17 @@ impl Moments {
         self.arrays.is_empty()
     }
 
+    /// The absolute values of all elements.
+    pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> + '_ {
+        fn of<C: Real>(moments: &Moments, leaf: usize) -> Vec<f64> {
+            moments.get::<C>(leaf).unwrap_or_default().iter().map(|x| x.as_f64().abs()).collect()
+        }
+        self.leaves().flat_map(|leaf| match self.dtype(leaf) {
+            Some(DType::F64) => of::<f64>(self, leaf),
+            _ => of::<f32>(self, leaf),
+        })
+    }
+
     /// The type of a leaf's array; `None` if the leaf has none.
     pub fn dtype(&self, leaf: usize) -> Option<DType> {
         self.array(leaf).map(|a| a.data.dtype())

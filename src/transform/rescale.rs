@@ -3,6 +3,7 @@
 use crate::needs::Needs;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
+use crate::tree::{SMALL, is_safe, length};
 
 /// A part of two passes that only multiplies each leaf by a number, which follows from sums of squares.
 pub trait Rescale: Part<Form = TwoPass> {
@@ -19,7 +20,36 @@ pub trait Rescale: Part<Form = TwoPass> {
     fn scalars(&self, count: u64, value: Option<f64>) -> Self::Scalars;
 
     /// The factor that follows from the sums of squares over `len` elements: those of a leaf, or of all.
-    fn factor(k: Self::Scalars, squares: <Self::Of as SquaresOf>::Sums<f64>, len: usize) -> f64;
+    fn factor(k: Self::Scalars, squares: <Self::Of as SquaresOf>::All, len: usize) -> f64;
+}
+
+/// A sum of squares of numbers that were multiplied by a power of two, so that none overflowed and not all vanished.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Squares {
+    sum: f64,
+    scale: f64,
+}
+
+impl Squares {
+    /// The root of the sum.
+    pub fn norm(self) -> f64 {
+        self.sum.sqrt() / self.scale
+    }
+
+    /// The root of the mean over `len` numbers.
+    pub fn rms(self, len: usize) -> f64 {
+        (self.sum / len as f64).sqrt() / self.scale
+    }
+
+    /// The sum; infinite or zero where it is out of the range of `f64`.
+    pub fn sum(self) -> f64 {
+        self.sum / self.scale / self.scale
+    }
+
+    /// `x / (sum + eps)`, also where the sum is out of the range of `f64`.
+    pub fn divide(self, x: f64, eps: f64) -> f64 {
+        x / (self.sum + eps * self.scale * self.scale) * self.scale * self.scale
+    }
 }
 
 /// Of what squares are added up.
@@ -29,13 +59,26 @@ pub trait SquaresOf {
     /// Whether updates are read, and parameters.
     const READS: [bool; 2];
     /// A number for each sum.
-    type Sums<W: Real>: SlotArray<W>;
+    type Sums<W: Real>: SlotArray<W> + Send + Sync;
+    /// Each sum.
+    type All;
 
-    /// What an element adds.
-    fn squares<C: Real>(u: C, p: C) -> Self::Sums<C::Wide>;
+    /// What an element adds, multiplied by a scale for each sum if it is `f64`.
+    fn squares<C: Real>(scales: Self::Sums<C>, u: C, p: C) -> Self::Sums<C::Wide>;
+
+    /// One number for each sum.
+    fn each<W: Real>(number: impl Fn(usize) -> W) -> Self::Sums<W>;
 
     /// All sums, given each.
-    fn all(sum: impl Fn(usize) -> f64) -> Self::Sums<f64>;
+    fn all(sum: impl Fn(usize) -> Squares) -> Self::All;
+}
+
+/// The square of a number, which is multiplied by the scale before if that can matter: the squares of `f32` always lie
+/// in the range of `f64`.
+#[inline(always)]
+fn square<C: Real>(x: C, scale: C) -> C::Wide {
+    let x = if const { matches!(C::DTYPE, DType::F64) && !C::RECORDS } { x * scale } else { x };
+    x.wide() * x.wide()
 }
 
 /// Squares of updates.
@@ -48,24 +91,28 @@ pub enum Params {}
 pub enum UpdatesAndParams {}
 
 macro_rules! squares {
-    ($Of:ty: $READS:expr, [$($NORM:literal = $x:ident),+], |$u:ident, $p:ident|) => {
+    ($Of:ty: $READS:expr, [$($i:literal $NORM:literal = $x:ident),+], |$u:ident, $p:ident|) => {
         impl SquaresOf for $Of {
             const NORMS: &'static [&'static str] = &[$($NORM),+];
             const READS: [bool; 2] = $READS;
             type Sums<W: Real> = [W; [$($NORM),+].len()];
+            type All = [Squares; [$($NORM),+].len()];
             #[inline(always)]
-            fn squares<C: Real>($u: C, $p: C) -> Self::Sums<C::Wide> {
-                [$($x.wide() * $x.wide()),+]
+            fn squares<C: Real>(scales: Self::Sums<C>, $u: C, $p: C) -> Self::Sums<C::Wide> {
+                [$(square($x, scales[$i])),+]
             }
-            fn all(sum: impl Fn(usize) -> f64) -> Self::Sums<f64> {
+            fn each<W: Real>(number: impl Fn(usize) -> W) -> Self::Sums<W> {
+                core::array::from_fn(number)
+            }
+            fn all(sum: impl Fn(usize) -> Squares) -> Self::All {
                 core::array::from_fn(sum)
             }
         }
     };
 }
-squares!(Updates: [true, false], ["norm" = u], |u, _p|);
-squares!(Params: [false, true], ["param_norm" = p], |_u, p|);
-squares!(UpdatesAndParams: [true, true], ["update_norm" = u, "param_norm" = p], |u, p|);
+squares!(Updates: [true, false], [0 "norm" = u], |u, _p|);
+squares!(Params: [false, true], [0 "param_norm" = p], |_u, p|);
+squares!(UpdatesAndParams: [true, true], [0 "update_norm" = u, 1 "param_norm" = p], |u, p|);
 
 impl<P: Rescale> TwoPasses for P {
     const READS_PARAMS: [bool; 2] = [P::Of::READS[1], false];
@@ -75,7 +122,7 @@ impl<P: Rescale> TwoPasses for P {
     type Run = P::Scalars;
     type Slots<C: Real> = [C; 0];
     type Sums<W: Real> = <P::Of as SquaresOf>::Sums<W>;
-    type First<C: Real> = ();
+    type First<C: Real> = <P::Of as SquaresOf>::Sums<C>;
     type Second<C: Real> = C;
 
     fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
@@ -85,24 +132,33 @@ impl<P: Rescale> TwoPasses for P {
     fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> P::Scalars {
         let scalars = self.scalars(memory.count.get(), at.value());
         memory.count.increment();
+        memory.scales.clear();
         scalars
     }
 
-    fn first<C: Real>(&self, _: &RescaleState, _: &P::Scalars, _: usize) {}
+    fn first<C: Real>(&self, memory: &RescaleState, _: &P::Scalars, leaf: usize) -> Self::First<C> {
+        P::Of::each(|i| C::of(memory.scale(i, leaf)))
+    }
 
     #[inline(always)]
-    fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
-        (u, P::Of::squares(u, p))
+    fn take_in<C: Real>(scales: Self::First<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
+        (u, P::Of::squares(scales, u, p))
+    }
+
+    fn again(&self, memory: &mut RescaleState, sums: Sums<'_>, again: &mut dyn FnMut(usize)) {
+        memory.rescale(sums, P::BY_LEAF, again);
     }
 
     fn decide(&self, memory: &mut RescaleState, scalars: &mut P::Scalars, sums: Sums<'_>) {
         if P::BY_LEAF {
             for (leaf, factor) in memory.factors.iter_mut().enumerate() {
-                *factor = P::factor(*scalars, P::Of::all(|i| sums.leaf(i, leaf)), sums.leaf_len(leaf));
+                let squares = |i| of_leaf(&memory.scales, i, leaf, sums);
+                *factor = P::factor(*scalars, P::Of::all(squares), sums.leaf_len(leaf));
             }
         } else {
             let len = (0..memory.factors.len()).map(|leaf| sums.leaf_len(leaf)).sum();
-            memory.factors.fill(P::factor(*scalars, P::Of::all(|i| sums.total(i)), len));
+            let factor = P::factor(*scalars, P::Of::all(|i| memory.total(i, sums)), len);
+            memory.factors.fill(factor);
         }
         memory.found(sums);
     }
@@ -136,6 +192,8 @@ pub struct RescaleState {
     pub(super) factors: Vec<f64>,
     /// The same, and kept to be read.
     norms: Vec<Norms>,
+    /// What the elements of each leaf were multiplied by, for each sum; empty where all sums are of the elements.
+    scales: Vec<[f64; 2]>,
     by_leaf: bool,
 }
 
@@ -153,13 +211,53 @@ impl RescaleState {
     pub(super) fn new(active: &[bool], norms: &[&'static str], by_leaf: bool) -> RescaleState {
         let none = PerLeaf::new(active, Scalar::new(f64::NAN));
         let norms = norms.iter().map(|name| Norms { name, total: f64::NAN, of_leaf: none.clone() }).collect();
-        RescaleState { count: Count::default(), factors: vec![1.0; active.len()], norms, by_leaf }
+        RescaleState { count: Count::default(), factors: vec![1.0; active.len()], norms, scales: Vec::new(), by_leaf }
+    }
+
+    fn scale(&self, i: usize, leaf: usize) -> f64 {
+        self.scales.get(leaf).map_or(1.0, |scales| scales[i])
+    }
+
+    /// Scales the leaves with a sum that is out of the range of `f64`, or all where it is the sum over all.
+    fn rescale(&mut self, sums: Sums<'_>, by_leaf: bool, again: &mut dyn FnMut(usize)) {
+        let RescaleState { norms, scales, factors, .. } = self;
+        for (i, Norms { of_leaf, .. }) in norms.iter().enumerate() {
+            let leaves =
+                of_leaf.iter().map(|(leaf, _)| leaf).filter(|leaf| sums.is_double(*leaf) && !sums.rests(*leaf));
+            for leaf in leaves {
+                let sum = if by_leaf { sums.leaf(i, leaf) } else { sums.total(i) };
+                if !is_safe(sum) && sums.leaf_len(leaf) > 0 {
+                    scales.resize(factors.len(), [1.0; 2]);
+                    scales[leaf][i] = if sum < 1.0 { 1.0 / SMALL } else { SMALL };
+                    again(leaf);
+                }
+            }
+        }
+    }
+
+    /// The sum over all leaves. Where it was out of range, what other leaves add is scaled as `f64` leaves were.
+    fn total(&self, i: usize, sums: Sums<'_>) -> Squares {
+        let Some(scale) = self.scales.iter().map(|scales| scales[i]).find(|scale| *scale != 1.0) else {
+            return Squares { sum: sums.total(i), scale: 1.0 };
+        };
+        let of_leaf = |leaf| match self.scale(i, leaf) == scale {
+            true => sums.leaf(i, leaf),
+            false => sums.leaf(i, leaf) * scale * scale,
+        };
+        Squares { sum: (0..self.factors.len()).map(of_leaf).sum(), scale }
     }
 
     fn found(&mut self, sums: Sums<'_>) {
-        for (i, Norms { total, of_leaf, .. }) in self.norms.iter_mut().enumerate() {
-            *total = sums.total(i).sqrt();
-            of_leaf.iter_mut().for_each(|(leaf, norm)| norm.set(sums.leaf(i, leaf).sqrt()));
+        for i in 0..self.norms.len() {
+            let of_all = if self.by_leaf { None } else { Some(self.total(i, sums).norm()) };
+            let RescaleState { norms, scales, .. } = self;
+            let Norms { total, of_leaf: norms, .. } = &mut norms[i];
+            norms.iter_mut().for_each(|(leaf, norm)| norm.set(of_leaf(scales, i, leaf, sums).norm()));
+            *total = match of_all {
+                Some(norm) => norm,
+                None if scales.is_empty() => sums.total(i).sqrt(),
+                None => length(&mut || norms.iter().map(|(_, norm)| norm.get())),
+            };
         }
     }
 
@@ -191,6 +289,11 @@ impl RescaleState {
     pub fn factor(&self, leaf: usize) -> Option<f64> {
         self.factors.get(leaf).copied()
     }
+}
+
+/// The sum over one leaf.
+fn of_leaf(scales: &[[f64; 2]], i: usize, leaf: usize, sums: Sums<'_>) -> Squares {
+    Squares { sum: sums.leaf(i, leaf), scale: scales.get(leaf).map_or(1.0, |scales| scales[i]) }
 }
 
 /// What brings `norm` down to `most`: 1 where it is not larger, 0 where it is infinite, NaN where it is NaN.

@@ -51,7 +51,7 @@ pub use math::{
     per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm,
     tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
-pub(crate) use math::{add_update, fingerprint, is_safe, shares, stretch, weighted_mean};
+pub(crate) use math::{SMALL, add_update, fingerprint, is_safe, length, shares, stretch, weighted_mean};
 pub use pages::huge_pages;
 pub use rows::{RowIndices, SparseRows};
 pub(crate) use sharing::refuse_shared;

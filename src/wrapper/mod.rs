@@ -10,6 +10,7 @@ mod conditionally;
 mod flatten;
 mod freezable;
 mod freeze;
+mod graft;
 mod inject_hyperparams;
 mod lookahead;
 mod masked;
@@ -41,6 +42,7 @@ pub use conditionally::{
 pub use flatten::{Flatten, FlattenState, flatten};
 pub use freezable::{Freezable, FreezableState, freezable};
 pub use freeze::{freeze, selective_transform};
+pub use graft::{Graft, GraftState, graft};
 pub use inject_hyperparams::{
     Hyperparams, InjectHyperparams, InjectHyperparamsState, inject_hyperparams, injected_hyperparams,
 };

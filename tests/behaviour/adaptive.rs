@@ -464,7 +464,9 @@ fn acprops() {
         let direction = move |g: &[f64]| {
             let surprise = |s: usize| (g[s - 1] - mean(b1, &g[..s - 1])).powi(2) + root / (1.0 - b2);
             let surprises: Vec<f64> = (1..g.len()).map(surprise).collect();
-            let before = if surprises.is_empty() { 1.0 } else { unbiased(b2, &surprises) };
+            // Without a gradient so far it is the first step.
+            let unseen = g[..g.len() - 1].iter().all(|g| *g == 0.0);
+            let before = if unseen { 1.0 } else { unbiased(b2, &surprises) };
             last(g) / (before.sqrt() + 0.25)
         };
         let optimizer = acprop(0.25).b1(b1).b2(b2).eps(0.25).eps_root(root);

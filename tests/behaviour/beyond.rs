@@ -3,6 +3,7 @@
 use crate::oracle::{Leaf, Oracle, SHAPES, check, check_to, each_leaf, global_norm, norm};
 use gradchain::prelude::*;
 use gradchain::transform::{Block, Blocks, LionMode, WeightDimensionNumbers};
+use ndarray::{Array2, array};
 
 /// Leaves out what does not agree with the gradient: equation 5 of Liang and others.
 fn restrained(g: &Leaf, mut d: Leaf, xi: f64) -> Leaf {
@@ -427,6 +428,39 @@ fn soap_is_algorithm_3() {
     }
 }
 
+/// After a gradient along one direction comes one along another, of which the roots know nothing.
+#[test]
+fn shampoo_keeps_its_step_where_a_gradient_has_a_new_direction() {
+    // In the second step, when roots are young; and in the 15th, when they are not.
+    for before in [1, 14] {
+        let optimizer = shampoo(0.01).momentum(0.0);
+        let mut params = Array2::<f64>::zeros((2, 2));
+        let mut state = optimizer.init(&params).unwrap();
+        for _ in 0..before {
+            optimizer.step(&mut params, &array![[1.0, 0.0], [0.0, 0.0]], &mut state).unwrap();
+        }
+        optimizer.step(&mut params, &array![[0.0, 0.0], [0.0, 1.0]], &mut state).unwrap();
+        assert!((params[[1, 1]] + 0.01).abs() < 1e-7, "{before}: {params}");
+    }
+}
+
+/// Until it begins, gradients are only added up.
+#[test]
+fn shampoo_starts_when_it_is_said() {
+    let late = scale_by_shampoo().start_preconditioning_step(2);
+    let params = Array2::<f64>::zeros((2, 3));
+    let grads =
+        |t: usize| Array2::from_shape_fn((2, 3), |(i, j)| (1.0 + 1.7 * (3 * i + j) as f64 + 2.3 * t as f64).sin());
+    let plain = scale_by_shampoo().precondition_frequency(1);
+    let [mut of_late, mut of_plain] = [late.init(&params).unwrap(), plain.init(&params).unwrap()];
+    for t in 0..4 {
+        let g = grads(t);
+        let [late, plain] = [late.update(&g, &mut of_late, &params), plain.update(&g, &mut of_plain, &params)]
+            .map(|updates| updates.unwrap().to_vec::<f64>("").unwrap());
+        assert_eq!(late, if t < 2 { g.into_raw_vec_and_offset().0 } else { plain }, "{t}");
+    }
+}
+
 /// Algorithm 1 of Gupta and others.
 #[test]
 fn shampoo_is_algorithm_1() {
@@ -448,14 +482,23 @@ fn shampoo_is_algorithm_1() {
                 let power = if g.shape().iter().all(|n| *n <= most) { -0.25 } else { -0.5 };
                 for (side, gram) in memory.1.iter_mut().zip([x.dot(&x.t()), x.t().dot(&x)]) {
                     let none = || Side { factor: &gram * 0.0, basis: M::eye(gram.nrows()) };
-                    let Side { factor, basis } = side.get_or_insert_with(none);
+                    let Side { factor, .. } = side.get_or_insert_with(none);
                     *factor = &*factor * b2 + &(gram * take);
-                    if (t - 1) % frequency == 0 && factor.nrows() <= most {
-                        *basis = matrix::power(factor, eps, power);
-                    }
                 }
-                let [left, right] = memory.1.each_ref().map(|side| side.as_ref().unwrap().basis.clone());
-                direction = left.dot(&x).dot(&right).into_dyn();
+                let mut by_roots = |anew: bool| {
+                    for Side { factor, basis } in
+                        memory.1.iter_mut().flatten().filter(|side| side.factor.nrows() <= most)
+                    {
+                        *basis = if anew { matrix::power(factor, eps, power) } else { basis.clone() };
+                    }
+                    let [left, right] = memory.1.each_ref().map(|side| side.as_ref().unwrap().basis.clone());
+                    left.dot(&x).dot(&right)
+                };
+                let mut by_old = by_roots(t <= frequency || (t - 1) % frequency == 0);
+                if by_old.iter().map(|u| u * u).sum::<f64>() > x.nrows().min(x.ncols()) as f64 / take {
+                    by_old = by_roots(true);
+                }
+                direction = by_old.into_dyn();
             }
             *trace = &*trace * momentum + &direction;
             (&*trace + w * decay) * -0.1

@@ -304,6 +304,22 @@ proptest! {
     }
 }
 
+/// A tenth of a loss is as much above a negative one as above a positive one.
+#[test]
+fn a_backtracking_search_lets_any_loss_be_a_little_higher() {
+    for offset in [-10.0, 0.0, 10.0] {
+        // Up from `offset` by 0.5 with a step of 1, which a tolerance of a tenth of 10 lets pass.
+        let loss = |x: &f64| offset + if *x < -0.75 { 0.5 } else { -x.abs() };
+        let optimizer = scale_by_backtracking_linesearch(5).rtol(0.1).decrease_factor(0.5);
+        let optimizer = chain((scale(-1.0), optimizer));
+        let mut x = 0.0_f64;
+        let mut state = optimizer.init(&x).unwrap();
+        optimizer.step_with(&mut x, &1.0, extra::value_fn(offset, loss), &mut state).unwrap();
+        let expected = if offset == 0.0 { 0.5 } else { 1.0 };
+        assert_eq!(state.1.learning_rate.get(), expected, "{offset}");
+    }
+}
+
 /// Updates of its own, whatever comes in.
 #[derive(Clone, Debug)]
 struct Instead(Vec<f64>);

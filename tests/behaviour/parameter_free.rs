@@ -3,10 +3,10 @@
 
 use gradchain::needs::Value;
 use gradchain::prelude::*;
-use gradchain::transform::PolyakVariant;
-use gradchain::transform::ReduceOnPlateau;
+use gradchain::transform::{PlateauMode, PolyakVariant, ReduceOnPlateau};
 use gradchain::{DType, GradientTransformation, extra};
 use ndarray::{Array1, Array2};
+use proptest::prelude::*;
 
 /// Numbers between −1 and 1 that differ from place to place.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
@@ -146,6 +146,54 @@ fn a_plateau_is_so_many_means_without_improvement() {
             }
         };
         agrees(Box::new(chain((sgd(0.1), t))), oracle, 1e-13);
+    }
+}
+
+/// The scale and the best value after each of some losses.
+fn watched(plateau: &ReduceOnPlateau, losses: &[f64]) -> Vec<[f64; 2]> {
+    let mut state = plateau.init(&0.0_f64).unwrap();
+    let watch = |loss: &f64| {
+        plateau.step_with(&mut 0.0_f64, &0.0, extra::value(*loss), &mut state).unwrap();
+        [state.scale.get(), state.best_value.get()]
+    };
+    losses.iter().map(watch).collect()
+}
+
+/// -99.995 is above -100, though below 0.9999 times -100.
+#[test]
+fn a_negative_loss_that_rises_is_no_improvement() {
+    let plateau = reduce_on_plateau().factor(0.5).patience(1);
+    let seen = watched(&plateau, &[-100.0, -99.995, -100.005, -100.02]);
+    assert_eq!(seen, [[1.0, -100.0], [0.5, -100.0], [0.25, -100.0], [0.25, -100.02]]);
+    let rising = reduce_on_plateau().factor(0.5).patience(1).mode(PlateauMode::Max);
+    assert_eq!(watched(&rising, &[1.0, 1.00005, 2.0, 1.5]), [[1.0, 1.0], [0.5, 1.0], [0.5, 2.0], [0.25, 2.0]]);
+    // All of the best value, at first too.
+    let all = reduce_on_plateau().factor(0.5).patience(1).rtol(1.0);
+    assert_eq!(watched(&all, &[3.0, 1.0, -1.0, -1.9]), [[1.0, 3.0], [0.5, 3.0], [0.5, -1.0], [0.25, -1.0]]);
+}
+
+proptest! {
+    /// The rule, whatever the sign of the values, of which one that is to rise is the other's negative.
+    #[test]
+    fn plateaus_know_better_from_worse(
+        centre in prop::sample::select(vec![-1e3, -1.0, 0.0, 1.0, 1e3]),
+        noise in prop::collection::vec(-1.0..1.0_f64, 1..20),
+        rtol in prop::sample::select(vec![1e-4, 0.1, 1.0]),
+        atol in prop::sample::select(vec![0.0, 0.05]),
+    ) {
+        let losses: Vec<f64> = noise.iter().map(|x| centre + x).collect();
+        let plateau = reduce_on_plateau().factor(0.5).patience(2).rtol(rtol).atol(atol);
+        let (mut best, mut bad, mut scale, mut expected) = (f64::INFINITY, 0, 1.0, Vec::new());
+        for loss in &losses {
+            let better = best.is_infinite() || *loss < best - rtol * best.abs() - atol;
+            (best, bad) = if better { (*loss, 0) } else { (best, bad + 1) };
+            (bad, scale) = if bad == 2 { (0, 0.5 * scale) } else { (bad, scale) };
+            expected.push([scale, best]);
+        }
+        prop_assert_eq!(&watched(&plateau, &losses), &expected);
+        let negative: Vec<f64> = losses.iter().map(|loss| -loss).collect();
+        let seen = watched(&plateau.mode(PlateauMode::Max), &negative);
+        prop_assert_eq!(seen, expected.iter().map(|[scale, best]| [*scale, -best]).collect::<Vec<_>>());
     }
 }
 

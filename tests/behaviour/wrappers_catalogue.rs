@@ -368,6 +368,40 @@ fn flattened_leaves_are_one() {
     assert!((p.0[[0, 0]] - q.0[[0, 0]]).abs() > 1e-3);
 }
 
+/// Adam's direction, as far as gradient descent with momentum goes; of each leaf.
+#[test]
+fn a_graft_has_the_direction_of_one_and_the_norm_of_the_other() {
+    let optimizer = graft(adamw(0.7).weight_decay(0.0), sgd(0.1).momentum(0.5));
+    let [adam, descent] = [boxed(adamw(0.7).weight_decay(0.0)), boxed(sgd(0.1).momentum(0.5))];
+    let mut p = params(0.3);
+    let mut state = optimizer.init(&p).unwrap();
+    let [mut of_adam, mut of_descent] = [adam.init(&p).unwrap(), descent.init(&p).unwrap()];
+    for t in 1..=4 {
+        let grads = params(f64::from(t));
+        let update = |of: &Boxed<Nothing>, state: &mut OptState<Boxed<Nothing>>| {
+            let updates = of.update(&grads, state, &p).unwrap();
+            let vector = updates.to_vec::<f32>("1").unwrap();
+            [updates.to_vec::<f64>("0").unwrap(), vector.into_iter().map(f64::from).collect()]
+        };
+        let (directions, sizes) = (update(&adam, &mut of_adam), update(&descent, &mut of_descent));
+        let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let mut expected = flat(&p);
+        let updates = directions.iter().zip(&sizes).flat_map(|(d, m)| {
+            let factor = norm(m) / norm(d);
+            d.iter().map(move |d| d * factor)
+        });
+        expected.iter_mut().zip(updates).for_each(|(p, u)| *p += u);
+        assert!(optimizer.step(&mut p, &grads, &mut state).unwrap().emitted());
+        same(&p, &expected);
+    }
+    // Zero has no direction.
+    let optimizer = graft(sign_sgd(1.0), sgd(1.0));
+    let mut zeros = vec![1.0_f64; 3];
+    let mut state = optimizer.init(&zeros).unwrap();
+    optimizer.step(&mut zeros, &vec![0.0; 3], &mut state).unwrap();
+    assert_eq!(zeros, [1.0; 3]);
+}
+
 /// The same elements in Fortran order.
 fn fortran(x: &Array2<f64>) -> Array2<f64> {
     use ndarray::ShapeBuilder;

@@ -12,7 +12,7 @@ use gradchain::tree::DynTree;
 use gradchain::{OptState, apply_updates, config, extra, needs};
 use serde_json::{Value, json};
 
-use super::naive::{Ademamix, Adopt, Naive, Plateau, Rprop, SimplifiedAdemamix, Stddev, Unit};
+use super::naive::{Acprop, Ademamix, Adopt, Naive, Plateau, Rprop, SimplifiedAdemamix, Stddev, Unit};
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves};
 
@@ -160,6 +160,8 @@ impl Node {
             "simplified_ademamix" => decayed(Box::new(SimplifiedAdemamix::build(args)?)),
             "scale_by_ademamix" => rule(Box::new(Ademamix::build(name, args)?)),
             "ademamix" => decayed(Box::new(Ademamix::build(name, args)?)),
+            "acprop" => decayed(Box::new(Acprop::build(args)?)),
+            "scale_by_acprop" => rule(Box::new(Acprop::build(args)?)),
             "adopt" => Some(Node::Chain(vec![
                 Node::Rule(Box::new(Adopt::build(args)?)),
                 Node::whole(&json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}}), params)?,
@@ -500,7 +502,8 @@ fn single(config: &Value) -> Option<(&str, &Value)> {
 }
 
 fn mentions_naive(config: &Value) -> bool {
-    const NAIVE: [&str; 13] = [
+    const NAIVE: [&str; 15] = [
+        "acprop",
         "adopt",
         "apply_if_finite",
         "apply_every",
@@ -509,6 +512,7 @@ fn mentions_naive(config: &Value) -> bool {
         "reduce_on_plateau",
         "rprop",
         "sam",
+        "scale_by_acprop",
         "scale_by_adopt",
         "scale_by_rprop",
         "scale_by_simplified_ademamix",

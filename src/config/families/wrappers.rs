@@ -11,9 +11,9 @@ use crate::recipe::{ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, R
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
     Condition, NamedChain, StepGe, StepLt, StepMod, apply_if_finite, cautious, conditionally_mask,
-    conditionally_transform, flatten, freezable, freeze, inject_hyperparams, lookahead, masked, master, mechanize,
-    multi_steps, params_ema, params_swa, partition, quantized, sam, schedule_free, selective_transform, skip_absent,
-    skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod, value_lt,
+    conditionally_transform, flatten, freezable, freeze, graft, inject_hyperparams, lookahead, masked, master,
+    mechanize, multi_steps, params_ema, params_swa, partition, quantized, sam, schedule_free, selective_transform,
+    skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod, value_lt,
 };
 
 pub(super) fn register(r: &mut Registry) {
@@ -68,6 +68,10 @@ pub(super) fn register(r: &mut Registry) {
     r.whole("partition", read_partition, || {
         let transforms = <Entries<Member> as FromRecipe>::schema();
         object(&[("transforms", transforms), ("labels", <Labels as FromRecipe>::schema())], &["transforms", "labels"])
+    });
+    r.whole("graft", read_graft, || {
+        let member = <Member as FromRecipe>::schema;
+        object(&[("direction", member()), ("magnitude", member())], &["direction", "magnitude"])
     });
     r.whole("sam", read_sam, || {
         let member = <Member as FromRecipe>::schema;
@@ -129,6 +133,13 @@ fn read_partition(node: &Node<'_>) -> Result<Member> {
     let transforms = fields.or("transforms", Entries::<Member>(Vec::new()));
     let (Entries(transforms), labels) = ConfigError::both(transforms, fields.required::<Labels>("labels"))?;
     Ok(Box::new(partition(transforms, labels)))
+}
+
+fn read_graft(node: &Node<'_>) -> Result<Member> {
+    let fields = node.fields(&["direction", "magnitude"])?;
+    let (direction, magnitude) =
+        ConfigError::both(fields.required::<Member>("direction"), fields.required::<Member>("magnitude"))?;
+    Ok(Box::new(graft(direction, magnitude)))
 }
 
 fn read_sam(node: &Node<'_>) -> Result<Member> {

@@ -268,9 +268,12 @@ impl<P: LooksFirst> Form<P> for AfterALook {
         done: &mut bool,
         at: &StepContext<'_>,
         _: usize,
-        _: Sums<'_>,
+        sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
+        if sums.again.is_some() {
+            return;
+        }
         tree.remote.iter_mut().for_each(|remote| remote.enter(P::NAME));
         part.look(&mut state.memory, at, &mut tree.without(at.resting));
         *done = true;

@@ -162,6 +162,14 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     /// are worked out by a loop of their own.
     fn take_in<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
 
+    /// Sums that are to be added up once more before [`decide`](TwoPasses::decide), because squares of `f64` elements
+    /// have overflowed or vanished: takes note of how to scale the elements of a leaf, by which
+    /// [`first`](TwoPasses::first) goes then, and names each such leaf to `again`. Asked once a step, in steps on trees
+    /// with `f64` leaves. Only a part without state arrays may name any.
+    fn again(&self, memory: &mut Self::Memory, sums: Sums<'_>, again: &mut dyn FnMut(usize)) {
+        let _ = (memory, sums, again);
+    }
+
     /// Between the passes: the sums are complete, over the tree and by leaf.
     fn decide(&self, memory: &mut Self::Memory, run: &mut Self::Run, sums: Sums<'_>);
 
@@ -225,6 +233,26 @@ const fn uses<P: TwoPasses>() -> AllUses {
     uses
 }
 
+/// Adds up the stored updates of an `f64` leaf.
+fn add_stored<P: TwoPasses>(
+    part: &P,
+    memory: &P::Memory,
+    run: &P::Run,
+    leaf: usize,
+    tree: &mut WholeTree<'_>,
+    put: &mut dyn FnMut(usize, f64),
+) {
+    assert!(arrays::<P>() == 0, "{}: with state arrays there is no second sum", P::NAME);
+    let Some(whole) = tree.leaf::<f64>(leaf) else { return };
+    let (kernel, mut totals) = (part.first::<f64>(memory, run, leaf), [0.0; MOST_SUMS]);
+    for (i, u) in whole.u.iter().enumerate() {
+        let p = whole.p.get(i).copied().unwrap_or_default();
+        let (_, terms) = P::take_in(kernel, P::Slots::of(&mut []), *u, p);
+        totals.iter_mut().zip(terms.as_slice()).for_each(|(total, term)| *total += *term);
+    }
+    totals[..sums_of::<P>()].iter().enumerate().for_each(|(i, total)| put(i, *total));
+}
+
 impl<P: TwoPasses> Form<P> for TwoPass {
     type Needs = P::Needs;
     type State = PartState<P::Memory>;
@@ -263,8 +291,21 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         _: &StepContext<'_>,
         _: usize,
         sums: Sums<'_>,
-        _: &mut WholeTree<'_>,
+        tree: &mut WholeTree<'_>,
     ) {
+        if let Some(again) = sums.again {
+            let mut leaves = Vec::new();
+            part.again(&mut state.memory, sums, &mut |leaf| leaves.push(leaf));
+            for leaf in leaves {
+                match again.stored {
+                    true => add_stored(part, &state.memory, run, leaf, tree, &mut |i, sum| {
+                        again.put(sums.first + i, leaf, sum);
+                    }),
+                    false => again.ask(leaf),
+                }
+            }
+            return;
+        }
         part.decide(&mut state.memory, run, sums);
     }
 

@@ -217,9 +217,12 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         done: &mut bool,
         at: &StepContext<'_>,
         _: usize,
-        _: Sums<'_>,
+        sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
+        if sums.again.is_some() {
+            return;
+        }
         tree.remote.iter_mut().for_each(|remote| remote.enter(W::NAME));
         part.transform(state, at, &mut tree.without(at.resting));
         *done = true;

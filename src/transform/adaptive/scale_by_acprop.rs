@@ -8,11 +8,14 @@ use crate::transform::moment::Mean;
 /// Per element, at step `t`, counted from 1:
 ///
 /// ```text
-/// before = nu / (1 − b2ᵗ⁻¹)                         1 at the first step
+/// before = nu / (1 − b2ᵗ⁻¹)                         1 while there is nothing in nu but eps_root
 /// nu ← b2·nu + (1 − b2)·(u − mu)² + eps_root        starts at 0; with the mean of the step before
 /// mu ← b1·mu + (1 − b1)·u                           starts at 0
 /// u ← u / (√before + eps)
 /// ```
+///
+/// An element whose gradients have all been zero, or so small that they are lost beside `eps_root`, is as at the first
+/// step: over the root of `eps_root` alone its first gradient would be huge.
 ///
 /// # Cost
 ///
@@ -43,8 +46,9 @@ use crate::transform::moment::Mean;
 ///
 /// Zhuang and others, [Momentum centering and asynchronous update for adaptive gradient
 /// methods](https://arxiv.org/abs/2110.05454), 2021, algorithm 2. Optax,
-/// [`scale_by_acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: moments of 16-bit leaves are
-/// `f32`. PyTorch has none.
+/// [`scale_by_acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while an element has had no
+/// gradient, Optax divides it by `√(eps_root / (1 − b2))`, by default 3e-7; moments of 16-bit leaves are `f32`. PyTorch
+/// has none.
 pub fn scale_by_acprop() -> ScaleByAcprop {
     ScaleByAcprop::with()
 }
@@ -69,9 +73,9 @@ part! {
 pub struct AcpropScalars<C> {
     mean1: Mean<C>,
     mean2: Mean<C>,
-    /// before = of_nu·nu + start
+    /// before = of_nu·nu, or 1 where that is at most `unseen`
     of_nu: C,
-    start: C,
+    unseen: C,
     eps: C,
     eps_root: C,
 }
@@ -83,15 +87,19 @@ impl Rule for ScaleByAcprop {
 
     fn scalars<C: Real>(&self, clock: Clock) -> AcpropScalars<C> {
         let [b1, b2, eps, eps_root] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps, &self.eps_root], clock.count);
-        let (of_nu, start) = match clock.updates {
-            0 => (0.0, 1.0),
-            updates => (1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2), 0.0),
+        let of_nu = match clock.updates {
+            0 => 0.0,
+            updates => 1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2),
         };
+        // What `eps_root` alone makes of `before`, and what rounding adds to it: in so many steps, and in `1 − b2ᵗ`.
+        let steps = (clock.updates as f64).min(1.0 / (1.0 - b2));
+        let rounding = 2.0 * C::epsilon().as_f64() * steps + 4.0 * f64::EPSILON / (1.0 - b2);
+        let unseen = eps_root / (1.0 - b2) * (1.0 + rounding);
         AcpropScalars {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),
             of_nu: C::of(of_nu),
-            start: C::of(start),
+            unseen: C::of(unseen),
             eps: C::of(eps),
             eps_root: C::of(eps_root),
         }
@@ -99,7 +107,8 @@ impl Rule for ScaleByAcprop {
 
     #[inline(always)]
     fn apply<C: Real>(k: AcpropScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
-        let before = k.of_nu * *nu + k.start;
+        let before = k.of_nu * *nu;
+        let before = if before <= k.unseen { C::one() } else { before };
         let surprise = u - *mu;
         *nu = k.mean2.with(*nu, surprise * surprise) + k.eps_root;
         *mu = k.mean1.with(*mu, u);

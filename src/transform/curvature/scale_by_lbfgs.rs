@@ -1,6 +1,6 @@
 use crate::engine::sum_tile;
 use crate::part::prelude::*;
-use crate::tree::{Cursor, dense_strides};
+use crate::tree::{Cursor, dense_strides, is_safe, length};
 
 /// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
 /// gradients: the direction of L-BFGS.
@@ -158,7 +158,9 @@ impl ScaleByLbfgs {
             None => {
                 let u = Vector::all(&state.direction);
                 // `min` would drop a NaN.
-                let inverse = 1.0 / dot(u, u).sqrt();
+                let squares = dot(u, u);
+                let safe = is_safe(squares);
+                let inverse = 1.0 / if safe { squares.sqrt() } else { length(&mut || state.direction.sizes()) };
                 if inverse > 1.0 { 1.0 } else { inverse }
             }
             Some(last) => {

@@ -14,7 +14,7 @@ use crate::part::prelude::*;
 ///
 /// ```text
 /// t ← min(increase_factor·t, max_learning_rate)          t of the last step; 1 at first, and where the last t was 0
-/// until f(w + t·u) ≤ (1 + rtol)·f(w) + slope_rtol·t·⟨g, u⟩ + atol:   t ← decrease_factor·t
+/// until f(w + t·u) ≤ f(w) + rtol·|f(w)| + slope_rtol·t·⟨g, u⟩ + atol:   t ← decrease_factor·t
 /// u ← t·u
 /// ```
 ///
@@ -59,8 +59,9 @@ use crate::part::prelude::*;
 /// interpolation, line-search, and convergence rates](https://arxiv.org/abs/1905.09997), 2019. Optax,
 /// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
 /// after a search that ended at 0 the next one starts anew, where Optax stays at 0 for good; a loss of −∞ is not
-/// accepted; in the state the value after a search that ended at 0 is that of where it stayed; no `store_grad`, since
-/// [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.
+/// accepted; `rtol` is a part of the loss's size, where Optax has `(1 + rtol)·f(w)`, which asks of a negative loss
+/// that it falls by that part; in the state the value after a search that ended at 0 is that of where it stayed; no
+/// `store_grad`, since [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.
 pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleByBacktrackingLinesearch {
     ScaleByBacktrackingLinesearch::with(max_backtracking_steps)
 }
@@ -83,7 +84,7 @@ part! {
         max_learning_rate: POSITIVE = 1.0;
         /// How much higher the loss may be.
         atol: NOT_NEGATIVE = 0.0;
-        /// How much higher the loss may be, as a part of its value.
+        /// How much higher the loss may be, as a part of its size.
         rtol: NOT_NEGATIVE = 0.0;
     }
     check Self::check_steps;

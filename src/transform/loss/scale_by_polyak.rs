@@ -1,6 +1,6 @@
 use crate::needs::Value;
 use crate::recipe::words;
-use crate::transform::rescale::{Rescale, Updates};
+use crate::transform::rescale::{Rescale, Squares, Updates};
 
 /// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared
 /// norm of the gradient.
@@ -106,10 +106,9 @@ impl Rescale for ScaleByPolyak {
         }
     }
 
-    fn factor(k: PolyakScalars, [squares]: [f64; 1], _: usize) -> f64 {
-        let divisor = squares + k.eps;
-        let step = k.gap / divisor;
+    fn factor(k: PolyakScalars, [squares]: [Squares; 1], _: usize) -> f64 {
+        let step = squares.divide(k.gap, k.eps);
         let step = if step > k.max_learning_rate { k.max_learning_rate } else { step };
-        if divisor <= f64::EPSILON { 0.0 } else { step }
+        if squares.sum() + k.eps <= f64::EPSILON { 0.0 } else { step }
     }
 }

@@ -7,7 +7,7 @@ use crate::recipe::{Recipe, ToRecipe};
 use crate::state::RandomKey;
 use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
-use crate::tree::{LeafSpec, Tree, TreeMut};
+use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 
 /// Clips the gradient of each example to a norm, adds them up with Gaussian noise, and takes the mean: the gradient
 /// that differentially private training goes by.
@@ -276,8 +276,12 @@ impl<T: Stage> PerExample<T> {
         let leaves = || mean.structure.leaves().iter().enumerate();
         factors.clear();
         factors.extend((0..examples.len()).map(|example| {
-            let squares: f64 = leaves().map(|(i, leaf)| examples.squares(i, leaf, example)).sum();
-            shrink(squares.sqrt(), most)
+            let norm = |scale: f64| {
+                let squares: f64 = leaves().map(|(i, leaf)| examples.squares(i, leaf, example, scale)).sum();
+                squares.sqrt() / scale
+            };
+            // One whose squares vanish is not clipped.
+            shrink(Some(norm(1.0)).filter(|norm| norm.is_finite()).unwrap_or_else(|| norm(SMALL)), most)
         }));
         *clipped = factors.iter().filter(|factor| **factor < 1.0).count();
         let n = examples.len() as f64;

@@ -4,7 +4,7 @@ use super::units::{AddUp, Change, Units};
 use crate::engine::{current_isa, dispatch};
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
-use crate::tree::LeafSpec;
+use crate::tree::{LeafSpec, SMALL};
 
 /// Scales the updates of each unit of a layer down, so that their norm is at most in a given ratio to the norm of the
 /// unit's parameters.
@@ -157,14 +157,24 @@ impl LeafVisitor for ClipUnits<'_> {
         let Some(units) = &units[leaf.index] else { return };
         let isa = current_isa();
         let [of_updates, of_params] = [of_updates, of_params].map(|norms| &mut norms[..units.count]);
-        for (x, sums) in [(&*leaf.u, &mut *of_updates), (leaf.p, &mut *of_params)] {
-            sums.fill(0.0);
-            dispatch(isa, AddUp { units, x, sums, f: |x: C| x.as_f64() * x.as_f64() });
+        for (x, norms) in [(&*leaf.u, &mut *of_updates), (leaf.p, &mut *of_params)] {
+            norms.fill(0.0);
+            dispatch(isa, AddUp { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
+            norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
+            // Of `f64` elements squares may have overflowed; norms whose squares vanish are below any that counts.
+            if norms.iter().any(|norm| norm.is_infinite()) {
+                let mut scaled = vec![0.0; norms.len()];
+                let f = |x: C| (SMALL * x.as_f64()) * (SMALL * x.as_f64());
+                dispatch(isa, AddUp { units, x, sums: &mut scaled, f });
+                norms.iter_mut().zip(scaled).for_each(|(norm, scaled)| {
+                    *norm = if norm.is_infinite() { scaled.sqrt() / SMALL } else { *norm };
+                });
+            }
         }
         // Not `max`, which would drop a NaN.
         let at_least = |norm: f64, least: f64| if norm <= least { least } else { norm };
         for (of_updates, of_params) in of_updates.iter_mut().zip(of_params) {
-            let (norm, most) = (of_updates.sqrt(), self.clipping * at_least(of_params.sqrt(), self.eps));
+            let (norm, most) = (*of_updates, self.clipping * at_least(*of_params, self.eps));
             *of_updates = if norm < most { 1.0 } else { most / at_least(norm, LEAST) };
         }
         dispatch(isa, Change { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Updates, shrink};
+use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
 /// Scales each leaf's updates down, so that their norm is at most a given one.
 ///
@@ -64,7 +64,7 @@ impl Rescale for ClipByBlockNorm {
         self.max_norm.at(count)
     }
 
-    fn factor(max_norm: f64, [squares]: [f64; 1], _: usize) -> f64 {
-        shrink(squares.sqrt(), max_norm)
+    fn factor(max_norm: f64, [squares]: [Squares; 1], _: usize) -> f64 {
+        shrink(squares.norm(), max_norm)
     }
 }

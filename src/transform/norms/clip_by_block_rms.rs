@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Updates, shrink};
+use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
 /// Scales each leaf's updates down, so that their root mean square is at most a given one.
 ///
@@ -66,7 +66,7 @@ impl Rescale for ClipByBlockRms {
         self.threshold.at(count)
     }
 
-    fn factor(threshold: f64, [squares]: [f64; 1], len: usize) -> f64 {
-        shrink((squares / len as f64).sqrt(), threshold)
+    fn factor(threshold: f64, [squares]: [Squares; 1], len: usize) -> f64 {
+        shrink(squares.rms(len), threshold)
     }
 }

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Updates, shrink};
+use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
 /// Scales all updates down together, so that their norm is at most a given one.
 ///
@@ -12,8 +12,8 @@ use crate::transform::rescale::{Rescale, Updates, shrink};
 ///
 /// The factor is worked out in `f64` and rounded once. An infinite element makes the factor 0 and itself NaN, a NaN
 /// makes everything NaN: put [`zero_nans`](crate::zero_nans) before it, or [`apply_if_finite`](crate::apply_if_finite)
-/// around it, if such gradients can occur. Squares of `f64` elements above 1e154 are infinite; those of other types
-/// never are.
+/// around it, if such gradients can occur. Where squares of `f64` elements overflow or vanish they are added up once
+/// more, scaled by a power of two.
 ///
 /// # Cost
 ///
@@ -69,7 +69,7 @@ impl Rescale for ClipByGlobalNorm {
         self.max_norm.at(count)
     }
 
-    fn factor(max_norm: f64, [squares]: [f64; 1], _: usize) -> f64 {
-        shrink(squares.sqrt(), max_norm)
+    fn factor(max_norm: f64, [squares]: [Squares; 1], _: usize) -> f64 {
+        shrink(squares.norm(), max_norm)
     }
 }

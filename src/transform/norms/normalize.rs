@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Updates};
+use crate::transform::rescale::{Rescale, Squares, Updates};
 
 /// Divides the updates of all leaves by their common norm.
 ///
@@ -50,8 +50,8 @@ impl Rescale for Normalize {
 
     fn scalars(&self, _: u64, _: Option<f64>) {}
 
-    fn factor((): (), [squares]: [f64; 1], _: usize) -> f64 {
-        let norm = squares.sqrt();
+    fn factor((): (), [squares]: [Squares; 1], _: usize) -> f64 {
+        let norm = squares.norm();
         if norm == 0.0 { 1.0 } else { 1.0 / norm }
     }
 }

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, Updates};
+use crate::transform::rescale::{Rescale, Squares, Updates};
 
 /// Gives the updates of all leaves together a given norm, or nearly.
 ///
@@ -59,8 +59,8 @@ impl Rescale for NormalizeByUpdateNorm {
         Hyperparam::all_at([&self.scale_factor, &self.eps], count)
     }
 
-    fn factor([scale_factor, eps]: [f64; 2], [squares]: [f64; 1], _: usize) -> f64 {
-        let norm = squares.sqrt() + eps;
+    fn factor([scale_factor, eps]: [f64; 2], [squares]: [Squares; 1], _: usize) -> f64 {
+        let norm = squares.norm() + eps;
         if norm == 0.0 { 1.0 } else { scale_factor / norm }
     }
 }

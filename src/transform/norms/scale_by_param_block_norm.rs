@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Params, Rescale, at_least};
+use crate::transform::rescale::{Params, Rescale, Squares, at_least};
 
 /// Multiplies the updates of each leaf by the norm of its parameters.
 ///
@@ -58,7 +58,7 @@ impl Rescale for ScaleByParamBlockNorm {
         self.min_scale.at(count)
     }
 
-    fn factor(min_scale: f64, [squares]: [f64; 1], _: usize) -> f64 {
-        at_least(squares.sqrt(), min_scale)
+    fn factor(min_scale: f64, [squares]: [Squares; 1], _: usize) -> f64 {
+        at_least(squares.norm(), min_scale)
     }
 }

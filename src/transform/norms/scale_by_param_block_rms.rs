@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Params, Rescale, at_least};
+use crate::transform::rescale::{Params, Rescale, Squares, at_least};
 
 /// Multiplies the updates of each leaf by the root mean square of its parameters.
 ///
@@ -60,7 +60,7 @@ impl Rescale for ScaleByParamBlockRms {
         self.min_scale.at(count)
     }
 
-    fn factor(min_scale: f64, [squares]: [f64; 1], len: usize) -> f64 {
-        at_least((squares / len as f64).sqrt(), min_scale)
+    fn factor(min_scale: f64, [squares]: [Squares; 1], len: usize) -> f64 {
+        at_least(squares.rms(len), min_scale)
     }
 }

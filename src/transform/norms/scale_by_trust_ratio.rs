@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::rescale::{Rescale, UpdatesAndParams, at_least};
+use crate::transform::rescale::{Rescale, Squares, UpdatesAndParams, at_least};
 
 /// Gives each leaf's updates a norm in proportion to the parameters' own.
 ///
@@ -73,8 +73,8 @@ impl Rescale for ScaleByTrustRatio {
         Hyperparam::all_at([&self.min_norm, &self.trust_coefficient, &self.eps], count)
     }
 
-    fn factor([min_norm, trust_coefficient, eps]: [f64; 3], squares: [f64; 2], _: usize) -> f64 {
-        let [of_updates, of_params] = squares.map(|squares| at_least(squares.sqrt(), min_norm));
+    fn factor([min_norm, trust_coefficient, eps]: [f64; 3], squares: [Squares; 2], _: usize) -> f64 {
+        let [of_updates, of_params] = squares.map(|squares| at_least(squares.norm(), min_norm));
         let none = of_updates == 0.0 || of_params == 0.0;
         if none { 1.0 } else { trust_coefficient * of_params / (of_updates + eps) }
     }

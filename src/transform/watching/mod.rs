@@ -7,4 +7,4 @@ pub use monitor::{
     GlobalNorm, Measure, MeasureFn, MeasureWithEma, Measured, Measurements, Monitor, MonitorState, NotFinite, Quantity,
     TreeSum, measure_fn, measure_with_ema, measurements, monitor, of_params, ratio, snapshot,
 };
-pub use reduce_on_plateau::{ReduceOnPlateau, ReduceOnPlateauState, reduce_on_plateau};
+pub use reduce_on_plateau::{PlateauMode, ReduceOnPlateau, ReduceOnPlateauState, reduce_on_plateau};

@@ -1,5 +1,6 @@
 use crate::needs::Value;
 use crate::part::prelude::*;
+use crate::recipe::words;
 
 /// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
 ///
@@ -11,7 +12,7 @@ use crate::part::prelude::*;
 /// Values are taken `accumulation_size` at a time; with each mean of so many:
 ///
 /// ```text
-/// improved = mean < (1 − rtol)·best_value − atol           not where the mean is NaN
+/// improved = mean < best_value − rtol·|best_value| − atol  or there is no best_value yet; not where the mean is NaN
 /// improved:         best_value ← mean
 /// in a cooldown:    cooldown_count ← cooldown_count − 1;   plateau_count ← 0
 /// otherwise:        plateau_count ← 0 if improved else plateau_count + 1
@@ -20,7 +21,8 @@ use crate::part::prelude::*;
 ///                   scale ← max(scale, min_scale)
 /// ```
 ///
-/// and in every step `u ← u·scale`, with the scale that its value led to.
+/// and in every step `u ← u·scale`, with the scale that its value led to. With [`PlateauMode::Max`] a value improves if
+/// it is greater: `mean > best_value + rtol·|best_value| + atol`.
 ///
 /// # Cost
 ///
@@ -53,10 +55,12 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses are
-/// kept in `f64`, in Optax in the type of the parameters; `patience` and `accumulation_size` of 0 are refused: with
-/// them Optax reduces on improvement, or never. PyTorch's `ReduceLROnPlateau` tests either a relative or an absolute
-/// improvement (`threshold_mode`), and reduces after more than `patience` values without one: its `patience` is one
-/// less.
+/// kept in `f64`, in Optax in the type of the parameters; the relative tolerance is a part of the best value's size,
+/// where Optax tests `mean < (1 − rtol)·best_value − atol`, by which a negative loss improves while it rises; there is
+/// a [`mode`](ReduceOnPlateau::mode); `patience` and `accumulation_size` of 0 are refused: with them Optax reduces on
+/// improvement, or never. PyTorch's `ReduceLROnPlateau` has the same `mode`, tests either a relative or an absolute
+/// improvement (`threshold_mode`), the relative one as Optax does, and reduces after more than `patience` values
+/// without one: its `patience` is one less.
 pub fn reduce_on_plateau() -> ReduceOnPlateau {
     ReduceOnPlateau::with()
 }
@@ -67,12 +71,16 @@ part! {
     hyperparams {
         /// What the scale is multiplied by.
         factor: INSIDE = 0.1;
-        /// The part of the best value by which a better one must be less.
+        /// The part of the best value's size by which a value must be better.
         rtol: SHARE = 1e-4;
-        /// The amount by which it must be less besides; more than 0 if `rtol` is 0.
+        /// The amount by which it must be better besides; more than 0 if `rtol` is 0.
         atol: NOT_NEGATIVE = 0.0;
         /// The scale at which there is no more reducing.
         min_scale: FINITE = 0.0;
+    }
+    options {
+        /// Whether lower or higher values are better.
+        mode: PlateauMode = PlateauMode::Min;
     }
     integers {
         /// How many values without improvement make a plateau.
@@ -85,6 +93,40 @@ part! {
     check Self::check_tolerances;
 }
 
+/// Which values [`reduce_on_plateau`] takes for better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PlateauMode {
+    /// Lower values, such as losses.
+    #[default]
+    Min,
+    /// Higher values, such as accuracies.
+    Max,
+}
+
+words!(PlateauMode { Min = "min", Max = "max" });
+
+impl PlateauMode {
+    /// The value before the first: every other is better.
+    fn worst(self) -> f64 {
+        match self {
+            PlateauMode::Min => f64::INFINITY,
+            PlateauMode::Max => f64::NEG_INFINITY,
+        }
+    }
+
+    /// Returns whether `value` is better than `best` by more than the tolerances.
+    fn improves(self, value: f64, best: f64, rtol: f64, atol: f64) -> bool {
+        let [value, best] = match self {
+            PlateauMode::Min => [value, best],
+            PlateauMode::Max => [-value, -best],
+        };
+        // `best − rtol·|best| − atol`, with the bits of Optax's formula where `best` is positive.
+        let limit = if best.is_finite() { (1.0 - rtol.copysign(best)) * best - atol } else { best };
+        value < limit
+    }
+}
+
 /// What [`reduce_on_plateau`] remembers.
 #[derive(Clone, Debug)]
 pub struct ReduceOnPlateauState {
@@ -92,7 +134,7 @@ pub struct ReduceOnPlateauState {
     pub steps: Count,
     /// What updates are multiplied by.
     pub scale: Scalar,
-    /// The best value so far; infinite before there is one.
+    /// The best value so far; before there is one infinite, with [`PlateauMode::Max`] −∞.
     pub best_value: Scalar,
     /// Values since it, or since the last reduction.
     pub plateau_count: Count,
@@ -136,8 +178,7 @@ impl ReduceOnPlateau {
     fn decide(&self, state: &mut ReduceOnPlateauState) {
         let step = state.steps.get();
         let (mean, best) = (state.avg_value.get(), state.best_value.get());
-        let improved = mean < (1.0 - self.rtol.at(step)) * best - self.atol.at(step);
-        if improved {
+        if self.mode.improves(mean, best, self.rtol.at(step), self.atol.at(step)) {
             state.best_value.set(mean);
             state.plateau_count.reset();
         } else {
@@ -167,7 +208,7 @@ impl RuleWithMemory for ReduceOnPlateau {
         Ok(ReduceOnPlateauState {
             steps: Count::default(),
             scale: Scalar::new(1.0),
-            best_value: Scalar::new(f64::INFINITY),
+            best_value: Scalar::new(self.mode.worst()),
             plateau_count: Count::default(),
             cooldown_count: Count::default(),
             count: Count::default(),

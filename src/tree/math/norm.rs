@@ -81,6 +81,18 @@ pub fn tree_sum<T: Tree + ?Sized>(tree: &T) -> f64 {
     sum_of(tree, |x| x)
 }
 
+/// The Euclidean length of numbers that are not negative, which are read twice.
+pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) -> f64 {
+    let most = numbers().fold(0.0, |most: f64, x| if x.is_nan() || x > most { x } else { most });
+    match most {
+        _ if most == 0.0 || !most.is_finite() => most,
+        _ => most * numbers().map(|x| (x / most) * (x / most)).sum::<f64>().sqrt(),
+    }
+}
+
+/// What numbers are multiplied by whose squares overflow; those whose squares vanish are divided by it.
+pub(crate) const SMALL: f64 = f64::from_bits((1023 - 600) << 52);
+
 /// Whether a sum of squares has lost nothing to the range of `f64`: zero is right or all of it is lost.
 pub(crate) fn is_safe(squares: f64) -> bool {
     (1e-280..1e300).contains(&squares) || squares.is_nan()

@@ -1,6 +1,6 @@
 use super::stretch::{leaves, leaves_mut, read, rewrite};
 use crate::error::{Error, Result};
-use crate::tree::{LeafRef, Structure, Tree, TreeMut};
+use crate::tree::{LeafRef, SMALL, Structure, Tree, TreeMut};
 
 /// Clips the gradient of each example to a norm and adds them up. How many were clipped.
 ///
@@ -50,9 +50,7 @@ where
     check_clip(NAME, "l2_norm_clip", l2_norm_clip)?;
     let examples = examples(NAME, grads, sum)?;
     let grads = leaves(grads);
-    let mut squares = vec![0.0; examples];
-    grads.iter().for_each(|leaf| add_squares(leaf, &mut squares));
-    let (factors, clipped) = factors(&squares, l2_norm_clip);
+    let (factors, clipped) = factors(&norms(&grads, examples), l2_norm_clip);
     for (leaf, sum) in grads.iter().zip(&mut leaves_mut(sum)) {
         write_sum(leaf, &factors, sum);
     }
@@ -122,9 +120,8 @@ where
     let each = |(leaf, sum): (&LeafRef<'_>, &mut _)| {
         let len = leaf.parts.data.len() / examples.max(1);
         let share = if uniform { 1.0 / layers } else { len as f64 / elements as f64 };
-        let mut squares = vec![0.0; examples];
-        add_squares(leaf, &mut squares);
-        let (factors, clipped) = factors(&squares, global_l2_norm_clip * share.sqrt());
+        let norms = norms(core::slice::from_ref(leaf), examples);
+        let (factors, clipped) = factors(&norms, global_l2_norm_clip * share.sqrt());
         write_sum(leaf, &factors, sum);
         clipped
     };
@@ -162,15 +159,30 @@ fn by_example(leaf: &LeafRef<'_>, examples: usize, mut each: impl FnMut(usize, u
     });
 }
 
-fn add_squares(leaf: &LeafRef<'_>, squares: &mut [f64]) {
-    by_example(leaf, squares.len(), |b, _, g| squares[b] += g.iter().map(|g| g * g).sum::<f64>());
+/// The norm of each example. One whose squares vanish counts as 0, which is no more clipped than it.
+fn norms(leaves: &[LeafRef<'_>], examples: usize) -> Vec<f64> {
+    let norms = |scale: f64| -> Vec<f64> {
+        let mut squares = vec![0.0; examples];
+        for leaf in leaves {
+            let square = |g: &f64| (scale * g) * (scale * g);
+            by_example(leaf, examples, |b, _, g| squares[b] += g.iter().map(square).sum::<f64>());
+        }
+        squares.into_iter().map(|square| square.sqrt() / scale).collect()
+    };
+    let plain = norms(1.0);
+    match plain.iter().any(|norm| norm.is_infinite()) {
+        true => {
+            plain.into_iter().zip(norms(SMALL)).map(|(x, scaled)| if x.is_infinite() { scaled } else { x }).collect()
+        }
+        false => plain,
+    }
 }
 
 /// What each example is multiplied by, and for how many that is less than 1.
-fn factors(squares: &[f64], clip: f64) -> (Vec<f64>, u64) {
+fn factors(norms: &[f64], clip: f64) -> (Vec<f64>, u64) {
     // Not `min`: 0/0, a gradient of zero and a clip of zero, is no clipping.
-    let factor = |square: &f64| if clip / square.sqrt() < 1.0 { clip / square.sqrt() } else { 1.0 };
-    let factors: Vec<f64> = squares.iter().map(factor).collect();
+    let factor = |norm: &f64| if clip / norm < 1.0 { clip / norm } else { 1.0 };
+    let factors: Vec<f64> = norms.iter().map(factor).collect();
     let clipped = factors.iter().filter(|factor| **factor < 1.0).count();
     (factors, clipped as u64)
 }

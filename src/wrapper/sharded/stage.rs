@@ -124,7 +124,7 @@ impl<T: Stage> Stage for Sharded<T> {
         if let Some(run) = &mut run.alone {
             return self.inner.barrier(&mut state.inner, run, at, index, sums, tree);
         }
-        if let Some(shared) = &mut state.shared {
+        if let Some(shared) = state.shared.as_mut().filter(|_| sums.again.is_none()) {
             let done = shared.step(self, &mut state.inner, at, tree, run);
             done.unwrap_or_else(|error| at.fail(error));
         }
@@ -243,7 +243,7 @@ impl Shared {
         }
         let own = exchange.lend_own();
         let sink = Sink::Messages(&exchange.own, &own);
-        let did = nested.run_on(&sharded.inner, state, at, tree.params, &exchange.mean, sink);
+        let did = nested.run_on(&sharded.inner, state, at, tree.params, &exchange.mean, sink, None);
         run.did = Some(did);
         if did.emitted && !at.has_failed() {
             run.messages = exchange.spread(collective)?;

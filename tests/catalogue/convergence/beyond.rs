@@ -186,8 +186,12 @@ fn shampoo_naive(g: &[Vec<f64>], _: &[Vec<f64>]) -> Vec<f64> {
         let mut d: Vec<f64> = g.iter().zip(&v).map(|(g, v)| g / (v + 1e-6).sqrt()).collect();
         if g.len() == 10 {
             factor = mixed(1.0, &factor, 1.0, &gram(&rows(g)));
-            root = if t % 3 == 0 { inverse_root(&factor) } else { root };
+            root = if t < 3 || t % 3 == 0 { inverse_root(&factor) } else { root };
             d = times(&root, &rows(g)).concat();
+            if d.iter().map(|d| d * d).sum::<f64>() > 2.0 {
+                root = inverse_root(&factor);
+                d = times(&root, &rows(g)).concat();
+            }
         }
         trace.iter_mut().zip(d).for_each(|(trace, d)| *trace = 0.9 * *trace + d);
     }

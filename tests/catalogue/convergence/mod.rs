@@ -5,6 +5,7 @@ mod beyond;
 mod naive;
 mod optimizers;
 mod problems;
+mod starts;
 
 use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 use gradchain::prelude::*;

@@ -96,6 +96,13 @@ family! {
     flatten_lamb, WHOLE, flatten(lamb(0.1).weight_decay(0.1));
     flatten_in_chain, WHOLE, chain((trace(0.5), flatten(chain((clip_by_block_rms(0.1), multi_steps(adam(0.1), 1)))), scale(0.5)));
     flatten_lbfgs, WHOLE, flatten(lbfgs());
+    graft, WHOLE, graft(adam(1.0), sgd(0.1).momentum(0.5));
+    graft_in_chain, WHOLE, chain((
+        clip_by_global_norm(1.0),
+        graft(lamb(1.0).weight_decay(0.1), chain((clip_by_block_norm(0.1), adam(0.1)))),
+        trace(0.5),
+    ));
+    graft_polyak, WHOLE, graft(sign_sgd(1.0), polyak_sgd());
     sam, WHOLE, sam(adamw(0.1), chain((clip_by_global_norm(0.1), sgd(0.5))));
     sam_lamb, WHOLE, sam(lamb(0.1), trace(0.5)).sync_period(3).reset_state(false);
     sam_of_matrices, WHOLE, sam(chain((scale_by_factored_rms(), scale(-0.1))), normalize());

@@ -1,5 +1,6 @@
 //! Rules that Optax has wrong, said naively: each as its paper has it, element by element in `f64`.
 
+mod acprop;
 mod ademamix;
 mod adopt;
 mod plateau;
@@ -7,6 +8,7 @@ mod rprop;
 mod simplified_ademamix;
 mod stddev;
 
+pub(crate) use acprop::Acprop;
 pub(crate) use ademamix::Ademamix;
 pub(crate) use adopt::Adopt;
 pub(crate) use plateau::Plateau;

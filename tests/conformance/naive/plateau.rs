@@ -51,7 +51,7 @@ impl Plateau {
 
     fn decide(&mut self, loss: f64) {
         let [rtol, atol] = self.tolerances;
-        let better = loss < (1.0 - rtol) * self.best - atol;
+        let better = self.best.is_infinite() || loss < self.best - rtol * self.best.abs() - atol;
         self.best = if better { loss } else { self.best };
         self.bad = if better { 0 } else { self.bad + 1 };
         if self.cooling > 0 {

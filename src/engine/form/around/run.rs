@@ -251,13 +251,16 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
+        let waits = O::WAITS && index == P::LOOKS as usize + part.inner().shape().barriers;
+        if sums.again.is_some() && (waits || P::LOOKS && index == 0) {
+            return;
+        }
         if P::LOOKS && index == 0 {
             return decide::<P, O>(part, state, run, at, sums.total(0));
         }
-        let inside = part.inner().shape();
-        if O::WAITS && index == P::LOOKS as usize + inside.barriers {
+        if waits {
             if !run.nothing {
-                O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + inside.sums));
+                O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
             }
             return;
         }

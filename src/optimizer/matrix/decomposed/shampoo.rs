@@ -9,7 +9,7 @@ use crate::wrapper::{Masked, masked};
 /// # Arithmetic
 ///
 /// ```text
-/// chain(scale_by_shampoo(b2, eps, precondition_frequency, max_precond_dim),
+/// chain(scale_by_shampoo(b2, eps, precondition_frequency, start_preconditioning_step, max_precond_dim),
 ///       trace(momentum, nesterov),
 ///       masked(add_decayed_weights(weight_decay), mask),
 ///       scale_by_learning_rate(learning_rate))
@@ -19,7 +19,7 @@ use crate::wrapper::{Masked, masked};
 /// for some leaves otherwise; other leaves are scaled element by element.
 ///
 /// Defaults: `b2` 1, `eps` 1e-6, `momentum` 0.9, no nesterov, `weight_decay` 0 on all leaves, `precondition_frequency`
-/// 10, `max_precond_dim` 1024.
+/// 10, `start_preconditioning_step` 0, `max_precond_dim` 1024.
 ///
 /// # Cost
 ///
@@ -49,7 +49,8 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568),
-/// 2018, algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; no grafting of another optimizer's step size.
+/// 2018, algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; another optimizer's step size is grafted by
+/// [`graft`](crate::graft()): `graft(shampoo(1.0).momentum(0.0), adam(1e-3))`.
 pub fn shampoo(learning_rate: impl IntoHyperparam) -> Shampoo {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Shampoo { chain: (scale_by_shampoo(), trace(0.9), decay, scale_by_learning_rate(learning_rate)) }
@@ -72,6 +73,8 @@ optimizer! {
                 "Sets which axes of a leaf are the rows and columns of a matrix.";
         integers:
             precondition_frequency: u64 [0.precondition_frequency] "Sets how many steps a root is kept; at least 1.",
+            start_preconditioning_step: u64 [0.start_preconditioning_step]
+                "Sets how many updates of a matrix stay as they are, before the first that is preconditioned.",
             max_precond_dim: usize [0.max_precond_dim] "Sets the longest side that has a factor.";
     }
 }

@@ -47,6 +47,8 @@ impl Backtracking {
         if !value.is_finite() {
             return f64::INFINITY;
         }
-        excess(value - (1.0 + self.rtol) * start.value - t * self.slope_rtol * start.slope)
+        // `rtol` is a part of the loss's size; with the bits of Optax's formula where the loss is positive.
+        let tolerated = (1.0 + self.rtol.copysign(start.value)) * start.value;
+        excess(value - tolerated - t * self.slope_rtol * start.slope)
     }
 }

@@ -87,7 +87,11 @@ fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: 
 
 /// Square arrays of zeros for each matrix, one for its rows and one for its columns, where they are not more than
 /// `most`.
-pub(super) fn squares(numbers: &WeightDimensionNumbers, most: usize, at: &InitContext<'_>) -> Result<[Moments; 2]> {
+pub(super) fn square_arrays(
+    numbers: &WeightDimensionNumbers,
+    most: usize,
+    at: &InitContext<'_>,
+) -> Result<[Moments; 2]> {
     let of = |side: usize| {
         Moments::with_shapes(
             at.structure(),

@@ -1,5 +1,6 @@
 use super::super::WeightDimensionNumbers;
-use super::kronecker::{Matrices, Of, Rooms, square, squares};
+use super::kronecker::{Matrices, Of, Rooms, square, square_arrays};
+use crate::numeric::sums::squares;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -12,9 +13,17 @@ use crate::tree::LeafSpec;
 ///
 /// ```text
 /// L ← b2·L + w·G·Gᵀ,   R ← b2·R + w·Gᵀ·G          w = 1 − b2, or 1 if b2 is 1: the sum of all steps
-/// every precondition_frequency steps, from the first on:   A = (L + eps·1)^(−1/4),   B = (R + eps·1)^(−1/4)
+/// in refreshing steps:   A = (L + eps·1)^(−1/4),   B = (R + eps·1)^(−1/4)
 /// u ← A·G·B
 /// ```
+///
+/// The roots are refreshed in each of the first `precondition_frequency` steps, since young factors have no rank
+/// yet, and from then on every `precondition_frequency` steps. Fresh roots make a `u` with `‖u‖² ≤ min(rows,
+/// columns)/w`; where older ones make a larger one, `G` has a direction that they do not know, and they are
+/// refreshed in that step too.
+///
+/// In the first [`start_preconditioning_step`](ScaleByShampoo::start_preconditioning_step) steps a matrix's updates
+/// stay as they are while `L` and `R` accumulate.
 ///
 /// A side longer than [`max_precond_dim`](ScaleByShampoo::max_precond_dim) has no factor, and the other then the power
 /// `−1/2`. The elements of leaves that are no matrices, or have two such sides, are scaled one by one, as by Adagrad:
@@ -31,7 +40,7 @@ use crate::tree::LeafSpec;
 ///
 /// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass,
 /// before which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and
-/// each refresh of a root of `n × n` about `12n³`, in `f64`: for large matrices let the frequency be low, or use
+/// each refresh of a root of `n × n` about `12n³`, in `f64`: for large matrices set a large frequency, or use
 /// [`scale_by_soap`](crate::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no parameters.
 ///
 /// # Errors
@@ -60,8 +69,10 @@ use crate::tree::LeafSpec;
 /// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568),
 /// 2018, algorithm 1; Anil, Gupta, Koren, Regan and Singer, [Scalable second order optimization for deep
 /// learning](https://arxiv.org/abs/2002.09018), 2020, for `b2` and sides without a factor. Optax has none. Differs:
-/// `eps` is added where a root is taken instead of once at the start, which is the same where `b2` is 1; leaves of more
-/// than two axes are matrices if they are described as such, never tensors.
+/// `eps` is added where a root is taken instead of once at the start, which is the same where `b2` is 1; roots are also
+/// refreshed where they are too old for a gradient; leaves of more than two axes are matrices if they are described as
+/// such, never tensors. [`graft`](crate::graft()) gives the updates the size of another optimizer's, as Anil and others
+/// do.
 pub fn scale_by_shampoo() -> ScaleByShampoo {
     ScaleByShampoo::with()
 }
@@ -80,8 +91,10 @@ part! {
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// How many steps a root is kept.
+        /// How many steps a root is kept, once there have been as many.
         precondition_frequency: u64 = 10, AT_LEAST_1;
+        /// How many updates of a matrix stay as they are, before the first that is preconditioned.
+        start_preconditioning_step: u64 = 0;
         /// The longest side that has a factor.
         max_precond_dim: usize = 1024;
     }
@@ -122,7 +135,7 @@ impl WholeTreeTransformation for ScaleByShampoo {
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
         let matrices = Matrices::new(numbers, most, at, Self::NAME)?;
-        let [left, right] = squares(numbers, most, at)?;
+        let [left, right] = square_arrays(numbers, most, at)?;
         let others: Vec<bool> = at.active().iter().enumerate().map(|(i, on)| *on && matrices.of(i).is_none()).collect();
         Ok(ScaleByShampooState {
             count: Count::default(),
@@ -141,15 +154,18 @@ impl WholeTreeTransformation for ScaleByShampoo {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
         let [b2, eps] = Hyperparam::all_at([&self.b2, &self.eps], clock.count);
         let take = if b2 < 1.0 { 1.0 - b2 } else { 1.0 };
-        tree.visit(&mut Precondition { state, clock, every: self.precondition_frequency, keep: b2, take, eps });
+        let (every, start) = (self.precondition_frequency, self.start_preconditioning_step);
+        tree.visit(&mut Precondition { state, clock, every, start, keep: b2, take, eps });
     }
 }
 
 struct Precondition<'a> {
     state: &'a mut ScaleByShampooState,
     clock: Clock,
-    /// Updates of a leaf from one time that its roots are worked out to the next.
+    /// Updates of a leaf from one refresh of its roots to the next.
     every: u64,
+    /// Updates of a leaf before the first that is preconditioned.
+    start: u64,
     keep: f64,
     take: f64,
     eps: f64,
@@ -160,7 +176,7 @@ impl LeafVisitor for Precondition<'_> {
         let (i, u) = (leaf.index, leaf.u);
         let ScaleByShampooState { updates, left, right, left_root, right_root, v, matrices, rooms, .. } =
             &mut *self.state;
-        let anew = self.clock.of_leaf(updates, i).updates.is_multiple_of(self.every);
+        let updates = self.clock.of_leaf(updates, i).updates;
         if let Some(v) = v.get_mut::<C>(i) {
             let [keep, take, eps] = [self.keep, self.take, self.eps].map(C::of);
             for (u, v) in u.iter_mut().zip(v) {
@@ -172,17 +188,31 @@ impl LeafVisitor for Precondition<'_> {
         let Some(places) = matrices.of(i).filter(|_| !u.is_empty()) else { return };
         let (room, size) = (rooms.of::<C>(), places.size());
         places.read(u, &mut room.gradient);
-        let both = left.dtype(i).is_some() && right.dtype(i).is_some();
-        let power = if both { -0.25 } else { -0.5 };
-        for (factor, root, of_rows) in [(&mut *left, &mut *left_root, true), (&mut *right, &mut *right_root, false)] {
-            let (Some(factor), Some(root)) = (factor.get_mut::<C>(i), root.get_mut::<C>(i)) else { continue };
-            room.accumulate(size, of_rows, self.keep, self.take, factor);
-            if anew {
-                room.eigen.power(factor, size[usize::from(!of_rows)], self.eps, power, root);
+        for (factor, of_rows) in [(&mut *left, true), (&mut *right, false)] {
+            if let Some(factor) = factor.get_mut::<C>(i) {
+                room.accumulate(size, of_rows, self.keep, self.take, factor);
             }
         }
-        let [left, right] = [&*left_root, &*right_root].map(|root| root.get::<C>(i));
-        room.multiply(Of::Gradient, size, left.map(|x| square(x, size[0])), right.map(|x| square(x, size[1])));
+        let Some(preconditioned) = updates.checked_sub(self.start) else { return };
+        let both = left.dtype(i).is_some() && right.dtype(i).is_some();
+        let power = if both { -0.25 } else { -0.5 };
+        // The bound that fresh roots keep, since `L ⪰ w·G·Gᵀ` and `R ⪰ w·Gᵀ·G`.
+        let most = size[0].min(size[1]) as f64 / self.take;
+        let mut fresh = updates < self.every || preconditioned.is_multiple_of(self.every);
+        loop {
+            for (factor, root, n) in [(&*left, &mut *left_root, size[0]), (&*right, &mut *right_root, size[1])] {
+                if let (true, Some(factor), Some(root)) = (fresh, factor.get::<C>(i), root.get_mut::<C>(i)) {
+                    room.eigen.power(factor, n, self.eps, power, root);
+                }
+            }
+            let [left, right] = [&*left_root, &*right_root].map(|root| root.get::<C>(i));
+            room.multiply(Of::Gradient, size, left.map(|x| square(x, size[0])), right.map(|x| square(x, size[1])));
+            if fresh || squares(&room.gradient) <= most {
+                break;
+            }
+            fresh = true;
+            places.read(u, &mut room.gradient);
+        }
         places.write(&room.gradient, u);
     }
 }

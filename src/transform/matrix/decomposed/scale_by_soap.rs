@@ -1,5 +1,5 @@
 use super::super::WeightDimensionNumbers;
-use super::kronecker::{Matrices, Of, Places, Rooms, square, squares};
+use super::kronecker::{Matrices, Of, Places, Rooms, square, square_arrays};
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 use crate::tree::LeafSpec;
@@ -133,7 +133,7 @@ impl WholeTreeTransformation for ScaleBySoap {
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {
         let (numbers, most) = (&self.weight_dimension_numbers, self.max_precond_dim);
         let matrices = Matrices::new(numbers, most, at, Self::NAME)?;
-        let [left, right] = squares(numbers, most, at)?;
+        let [left, right] = square_arrays(numbers, most, at)?;
         Ok(ScaleBySoapState {
             count: Count::default(),
             updates: at.updates(),

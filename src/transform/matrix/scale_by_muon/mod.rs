@@ -25,7 +25,7 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 /// ```text
 /// m ← beta·m + (1 − beta)·u                   starts at 0
 /// m̂ = beta·m / (1 − betaᵗ⁺¹) + (1 − beta)·u / (1 − betaᵗ)      without nesterov: m / (1 − betaᵗ)
-/// X ← m̂ / (‖m̂‖ + eps)                         by default the Frobenius norm; see Preconditioning
+/// X ← m̂ / (‖m̂‖ + eps·min(10³·‖m̂‖, 1))       by default the Frobenius norm; see Preconditioning
 /// ns_steps times:  A = X·Xᵀ;  X ← a·X + (b·A + c·A²)·X          with (a, b, c) = ns_coeffs
 /// u ← X                                       with adaptive: ⟨m̂, X⟩·X
 /// ```
@@ -67,11 +67,12 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 /// # References
 ///
 /// Jordan et al., [Muon: an optimizer for hidden layers in neural
-/// networks](https://kellerjordan.github.io/posts/muon/), 2024; Bernstein and Newhouse, [Old optimizer, new norm: an
-/// anthology](https://arxiv.org/abs/2409.20325), 2024, for `adaptive`. Optax,
+/// networks](https://kellerjordan.github.io/posts/muon/), 2024; Bernstein and Newhouse, [Old optimizer, new norm:
+/// an anthology](https://arxiv.org/abs/2409.20325), 2024, for `adaptive`. Optax,
 /// [`contrib.scale_by_muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: norms are summed in
-/// `f64`; with rows of coefficients, `ns_steps` does not count at all. Jordan's code works in bf16, without bias
-/// correction, and its mean is `beta·m + u`.
+/// `f64`; `eps` is in proportion to norms below 1e-3, so that tiny gradients give the update that others give; with
+/// rows of coefficients, `ns_steps` does not count at all. Jordan's code works in bf16, without bias correction,
+/// and its mean is `beta·m + u`.
 pub fn scale_by_muon() -> ScaleByMuon {
     ScaleByMuon::with()
 }

@@ -6,6 +6,7 @@ use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
 use crate::part::prelude::*;
 use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, ToRecipe, words};
+use crate::tree::{is_safe, length};
 use core::any::Any;
 
 /// The coefficients `(a, b, c)` of `X ← a·X + (b·A + c·A²)·X`: the same for all steps, or a row for each.
@@ -263,12 +264,13 @@ struct Here<'a, C> {
 impl<C: Real> Matrices for Here<'_, C> {
     fn begin(&mut self, preconditioning: Preconditioning) {
         let norm = match preconditioning {
-            Preconditioning::Frobenius => sum_of_squares(&self.room.x).sqrt(),
             Preconditioning::Spectral => self.wide.spectral_norm(&self.room.x, self.size),
-            Preconditioning::Aol | Preconditioning::Schatten => return,
+            _ => frobenius(&self.room.x),
         };
-        let norm = C::of(norm + self.eps);
-        self.room.x.iter_mut().for_each(|x| *x /= norm);
+        let divisor = C::of(divisor(norm, self.eps, preconditioning));
+        if divisor > C::zero() && divisor != C::one() {
+            self.room.x.iter_mut().for_each(|x| *x /= divisor);
+        }
     }
 
     fn gram(&mut self) {
@@ -319,6 +321,30 @@ impl<C: Real> Matrices for Here<'_, C> {
             }
         }
     }
+}
+
+/// The norm below which `eps` is a part of it.
+pub(super) const EPS_FROM: f64 = 1e-3;
+
+/// A norm whose fourth power is still an `f32`.
+const LARGE: f64 = 1e9;
+
+/// Returns what `x` is divided by first: its norm and `eps`, which is in proportion to small norms. The last two
+/// methods divide by norms of their own: for them only small and very large matrices are brought to a norm of 1, so
+/// that they can tell them from zero and no product overflows.
+fn divisor(norm: f64, eps: f64, preconditioning: Preconditioning) -> f64 {
+    // Not `min`, which would drop a NaN.
+    let at_most_1 = |x: f64| if x > 1.0 { 1.0 } else { x };
+    match preconditioning {
+        Preconditioning::Frobenius | Preconditioning::Spectral => norm + eps * at_most_1(norm / EPS_FROM),
+        Preconditioning::Aol | Preconditioning::Schatten if norm > LARGE => norm,
+        Preconditioning::Aol | Preconditioning::Schatten => at_most_1(norm),
+    }
+}
+
+fn frobenius<C: Real>(x: &[C]) -> f64 {
+    let squares = sum_of_squares(x);
+    if is_safe(squares) { squares.sqrt() } else { length(&mut || x.iter().map(|x| x.as_f64().abs())) }
 }
 
 fn sum_of_squares<C: Real>(x: &[C]) -> f64 {

@@ -1,7 +1,7 @@
 //! The same on leaves that another machine has.
 
 use super::dimensions::Places;
-use super::newton_schulz::{LEAST, Matrices, Preconditioning, iterate};
+use super::newton_schulz::{EPS_FROM, LEAST, Matrices, Preconditioning, iterate};
 use super::{Momentum, Orthogonalize, ScaleByMuonState};
 use crate::engine::{Line, RemoteLeaf};
 use crate::state::Moments;
@@ -66,18 +66,28 @@ impl There<'_> {
 
 impl Matrices for There<'_> {
     fn begin(&mut self, preconditioning: Preconditioning) {
-        let [batch, n, m] = self.shape;
-        match preconditioning {
-            Preconditioning::Frobenius => {
-                let squares = self.on.dots(self.x, self.x, batch * n * m, n * m);
-                let (norm, eps) = (self.on.sqrt(squares), self.on.number(self.eps));
-                let norm = self.on.add(norm, eps);
-                let norm = self.on.spread(norm, batch, n * m);
-                self.x = self.on.div(self.x, norm);
-            }
-            Preconditioning::Spectral => self.on.refuse("its preconditioning follows from no product"),
-            Preconditioning::Aol | Preconditioning::Schatten => {}
+        if preconditioning == Preconditioning::Spectral {
+            return self.on.refuse("its preconditioning follows from no product");
         }
+        let [batch, n, m] = self.shape;
+        let squares = self.on.dots(self.x, self.x, batch * n * m, n * m);
+        let norm = self.on.sqrt(squares);
+        // As `divisor` of `newton_schulz`, by a maximum of negative numbers.
+        let [minus, eps, least] = [-1.0, -self.eps, f64::from(f32::MIN_POSITIVE)].map(|x| self.on.number(x));
+        let unit = if preconditioning == Preconditioning::Frobenius { EPS_FROM } else { 1.0 };
+        let unit = self.on.number(-1.0 / unit);
+        let small = self.on.mul(unit, norm);
+        let small = self.on.max(small, minus);
+        let divisor = match preconditioning {
+            Preconditioning::Frobenius => {
+                let more = self.on.mul(eps, small);
+                self.on.add(norm, more)
+            }
+            _ => self.on.mul(minus, small),
+        };
+        let divisor = self.on.max(divisor, least);
+        let divisor = self.on.spread(divisor, batch, n * m);
+        self.x = self.on.div(self.x, divisor);
     }
 
     fn gram(&mut self) {

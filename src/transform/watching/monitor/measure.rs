@@ -44,6 +44,12 @@ pub trait Measure: fmt::Debug + Send + Sync + 'static {
         sum
     }
 
+    /// Whether [`element`](Measure::element) is the square and the measurement the root of the sum. Then the squares of
+    /// `f64` elements neither overflow nor vanish.
+    fn is_norm(&self) -> bool {
+        false
+    }
+
     /// How it is made, as data.
     fn to_recipe(&self) -> Recipe {
         Recipe::Opaque(format!("{self:?}"))
@@ -100,6 +106,10 @@ impl Measure for GlobalNorm {
 
     fn of_sum(&self, sum: f64, _: usize) -> f64 {
         sum.sqrt()
+    }
+
+    fn is_norm(&self) -> bool {
+        true
     }
 
     fn to_recipe(&self) -> Recipe {

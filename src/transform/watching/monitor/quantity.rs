@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::measure::{AddsUp, Measure, SUM};
-use crate::engine::Isa;
+use crate::engine::{Isa, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
+use crate::tree::{SMALL, is_safe};
 
 /// A measure of the updates, [of the parameters](of_params), or a [`ratio`] of two such.
 #[derive(Clone, Debug)]
@@ -75,7 +76,17 @@ pub fn ratio(of: impl Into<Quantity>, to: impl Into<Quantity>) -> Quantity {
 impl Quantity {
     /// How many sums it follows from.
     pub(super) fn sums(&self) -> usize {
-        if let Kind::Ratio(both) = &self.0 { both.iter().map(Quantity::sums).sum() } else { 1 }
+        match &self.0 {
+            Kind::Ratio(both) => both.iter().map(Quantity::sums).sum(),
+            // That of the squares; that of those that would overflow, and that of those that would vanish, scaled.
+            Kind::Updates(measure) | Kind::Params(measure) => {
+                if measure.is_norm() {
+                    3
+                } else {
+                    1
+                }
+            }
+        }
     }
 
     pub(super) fn reads_params(&self) -> bool {
@@ -94,14 +105,29 @@ impl Quantity {
             Kind::Ratio(both) => return both.iter().for_each(|one| one.add(isa, u, p, sums)),
         };
         let sum = C::pick(&SUM).expect("there are tiles of `f32` and `f64` only");
-        if let Some(total) = sums.next() {
-            *total += sum(&**measure, isa, x);
+        let found = sum(&**measure, isa, x);
+        let mut add = |found: f64| sums.next().into_iter().for_each(|total| *total += found);
+        if !measure.is_norm() {
+            return add(found);
         }
+        let lost = C::DTYPE == DType::F64 && !is_safe(found);
+        let scaled = |scale: f64| sum_tile(x, |x| (scale * x.as_f64()) * (scale * x.as_f64()));
+        let [large, small] = [lost && found > 1.0, lost && found < 1.0];
+        add(if lost { 0.0 } else { found });
+        add(if large { scaled(SMALL) } else { 0.0 });
+        add(if small { scaled(1.0 / SMALL) } else { 0.0 });
     }
 
     /// The number, from sums by number of which its own begin with `first`, over so many elements.
     pub(super) fn of_sums(&self, first: usize, sum: &dyn Fn(usize) -> f64, elements: usize) -> f64 {
         match &self.0 {
+            Kind::Updates(measure) | Kind::Params(measure) if measure.is_norm() => {
+                match [sum(first), sum(first + 1), sum(first + 2)] {
+                    [rest, 0.0, small] if rest == 0.0 => small.sqrt() * SMALL,
+                    [rest, 0.0, _] => rest.sqrt(),
+                    [rest, large, _] => (large + rest * SMALL * SMALL).sqrt() / SMALL,
+                }
+            }
             Kind::Updates(measure) | Kind::Params(measure) => measure.of_sum(sum(first), elements),
             Kind::Ratio(both) => {
                 let [of, to] = &**both;
