@@ -1,8 +1,10 @@
 //! What a leaf is without its values: path, type, shape, and the order its elements lie in.
 
+mod buffer;
 mod spec;
 mod strided;
 
+pub use buffer::BufferSpec;
 pub use spec::{Difference, LeafSpec};
 pub(crate) use strided::{
     Cursor, Run, Shape, Strides, axes, axes_by_stride, dense_strides, elements, is_dense, matching_strides, sort_axes,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Saved, as_json, is_shared};
+use super::{Beside, Saved, as_json, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
@@ -59,7 +59,13 @@ impl StateData {
         let optimizer: Value = serde_json::from_str(&self.optimizer).map_err(|error| bad(&error))?;
         let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf is larger than any memory"))?;
         let items = self.items.iter().map(Entry::spec).collect();
-        let saved = Saved { called: "the state".into(), optimizer: &optimizer, structure: &structure, items };
+        let saved = Saved {
+            called: "the state".into(),
+            optimizer: &optimizer,
+            structure: &structure,
+            beside: Beside::default(),
+            items,
+        };
         let fit = saved.fit(None, &Migration::new(), transformation, params)?;
         let (mut state, here) = (fit.state, fit.sources);
         let structure = state.shared_structure();

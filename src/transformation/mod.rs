@@ -10,7 +10,7 @@ use crate::extra::Extra;
 use crate::needs::{Level, Provides};
 use crate::program::{Machine, Passes, Programs};
 use crate::state::Readings;
-use crate::tree::{Tree, TreeMut};
+use crate::tree::{Tree, TreeMut, buffers_of};
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
@@ -392,7 +392,8 @@ pub trait GradientTransformation: Stage {
     {
         let state = self.init(params)?;
         let structure = &*state.structure;
-        Ok(Plan::of(self, &state.inner, structure, |leaf| structure.leaves()[leaf].dtype()))
+        let buffers = buffers_of(params).into_iter().map(|(spec, _)| spec).collect();
+        Ok(Plan { buffers, ..Plan::of(self, &state.inner, structure, |leaf| structure.leaves()[leaf].dtype()) })
     }
 }
 

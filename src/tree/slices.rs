@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use ndarray::{ArrayView, Dimension};
 
 use super::leaf::LeafParts;
-use super::{DynElement, LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
+use super::{Buffer, DynElement, LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -30,6 +30,7 @@ use crate::error::Result;
 #[derive(Clone, Debug, Default)]
 pub struct Slices<'a> {
     leaves: Vec<(String, LeafRef<'a>)>,
+    buffers: Vec<(String, &'a dyn Buffer)>,
 }
 
 impl<'a> Slices<'a> {
@@ -78,11 +79,18 @@ impl<'a> Slices<'a> {
         self.leaves.extend(parts.map(|parts| (path.into(), LeafRef::lend(parts))));
         self
     }
+
+    /// Adds a [buffer](Buffer).
+    pub fn with_buffer(mut self, path: impl Into<String>, buffer: &'a dyn Buffer) -> Self {
+        self.buffers.push((path.into(), buffer));
+        self
+    }
 }
 
 impl Tree for Slices<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
         self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
+        self.buffers.iter().for_each(|(path, buffer)| walk.buffer(path, *buffer));
     }
 }
 
@@ -96,6 +104,7 @@ impl Tree for LeafRef<'_> {
 #[derive(Debug, Default)]
 pub struct SlicesMut<'a> {
     leaves: Vec<(String, Held<'a>)>,
+    buffers: Vec<(String, &'a mut dyn Buffer)>,
 }
 
 /// A leaf that is lent again at each walk.
@@ -121,6 +130,12 @@ impl<'a> SlicesMut<'a> {
         self.leaves.push((path.into(), Held { parts, borrow: PhantomData }));
         Ok(self)
     }
+
+    /// Adds a [buffer](Buffer).
+    pub fn with_buffer(mut self, path: impl Into<String>, buffer: &'a mut dyn Buffer) -> Self {
+        self.buffers.push((path.into(), buffer));
+        self
+    }
 }
 
 impl Tree for Held<'_> {
@@ -138,11 +153,13 @@ impl TreeMut for Held<'_> {
 impl Tree for SlicesMut<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
         self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
+        self.buffers.iter().for_each(|(path, buffer)| walk.buffer(path, &**buffer));
     }
 }
 
 impl TreeMut for SlicesMut<'_> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         self.leaves.iter_mut().for_each(|(path, leaf)| walk.child(path, leaf));
+        self.buffers.iter_mut().for_each(|(path, buffer)| walk.buffer(path, &mut **buffer));
     }
 }

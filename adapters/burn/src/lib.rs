@@ -41,6 +41,7 @@
 #[cfg(not(any(feature = "flex", feature = "ndarray")))]
 compile_error!("gradchain-burn needs one of the features `flex` and `ndarray`");
 
+mod buffers;
 mod host;
 mod leaves;
 mod optimizer;
@@ -129,7 +130,7 @@ where
     M: Module,
     (): Provides<T::Needs>,
 {
-    let mut params = params_mut(module)?;
+    let mut params = leaves::trained_mut(module)?;
     let grads = params.gradients(grads)?;
     optimizer.step(&mut params, &grads, state)
 }

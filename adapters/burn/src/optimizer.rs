@@ -15,7 +15,7 @@ use gradchain::wrapper::InjectHyperparams;
 use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut, inject_hyperparams, scale};
 
 use crate::host::Host;
-use crate::leaves::{Leaves, params_mut};
+use crate::leaves::{Leaves, trained_mut};
 use crate::walkers::Held;
 
 /// An optimizer of burn's that applies a transformation to each tensor apart, with a state for each.
@@ -157,7 +157,7 @@ pub fn optimize<M: Module>(
         return refuse("optim", "without clipping of burn's: put `clip_by_global_norm` into the chain", "one with it");
     }
     let device = module.devices().first().cloned().unwrap_or_default().inner();
-    let mut params = params_mut(module)?;
+    let mut params = trained_mut(module)?;
     let grads = params.gradients(grads)?;
     let rate = lr.lr_from_param(whole(), Some(""));
     if let Some((_, path)) =

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use gradchain::{Error, Result};
 
+use crate::buffers::Kept;
 use crate::host::{self, Host};
 use crate::leaves::Leaf;
 
@@ -186,26 +188,50 @@ impl ModuleMapper for Taker {
     }
 }
 
-/// Puts values where trained parameters are, or where a [`Taker`] took them from.
+/// Puts values where trained parameters are, or where a [`Taker`] took them from, and where buffers are.
 pub(crate) struct Putter<H> {
+    path: Vec<String>,
     held: HashMap<ParamId, H>,
     /// Those that have been put, by id: a parameter in two places is one tensor in both.
     put: GradientsParams,
+    buffers: HashMap<String, TensorData>,
 }
 
 impl<H: Held> Putter<H> {
-    /// The module with these values.
-    pub(crate) fn put<M: Module>(module: M, leaves: impl IntoIterator<Item = Leaf<H>>) -> M {
+    /// The module with these values, and those of the buffers that were written.
+    pub(crate) fn put<M: Module>(
+        module: M,
+        leaves: impl IntoIterator<Item = Leaf<H>>,
+        buffers: impl IntoIterator<Item = Kept>,
+    ) -> M {
         let held = leaves.into_iter().map(|leaf| (leaf.id, leaf.held)).collect();
-        module.map(&mut Putter { held, put: GradientsParams::new() })
+        let buffers = buffers.into_iter().filter_map(|buffer| Some((buffer.path, buffer.new?))).collect();
+        module.map(&mut Putter { path: Vec::new(), held, put: GradientsParams::new(), buffers })
+    }
+
+    /// What a buffer at this path is to be.
+    fn buffer(&mut self) -> Option<TensorData> {
+        if self.buffers.is_empty() { None } else { self.buffers.remove(&self.path.join("/")) }
     }
 }
 
 impl<H: Held> ModuleMapper for Putter<H> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.into());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, hollow, mapper) = param.consume();
         if !hollow.is_require_grad() {
-            return Param::from_mapped_value(id, hollow, mapper);
+            let tensor = match self.buffer() {
+                Some(data) => made(data, &hollow.device()),
+                None => hollow,
+            };
+            return Param::from_mapped_value(id, tensor, mapper);
         }
         if let Some(held) = self.held.remove(&id) {
             self.put.register(id, lifted(held.into_tensor::<D>(), &hollow, id));
@@ -213,6 +239,26 @@ impl<H: Held> ModuleMapper for Putter<H> {
         let tensor = self.put.get(id).unwrap_or(hollow);
         Param::from_mapped_value(id, tensor, mapper)
     }
+
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
+        match self.buffer() {
+            Some(data) => param.map(|tensor| made(data, &tensor.device())),
+            None => param,
+        }
+    }
+
+    fn map_bool<const D: usize>(&mut self, param: Param<Tensor<D, Bool>>) -> Param<Tensor<D, Bool>> {
+        match self.buffer() {
+            Some(data) => param.map(|tensor| made(data, &tensor.device())),
+            None => param,
+        }
+    }
+}
+
+/// A tensor of the type that its data has.
+fn made<const D: usize, K: Basic>(data: TensorData, device: &Device) -> Tensor<D, K> {
+    let dtype = data.dtype();
+    Tensor::from_data(data, (device, dtype))
 }
 
 /// A tensor that is to autodiff what another is that requires gradients.
