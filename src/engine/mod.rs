@@ -8,6 +8,7 @@
     reason = "the engine's protocol is part of signatures of what is public, and cannot be named outside"
 )]
 
+mod absent;
 #[cfg(feature = "half")]
 mod blocks;
 mod context;
@@ -53,6 +54,8 @@ mod ways;
 mod whole;
 mod written;
 
+pub use absent::{Absent, Skips};
+pub(crate) use absent::{advice, goes_around};
 pub use context::{InitContext, StepContext};
 pub(crate) use drive::{Remote, Work};
 pub(crate) use examples::Examples;

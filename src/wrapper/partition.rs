@@ -1,4 +1,4 @@
-use crate::engine::{Outline, Place, Shape, Span, Tile};
+use crate::engine::{Absent, Outline, Place, Shape, Skips, Span, Tile, goes_around};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -145,7 +145,9 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     type Run: Send + Sync;
     fn shape(&self) -> Shape;
     fn needs(&self) -> Level;
-    fn skip_absent(&self) -> bool;
+    fn absent(&self) -> Absent;
+    fn has_windows(&self) -> bool;
+    fn skips(&self, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool;
     fn validate(&self) -> Result<()>;
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State>;
     fn check(&self, state: &Self::State, at: &StepContext<'_>, active: &[Vec<bool>]) -> Result<()>;
@@ -204,8 +206,16 @@ macro_rules! groups {
             fn needs(&self) -> Level {
                 Level::Nothing$(.max(self.$i.needs()))+
             }
-            fn skip_absent(&self) -> bool {
-                true $(&& self.$i.skips_absent())+
+            fn absent(&self) -> Absent {
+                Absent::Rests$(.max(self.$i.absent()))+
+            }
+            fn has_windows(&self) -> bool {
+                false $(|| self.$i.has_windows())+
+            }
+            fn skips(&self, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool {
+                let mut all = true;
+                $(all &= self.$i.skips(skips, &place($i));)+
+                all
             }
             fn validate(&self) -> Result<()> {
                 Error::all([$(self.$i.validate()),+])
@@ -292,8 +302,14 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn needs(&self) -> Level {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
-    fn skip_absent(&self) -> bool {
-        self.iter().all(Stage::skips_absent)
+    fn absent(&self) -> Absent {
+        self.iter().map(Stage::absent).max().unwrap_or(Absent::Rests)
+    }
+    fn has_windows(&self) -> bool {
+        self.iter().any(Stage::has_windows)
+    }
+    fn skips(&self, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool {
+        self.iter().enumerate().fold(true, |all, (i, member)| member.skips(skips, &place(i)) && all)
     }
     fn validate(&self) -> Result<()> {
         Error::all(self.iter().map(Stage::validate))
@@ -382,8 +398,17 @@ impl<G: Group> Stage for Partition<G> {
         self.members.needs()
     }
 
-    fn skips_absent(&self) -> bool {
-        self.members.skip_absent()
+    fn absent(&self) -> Absent {
+        self.members.absent()
+    }
+
+    fn has_windows(&self) -> bool {
+        self.members.has_windows()
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        let of_group = |i: usize| format!("{place}.partition.transforms.{}", self.names[i]);
+        goes_around(self, skips, place) || self.members.skips(skips, &of_group)
     }
 
     fn validate(&self) -> Result<()> {

@@ -1,4 +1,4 @@
-use super::freezable::{holds_no_windows, leaves_are_apart};
+use super::freezable::leaves_are_apart;
 use crate::part::prelude::*;
 
 /// Skips the leaves that have no gradient in a step.
@@ -102,9 +102,9 @@ impl<T: Stage> Wrapper for SkipAbsent<T> {
     const RESTS: bool = true;
     const SKIPS_ABSENT: bool = true;
 
-    fn start(&self, memory: &mut Skipped, at: &InitContext<'_>, inner: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut Skipped, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         memory.resting = vec![false; at.structure().len()];
-        holds_no_windows(self, inner)
+        Ok(())
     }
 
     fn decide(&self, memory: &mut Skipped, at: &StepContext<'_>, _: f64) -> Decision {

@@ -2,7 +2,9 @@
 
 use super::{Boxed, BoxedState};
 use crate::engine::members::{Members, in_members};
-use crate::engine::{Outline, PieceAt, Place, Shape, Span, Spare, Then, Tile, Walk, by_own_loops};
+use crate::engine::{
+    Absent, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Then, Tile, Walk, by_own_loops, goes_around,
+};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -46,8 +48,20 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
 
-    fn skips_absent(&self) -> bool {
-        self.iter().all(Stage::skips_absent)
+    fn absent(&self) -> Absent {
+        self.iter().map(Stage::absent).max().unwrap_or(Absent::Rests)
+    }
+
+    fn has_windows(&self) -> bool {
+        self.iter().any(Stage::has_windows)
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        if goes_around(self, skips, place) {
+            return true;
+        }
+        let members = self.iter().enumerate();
+        members.fold(true, |all, (i, member)| member.skips(skips, &format!("{place}.chain[{i}]")) && all)
     }
 
     fn validate(&self) -> Result<()> {

@@ -243,8 +243,15 @@ memory! {
         /// Of the loss, if what is inside needs it: accumulated as the gradients are.
         value: Option<Scalar>,
     }
+    set {
+        /// Which leaves have had a gradient in the window so far, where leaves may lack one; of none where all must have
+        /// one.
+        seen: PerLeaf<Flag>,
+    }
     beside {
         taking: Taking,
+        /// Which leaves had no gradient in the window that is emitted.
+        absent: Vec<bool>,
         /// In a flush: some window inside is not empty.
         pending_inside: bool,
     }

@@ -131,6 +131,8 @@ pub trait Wrapper: Holds {
     const RESTS: bool = false;
     /// Whether a leaf without a gradient [rests](Wrapper::RESTS).
     const SKIPS_ABSENT: bool = false;
+    /// Whether it holds windows over steps, in which a leaf without a gradient counts as one of zeros.
+    const WINDOWS: bool = false;
 
     /// The codes that the state inside is in, if it is in 8 bits.
     fn codes(&self) -> Option<Codes> {
