@@ -176,6 +176,24 @@ impl<T: BufferElement> Buffer for Vec<T> {
     }
 }
 
+impl<B: Buffer + ?Sized> Buffer for &mut B {
+    fn dtype(&self) -> &str {
+        (**self).dtype()
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        (**self).shape()
+    }
+
+    fn read(&self, show: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        (**self).read(show)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        (**self).write(bytes)
+    }
+}
+
 /// The buffers of a tree, in order, with their paths.
 pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Buffer)> {
     let mut found = Vec::new();

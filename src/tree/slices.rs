@@ -104,7 +104,7 @@ impl Tree for LeafRef<'_> {
 #[derive(Debug, Default)]
 pub struct SlicesMut<'a> {
     leaves: Vec<(String, Held<'a>)>,
-    buffers: Vec<(String, &'a mut dyn Buffer)>,
+    buffers: Vec<(String, Box<dyn Buffer + 'a>)>,
 }
 
 /// A leaf that is lent again at each walk.
@@ -132,8 +132,8 @@ impl<'a> SlicesMut<'a> {
     }
 
     /// Adds a [buffer](Buffer).
-    pub fn with_buffer(mut self, path: impl Into<String>, buffer: &'a mut dyn Buffer) -> Self {
-        self.buffers.push((path.into(), buffer));
+    pub fn with_buffer(mut self, path: impl Into<String>, buffer: impl Buffer + 'a) -> Self {
+        self.buffers.push((path.into(), Box::new(buffer)));
         self
     }
 }

@@ -179,6 +179,6 @@ fn what_an_error_advises_of_compositions_works() {
     for (name, optimizer, expected) in &cases {
         assert_eq!(follow(name, optimizer).as_ref(), Some(expected), "{name}");
     }
-    let ranks = gradchain::collective::threads(1, std::time::Duration::from_secs(9)).next().unwrap();
+    let ranks = gradchain::collective::threads(1, std::time::Duration::from_secs(9)).pop().unwrap();
     assert_eq!(follow("sharded", &member(sharded(adam(0.1), ranks))), Some(Advice::Zeros));
 }
