@@ -68,8 +68,8 @@ fn main() -> gradchain::Result<()> {
     step("adan", &adan(0.1))?;
     step("amsgrad", &amsgrad(0.1))?;
     step("madgrad", &madgrad(0.1))?;
-    step("adamw in 8 bits", &quantized(adamw(0.1)))?;
-    step("adamw in logarithms of 8 bits", &quantized(adamw(0.1)).logarithmic(true))?;
+    step("adamw in 8 bits", &quantized(adamw(0.1)).min_elements(0))?;
+    step("adamw in logarithms of 8 bits", &quantized(adamw(0.1)).min_elements(0).logarithmic(true))?;
     step("radam", &radam(0.1))?;
     step("rmsprop", &rmsprop(0.1))?;
     step("rprop", &rprop(0.1))?;

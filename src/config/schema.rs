@@ -68,6 +68,7 @@ fn mask() -> Value {
             "by_path": {"type": "object", "additionalProperties": {"type": "boolean"}},
             "path": {"type": "string"},
             "paths": {"type": "array", "items": {"type": "string"}},
+            "any_paths": {"type": "array", "items": {"type": "string"}},
             "min_ndim": {"type": "integer", "minimum": 0},
             "not": own,
             "and": two,

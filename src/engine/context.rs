@@ -3,7 +3,7 @@
 use std::sync::{Mutex, OnceLock};
 
 use super::table::TableLeaf;
-use super::{Codes, Stage};
+use super::{Codes, Slot, Stage};
 use crate::element::{DType, Real};
 use crate::error::{Error, Result};
 use crate::state::{Count, Moments, PerLeaf};
@@ -19,7 +19,7 @@ pub struct InitContext<'a> {
     pub(crate) point: Option<&'a Moments>,
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
-    pub(crate) codes: Option<Codes>,
+    pub(crate) codes: Option<Codes<'a>>,
     /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
 }
@@ -51,6 +51,22 @@ impl<'a> InitContext<'a> {
     /// If there is not enough memory for them, or the type needs the feature `half`.
     pub fn moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
         Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
+    }
+
+    /// The same, in 8 bits inside of [`quantized`](crate::quantized()) if no type is asked for and the slot may be
+    /// rounded. [`Moments::rewrite`] reads and writes them, whatever their type is.
+    ///
+    /// # Errors
+    ///
+    /// As [`moments_of`](Self::moments_of).
+    pub fn moments_for(&self, slot: Slot, dtype: Option<DType>) -> Result<Moments> {
+        if dtype.is_some() {
+            return self.moments_of(dtype);
+        }
+        Moments::filled(self.structure, self.active, 0.0, &|number, leaf| {
+            let coded = self.codes.and_then(|codes| codes.dtype(slot, (number, leaf)));
+            coded.unwrap_or_else(|| leaf.dtype().compute())
+        })
     }
 
     /// No updates so far, counted for each leaf to act on: of none, where all leaves have the same number. See
@@ -153,7 +169,7 @@ pub struct StepContext<'a> {
     /// Which leaves rest in this step; empty where none may.
     pub(crate) resting: &'a [bool],
     pub(crate) by_leaf: bool,
-    pub(crate) codes: Option<Codes>,
+    pub(crate) codes: Option<Codes<'a>>,
     pub(crate) rows: &'a [usize],
     /// Leaves are gone through elsewhere: parameters and state arrays are not here.
     pub(crate) elsewhere: bool,
@@ -238,7 +254,8 @@ impl<'a> StepContext<'a> {
     where
         'a: 'b,
     {
-        StepContext { structure, absent: &[], resting: &[], by_leaf: false, rows: &[], active: &[], ..*self }
+        let codes = self.codes.map(|codes| codes.of_leaves(structure.len()));
+        StepContext { structure, absent: &[], resting: &[], by_leaf: false, codes, rows: &[], active: &[], ..*self }
     }
 
     /// The same step, for what acts on some leaves only.

@@ -39,6 +39,8 @@ pub enum WarningKind {
     EmptyGroup,
     /// Weight decay behind a [`freezable`](crate::freezable) moves leaves that are frozen.
     DecayOnFrozen,
+    /// [`muon`](crate::muon()) leaves leaves to adam that may be matrices.
+    LeftToAdam,
 }
 
 /// The mistakes in a transformation, for parameters of this structure.
@@ -113,8 +115,12 @@ impl Lint<'_> {
             Outline::Optimizer { name, chain } => {
                 let mut inside = Lint { adapted: false, warnings: Vec::new(), ..*self };
                 inside.decays(chain, place, active, after);
-                self.warnings
-                    .extend(inside.warnings.into_iter().take(1).map(|warning| Warning { place: own(name), ..warning }));
+                for warning in inside.warnings {
+                    let warning = Warning { place: own(name), ..warning };
+                    if !self.warnings.iter().any(|said| (said.kind, &said.place) == (warning.kind, &warning.place)) {
+                        self.warnings.push(warning);
+                    }
+                }
             }
             // A mask that is a function may well be about this.
             Outline::Around { mask: Some(mask), .. } if !mask.is_data() => {}
@@ -124,6 +130,11 @@ impl Lint<'_> {
             }
             Outline::Partition { groups, labels, names } => {
                 let Some(labelled) = labelled(labels, names, self.structure) else { return };
+                if let Some((text, leaves)) =
+                    labels.note(self.structure, active).filter(|(_, leaves)| !leaves.is_empty())
+                {
+                    self.warn(WarningKind::LeftToAdam, place, format!("{text}: `{}`", leaves.join("`, `")));
+                }
                 let before = self.freezes;
                 for (i, group) in groups.iter().enumerate() {
                     self.freezes = before;

@@ -55,7 +55,7 @@ impl Nested {
             params: &self.work.params,
             point: None,
             by_leaf: false,
-            codes: around.codes,
+            codes: around.codes.map(|codes| codes.of_leaves(self.structure.len())),
             whole: None,
         };
         let state = transformation.init_state(&at);

@@ -42,34 +42,72 @@ impl Slot {
     }
 }
 
-impl StepContext<'_> {
+impl<'a> StepContext<'a> {
     /// The same step, for what has its state in these codes, if it is said here.
-    pub(crate) fn in_codes(self, codes: Option<Codes>) -> Self {
+    pub(crate) fn in_codes(self, codes: Option<Codes<'a>>) -> Self {
         StepContext { codes: codes.or(self.codes), ..self }
     }
 }
 
-/// Which codes [`quantized`](crate::quantized()) state is in.
+/// Which state arrays [`quantized`](crate::quantized()) keeps in 8 bits, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codes {
+pub struct Codes<'a> {
+    code: Code,
+    /// The fewest elements of a leaf that has codes.
+    min_elements: usize,
+    /// The leaves that have none, by number; none where it is empty.
+    except: &'a [bool],
+}
+
+/// How numbers become codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Code {
     /// Roots, of what is never negative fourth roots.
     Roots,
     /// Logarithms.
     Logarithms,
 }
 
-impl Codes {
-    /// The type of an array, if it is not the one that it would have otherwise.
-    pub(crate) fn dtype(self, slot: Slot, leaf: &LeafSpec) -> Option<DType> {
-        if leaf.dtype().compute() != DType::F32 {
+impl<'a> Codes<'a> {
+    /// Roots, of what is never negative fourth roots; of all leaves.
+    pub const fn roots() -> Codes<'a> {
+        Codes { code: Code::Roots, min_elements: 0, except: &[] }
+    }
+
+    /// Logarithms, of all leaves.
+    pub const fn logarithms() -> Codes<'a> {
+        Codes { code: Code::Logarithms, ..Codes::roots() }
+    }
+
+    /// The same, of leaves with at least so many elements.
+    #[must_use]
+    pub const fn min_elements(self, min_elements: usize) -> Codes<'a> {
+        Codes { min_elements, ..self }
+    }
+
+    /// The same, but for these leaves: an entry for each leaf.
+    #[must_use]
+    pub const fn except(self, except: &'a [bool]) -> Codes<'a> {
+        Codes { except, ..self }
+    }
+
+    /// The type of the array of a leaf, if it is not the one that it would have otherwise.
+    pub(crate) fn dtype(self, slot: Slot, (number, leaf): (usize, &LeafSpec)) -> Option<DType> {
+        let except = self.except.get(number).is_some_and(|except| *except);
+        if leaf.dtype().compute() != DType::F32 || leaf.len() < self.min_elements || except {
             return None;
         }
-        match (slot.holds, self) {
+        match (slot.holds, self.code) {
             (Numbers::Exact, _) => None,
-            (Numbers::Signed, Codes::Roots) => Some(DType::Root8),
-            (Numbers::Signed, Codes::Logarithms) => Some(DType::Log8),
-            (Numbers::NotNegative, Codes::Roots) => Some(DType::FourthRoot8),
-            (Numbers::NotNegative, Codes::Logarithms) => Some(DType::UnsignedLog8),
+            (Numbers::Signed, Code::Roots) => Some(DType::Root8),
+            (Numbers::Signed, Code::Logarithms) => Some(DType::Log8),
+            (Numbers::NotNegative, Code::Roots) => Some(DType::FourthRoot8),
+            (Numbers::NotNegative, Code::Logarithms) => Some(DType::UnsignedLog8),
         }
+    }
+
+    /// The same for a tree of so many leaves: leaves that are others have no exceptions.
+    pub(crate) fn of_leaves(self, leaves: usize) -> Self {
+        Codes { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
     }
 }

@@ -1,14 +1,17 @@
 //! One leaf without its values, and how two of them differ.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
 use core::ops::Range;
 use std::sync::Arc;
 
-use super::{Cursor, Strides, dense_strides, elements, matching_strides};
+use super::{Cursor, Layout, Strides, dense_strides, elements, matching_strides};
 use crate::element::DType;
 
 /// Path, type, shape and memory order of one leaf.
-#[derive(Clone, Debug, PartialEq, Hash)]
+///
+/// Two leaves are equal whatever [layout](LeafSpec::layout) their trees say they have: gradients need not say it.
+#[derive(Clone, Debug)]
 pub struct LeafSpec {
     path: Arc<str>,
     dtype: DType,
@@ -16,13 +19,35 @@ pub struct LeafSpec {
     strides: Strides,
     /// Which elements, in the order of the strides, are worked on here; `None` if all.
     here: Option<(usize, usize)>,
+    layout: Layout,
+}
+
+impl PartialEq for LeafSpec {
+    fn eq(&self, other: &LeafSpec) -> bool {
+        let LeafSpec { path, dtype, shape, strides, here, layout: _ } = self;
+        (path, dtype, shape, strides, here) == (&other.path, &other.dtype, &other.shape, &other.strides, &other.here)
+    }
+}
+
+impl Hash for LeafSpec {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let LeafSpec { path, dtype, shape, strides, here, layout: _ } = self;
+        (path, dtype, shape, strides, here).hash(state);
+    }
 }
 
 impl LeafSpec {
     /// In row-major order.
     pub(crate) fn new(path: impl Into<Arc<str>>, dtype: DType, shape: impl Into<Vec<usize>>) -> LeafSpec {
         let shape = shape.into();
-        LeafSpec { path: path.into(), dtype, strides: dense_strides(&shape), shape, here: None }
+        LeafSpec {
+            path: path.into(),
+            dtype,
+            strides: dense_strides(&shape),
+            shape,
+            here: None,
+            layout: Layout::default(),
+        }
     }
 
     /// In the order of an array with these strides.
@@ -33,7 +58,13 @@ impl LeafSpec {
             shape: shape.into(),
             strides: matching_strides(shape, strides),
             here: None,
+            layout: Layout::default(),
         }
+    }
+
+    /// The same leaf of a tree that says how its weights are stored.
+    pub(crate) fn stored_as(self, layout: Layout) -> LeafSpec {
+        LeafSpec { layout, ..self }
     }
 
     /// The same with one more axis in front, in row-major order.
@@ -47,7 +78,7 @@ impl LeafSpec {
         let path = self.path.clone();
         match shape {
             Some(shape) => LeafSpec::new(path, dtype, shape),
-            None => LeafSpec { path, dtype, shape: self.shape.clone(), strides: self.strides.clone(), here: None },
+            None => LeafSpec { path, dtype, here: None, ..self.clone() },
         }
     }
 
@@ -89,6 +120,11 @@ impl LeafSpec {
     /// The axis lengths.
     pub fn shape(&self) -> &[usize] {
         &self.shape
+    }
+
+    /// How weights are stored in the tree that the leaf is of: [`Layout::InOut`] unless the tree says otherwise.
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// How many elements.

@@ -96,7 +96,7 @@ impl Migration {
     /// use gradchain::Migration;
     /// use gradchain::prelude::*;
     ///
-    /// let (before, after) = (adam(0.1), quantized(adam(0.1)));
+    /// let (before, after) = (adam(0.1), quantized(adam(0.1)).min_elements(0));
     /// let mut params = vec![1.0_f32, -2.0];
     /// let mut state = before.init(&params)?;
     /// before.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;

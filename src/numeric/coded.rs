@@ -1,4 +1,7 @@
-//! Numbers in 8 bits: blocks of 256, each with the size of its largest number as an `f32` before the codes.
+//! Numbers in 8 bits: blocks of 256, each with the size of its largest finite number as an `f32` before the codes.
+//!
+//! The scale of a block with NaN or infinities has its sign bit set. In such a block the codes of size 1 stand for
+//! infinities and those of size 2 for NaN, so that each harms its own element only.
 //!
 //! Whatever a code cannot say exactly goes to one of the two codes next to it, with chances in proportion to how near
 //! they are, in the root where codes are roots: a mean that takes in a thousandth of a square each step would never
@@ -20,8 +23,19 @@ type Block = [u8; BLOCK + SCALE];
 const ASKED: usize = 3;
 const PART: usize = BLOCK / 4;
 
+/// Sizes of codes in a block whose scale is marked: infinities, NaN, and the least of all other numbers.
+const INFINITE: u32 = 1;
+const NAN: u32 = 2;
+const LEAST_FINITE: u32 = 3;
+
 /// How numbers of a block become codes.
 trait Code: Copy {
+    /// Whether the highest bit of a code tells a sign.
+    const SIGNED: bool;
+    /// The size of a code without its sign.
+    fn size(code: u8) -> u32;
+    /// The code of this size, negative if it is said and there are signs.
+    fn with_sign(size: u32, negative: bool) -> u32;
     /// The least that a scale can be, so that what is worked out from it is a normal number.
     const LEAST: f32;
     fn of(scale: f32) -> Self;
@@ -64,6 +78,13 @@ struct Root {
 }
 
 impl Code for Root {
+    const SIGNED: bool = true;
+    fn size(code: u8) -> u32 {
+        (code as i8).unsigned_abs().into()
+    }
+    fn with_sign(size: u32, negative: bool) -> u32 {
+        if negative { size.wrapping_neg() } else { size }
+    }
     const LEAST: f32 = f32::MIN_POSITIVE;
     #[inline(always)]
     fn of(scale: f32) -> Root {
@@ -90,6 +111,13 @@ struct FourthRoot {
 }
 
 impl Code for FourthRoot {
+    const SIGNED: bool = false;
+    fn size(code: u8) -> u32 {
+        code.into()
+    }
+    fn with_sign(size: u32, _: bool) -> u32 {
+        size
+    }
     const LEAST: f32 = f32::MIN_POSITIVE;
     #[inline(always)]
     fn of(scale: f32) -> FourthRoot {
@@ -125,6 +153,13 @@ struct Log<const SIGNED: bool> {
 const BELOW: u32 = 20;
 
 impl<const SIGNED: bool> Code for Log<SIGNED> {
+    const SIGNED: bool = SIGNED;
+    fn size(code: u8) -> u32 {
+        if SIGNED { code & 127 } else { code }.into()
+    }
+    fn with_sign(size: u32, negative: bool) -> u32 {
+        if SIGNED && negative { size | 128 } else { size }
+    }
     const LEAST: f32 = f32::from_bits((if SIGNED { 128 } else { 256 }) << BELOW);
     #[inline(always)]
     fn of(scale: f32) -> Log<SIGNED> {
@@ -165,8 +200,9 @@ impl<K: Code> Job for Decode<'_, K> {
         for (b, to) in self.to.iter_mut().enumerate() {
             let [s0, s1, s2, s3, codes @ ..] = &from[b];
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
-            if !scale.is_finite() {
-                to.fill(f32::NAN);
+            // Infinite, NaN or marked.
+            if scale.to_bits() >= f32::INFINITY.to_bits() {
+                decode_marked::<K>(scale, codes, to);
                 continue;
             }
             decode_block(K::of(scale), codes, to, self.ahead);
@@ -184,6 +220,52 @@ fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK], ahe
             to[i] = code.decode(from[i]);
         }
     }
+}
+
+/// A block with numbers that are not finite. One whose scale is not finite is NaN throughout.
+#[cold]
+#[inline(never)]
+fn decode_marked<K: Code>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
+    let code = K::of(scale.abs());
+    for (to, from) in to.iter_mut().zip(from) {
+        *to = match K::size(*from) {
+            _ if !scale.is_finite() => f32::NAN,
+            INFINITE if K::SIGNED && from & 128 > 0 => f32::NEG_INFINITY,
+            INFINITE => f32::INFINITY,
+            NAN => f32::NAN,
+            _ => code.decode(*from),
+        };
+    }
+}
+
+/// As [`encode_block`], of a block with numbers that are not finite.
+#[cold]
+#[inline(never)]
+fn encode_marked<K: Code>(scale: f32, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
+    let code = K::of(scale.abs());
+    for (place, (x, to)) in from.iter().zip(to).enumerate() {
+        let negative = x.is_sign_negative();
+        let code = if x.is_finite() {
+            let code = code.encode(*x, place) & 0xff;
+            match K::size(code as u8) {
+                INFINITE | NAN if K::SIGNED => 0,
+                INFINITE | NAN => LEAST_FINITE,
+                _ => code,
+            }
+        } else if x.is_infinite() && (K::SIGNED || !negative) {
+            K::with_sign(INFINITE, negative)
+        } else {
+            NAN
+        };
+        *to = code as u8;
+    }
+}
+
+/// The scale of a block with numbers that are not finite, before it is marked: the largest of the others.
+#[cold]
+#[inline(never)]
+fn largest_finite(block: &[f32; BLOCK]) -> f32 {
+    block.iter().map(|x| x.abs()).filter(|x| x.is_finite()).fold(0.0, f32::max)
 }
 
 struct Encode<'a, K> {
@@ -205,14 +287,17 @@ impl<K: Code> Job for Encode<'_, K> {
             let least = if largest < K::LEAST { K::LEAST } else { largest };
             // Of zeros as the memory was before the first step.
             let scale = if largest == 0.0 { 0.0 } else { least };
+            let marked = || -largest_finite(&from[b]).max(K::LEAST);
             let [s0, s1, s2, s3, ..] = to;
-            [*s0, *s1, *s2, *s3] = (if scale.is_finite() { scale } else { f32::NAN }).to_le_bytes();
+            [*s0, *s1, *s2, *s3] = (if scale.is_finite() { scale } else { marked() }).to_le_bytes();
         }
         for (b, to) in to.iter_mut().enumerate() {
             let [s0, s1, s2, s3, codes @ ..] = to;
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
             if scale > 0.0 {
                 encode_block(K::of(scale), &from[b], codes, ahead);
+            } else if scale < 0.0 {
+                encode_marked::<K>(scale, &from[b], codes);
             } else {
                 codes.fill(0);
             }
@@ -256,6 +341,29 @@ macro_rules! with_code {
             other => unreachable!("{other} has no code"),
         }
     };
+}
+
+/// How many numbers the scales of their blocks leave no digits: those that have the code next to zero, and of numbers
+/// with signs those that are zero among others.
+pub(crate) fn floored(dtype: DType, from: &[u8]) -> usize {
+    match dtype {
+        DType::Root8 => count_floored::<Root>(from),
+        DType::FourthRoot8 => count_floored::<FourthRoot>(from),
+        DType::Log8 => count_floored::<Log<true>>(from),
+        DType::UnsignedLog8 => count_floored::<Log<false>>(from),
+        _ => 0,
+    }
+}
+
+fn count_floored<K: Code>(from: &[u8]) -> usize {
+    let of_block = |block: &[u8]| {
+        let [s0, s1, s2, s3, codes @ ..] = block else { return 0 };
+        let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
+        let least = if scale < 0.0 { LEAST_FINITE } else { 1 };
+        let is_floored = |size: u32| size == least || K::SIGNED && size == 0;
+        if scale == 0.0 { 0 } else { codes.iter().filter(|code| is_floored(K::size(**code))).count() }
+    };
+    from.chunks(BLOCK + SCALE).map(of_block).sum()
 }
 
 /// Reads so many numbers as there is room for. `from` has their blocks, the last perhaps a short one.
@@ -407,12 +515,39 @@ mod tests {
                 from[300] = bad;
                 let bytes = coded(dtype, &from);
                 let found = decoded(dtype, &bytes, 600);
-                assert!(found[256..512].iter().all(|x| x.is_nan()), "{dtype}: the block of {bad}");
-                assert!(found[..256].iter().chain(&found[512..]).all(|x| x.is_finite()), "{dtype}: the other blocks");
+                let as_it_is = bad.is_nan() || bad < 0.0 && !is_signed(dtype);
+                assert!(if as_it_is { found[300].is_nan() } else { found[300] == bad }, "{dtype}: {bad}");
+                from[300] = 0.0;
+                let scale =
+                    |i: usize| from[i / BLOCK * BLOCK..].iter().take(BLOCK).fold(0.0, |most: f32, x| x.abs().max(most));
+                for (i, (x, y)) in from.iter().zip(&found).enumerate().filter(|(i, _)| *i != 300) {
+                    // The sizes that stand for what is not finite are taken from the smallest numbers.
+                    let taken = if dtype == DType::Root8 { 5e-4 } else { 1e-4 };
+                    let bound = bound(dtype, (*x).into(), scale(i).into()) + taken * f64::from(scale(i));
+                    assert!((f64::from(*x) - f64::from(*y)).abs() <= bound, "{dtype}: {x} became {y} beside {bad}");
+                    assert!(is_signed(dtype) || *x == 0.0 || *y > 0.0, "{dtype}: {x:e} became {y:e}");
+                }
+                assert_eq!(coded(dtype, &found), bytes, "{dtype}: what codes say exactly stays");
+            }
+            let all = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, 1.0, 1e-30, f32::MAX];
+            for others in [&all[..], &all[..3], &all[..4], &[f32::INFINITY]] {
+                let bytes = coded(dtype, others);
+                let found = decoded(dtype, &bytes, others.len());
+                for (x, y) in others.iter().zip(&found) {
+                    assert!(
+                        x.is_finite() == y.is_finite() && (*x != 0.0 || *y == 0.0),
+                        "{dtype}: {others:?}, {found:?}"
+                    );
+                }
                 assert_eq!(coded(dtype, &found), bytes);
             }
+            // A block as they were written before: NaN throughout.
+            let before: Vec<u8> = f32::NAN.to_le_bytes().into_iter().chain([0; 256]).collect();
+            assert!(decoded(dtype, &before, 256).iter().all(|x| x.is_nan()));
             // What a user may write: every pattern of bits is a number.
-            let _ = decoded(dtype, &[0xff; 260], 256);
+            for bytes in [[0xff; 260], [0x80; 260], [0x7f; 260]] {
+                let _ = decoded(dtype, &bytes, 256);
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::pattern::Pattern;
-use super::subtree;
+use super::{Mask, subtree};
 use crate::error::{Error, Result};
 use crate::recipe::{self, Entries, FromRecipe, Node, Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
@@ -39,6 +39,8 @@ use crate::tree::{LeafSpec, Structure};
 pub struct Labels {
     rule: Rule,
     otherwise: Option<Label>,
+    /// What `plan` says of some leaves, and of which.
+    note: Option<(&'static str, Mask)>,
 }
 
 type Label = Cow<'static, str>;
@@ -171,6 +173,19 @@ impl Labels {
         }
     }
 
+    /// Has `plan` name the leaves for which a function says so, behind a text.
+    pub(crate) fn noting(self, text: &'static str, of: impl Fn(&LeafSpec) -> bool + Send + Sync + 'static) -> Labels {
+        Labels { note: Some((text, Mask::by(of))), ..self }
+    }
+
+    /// The text, and the leaves among some that it is about.
+    pub(crate) fn note(&self, structure: &Structure, active: &[bool]) -> Option<(&'static str, Vec<String>)> {
+        let (text, of) = self.note.as_ref()?;
+        let noted = of.resolve(structure, "partition").ok()?;
+        let leaves = structure.paths().zip(noted).zip(active).filter(|((_, noted), on)| *noted && **on);
+        Some((*text, leaves.map(|((path, _), _)| path.into()).collect()))
+    }
+
     /// The labels that leaves can have, each once, and the number among them of each leaf's.
     pub(crate) fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
         let mut all: Vec<Label> = match &self.rule {
@@ -191,7 +206,7 @@ impl Labels {
     }
 
     fn new(rule: Rule) -> Labels {
-        Labels { rule, otherwise: None }
+        Labels { rule, otherwise: None, note: None }
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Mask(Rule);
 enum Rule {
     Constant(bool),
     Paths(Vec<Pattern>),
+    /// The same, but some may match nothing.
+    AnyPaths(Vec<Pattern>),
     By(Predicate),
     MinNdim(usize),
     Tree(Vec<(String, bool)>),
@@ -126,6 +128,39 @@ impl Mask {
     /// ```
     pub fn paths<P: Into<Arc<str>>>(patterns: impl IntoIterator<Item = P>) -> Mask {
         Mask(Rule::Paths(patterns.into_iter().map(Pattern::new).collect()))
+    }
+
+    /// Takes the leaves whose path matches any of several [patterns](super#patterns), which need not match any: for
+    /// defaults that suit many models. A pattern of your own is better given to [`paths`](Mask::paths), which finds
+    /// misspelt ones.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::Structure};
+    /// let structure = Structure::of(&vec![1.0_f32, 2.0])?;
+    /// assert_eq!(Mask::any_paths(["*/bias", "**/scale"]).resolve(&structure, "example")?, [false]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn any_paths<P: Into<Arc<str>>>(patterns: impl IntoIterator<Item = P>) -> Mask {
+        Mask(Rule::AnyPaths(patterns.into_iter().map(Pattern::new).collect()))
+    }
+
+    /// Takes the leaves that are embeddings by their names: those with a key in their path that has `embed` in it, ends
+    /// with `emb`, or is `wte` or `wpe`.
+    ///
+    /// ```
+    /// # use gradchain::{select::Mask, tree::{DynTree, Structure}};
+    /// # use ndarray::Array2;
+    /// let mut params = DynTree::new();
+    /// for path in ["head/weight", "model/embed_tokens/weight", "transformer/wte"] {
+    ///     params.insert(path, Array2::<f32>::zeros((2, 2)));
+    /// }
+    /// let structure = Structure::of(&params)?;
+    /// assert_eq!(Mask::embeddings().resolve(&structure, "example")?, [false, true, true]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn embeddings() -> Mask {
+        const NAMES: &str = "{*[eE]mbed*,*[eE]mb,wte,wpe}";
+        Mask::any_paths([format!("**/{NAMES}"), format!("**/{NAMES}/**")])
     }
 
     /// Takes the leaves for which a function of path, shape and type says so.
@@ -267,6 +302,9 @@ impl Rule {
             Rule::Paths(patterns) => patterns.iter().try_fold(vec![false; structure.len()], |taken, pattern| {
                 Ok(zip(taken, pattern.resolve(structure, what)?, |a, b| a || b))
             }),
+            Rule::AnyPaths(patterns) => patterns.iter().try_fold(vec![false; structure.len()], |taken, pattern| {
+                Ok(zip(taken, pattern.any(structure, what)?, |a, b| a || b))
+            }),
             Rule::Tree(entries) => {
                 let paths: Vec<&str> = entries.iter().map(|(path, _)| &**path).collect();
                 let assigned = subtree::assign(&paths, structure, true, what)?;
@@ -317,10 +355,8 @@ impl ToRecipe for Rule {
             Rule::Constant(taken) => Recipe::Bool(*taken),
             Rule::By(_) => Recipe::Opaque("Mask::by(..)".into()),
             Rule::MinNdim(ndim) => Recipe::map([("min_ndim", ndim.to_recipe())]),
-            Rule::Paths(patterns) => {
-                let patterns = patterns.iter().map(|pattern| Recipe::text(pattern.text()));
-                Recipe::map([("paths", Recipe::List(patterns.collect()))])
-            }
+            Rule::Paths(patterns) => Recipe::map([("paths", texts(patterns))]),
+            Rule::AnyPaths(patterns) => Recipe::map([("any_paths", texts(patterns))]),
             Rule::Tree(entries) => {
                 let by_path = entries.iter().map(|(path, chosen)| (&**path, Recipe::Bool(*chosen)));
                 Recipe::map([("by_path", Recipe::map(by_path))])
@@ -332,11 +368,15 @@ impl ToRecipe for Rule {
     }
 }
 
+fn texts(patterns: &[Pattern]) -> Recipe {
+    Recipe::List(patterns.iter().map(|pattern| Recipe::text(pattern.text())).collect())
+}
+
 /// `null` takes every leaf: no mask is no restriction.
 impl FromRecipe for Mask {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Mask> {
         const FORMS: &str = "null, true, false, a pattern, or one of {\"by_path\": ..}, {\"path\": ..}, {\"paths\": [..]}, \
-                             {\"min_ndim\": ..}, {\"not\": ..}, {\"and\": [..]}, {\"or\": [..]}";
+                             {\"any_paths\": [..]}, {\"min_ndim\": ..}, {\"not\": ..}, {\"and\": [..]}, {\"or\": [..]}";
         match node.value() {
             _ if node.is_none() => return Ok(Mask::all()),
             Recipe::Bool(taken) => return Ok(Mask(Rule::Constant(*taken))),
@@ -348,12 +388,13 @@ impl FromRecipe for Mask {
             "by_path" => inside.read().map(|Entries(entries)| Mask::tree(entries)),
             "path" => inside.text("a pattern").map(Mask::path),
             "paths" => inside.read::<Vec<String>>().map(Mask::paths),
+            "any_paths" => inside.read::<Vec<String>>().map(Mask::any_paths),
             "not" => inside.read::<Mask>().map(|mask| !mask),
             "and" => inside.read().map(|(a, b): (Mask, Mask)| a.and(b)),
             "or" => inside.read().map(|(a, b): (Mask, Mask)| a.or(b)),
             "min_ndim" => inside.read().map(Mask::min_ndim),
             other => {
-                let known = ["by_path", "path", "paths", "min_ndim", "not", "and", "or"];
+                let known = ["by_path", "path", "paths", "any_paths", "min_ndim", "not", "and", "or"];
                 Err(ConfigError::unknown(node.place(), "kind of mask", other, known))
             }
         }

@@ -30,7 +30,7 @@
 
 mod labels;
 mod mask;
-mod pattern;
+pub(crate) mod pattern;
 pub(crate) mod subtree;
 
 pub use labels::Labels;

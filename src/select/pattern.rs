@@ -8,20 +8,25 @@ use crate::tree::Structure;
 
 /// A glob; whether it is well formed and matches anything is found out when there is a tree to match.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pattern(Arc<str>);
+pub(crate) struct Pattern(Arc<str>);
 
 impl Pattern {
-    pub(super) fn new(glob: impl Into<Arc<str>>) -> Pattern {
+    pub(crate) fn new(glob: impl Into<Arc<str>>) -> Pattern {
         Pattern(glob.into())
     }
 
     /// As it was written.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.0
     }
 
-    /// Which leaves it matches: at least one.
-    pub(super) fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
+    /// Returns whether a path matches, of a pattern that [`resolve`](Self::resolve) has found well formed.
+    pub(crate) fn matches(&self, path: &str) -> bool {
+        fast_glob::glob_match(&*self.0, path)
+    }
+
+    /// Which leaves it matches, if any.
+    pub(crate) fn any(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let glob = &*self.0;
         fast_glob::validate(glob).map_err(|problem| {
             Error::argument(what, "pattern", "a well-formed glob", format_args!("`{glob}`: {problem}"))
@@ -31,8 +36,14 @@ impl Pattern {
             let expected = "without a leading `!` (negate the mask instead; a key that starts so is written `\\!`)";
             return Err(Error::argument(what, "pattern", expected, format_args!("`{glob}`")));
         }
+        Ok(structure.paths().map(|path| self.matches(path)).collect())
+    }
+
+    /// Which leaves it matches: at least one.
+    pub(crate) fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
+        let glob = &*self.0;
         let matches = |glob: &str| structure.paths().map(|path| fast_glob::glob_match(glob, path)).collect::<Vec<_>>();
-        let matched = matches(glob);
+        let matched = self.any(structure, what)?;
         if matched.contains(&true) {
             return Ok(matched);
         }

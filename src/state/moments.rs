@@ -5,10 +5,11 @@ use core::hash::{Hash, Hasher};
 use ndarray::ArrayD;
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
-use crate::element::{DType, Element, InRecord, with_dtype};
+use crate::element::{DType, Element, InRecord, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::elements;
 use crate::memory::{Buffer, InPage, RawSlice};
+use crate::numeric::coded;
 use crate::tree::{
     LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides, for_each_leaf,
 };
@@ -70,7 +71,7 @@ impl Moments {
     ) -> Result<Moments> {
         let coded = structure.leaves().iter().map(&dtype).find(|dtype| dtype.is_coded());
         coded.map_or(Ok(()), |dtype| Err(Error::argument("moments", "dtype", "a type that leaves can have", dtype)))?;
-        Moments::filled(structure, active, value, &dtype)
+        Moments::filled(structure, active, value, &|_, leaf| dtype(leaf))
     }
 
     /// The same, compiled once, and of any type.
@@ -78,10 +79,10 @@ impl Moments {
         structure: &Structure,
         active: &[bool],
         value: f64,
-        dtype: &dyn Fn(&LeafSpec) -> DType,
+        dtype: &dyn Fn(usize, &LeafSpec) -> DType,
     ) -> Result<Moments> {
         let place = InPage::next();
-        let arrays = structure.leaves().iter().zip(active).map(|(leaf, on)| {
+        let arrays = structure.leaves().iter().zip(active).enumerate().map(|(number, (leaf, on))| {
             if !on {
                 return Ok(None);
             }
@@ -90,7 +91,7 @@ impl Moments {
                 Box::new(PartOf { begins: leaf.begins(), shape, strides })
             });
             let shape = if part.is_some() { vec![leaf.here().len()] } else { leaf.shape().into() };
-            let data = zeros(leaf, dtype(leaf), &shape, place)?;
+            let data = zeros(leaf, dtype(number, leaf), &shape, place)?;
             let strides = if part.is_some() { vec![1] } else { leaf.strides().into() };
             let mut array = MomentArray { shape, strides, data, part };
             if value != 0.0 {
@@ -233,6 +234,26 @@ impl Moments {
     /// The elements of a leaf's array in memory order, if there is one and it is of type `T`.
     pub fn get_mut<T: Element>(&mut self, leaf: usize) -> Option<&mut [T]> {
         self.arrays.get_mut(leaf)?.as_mut()?.data.get_mut()
+    }
+
+    /// Shows the elements of a leaf's array, of any type, in memory order to a function, stretch by stretch, and stores
+    /// what it makes of them. It is given the number of the first and as many as there are.
+    ///
+    /// An array of type `C` is shown at once. Others are converted; of [`quantized`](crate::quantized()) state each
+    /// number is rounded to a code, whether it was changed or not.
+    pub fn rewrite<C: Real>(&mut self, leaf: usize, mut f: impl FnMut(usize, &mut [C])) {
+        let Some(array) = self.arrays.get_mut(leaf).and_then(Option::as_mut) else { return };
+        match array.data.get_mut::<C>() {
+            Some(elements) => f(0, elements),
+            None => array.parts().rewrite(&mut f),
+        }
+    }
+
+    /// The share of a leaf's elements in 8 bits that the scales of their blocks leave no digits.
+    pub(crate) fn floored(&self, leaf: usize) -> Option<f64> {
+        let array = self.array(leaf).filter(|array| array.data.dtype().is_coded())?;
+        let floored = coded::floored(array.data.dtype(), array.data.as_bytes());
+        Some(floored as f64 / array.data.len().max(1) as f64)
     }
 
     /// A copy of a leaf's array in `f64`, which holds each element exactly; of one in 8 bits the numbers that it stands

@@ -235,7 +235,11 @@ impl Reader {
             Entry::Counts(all) => self.leaves(path, apart, all.iter().map(|(leaf, count)| (leaf, count.get() as f64))),
             Entry::Flags(all) => self.leaves(path, apart, all.iter().map(|(leaf, flag)| (leaf, f64::from(flag.get())))),
             Entry::Scalars(all) => self.leaves(path, apart, all.iter().map(|(leaf, scalar)| (leaf, scalar.get()))),
-            Entry::Moments(_) | Entry::Key(_) => {}
+            Entry::Moments(moments) => {
+                let floored = moments.leaves().filter_map(|leaf| Some((leaf, moments.floored(leaf)?)));
+                self.leaves(&joined(path, "floored"), apart, floored);
+            }
+            Entry::Key(_) => {}
         }
     }
 

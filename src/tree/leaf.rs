@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 use ndarray::{ArrayBase, Data, DataMut, Dimension, RawData};
 
 use super::ArrayElement;
-use crate::element::{DType, Element, with_dtype};
+use crate::element::{CODED_BLOCK, DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::{Cursor, Shape, Strides, axes, dense_strides, is_dense};
 #[cfg(feature = "serde")]
@@ -117,6 +117,28 @@ impl LeafParts {
         #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
         unsafe {
             store(current_isa(), self.data, 0, numbers);
+        }
+    }
+
+    /// Shows elements that lie without gaps to a function, stretch by stretch, and stores what it makes of them. For a
+    /// leaf that is borrowed exclusively.
+    pub(crate) fn rewrite<C: Real>(&mut self, f: &mut dyn FnMut(usize, &mut [C])) {
+        // Whole blocks of what is coded.
+        const STRETCH: usize = 4 * CODED_BLOCK;
+        let mut room = [C::zero(); STRETCH];
+        for start in (0..self.data.len()).step_by(STRETCH) {
+            let numbers = &mut room[..STRETCH.min(self.data.len() - start)];
+            // SAFETY: the leaf is borrowed exclusively, and the stretch ends where it does.
+            #[allow(unsafe_code, reason = "as above")]
+            unsafe {
+                load(current_isa(), self.data, start, numbers);
+            }
+            f(start, numbers);
+            // SAFETY: as above.
+            #[allow(unsafe_code, reason = "as above")]
+            unsafe {
+                store(current_isa(), self.data, start, numbers);
+            }
         }
     }
 

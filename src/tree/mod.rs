@@ -65,7 +65,7 @@ pub use structure::Structure;
 pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 
-pub use crate::layout::{BufferSpec, Difference, LeafSpec};
+pub use crate::layout::{BufferSpec, Difference, Layout, LeafSpec};
 pub(crate) use crate::layout::{Cursor, Run, Strides, dense_strides, is_dense};
 
 /// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use ndarray::{ArrayView, Dimension};
 
 use super::leaf::LeafParts;
-use super::{Buffer, DynElement, LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
+use super::{Buffer, DynElement, Layout, LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -31,6 +31,7 @@ use crate::error::Result;
 pub struct Slices<'a> {
     leaves: Vec<(String, LeafRef<'a>)>,
     buffers: Vec<(String, &'a dyn Buffer)>,
+    layout: Layout,
 }
 
 impl<'a> Slices<'a> {
@@ -87,8 +88,24 @@ impl<'a> Slices<'a> {
     }
 }
 
+impl Slices<'_> {
+    /// Says how the weights are stored; [`Layout::InOut`] if nobody does. For parameters: gradients need not say it.
+    ///
+    /// ```
+    /// use gradchain::tree::{Layout, Slices, Structure};
+    ///
+    /// let params = Slices::new().with("weight", &[0.0_f32; 6], &[2, 3])?.layout(Layout::OutIn);
+    /// assert_eq!(Structure::of(&params)?.leaves()[0].layout(), Layout::OutIn);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn layout(self, layout: Layout) -> Self {
+        Slices { layout, ..self }
+    }
+}
+
 impl Tree for Slices<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        walk.layout(self.layout);
         self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
         self.buffers.iter().for_each(|(path, buffer)| walk.buffer(path, *buffer));
     }
@@ -105,6 +122,7 @@ impl Tree for LeafRef<'_> {
 pub struct SlicesMut<'a> {
     leaves: Vec<(String, Held<'a>)>,
     buffers: Vec<(String, Box<dyn Buffer + 'a>)>,
+    layout: Layout,
 }
 
 /// A leaf that is lent again at each walk.
@@ -138,6 +156,13 @@ impl<'a> SlicesMut<'a> {
     }
 }
 
+impl SlicesMut<'_> {
+    /// As [`Slices::layout`].
+    pub fn layout(self, layout: Layout) -> Self {
+        SlicesMut { layout, ..self }
+    }
+}
+
 impl Tree for Held<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
         walk.leaf(LeafRef::lend(self.parts.clone()));
@@ -152,6 +177,7 @@ impl TreeMut for Held<'_> {
 
 impl Tree for SlicesMut<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        walk.layout(self.layout);
         self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
         self.buffers.iter().for_each(|(path, buffer)| walk.buffer(path, &**buffer));
     }

@@ -1,13 +1,15 @@
 //! What a tree looks like without its values, and how two of them differ.
 
+use core::cell::RefCell;
 use core::fmt;
 use core::ops::Range;
 use std::collections::HashSet;
 
-use super::{LeafRef, Tree, Walk};
+use super::{Layout, LeafRef, Tree, Walk};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::layout::{BufferSpec, Difference, LeafSpec};
+use crate::select::subtree;
 
 /// The leaves of a tree without their values: paths, types, shapes, in order.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -71,8 +73,17 @@ impl Structure {
 
     /// Of a tree that is given by its walk: compiled once, not for every tree.
     pub(crate) fn by<'a>(tree: &dyn Fn(&mut Walk<'a, '_>)) -> Structure {
-        let mut leaves = Vec::new();
-        tree(&mut Walk::new(&mut String::new(), &mut |path, leaf| leaves.push(spec(path, &leaf))));
+        let (mut leaves, told) = (Vec::new(), RefCell::new(Vec::<(String, Layout)>::new()));
+        let mut each = |path: &str, leaf: LeafRef<'_>| {
+            let mut told = told.borrow_mut();
+            while told.last().is_some_and(|(above, _)| !subtree::holds(above, path)) {
+                told.pop();
+            }
+            let layout = told.last().map_or(Layout::default(), |(_, layout)| *layout);
+            leaves.push(spec(path, &leaf).stored_as(layout));
+        };
+        let mut tell = |path: &str, layout| told.borrow_mut().push((path.into(), layout));
+        tree(&mut Walk::of_layouts(&mut String::new(), &mut each, &mut tell));
         Structure { leaves }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::constraint::Constraint;
 use super::tied::Handle;
-use super::{Buffer, LeafMut, LeafRef, Tree, TreeMut};
+use super::{Buffer, Layout, LeafMut, LeafRef, Tree, TreeMut};
 
 /// A walk over the leaves of a tree, for reading; see [`Tree::walk`].
 pub struct Walk<'a, 'w> {
@@ -14,6 +14,8 @@ pub struct Walk<'a, 'w> {
     constraints: Option<&'w mut ConstraintSink<'w>>,
     /// What buffers are shown to, where somebody asks for them.
     buffers: Option<&'w mut BufferSink<'a, 'w>>,
+    /// Receives the layouts of weights, where somebody asks for them.
+    layouts: Option<&'w mut LayoutSink<'w>>,
     rows: Rows<'a>,
 }
 
@@ -29,13 +31,14 @@ enum Rows<'a> {
 }
 
 type ConstraintSink<'w> = dyn FnMut(&str, Arc<dyn Constraint>) + 'w;
+type LayoutSink<'w> = dyn FnMut(&str, Layout) + 'w;
 
 type BufferSink<'a, 'w> = dyn FnMut(&str, &'a dyn Buffer) + 'w;
 
 impl<'a, 'w> Walk<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         path.clear();
-        Walk { path, sink, constraints: None, buffers: None, rows: Rows::Apart }
+        Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::Apart }
     }
 
     /// A walk that is shown rows in the place of the leaf that they are of, with their indices.
@@ -72,6 +75,45 @@ impl<'a, 'w> Walk<'a, 'w> {
             let parent = enter(self.path, name);
             buffers(self.path, buffer);
             self.path.truncate(parent);
+        }
+    }
+
+    /// A walk that also receives the layouts of weights, each with the path that it holds below.
+    pub(crate) fn of_layouts(
+        path: &'w mut String,
+        sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
+        layouts: &'w mut dyn FnMut(&str, Layout),
+    ) -> Self {
+        path.clear();
+        Walk { layouts: Some(layouts), ..Walk::new(path, sink) }
+    }
+
+    /// Says how the weights at and below the current path are stored, until something else is said of some of them.
+    ///
+    /// `init` and [`Structure::of`](super::Structure::of) ask for it; other walks ignore it. Without it weights are
+    /// stored as [`Layout::InOut`].
+    ///
+    /// ```
+    /// use gradchain::tree::{Layout, Structure, Tree, Walk};
+    /// use ndarray::Array2;
+    ///
+    /// /// `y = x·Wᵀ`
+    /// struct Linear { weight: Array2<f32> }
+    ///
+    /// impl Tree for Linear {
+    ///     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+    ///         walk.layout(Layout::OutIn);
+    ///         walk.child("weight", &self.weight);
+    ///     }
+    /// }
+    ///
+    /// let linear = Linear { weight: Array2::zeros((4, 3)) };
+    /// assert_eq!(Structure::of(&linear)?.leaves()[0].layout(), Layout::OutIn);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn layout(&mut self, layout: Layout) {
+        if let Some(layouts) = &mut self.layouts {
+            layouts(self.path, layout);
         }
     }
 
@@ -172,7 +214,12 @@ impl<'a, 'w> Walk<'a, 'w> {
             Some(buffers) => Some(&mut **buffers),
             None => None,
         };
-        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, buffers, rows: self.rows });
+        let layouts: Option<&mut LayoutSink<'_>> = match &mut self.layouts {
+            Some(layouts) => Some(&mut **layouts),
+            None => None,
+        };
+        let rows = self.rows;
+        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, buffers, layouts, rows });
     }
 
     /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for

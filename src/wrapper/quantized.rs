@@ -1,5 +1,7 @@
 use crate::engine::Codes;
 use crate::part::prelude::*;
+use crate::select::Mask;
+use crate::state::{StateWalk, StateWalkMut};
 
 /// Keeps the state of what is inside in 8 bits: blocks of 256 numbers, each with a scale in `f32`.
 ///
@@ -9,15 +11,16 @@ use crate::part::prelude::*;
 ///
 /// * numbers of which every bit counts: copies of parameters, sums that wait to be given out, and all that is no array;
 /// * arrays for which a type was asked, as by [`mu_dtype`](crate::transform::ScaleByAdam::mu_dtype);
-/// * the state of `f64` leaves;
-/// * the memory of parts that look at whole leaves: of [`muon`](crate::muon()), `soap`, `shampoo`,
-///   [`lbfgs`](crate::lbfgs()), [`adam_mini`](crate::adam_mini()) and the like.
+/// * the state of `f64` leaves, of leaves below [`min_elements`](Quantized::min_elements) and of those in
+///   [`except`](Quantized::except);
+/// * the memory of parts that look at whole leaves, such as `soap`, `shampoo`, [`lbfgs`](crate::lbfgs()), but for the
+///   means of [`muon`](crate::muon()) and [`adam_mini`](crate::adam_mini()).
 ///
 /// [`schema`](crate::OptState::schema) shows which type each array has.
 ///
 /// # Arithmetic
 ///
-/// With `s` the size of the largest number of a block, a code `k` stands for
+/// With `s` the size of the largest finite number of a block, a code `k` stands for
 ///
 /// ```text
 ///                    of any sign (−127 ≤ k ≤ 127)    never negative (0 ≤ k ≤ 255)
@@ -41,8 +44,11 @@ use crate::part::prelude::*;
 /// − b)` of the largest one; signs are by chance, so that they come to about `1/√(1 − b²)` of one. [The
 /// guide](https://docs.rs/crate/gradchain/latest/source/docs/few-bits.md) has what is measured.
 ///
-/// **What is not finite**: a block with such a number is read as NaN throughout. Put
-/// [`zero_nans`](crate::zero_nans()) before what is inside, or [`apply_if_finite`](crate::apply_if_finite()) around.
+/// **What is not finite** stays so, and harms no other number: the scale is the size of the largest finite one. In such
+/// a block the two codes next to zero stand for infinities and NaN.
+///
+/// **Loss of range** is read as `floored`, for each array and leaf: the share of numbers with the code next to zero, and
+/// of signed ones those that are zero in a block with others.
 ///
 /// # Cost
 ///
@@ -62,15 +68,15 @@ use crate::part::prelude::*;
 /// use gradchain::prelude::*;
 ///
 /// let optimizer = quantized(adam(0.1));
-/// let mut params = vec![1.0_f32; 1024];
+/// let mut params = vec![1.0_f32; 4096];
 /// let mut state = optimizer.init(&params)?;
 /// for _ in 0..3 {
 ///     let gradient = params.clone();
 ///     optimizer.step(&mut params, &gradient, &mut state)?;
 /// }
 /// assert!(params.iter().all(|p| (0.69..0.72).contains(p)));
-/// assert_eq!(state.schema().size().bytes(gradchain::state::Kind::Moment), 2 * (1024 + 4 * 4));
-/// assert!(state.schema().to_string().contains("mu[]: moment root8 [1024]"));
+/// assert_eq!(state.schema().size().bytes(gradchain::state::Kind::Moment), 2 * (4096 + 4 * 16));
+/// assert!(state.schema().to_string().contains("mu[]: moment root8 [4096]"));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -80,7 +86,8 @@ use crate::part::prelude::*;
 /// quantization](https://arxiv.org/abs/2110.02861), 2021, whose codes are from a table, rounded to the nearest; Li,
 /// Chen and Zhu, [Memory efficient optimizers with 4-bit states](https://arxiv.org/abs/2309.01507), 2023, of second
 /// moments that become zero. Differs: codes that are worked out, rounded by chance, for any transformation. Optax has
-/// none; PyTorch has `torchao`'s `AdamW8bit`.
+/// none; PyTorch has `torchao`'s `AdamW8bit`, which keeps leaves below 4096 elements too, as bitsandbytes does, whose users
+/// name embeddings by hand.
 pub fn quantized<T: Stage>(inner: T) -> Quantized<T> {
     Quantized::with(inner)
 }
@@ -90,21 +97,41 @@ wrapper! {
     pub Quantized<T> as "quantized" around inner: Around {
         /// Sets whether codes are logarithms in place of roots.
         logarithmic: bool = false;
+        /// Sets the fewest elements that a leaf must have: the state of smaller ones stays as it is. 4096 by default.
+        min_elements: usize = 4096;
+        /// Sets the leaves whose state stays as it is; by default [embeddings, by their names](Mask::embeddings).
+        except: Mask = Mask::embeddings();
     }
 }
 
 /// The state of a [`quantized`].
-pub type QuantizedState<S> = WrapperState<(), S>;
+pub type QuantizedState<S> = WrapperState<Exceptions, S>;
+
+/// The leaves whose state a [`quantized`] leaves as it is by its mask.
+#[derive(Clone, Debug, Default)]
+pub struct Exceptions(Vec<bool>);
+
+/// The types of the arrays say what follows from them.
+impl State for Exceptions {
+    fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
+    fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}
+}
 
 impl<T: Stage> Wrapper for Quantized<T> {
-    type Memory = ();
+    type Memory = Exceptions;
     const ALWAYS_RUNS: bool = true;
 
-    fn codes(&self) -> Option<Codes> {
-        Some(if self.logarithmic { Codes::Logarithms } else { Codes::Roots })
+    fn prepare(&self, memory: &mut Exceptions, at: &InitContext<'_>) -> Result<()> {
+        memory.0 = self.except.resolve(at.structure(), &format!("{}: except", Self::NAME))?;
+        Ok(())
     }
 
-    fn check(&self, (): &(), at: &StepContext<'_>) -> Result<()> {
+    fn codes<'a>(&self, memory: &'a Exceptions) -> Option<Codes<'a>> {
+        let codes = if self.logarithmic { Codes::logarithms() } else { Codes::roots() };
+        Some(codes.min_elements(self.min_elements).except(&memory.0))
+    }
+
+    fn check(&self, _: &Exceptions, at: &StepContext<'_>) -> Result<()> {
         at.whole_leaves(Self::NAME)
     }
 }

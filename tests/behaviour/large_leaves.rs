@@ -172,5 +172,5 @@ fn a_thread_that_is_not_rayons_has_the_same_bits() {
     same(&chain((zero_nans(), clip_by_global_norm(0.5), adamw(0.1))), &gradients);
     same(&lamb(0.1), &gradients);
     same(&chain((clip_by_global_norm(0.5), adafactor(0.1))), &gradients);
-    same(&quantized(adam(0.1)), &gradients);
+    same(&quantized(adam(0.1)).min_elements(0), &gradients);
 }

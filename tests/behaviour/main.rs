@@ -16,6 +16,8 @@ mod freezable;
 #[cfg(feature = "rayon")]
 mod large_leaves;
 mod layerwise;
+#[cfg(feature = "derive")]
+mod layouts;
 #[cfg(all(feature = "config", feature = "half"))]
 mod linesearch;
 mod lint;

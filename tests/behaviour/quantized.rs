@@ -74,10 +74,16 @@ where
 fn the_error_is_within_the_bound_that_is_documented() {
     let of = |relative| Rounding { block: 256, relative, absolute: 0.0 };
     let (root, fourth_root, logarithm) = (of((2.0 + 2.0 / 127.0) / 127.0), of(5.0 / 255.0), of(1.0 / 8.0));
-    is_within_the_bound(quantized(ema(0.9)), "ema", 0.9, |g| g, root);
-    is_within_the_bound(quantized(ema(0.9)).logarithmic(true), "ema", 0.9, |g| g, logarithm);
-    is_within_the_bound(quantized(scale_by_rms().decay(0.9)), "nu", 0.9, |g| g * g, fourth_root);
-    is_within_the_bound(quantized(scale_by_rms().decay(0.9)).logarithmic(true), "nu", 0.9, |g| g * g, logarithm);
+    is_within_the_bound(quantized(ema(0.9)).min_elements(0), "ema", 0.9, |g| g, root);
+    is_within_the_bound(quantized(ema(0.9)).min_elements(0).logarithmic(true), "ema", 0.9, |g| g, logarithm);
+    is_within_the_bound(quantized(scale_by_rms().decay(0.9)).min_elements(0), "nu", 0.9, |g| g * g, fourth_root);
+    is_within_the_bound(
+        quantized(scale_by_rms().decay(0.9)).min_elements(0).logarithmic(true),
+        "nu",
+        0.9,
+        |g| g * g,
+        logarithm,
+    );
 }
 
 /// Half the last bit of a number of 8 or 11 bits, and in `f16` of the numbers that have fewer.
@@ -94,7 +100,10 @@ fn the_error_of_16_bits_is_within_half_the_last_bit_at_each_step() {
 
 #[test]
 fn second_moments_decay_and_are_zero_only_if_they_are() {
-    for optimizer in [quantized(scale_by_adam().b2(0.99)), quantized(scale_by_adam().b2(0.99)).logarithmic(true)] {
+    for optimizer in [
+        quantized(scale_by_adam().b2(0.99)).min_elements(0),
+        quantized(scale_by_adam().b2(0.99)).min_elements(0).logarithmic(true),
+    ] {
         let params = vec![0.0_f32; 1024];
         let mut state = optimizer.init(&params).unwrap();
         let mut exact = vec![0.0; 1024];
@@ -124,18 +133,20 @@ fn each_array_has_the_type_that_it_should() {
         schema.entries.iter().map(|entry| entry.to_string()).filter(|entry| entry.contains('[')).collect()
     };
     let of = |schema| types(schema).into_iter().map(|entry| entry.split(' ').nth(2).unwrap_or("").to_owned());
-    let found: Vec<_> = of(quantized(adam(0.1)).init(&params).unwrap().schema()).collect();
+    let found: Vec<_> = of(quantized(adam(0.1)).min_elements(0).init(&params).unwrap().schema()).collect();
     assert_eq!(found, ["root8", "f64", "root8", "fourth_root8", "f64", "fourth_root8"]);
-    let logarithmic = quantized(adam(0.1).mu_dtype(DType::Bf16)).logarithmic(true).init(&params).unwrap().schema();
+    let logarithmic =
+        quantized(adam(0.1).mu_dtype(DType::Bf16)).min_elements(0).logarithmic(true).init(&params).unwrap().schema();
     let found: Vec<_> = of(logarithmic).collect();
     assert_eq!(found, ["bf16", "bf16", "bf16", "unsigned_log8", "f64", "unsigned_log8"]);
     // Copies of parameters, and what is held back.
     let whole =
         chain((apply_every(2), lookahead(multi_steps(kahan_summation(), 2), 2, 0.5), params_ema(sgd(0.1), 0.5)));
-    let schema = quantized(master(whole)).init(&params).unwrap().schema();
+    let schema = quantized(master(whole)).min_elements(0).init(&params).unwrap().schema();
     assert!(!schema.to_string().contains('8'), "{schema}");
     // Inside what has leaves of its own, or begins anew.
-    let inside = quantized(chain((flatten(trace(0.9)), lookahead(adam(0.1), 1, 0.5).reset_state(true))));
+    let inside =
+        quantized(chain((flatten(trace(0.9)), lookahead(adam(0.1), 1, 0.5).reset_state(true)))).min_elements(0);
     let (mut params, grads) = (vec![1.0_f32; 40], vec![1.0_f32; 40]);
     let mut state = inside.init(&params).unwrap();
     let schema = state.schema();
@@ -152,20 +163,20 @@ fn each_array_has_the_type_that_it_should() {
 #[test]
 fn an_adam_has_little_more_than_two_bytes_for_each_parameter() {
     let params = vec![0.0_f32; 1 << 20];
-    let plan = quantized(adamw(0.1)).plan(&params).unwrap();
-    let of_schema = quantized(adamw(0.1)).init(&params).unwrap().schema().size();
+    let plan = quantized(adamw(0.1)).min_elements(0).plan(&params).unwrap();
+    let of_schema = quantized(adamw(0.1)).min_elements(0).init(&params).unwrap().schema().size();
     for size in [&plan.state, &of_schema] {
         assert_eq!(size.bytes(Kind::Moment) as f64 / (1 << 20) as f64, 2.0 * (1.0 + 4.0 / 256.0));
     }
     // A step reads and writes them once, scales too; and those of blocks that are not full.
     assert_eq!(plan.passes[0].state, 2 * plan.state.bytes(Kind::Moment));
-    let plan = quantized(adamw(0.1)).plan(&vec![vec![0.0_f32; 300], vec![0.0; 5]]).unwrap();
+    let plan = quantized(adamw(0.1)).min_elements(0).plan(&vec![vec![0.0_f32; 300], vec![0.0; 5]]).unwrap();
     assert_eq!(plan.passes[0].state, 2 * 2 * (305 + 3 * 4));
 }
 
 #[test]
 fn rows_are_refused_before_anything_changes() {
-    let optimizer = quantized(adam(0.1));
+    let optimizer = quantized(adam(0.1)).min_elements(0);
     let mut params = Array2::<f32>::ones((4, 3));
     let mut state = optimizer.init(&params).unwrap();
     let before = state.clone();
@@ -177,7 +188,7 @@ fn rows_are_refused_before_anything_changes() {
 
 #[test]
 fn a_state_goes_into_8_bits_and_back() {
-    let (single, few) = (adam(0.1), quantized(adam(0.1)));
+    let (single, few) = (adam(0.1), quantized(adam(0.1)).min_elements(0));
     let mut params = vec![1.0_f32; 700];
     let grads: Vec<f32> = (0..700).map(|i| gradient(1, i)).collect();
     let mut state = single.init(&params).unwrap();
@@ -193,7 +204,7 @@ fn a_state_goes_into_8_bits_and_back() {
         assert!(exact.iter().zip(&coded).all(|(x, y)| (x - y).abs() <= one * largest));
     }
     // Other codes, the same verb; to the same type nothing needs one.
-    let logarithms = quantized(adam(0.1)).logarithmic(true);
+    let logarithms = quantized(adam(0.1)).min_elements(0).logarithmic(true);
     assert!(coded.migrate(&logarithms, &params, &Migration::new()).is_err());
     coded.migrate(&logarithms, &params, &Migration::new().cast_part("inner")).unwrap();
     let same = coded.migrate(&few, &params, &Migration::new()).unwrap();
@@ -204,7 +215,7 @@ fn a_state_goes_into_8_bits_and_back() {
 
 #[test]
 fn another_memory_order_has_the_same_numbers_as_near_as_codes_can_say() {
-    let optimizer = quantized(adam(0.1));
+    let optimizer = quantized(adam(0.1)).min_elements(0);
     let rows = Array2::from_shape_fn((30, 40), |(i, j)| gradient(3, i * 40 + j));
     let columns = Array2::from_shape_fn((30, 40).f(), |(i, j)| rows[[i, j]]);
     let mut params = Array2::<f32>::ones((30, 40));
@@ -224,7 +235,7 @@ fn another_memory_order_has_the_same_numbers_as_near_as_codes_can_say() {
 
 #[test]
 fn a_mean_of_states_is_that_of_what_codes_stand_for() {
-    let optimizer = quantized(chain((ema(0.9), scale_by_rms())));
+    let optimizer = quantized(chain((ema(0.9), scale_by_rms()))).min_elements(0);
     let params = vec![0.0_f32; 600];
     let made = |seed: usize| {
         let mut state = optimizer.init(&params).unwrap();
@@ -249,7 +260,7 @@ fn a_mean_of_states_is_that_of_what_codes_stand_for() {
 #[test]
 fn leaves_of_16_bits_and_odd_lengths_step_as_they_update() {
     for n in [1, 31, 255, 256, 300, 1024, 1300, 17_000] {
-        let optimizer = quantized(adamw(0.1));
+        let optimizer = quantized(adamw(0.1)).min_elements(0);
         let grads = Array1::from_shape_fn(n, |i| half::bf16::from_f32(gradient(2, i)));
         let mut params = Array1::from_elem(n, half::bf16::ONE);
         let mut other = params.clone();
@@ -261,6 +272,191 @@ fn leaves_of_16_bits_and_odd_lengths_step_as_they_update() {
         }
         assert!(params == other && same_bits(&*a, &*b), "{n}");
     }
+}
+
+/// Parameters after some steps, of whose first gradients some numbers are others.
+fn after_three_steps<T>(optimizer: &T, bad: &[(usize, f32)]) -> Vec<f32>
+where
+    T: GradientTransformation<Needs = Nothing>,
+{
+    let mut params = vec![0.5_f32; 600];
+    let mut state = optimizer.init(&params).unwrap();
+    for step in 0..3 {
+        let mut grads: Vec<f32> = (0..600).map(|i| gradient(step, i)).collect();
+        if step == 0 {
+            bad.iter().for_each(|(i, x)| grads[*i] = *x);
+        }
+        optimizer.step(&mut params, &grads, &mut state).unwrap();
+    }
+    params
+}
+
+/// Where one is not finite, and where another is not.
+fn not_finite(params: &[f32]) -> Vec<usize> {
+    (0..params.len()).filter(|i| !params[*i].is_finite()).collect()
+}
+
+/// Gradients that are not finite: one, several in a block, two blocks, a whole block.
+fn bad_gradients() -> Vec<Vec<(usize, f32)>> {
+    let [nan, up, down] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+    let one = [nan, up, down].map(|x| vec![(300, x)]);
+    let many = vec![(3, up), (4, down), (255, nan), (256, up), (599, nan)];
+    let block = (256..512).map(|i| (i, if i % 2 == 0 { up } else { nan })).collect();
+    one.into_iter().chain([many, block]).collect()
+}
+
+#[test]
+fn a_gradient_that_is_not_finite_harms_its_own_element_only() {
+    fn check<T, Q>(name: &str, single: &T, coded: [Q; 2])
+    where
+        T: GradientTransformation<Needs = Nothing>,
+        Q: GradientTransformation<Needs = Nothing>,
+    {
+        for bad in bad_gradients() {
+            let expected = after_three_steps(single, &bad);
+            for coded in &coded {
+                let found = after_three_steps(coded, &bad);
+                assert_eq!(not_finite(&found), not_finite(&expected), "{name}: {bad:?}");
+                let pairs = found.iter().zip(&expected).filter(|(_, exact)| exact.is_finite());
+                let worst = pairs.map(|(x, exact)| (x - exact).abs()).fold(0.0, f32::max);
+                assert!(worst < 0.03, "{name}: {bad:?}, {worst}");
+            }
+        }
+    }
+    macro_rules! each {
+        ($($optimizer:expr),+ $(,)?) => {$(
+            let coded = [false, true].map(|log| quantized($optimizer).min_elements(0).logarithmic(log));
+            check(stringify!($optimizer), &$optimizer, coded);
+        )+};
+    }
+    each!(adamw(0.01), sgd(0.01).momentum(0.9), rmsprop(0.01), lion(0.01), adagrad(0.01));
+}
+
+/// What `docs/few-bits.md` says keeps all parameters finite.
+#[test]
+fn the_guards_of_the_guide_keep_all_finite() {
+    for bad in bad_gradients() {
+        let eight_bits = || quantized(adamw(0.01)).min_elements(0);
+        let guarded = after_three_steps(&chain((zero_nans(), clip(1e3), eight_bits())), &bad);
+        assert_eq!(not_finite(&guarded), [0; 0], "{bad:?}");
+        let skipped = after_three_steps(&apply_if_finite(eight_bits(), 5), &bad);
+        assert_eq!(not_finite(&skipped), [0; 0], "{bad:?}");
+        // A chain that is wrapped whole, as the guide has it.
+        let whole = after_three_steps(&apply_if_finite(chain((clip_by_global_norm(1.0), eight_bits())), 5), &bad);
+        assert_eq!(not_finite(&whole), [0; 0], "{bad:?}");
+    }
+}
+
+type Embedded = gradchain::tree::DynTree;
+
+/// An embedding of 64 rows of 100, a matrix and a bias, and gradients of which one row is 1e5 times the others.
+fn embedded(step: usize) -> Embedded {
+    let mut tree = Embedded::new();
+    let size = |row: usize| if row == 7 { 1.0 } else { 1e-5 };
+    tree.insert("bias", Array1::from_shape_fn(4095, |i| gradient(step, i)));
+    tree.insert(
+        "tok_embed/weight",
+        Array2::from_shape_fn((64, 100), |(i, j)| size(i) * (0.5 + gradient(step, j).abs())),
+    );
+    tree.insert("weight", Array2::from_shape_fn((64, 64), |(i, j)| gradient(step, i * 64 + j)));
+    tree
+}
+
+fn trained_on_rows<T>(optimizer: &T) -> (Embedded, OptState<T>)
+where
+    T: GradientTransformation<Needs = Nothing>,
+{
+    let mut params = embedded(0);
+    gradchain::tree::tree_fill(&mut params, 0.0);
+    let mut state = optimizer.init(&params).unwrap();
+    (0..4).for_each(|step| _ = optimizer.step(&mut params, &embedded(step), &mut state).unwrap());
+    (params, state)
+}
+
+fn values(tree: &Embedded, leaf: &str) -> Vec<f64> {
+    let mut values = Vec::new();
+    gradchain::tree::for_each_leaf(tree, |path, shown| {
+        if path == leaf {
+            values = shown.to_f64();
+        }
+    });
+    values
+}
+
+#[test]
+fn embeddings_and_small_leaves_stay_as_they_are_by_default() {
+    let (exact, _) = trained_on_rows(&adamw(0.01));
+    for optimizer in [quantized(adamw(0.01)), quantized(adamw(0.01)).logarithmic(true)] {
+        let (params, state) = trained_on_rows(&optimizer);
+        for leaf in ["bias", "tok_embed/weight"] {
+            assert_eq!(values(&params, leaf), values(&exact, leaf), "{leaf}");
+        }
+        let mu = |leaf| state.inner().0.moment("mu").unwrap().dtype(leaf).unwrap();
+        let types = [0, 1, 2].map(mu);
+        assert!(types[..2] == [DType::F32, DType::F32] && types[2].size() == 1, "{types:?}");
+        // What is in 8 bits has its digits.
+        let readings = optimizer.readings(&state).unwrap();
+        assert!(readings.get("nu.floored[weight]").unwrap() < 0.01);
+        assert!(readings.get("nu.floored[bias]").is_err());
+    }
+    // Of one leaf more, and of none.
+    let few = quantized(adamw(0.01)).min_elements(4095).except(Mask::none()).init(&embedded(0)).unwrap();
+    assert!((0..3).all(|leaf| few.inner().0.moment("nu").unwrap().dtype(leaf).unwrap().size() == 1));
+    let none = quantized(adamw(0.01)).min_elements(0).except(Mask::all()).init(&embedded(0)).unwrap();
+    assert!((0..3).all(|leaf| none.inner().0.moment("nu").unwrap().dtype(leaf) == Some(DType::F32)));
+    let error = quantized(adamw(0.01)).except(Mask::path("embde/*")).init(&embedded(0)).unwrap_err().to_string();
+    assert!(error.starts_with("quantized: except: pattern `embde/*` matches none"), "{error}");
+}
+
+#[test]
+fn readings_tell_how_many_numbers_lose_their_digits_beside_larger_ones() {
+    for (logarithmic, array, least) in
+        [(false, "nu", 0.02), (false, "mu", 0.02), (true, "nu", 0.02), (true, "mu", 0.02)]
+    {
+        let optimizer = quantized(adamw(0.01)).except(Mask::none()).logarithmic(logarithmic);
+        let (_, state) = trained_on_rows(&optimizer);
+        let share = optimizer.readings(&state).unwrap().get(&format!("{array}.floored[tok_embed/weight]")).unwrap();
+        // The 256 neighbours in the blocks of the one row, of 6400; three are with it in two blocks.
+        assert!(share > least && share < 0.09, "{array}, {logarithmic}: {share}");
+    }
+    let optimizer = quantized(ema(0.9)).min_elements(0);
+    let mut state = optimizer.init(&vec![0.0_f32; 1000]).unwrap();
+    let share = |state: &_| optimizer.readings(state).unwrap().get("floored[]").unwrap();
+    assert_eq!(share(&state), 0.0);
+    let grads: Vec<f32> = (0..1000).map(|i| [1.0, 1e-8][usize::from(i < 256 && i % 2 == 1)]).collect();
+    optimizer.update(&grads, &mut state, &vec![0.0_f32; 1000]).unwrap();
+    assert!((share(&state) - 0.128).abs() < 1e-12);
+}
+
+#[test]
+fn the_means_of_muon_and_adam_mini_are_in_8_bits() {
+    fn check<T, Q>(single: &T, coded: &Q, which: &str)
+    where
+        T: GradientTransformation<Needs = Nothing>,
+        Q: GradientTransformation<Needs = Nothing>,
+    {
+        let even = |step: usize, i: usize| ((i * i * 7 + i * 3 + step * 31) as f32).sin();
+        // More than a stretch, runs that end within one, and a leaf of 16 bits.
+        let model = || (Array2::<f32>::zeros((70, 33)), Array2::<half::bf16>::zeros((40, 64)));
+        let (mut params, mut exact) = (model(), model());
+        let (mut few, mut all) = (coded.init(&params).unwrap(), single.init(&exact).unwrap());
+        let types = |of: &str| few.schema().to_string().matches(of).count();
+        assert!(types("mu[0]: moment root8") == 1 && types("mu[1]: moment root8") == 1, "{}", few.schema());
+        for step in 0..4 {
+            let mut grads = model();
+            grads.0.indexed_iter_mut().for_each(|((i, j), g)| *g = even(step, i * 33 + j));
+            grads.1.indexed_iter_mut().for_each(|((i, j), g)| *g = half::bf16::from_f32(even(step, i * 64 + j)));
+            coded.step(&mut params, &grads, &mut few).unwrap();
+            single.step(&mut exact, &grads, &mut all).unwrap();
+        }
+        let norm = |x: &Array2<f32>| x.iter().map(|x| x * x).sum::<f32>().sqrt();
+        let apart = norm(&(&params.0 - &exact.0)) / norm(&exact.0);
+        assert!(apart > 0.0 && apart < 0.05, "{which}: {apart}");
+    }
+    check(&muon(0.1), &quantized(muon(0.1)).min_elements(0), "muon");
+    check(&adam_mini(0.1), &quantized(adam_mini(0.1)).min_elements(0), "adam_mini");
+    let schema = quantized(muon(0.1).mu_dtype(DType::Bf16)).min_elements(0).init(&Array2::<f32>::zeros((9, 9)));
+    assert!(!schema.unwrap().schema().to_string().contains("root8"));
 }
 
 /// The loss of all images after a hundred steps.
@@ -284,8 +480,8 @@ fn digits_are_learned_within_the_spread_of_seeds() {
     let losses = |optimizer: &dyn Fn(u64) -> f64| (0..4).map(optimizer).collect::<Vec<f64>>();
     let single = losses(&|seed| trained(&adamw(3e-3), &digits, seed));
     let spread = single.iter().fold(f64::MIN, |a, b| a.max(*b)) - single.iter().fold(f64::MAX, |a, b| a.min(*b));
-    let roots = losses(&|seed| trained(&quantized(adamw(3e-3)), &digits, seed));
-    let logarithms = losses(&|seed| trained(&quantized(adamw(3e-3)).logarithmic(true), &digits, seed));
+    let roots = losses(&|seed| trained(&quantized(adamw(3e-3)).min_elements(0), &digits, seed));
+    let logarithms = losses(&|seed| trained(&quantized(adamw(3e-3)).min_elements(0).logarithmic(true), &digits, seed));
     println!("f32 {single:.4?}, roots {roots:.4?}, logarithms {logarithms:.4?}");
     assert!(single.iter().all(|loss| *loss < 0.5), "it learns: {single:?}");
     for (few, single) in roots.iter().chain(&logarithms).zip(single.iter().cycle()) {
@@ -297,7 +493,7 @@ fn digits_are_learned_within_the_spread_of_seeds() {
 #[test]
 fn a_state_in_a_document_keeps_its_bits() {
     use gradchain::state::StateData;
-    for optimizer in [quantized(adam(0.1)), quantized(adam(0.1)).logarithmic(true)] {
+    for optimizer in [quantized(adam(0.1)).min_elements(0), quantized(adam(0.1)).min_elements(0).logarithmic(true)] {
         let mut params = (Array2::<f32>::ones((30, 40).f()), Array1::<f32>::ones(7));
         let grads = (Array2::from_shape_fn((30, 40).f(), |(i, j)| gradient(i, j)), Array1::from_elem(7, 0.5_f32));
         let mut state = optimizer.init(&params).unwrap();
@@ -339,14 +535,14 @@ fn machines_write_one_checkpoint_and_files_take_other_types() {
     std::thread::scope(|scope| {
         for ranks in threads(2, Duration::from_secs(60)) {
             scope.spawn(move || {
-                let (optimizer, mut params) = (sharded(quantized(adamw(0.1)), ranks), model());
+                let (optimizer, mut params) = (sharded(quantized(adamw(0.1)).min_elements(0), ranks), model());
                 let mut state = optimizer.init(&params).unwrap();
                 optimizer.step(&mut params, &grads(0), &mut state).unwrap();
                 Save::new(&optimizer, &state).params(&params).to_shards(path, &**optimizer.collective()).unwrap();
             });
         }
     });
-    let alone = quantized(adamw(0.1));
+    let alone = quantized(adamw(0.1)).min_elements(0);
     let mut params = model();
     let mut state = alone.init(&params).unwrap();
     alone.step(&mut params, &grads(0), &mut state).unwrap();
@@ -378,8 +574,10 @@ fn halve<S: gradchain::state::State>(state: &mut S) {
 
 #[test]
 fn a_pass_that_does_not_look_at_codes_does_not_write_them() {
-    let (clipped, plain) =
-        (chain((clip_by_global_norm(1e9), quantized(adamw(0.1)))), chain((identity(), quantized(adamw(0.1)))));
+    let (clipped, plain) = (
+        chain((clip_by_global_norm(1e9), quantized(adamw(0.1)).min_elements(0))),
+        chain((identity(), quantized(adamw(0.1)).min_elements(0))),
+    );
     let grads: Vec<f32> = (0..1000).map(|i| gradient(2, i)).collect();
     let (mut params, mut other) = (vec![0.5_f32; 1000], vec![0.5_f32; 1000]);
     let (mut a, mut b) = (clipped.init(&params).unwrap(), plain.init(&other).unwrap());

@@ -102,7 +102,7 @@ fn all_mistakes_are_said_at_once_each_with_its_place() {
          eps_root, nu_dtype, nesterov, eps)",
         "$.adamw.lerning_rate: expected a number or a schedule, found \"fast\"",
         "$.adamw.b1: expected a number or a schedule, found true",
-        "$.adamw.mask: there is no kind of mask `min_dim`; did you mean `min_ndim`? (the nearest of 7: min_ndim, and, not, \
+        "$.adamw.mask: there is no kind of mask `min_dim`; did you mean `min_ndim`? (the nearest of 8: min_ndim, and, not, \
          by_path, path)",
     ];
     assert_eq!(error(config).to_string(), expected.join("\n"));

@@ -57,8 +57,10 @@ impl Arrays {
             if let Some(dtype) = dtype {
                 return Moments::like(at.structure, at.active, value, |_| dtype);
             }
-            let coded = |leaf: &LeafSpec| at.codes.and_then(|codes| codes.dtype(slots[slot], leaf));
-            Moments::filled(at.structure, at.active, value, &|leaf| coded(leaf).unwrap_or_else(|| otherwise(leaf)))
+            Moments::filled(at.structure, at.active, value, &|number, leaf| {
+                let coded = at.codes.and_then(|codes| codes.dtype(slots[slot], (number, leaf)));
+                coded.unwrap_or_else(|| otherwise(leaf))
+            })
         };
         Ok(Arrays { slots, all: (0..slots.len()).map(one).collect::<Result<_>>()? })
     }

@@ -2,6 +2,7 @@ use crate::optimizer::adaptive::{Adamw, adamw};
 use crate::part::prelude::*;
 use crate::select::{Labels, Mask};
 use crate::transform::*;
+use crate::tree::LeafSpec;
 use crate::wrapper::{Masked, Partition, masked, partition};
 
 /// Muon: orthogonalized momentum for matrices, [`adamw`](crate::adamw) for all other leaves.
@@ -10,7 +11,7 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 ///
 /// ```text
 /// partition(muon: chain(scale_by_muon(ns_coeffs, ns_steps, beta, eps, nesterov, adaptive, preconditioning),
-///                       scale_by_shape(consistent_rms),
+///                       scale_by_shape(layout, consistent_rms),
 ///                       masked(add_decayed_weights(weight_decay), weight_decay_mask),
 ///                       scale_by_learning_rate(learning_rate)),
 ///           adam: adamw(adam_learning_rate, adam_b1, adam_b2, eps, adam_eps_root, adam_weight_decay, nesterov))
@@ -18,7 +19,13 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 ///
 /// The leaves with two axes are for muon, unless [`muon_weight_dimension_numbers`](Muon::muon_weight_dimension_numbers)
 /// say it for some leaves otherwise. Embeddings and output layers are matrices too, but are usually better off with
-/// adam: give them `None`.
+/// adam: give them `None`. [`plan`](crate::GradientTransformation::plan) names the leaves with more axes, and those that
+/// do not fit an entry, which are left to adam.
+///
+/// **How weights are stored decides how large updates are**: a matrix of more outputs than inputs has
+/// `√(fan_out / fan_in)` times as large ones. PyTorch and candle store `[out, in]`: say so by
+/// [`layout`](Muon::layout), unless the parameters say so themselves, as candle's variables do. By default weights are
+/// `[in, out]`, as in Flax and burn.
 ///
 /// Defaults: `ns_coeffs` Jordan's, `ns_steps` 5, `beta` 0.95, `eps` 1e-8, `weight_decay` 0 on all matrices, nesterov,
 /// not adaptive, Frobenius preconditioning; `adam_learning_rate` the same as `learning_rate`, `adam_b1` 0.9, `adam_b2`
@@ -63,7 +70,10 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 /// Jordan et al., [Muon: an optimizer for hidden layers in neural
 /// networks](https://kellerjordan.github.io/posts/muon/),
 /// 2024. Optax, [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers
-///       need not be given for every leaf, see [`WeightDimensionNumbers`].
+/// need not be given for every leaf, see [`WeightDimensionNumbers`]. PyTorch, `optim.Muon`, with [`Layout::OutIn`]: it
+/// takes matrices only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and corrects no bias, so that with
+/// nesterov the first steps weigh the newest gradient otherwise. Its `adjust_lr_fn="match_rms_adamw"` is
+/// `consistent_rms(0.2)`. Jordan's code has no entry for a kernel's factor: it goes by the kernel's height and width.
 pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let learning_rate = learning_rate.into();
     let decay = masked(add_decayed_weights(0.0), Mask::all());
@@ -76,8 +86,18 @@ pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
 type Matrices = (ScaleByMuon, ScaleByShape, Masked<AddDecayedWeights>, ScaleByLearningRate);
 
 fn parted((matrices, others): (Matrices, Adamw), numbers: WeightDimensionNumbers) -> Partition<(Matrices, Adamw)> {
-    let labels = Labels::by(move |leaf| if numbers.of(leaf).is_some() { "muon" } else { "adam" });
+    let left_out = numbers.clone();
+    let labels = Labels::by(move |leaf| if takes(&numbers, leaf) { "muon" } else { "adam" });
+    let labels = labels.noting(
+        "muon leaves leaves to adam that may be matrices, since they have more than two axes or do not fit the entry that \
+         matches them: say by `muon_weight_dimension_numbers` which axes are rows and columns, or `None`",
+        move |leaf| left_out.leaves_out(leaf),
+    );
     partition((("muon", matrices), ("adam", others)), labels)
+}
+
+fn takes(numbers: &WeightDimensionNumbers, leaf: &LeafSpec) -> bool {
+    numbers.of(leaf, leaf.layout()).is_some()
 }
 
 optimizer! {
@@ -108,6 +128,8 @@ optimizer! {
                 "Sets whether the update of a matrix is multiplied by the dual norm of its mean.",
             preconditioning: Preconditioning [members_mut().0.0.preconditioning]
                 "Sets how singular values are brought to at most 1.",
+            layout: Option<Layout> [members_mut().0.1.layout]
+                "Sets how weights are stored; if it is not said, as the parameters say.",
             consistent_rms: Option<f64> [members_mut().0.1.consistent_rms]
                 "Sets the root mean square of a matrix's updates for a learning rate of 1, whatever its shape. 0.2 is about \
                  that of adam.";

@@ -8,12 +8,14 @@ mod scale_by_rowwise_rss;
 mod scale_by_shape;
 mod scale_by_sm3;
 
+pub use crate::layout::Layout;
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use decomposed::*;
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
 pub use scale_by_muon::{
-    DimensionNumbers, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers, scale_by_muon,
+    DimensionNumbers, MatrixAxes, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers,
+    scale_by_muon,
 };
 pub use scale_by_rowwise_rss::{ScaleByRowwiseRss, ScaleByRowwiseRssState, scale_by_rowwise_rss};
 pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};

@@ -1,18 +1,22 @@
 use super::scale_by_muon::{WeightDimensionNumbers, fans};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
+use crate::tree::Layout;
 
 /// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers
 /// of every width after [`scale_by_muon`](crate::scale_by_muon).
 ///
 /// # Arithmetic
 ///
-/// With `fan_in` rows and `fan_out` columns in each of the leaf's matrices:
+/// With `fan_in` inputs and `fan_out` outputs of each of the leaf's matrices:
 ///
 /// ```text
 /// u ← u·√(max(1, fan_out / fan_in))
 /// u ← u·√(max(fan_in, fan_out))·consistent_rms       if consistent_rms is given
 /// ```
+///
+/// The rows that [`weight_dimension_numbers`](ScaleByShape::weight_dimension_numbers) name are the inputs, the columns
+/// the outputs. Of a leaf that no entry names, [`layout`](ScaleByShape::layout) tells which axis is which.
 ///
 /// # Cost
 ///
@@ -32,6 +36,11 @@ use crate::state::{StateWalk, StateWalkMut};
 /// let params = Array2::<f32>::ones((1, 4));
 /// let updates = optimizer.update(&params, &mut optimizer.init(&params)?, &params)?;
 /// assert_eq!(updates.to_vec::<f32>("").unwrap(), [2.0; 4]);
+///
+/// // As PyTorch stores it, the same weight has four inputs and one output.
+/// let optimizer = scale_by_shape().layout(gradchain::transform::Layout::OutIn);
+/// let updates = optimizer.update(&params, &mut optimizer.init(&params)?, &params)?;
+/// assert_eq!(updates.to_vec::<f32>("").unwrap(), [1.0; 4]);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -39,7 +48,9 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// Jordan et al., [Muon](https://kellerjordan.github.io/posts/muon/), 2024; Liu et al., [Muon is scalable for LLM
 /// training](https://arxiv.org/abs/2502.16982), 2025, for `consistent_rms`: 0.2 gives updates as large as AdamW's.
-/// Optax, `contrib.scale_by_shape`. Differs: none.
+/// Optax, `contrib.scale_by_shape`; PyTorch, `optim.Muon`: `adjust_lr_fn="original"` is the default here and
+/// `"match_rms_adamw"` is `consistent_rms(0.2)`, with [`Layout::OutIn`]. Differs: none from Optax. Jordan's code has, for
+/// a kernel `[out, in, h, w]`, `h / w` for `fan_out / fan_in`, and PyTorch takes no kernels.
 pub fn scale_by_shape() -> ScaleByShape {
     ScaleByShape::with()
 }
@@ -51,6 +62,8 @@ part! {
         /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two
         /// axes.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
+        /// How weights are stored; if it is not said, as the parameters say.
+        layout: Option<Layout> = None;
         /// The root mean square that updates shall have, if given; finite.
         consistent_rms: Option<f64> = None;
     }
@@ -91,7 +104,8 @@ impl RuleWithMemory for ScaleByShape {
             if !on {
                 return Ok(1.0);
             }
-            let Some([rows, cols]) = fans(&self.weight_dimension_numbers, leaf) else {
+            let Some([rows, cols]) = fans(&self.weight_dimension_numbers, leaf, self.layout.unwrap_or(leaf.layout()))
+            else {
                 let expected = "such that each leaf has axes for rows and others for columns";
                 let found = format!("the leaf `{leaf}`");
                 return Err(Error::argument(Self::NAME, "weight_dimension_numbers", expected, found));

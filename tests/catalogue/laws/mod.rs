@@ -35,6 +35,7 @@ mod sharded;
 mod sixteen_bits;
 mod step_and_update;
 mod thawing;
+mod weights;
 mod zero_gradients;
 
 use gradchain::state::{State, same_bits};

@@ -16,7 +16,7 @@ use crate::common::{run, same_values};
 
 /// The entry in 8 bits, by both kinds of code.
 fn coded(entry: &dyn Subject) -> [Quantized<Member>; 2] {
-    [false, true].map(|logarithmic| quantized(entry.boxed()).logarithmic(logarithmic))
+    [false, true].map(|logarithmic| quantized(entry.boxed()).min_elements(0).logarithmic(logarithmic))
 }
 
 /// Whether so many threads with these instructions give the bits of one with the widest.
@@ -108,6 +108,37 @@ fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
             assert_eq!(negative, None, "{name}: `{path}` is negative");
         }
     }));
+}
+
+/// Arrays as large as their leaf that stay as they are, and why.
+const KEPT: &[(&str, &str)] = &[];
+
+/// Which arrays as large as their leaf stay as they are inside of `quantized`.
+fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
+    let schema = coded(entry)[0].init(&problem.params).unwrap().schema();
+    let leaves = Structure::of(&problem.params).unwrap();
+    let whole = |entry: &&gradchain::state::SchemaEntry| {
+        let leaf = entry.leaf.as_deref().and_then(|leaf| leaves.leaves().iter().find(|spec| spec.path() == leaf));
+        let single = |dtype: DType| dtype.size() == 4 || dtype.size() == 2;
+        leaf.is_some_and(|leaf| {
+            leaf.dtype() != DType::F64 && entry.dtype.is_some_and(single) && entry.shape == leaf.shape()
+        })
+    };
+    let fields = schema.entries.iter().filter(whole).map(|entry| entry.field.clone());
+    let known = |field: &String| KEPT.iter().any(|(known, _)| field.ends_with(known));
+    fields.filter(|field| !known(field)).collect()
+}
+
+/// Every array that may be rounded is: others are listed, each with its reason.
+#[test]
+fn what_stays_as_it_is_inside_of_8_bits_is_listed() {
+    let problem = large_problem();
+    let found: Vec<_> = registry()
+        .iter()
+        .map(|entry| (entry.name().to_owned(), kept(&**entry, &problem)))
+        .filter(|(_, kept)| !kept.is_empty())
+        .collect();
+    assert!(found.is_empty(), "arrays that neither are in 8 bits nor in `KEPT`: {found:#?}");
 }
 
 #[test]

@@ -72,10 +72,11 @@ family! {
         mechanize(chain((scale_by_adam(), clip_by_global_norm(0.5), scale(-0.1)))).s_init(0.1).num_betas(3),
         clip_by_global_norm(0.1),
     ));
-    quantized, WHOLE, quantized(adamw(0.1));
+    quantized, WHOLE, quantized(adamw(0.1)).min_elements(0);
+    quantized_some, WHOLE, quantized(adamw(0.1)).min_elements(200).except(Mask::any_paths(["layer0/**"]));
     quantized_in_chain, WHOLE, chain((
         clip_by_global_norm(1.0),
-        quantized(chain((trace(0.5), clip_by_global_norm(0.1), scale_by_adam()))).logarithmic(true),
+        quantized(chain((trace(0.5), clip_by_global_norm(0.1), scale_by_adam()))).min_elements(0).logarithmic(true),
         scale(-0.1),
     ));
     schedule_free, ELEMENT, schedule_free(sgd(0.1), 0.1);

@@ -42,8 +42,12 @@ fn main() -> Result<()> {
     let optimizer = adamw(warmup_cosine_decay(0.0, 3e-3, 40, STEPS)).weight_decay(0.1).mask(Mask::path("**/weight"));
     let single = Way::train("f32", &text, &optimizer)?;
     let few = [
-        Way::train("8 bits, roots", &text, &quantized(optimizer.clone()))?,
-        Way::train("8 bits, logarithms", &text, &quantized(optimizer).logarithmic(true))?,
+        Way::train("8 bits, roots", &text, &quantized(optimizer.clone()).min_elements(0).except(Mask::none()))?,
+        Way::train(
+            "8 bits, logarithms",
+            &text,
+            &quantized(optimizer).min_elements(0).except(Mask::none()).logarithmic(true),
+        )?,
     ];
 
     println!(

@@ -134,9 +134,20 @@ pub trait Wrapper: Holds {
     /// Whether it holds windows over steps, in which a leaf without a gradient counts as one of zeros.
     const WINDOWS: bool = false;
 
-    /// The codes that the state inside is in, if it is in 8 bits.
-    fn codes(&self) -> Option<Codes> {
+    /// Which state inside is in 8 bits, if any is.
+    fn codes<'a>(&self, memory: &'a Self::Memory) -> Option<Codes<'a>> {
+        let _ = memory;
         None
+    }
+
+    /// Fills the memory with what the state inside depends on, before that is made.
+    ///
+    /// # Errors
+    ///
+    /// If the parameters are not of a kind that the wrapper can work on.
+    fn prepare(&self, memory: &mut Self::Memory, at: &InitContext<'_>) -> Result<()> {
+        let _ = (memory, at);
+        Ok(())
     }
 
     /// What is inside, as it is in this step; usually the same.

@@ -137,7 +137,7 @@ fn decide<P: Wrapper>(
 
 /// What is inside is told of a step.
 fn told<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, decision: Decision, at: &StepContext<'a>) -> StepContext<'a> {
-    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes());
+    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes(memory));
     if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }
 
@@ -208,10 +208,12 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<StateOf<P>> {
         let active = part.leaves(at)?.map(|on| at.restricted(&on));
-        let (by_leaf, codes) = (at.by_leaf || P::RESTS, part.codes().or(at.codes));
-        let at = &InitContext { by_leaf, codes, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
-        let inner = part.inner().init_state(at)?;
         let mut memory = P::Memory::default();
+        part.prepare(&mut memory, at)?;
+        let by_leaf = at.by_leaf || P::RESTS;
+        let outside = &InitContext { by_leaf, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
+        let inner = part.inner().init_state(&InitContext { codes: part.codes(&memory).or(at.codes), ..*outside })?;
+        let at = outside;
         part.start(&mut memory, at, &inner)?;
         let start = |slot| Start {
             dtype: O::slot_dtype(part, slot),
@@ -227,7 +229,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
         part.check(&state.memory, at)?;
-        let inside = at.on(state.active.as_deref().unwrap_or(at.active)).in_codes(part.codes());
+        let inside = at.on(state.active.as_deref().unwrap_or(at.active)).in_codes(part.codes(&state.memory));
         part.inner_now(&state.memory).check(&state.inner, &inside)
     }
 

@@ -1,7 +1,7 @@
 mod blocks;
 
 pub use self::blocks::{Block, Blocks};
-use crate::element::{Element, convert, with_dtype};
+
 use crate::engine::{Job, current_isa, dispatch, squares};
 use crate::part::prelude::*;
 
@@ -108,7 +108,7 @@ impl WholeTreeTransformation for ScaleByAdamMini {
         Ok(ScaleByAdamMiniState {
             count: Count::default(),
             updates: at.updates(),
-            mu: at.moments_of(self.mu_dtype)?,
+            mu: at.moments_for(Slot::signed("mu"), self.mu_dtype)?,
             nu,
             room,
         })
@@ -135,7 +135,7 @@ impl LeafVisitor for Scale<'_> {
         let ScaleByAdamMiniState { updates, mu, nu, room, .. } = &mut *self.state;
         let clock = self.clock.of_leaf(updates, leaf.index);
         let unbias = [self.b1, self.b2].map(|b| 1.0 / clock.bias_correction(b));
-        let (Some(runs), Some(dtype)) = (self.rule.blocks.of(leaf.spec), mu.dtype(leaf.index)) else { return };
+        let Some(runs) = self.rule.blocks.of(leaf.spec) else { return };
         let Some(nu) = nu.get_mut::<C>(leaf.index) else { return };
         room.clear();
         room.resize(runs.count, 0.0);
@@ -148,28 +148,35 @@ impl LeafVisitor for Scale<'_> {
             *sum = unbias[0] / ((unbias[1] * v.as_f64()).sqrt() + self.eps);
         }
         let [keep, take] = [self.b1, 1.0 - self.b1].map(C::of);
-        with_dtype!(dtype, M => {
-            let mu = mu.get_mut::<M>(leaf.index).unwrap_or_default();
-            for (i, (run, mu)) in leaf.u.chunks_mut(runs.len.max(1)).zip(mu.chunks_mut(runs.len.max(1))).enumerate() {
+        let len = runs.len.max(1);
+        mu.rewrite::<C>(leaf.index, |start, mut mu| {
+            let (mut at, mut u) = (start, &mut leaf.u[start..]);
+            while !mu.is_empty() {
+                // To the end of the run that the next element is of.
+                let here = (len - at % len).min(mu.len());
+                let (run, mean);
+                (run, u) = u.split_at_mut(here);
+                (mean, mu) = mu.split_at_mut(here);
                 // Where no gradient other than zero has come yet the mean is zero, and the factor may be infinite.
-                let factor = room[i % runs.count];
+                let factor = room[at / len % runs.count];
                 let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
-                dispatch(current_isa(), Step { keep, take, factor, u: run, mu });
+                dispatch(current_isa(), Step { keep, take, factor, u: run, mu: mean });
+                at += here;
             }
         });
     }
 }
 
 /// Moves the mean of a run on, and makes updates of it.
-struct Step<'a, C, M> {
+struct Step<'a, C> {
     keep: C,
     take: C,
     factor: C,
     u: &'a mut [C],
-    mu: &'a mut [M],
+    mu: &'a mut [C],
 }
 
-impl<C: Real, M: Element> Job for Step<'_, C, M> {
+impl<C: Real> Job for Step<'_, C> {
     type Output = ();
 
     #[inline(always)]
@@ -177,8 +184,8 @@ impl<C: Real, M: Element> Job for Step<'_, C, M> {
         let Step { keep, take, factor, u, mu } = self;
         let mu = &mut mu[..u.len()];
         for i in 0..u.len() {
-            let m = keep * convert::<M, C>(mu[i]) + take * u[i];
-            mu[i] = convert(m);
+            let m = keep * mu[i] + take * u[i];
+            mu[i] = m;
             u[i] = factor * m;
         }
     }

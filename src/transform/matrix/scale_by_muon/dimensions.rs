@@ -1,10 +1,13 @@
 //! Which axes of a leaf are the rows and columns of matrices.
 
+use std::sync::Arc;
+
 use crate::layout::sort_axes;
 use crate::part::prelude::*;
 use crate::recipe::{self, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
+use crate::select::pattern::Pattern;
 use crate::select::subtree;
-use crate::tree::LeafSpec;
+use crate::tree::{Layout, LeafSpec};
 
 /// Which axes of a leaf, flattened together, are the rows (what a layer sums over) and the columns (what it puts out)
 /// of its matrices. For each index of the other axes there is a matrix of its own. Negative axes count from the end.
@@ -46,40 +49,146 @@ impl DimensionNumbers {
     }
 }
 
-/// The [`DimensionNumbers`] of the leaves at some paths, and of leaves below them; `None` where they are no matrices.
+impl Layout {
+    /// A weight as one matrix: its outputs, and all other axes together.
+    fn numbers(self, ndim: usize) -> Option<DimensionNumbers> {
+        let last = ndim.checked_sub(1).filter(|last| *last > 0)? as isize;
+        Some(match self {
+            Layout::InOut => DimensionNumbers::new((0..last).collect::<Vec<_>>(), [last]),
+            Layout::OutIn => DimensionNumbers::new((1..=last).collect::<Vec<_>>(), [0]),
+        })
+    }
+}
+
+/// The matrices of a leaf, in an entry of [`WeightDimensionNumbers`].
 ///
-/// Leaves that no path names have those of a matrix, if they have two axes.
+/// Made of [`DimensionNumbers`], of a [`Layout`] or of `None` where an entry is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MatrixAxes {
+    /// The leaf is no matrix: an embedding or an output layer that is better off with adam.
+    NoMatrix,
+    /// Rows and columns by their axes.
+    Axes(DimensionNumbers),
+    /// One matrix of all axes, as the layout has them: the kernel of a convolution, `[out, in, k, k]`, has `in·k·k`
+    /// inputs. Fits leaves of two axes and more.
+    Flattened(Layout),
+}
+
+impl From<DimensionNumbers> for MatrixAxes {
+    fn from(numbers: DimensionNumbers) -> MatrixAxes {
+        MatrixAxes::Axes(numbers)
+    }
+}
+
+impl From<Option<DimensionNumbers>> for MatrixAxes {
+    fn from(numbers: Option<DimensionNumbers>) -> MatrixAxes {
+        numbers.map_or(MatrixAxes::NoMatrix, MatrixAxes::Axes)
+    }
+}
+
+impl From<Layout> for MatrixAxes {
+    fn from(layout: Layout) -> MatrixAxes {
+        MatrixAxes::Flattened(layout)
+    }
+}
+
+/// Which leaves are matrices, and by which axes: by path, or by pattern.
+///
+/// An entry of [`tree`](Self::tree) comes first, then the first pattern of [`at`](Self::at) that matches. A leaf that no
+/// entry names is a matrix if it has two axes, and no matrix else.
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::transform::{DimensionNumbers, Layout, WeightDimensionNumbers};
+/// use gradchain::tree::DynTree;
+/// use ndarray::{Array1, Array2, Array4};
+///
+/// let mut params = DynTree::new();
+/// params.insert("conv/bias", Array1::<f32>::zeros(8));
+/// params.insert("conv/weight", Array4::<f32>::zeros((8, 3, 5, 5)));
+/// params.insert("embedding/weight", Array2::<f32>::zeros((100, 16)));
+/// params.insert("fc/weight", Array2::<f32>::zeros((4, 16)));
+///
+/// let numbers = WeightDimensionNumbers::default().at("embedding/**", None).at("conv/*", Layout::OutIn);
+/// let optimizer = muon(0.02).layout(Layout::OutIn).muon_weight_dimension_numbers(numbers);
+/// let state = optimizer.init(&params)?;
+/// assert_eq!([0, 1, 2, 3].map(|leaf| state.member_of(leaf)), [Some(1), Some(0), Some(1), Some(0)]);
+/// // A leaf that a pattern matches and does not fit is left to adam, and `plan` names it.
+/// assert!(optimizer.plan(&params)?.warnings[0].reason.contains("`conv/bias`"));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct WeightDimensionNumbers(Option<Vec<(String, Option<DimensionNumbers>)>>);
+pub struct WeightDimensionNumbers {
+    by_path: Option<Vec<(String, MatrixAxes)>>,
+    patterns: Vec<(Pattern, MatrixAxes)>,
+}
 
 impl WeightDimensionNumbers {
-    /// Says it for each path.
-    pub fn tree<P: Into<String>>(
-        entries: impl IntoIterator<Item = (P, Option<DimensionNumbers>)>,
+    /// Says it for each leaf or [subtree](crate::select#subtrees).
+    ///
+    /// Each entry must name a leaf, no leaf two of them, and each leaf must have the axes.
+    pub fn tree<P: Into<String>, A: Into<MatrixAxes>>(
+        entries: impl IntoIterator<Item = (P, A)>,
     ) -> WeightDimensionNumbers {
-        WeightDimensionNumbers(Some(entries.into_iter().map(|(path, numbers)| (path.into(), numbers)).collect()))
+        let entries = entries.into_iter().map(|(path, axes)| (path.into(), axes.into())).collect();
+        WeightDimensionNumbers { by_path: Some(entries), patterns: Vec::new() }
     }
 
-    /// The dimension numbers of a leaf.
-    pub(crate) fn of(&self, leaf: &LeafSpec) -> Option<DimensionNumbers> {
-        let entry = self.0.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path()));
-        match entry {
-            Some((_, numbers)) => numbers.clone(),
-            None => (leaf.ndim() == 2).then(|| DimensionNumbers::new([0], [1])),
+    /// Says it for the leaves whose path matches a [pattern](crate::select#patterns) and no earlier one.
+    ///
+    /// Each pattern must match a leaf. A leaf without the axes is no matrix: `at("**/weight", Layout::OutIn)` takes
+    /// matrices and kernels, and leaves the scales of norms.
+    #[must_use]
+    pub fn at(mut self, pattern: impl Into<Arc<str>>, axes: impl Into<MatrixAxes>) -> WeightDimensionNumbers {
+        self.patterns.push((Pattern::new(pattern), axes.into()));
+        self
+    }
+
+    /// The dimension numbers of a leaf. The layout tells the rows of a leaf that no entry names.
+    pub(crate) fn of(&self, leaf: &LeafSpec, layout: Layout) -> Option<DimensionNumbers> {
+        let numbers = |axes: &MatrixAxes| match axes {
+            MatrixAxes::NoMatrix => None,
+            MatrixAxes::Axes(numbers) => Some(numbers.clone()),
+            // Of fewer axes those of a matrix, which do not fit.
+            MatrixAxes::Flattened(layout) => layout.numbers(leaf.ndim().max(2)),
+        };
+        if let Some((_, axes)) = self.by_path.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path())) {
+            return numbers(axes);
+        }
+        match self.pattern(leaf) {
+            Some(axes) => numbers(axes).filter(|numbers| numbers.axes(leaf).is_some()),
+            None => layout.numbers(leaf.ndim()).filter(|_| leaf.ndim() == 2),
         }
     }
 
-    /// Checks that every path names a leaf.
+    fn pattern(&self, leaf: &LeafSpec) -> Option<&MatrixAxes> {
+        self.patterns.iter().find(|(pattern, _)| pattern.matches(leaf.path())).map(|(_, axes)| axes)
+    }
+
+    /// Whether a leaf may be a matrix and is none, though no entry says so.
+    pub(crate) fn leaves_out(&self, leaf: &LeafSpec) -> bool {
+        let named = self.by_path.iter().flatten().any(|(path, _)| subtree::holds(path, leaf.path()));
+        let meant = match self.pattern(leaf) {
+            Some(axes) => *axes != MatrixAxes::NoMatrix,
+            None => leaf.ndim() > 2,
+        };
+        !named && meant && self.of(leaf, Layout::default()).is_none()
+    }
+
+    /// Checks that every path names a leaf, and every pattern matches one.
     pub(crate) fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
-        let paths: Vec<&str> = self.0.iter().flatten().map(|(path, _)| path.as_str()).collect();
-        subtree::assign(&paths, at.structure(), false, what).map(drop)
+        let paths: Vec<&str> = self.by_path.iter().flatten().map(|(path, _)| path.as_str()).collect();
+        subtree::assign(&paths, at.structure(), false, what)?;
+        let what = format!("{what}: weight_dimension_numbers");
+        self.patterns.iter().try_for_each(|(pattern, _)| pattern.resolve(at.structure(), &what).map(drop))
     }
 }
 
 /// Where the matrices of a leaf lie: element `[i, j]` of the matrix at `m` at `m + down[i] + along[j]`, with no more
 /// rows than columns.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(super) struct Places {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
@@ -89,17 +198,17 @@ pub(super) struct Layout {
 }
 
 /// How many rows and columns the matrices of a leaf have, in that order, if it has any.
-pub(crate) fn fans(numbers: &WeightDimensionNumbers, leaf: &LeafSpec) -> Option<[usize; 2]> {
-    let axes = numbers.of(leaf)?.axes(leaf)?;
+pub(crate) fn fans(numbers: &WeightDimensionNumbers, leaf: &LeafSpec, layout: Layout) -> Option<[usize; 2]> {
+    let axes = numbers.of(leaf, layout)?.axes(leaf)?;
     Some(axes.map(|axes| axes.iter().map(|&a| leaf.shape()[a]).product()))
 }
 
-/// The layouts of the leaves that a transformation acts on.
-pub(super) fn layouts(
+/// Where the matrices lie of the leaves that a transformation acts on.
+pub(super) fn matrices_of(
     numbers: &WeightDimensionNumbers,
     at: &InitContext<'_>,
     what: &str,
-) -> Result<Vec<Option<Layout>>> {
+) -> Result<Vec<Option<Places>>> {
     numbers.check(at, what)?;
     let leaves = at.structure().leaves().iter().zip(at.active());
     leaves
@@ -107,24 +216,24 @@ pub(super) fn layouts(
             if !on {
                 return Ok(None);
             }
-            let axes = numbers.of(leaf).and_then(|numbers| numbers.axes(leaf));
+            let axes = numbers.of(leaf, Layout::default()).and_then(|numbers| numbers.axes(leaf));
             let Some(axes) = axes else {
                 let expected = "such that each leaf has axes for rows and others for columns";
                 return Err(Error::argument(what, "weight_dimension_numbers", expected, format!("the leaf `{leaf}`")));
             };
-            Ok(Some(layout(leaf, axes)))
+            Ok(Some(places_of(leaf, axes)))
         })
         .collect()
 }
 
-fn layout(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Layout {
+fn places_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Places {
     let others: Vec<usize> = (0..leaf.ndim()).filter(|a| !down.contains(a) && !along.contains(a)).collect();
     if size(leaf, &down) > size(leaf, &along) {
         core::mem::swap(&mut down, &mut along);
     }
     let turns = turns(leaf, &[&others[..], &down, &along].concat());
     let [matrices, down, along] = [others, down, along].map(|axes| places(leaf, &axes));
-    Layout { matrices, down, along, turns }
+    Places { matrices, down, along, turns }
 }
 
 /// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None`
@@ -135,7 +244,7 @@ pub(crate) fn one_matrix(
     leaf: &LeafSpec,
     what: &str,
 ) -> Result<Option<[Vec<usize>; 2]>> {
-    let Some(described) = numbers.of(leaf) else { return Ok(None) };
+    let Some(described) = numbers.of(leaf, Layout::default()) else { return Ok(None) };
     match described.axes(leaf) {
         Some(axes) if axes.iter().map(Vec::len).sum::<usize>() == leaf.ndim() => {
             Ok(Some(axes.map(|axes| places(leaf, &axes))))
@@ -189,23 +298,64 @@ impl ToRecipe for DimensionNumbers {
     }
 }
 
-impl ToRecipe for WeightDimensionNumbers {
+impl ToRecipe for MatrixAxes {
     fn to_recipe(&self) -> Recipe {
-        let Some(entries) = &self.0 else { return Recipe::Null };
-        let by_path = entries.iter().map(|(path, numbers)| (&**path, numbers.to_recipe()));
-        Recipe::map([("by_path", Recipe::map(by_path))])
+        match self {
+            MatrixAxes::NoMatrix => Recipe::Null,
+            MatrixAxes::Axes(numbers) => numbers.to_recipe(),
+            MatrixAxes::Flattened(layout) => layout.to_recipe(),
+        }
     }
 }
 
-/// `null` takes the leaves with two axes; else `{"by_path": {path: null | {"reduction_axis", "output_axis"}}}`.
+/// `null`, `"in_out"` or `"out_in"`, or `{"reduction_axis", "output_axis"}`.
+impl FromRecipe for MatrixAxes {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<MatrixAxes> {
+        if node.is_none() {
+            return Ok(MatrixAxes::NoMatrix);
+        }
+        match node.value() {
+            Recipe::Text(_) => node.read().map(MatrixAxes::Flattened),
+            _ => node.read().map(MatrixAxes::Axes),
+        }
+    }
+}
+
+impl ToRecipe for WeightDimensionNumbers {
+    fn to_recipe(&self) -> Recipe {
+        let by_path = self
+            .by_path
+            .as_ref()
+            .map(|entries| ("by_path", Recipe::map(entries.iter().map(|(path, axes)| (&**path, axes.to_recipe())))));
+        let pair = |(pattern, axes): &(Pattern, MatrixAxes)| {
+            Recipe::List(vec![Recipe::text(pattern.text()), axes.to_recipe()])
+        };
+        let patterns =
+            (!self.patterns.is_empty()).then(|| ("paths", Recipe::List(self.patterns.iter().map(pair).collect())));
+        if by_path.is_none() && patterns.is_none() {
+            return Recipe::Null;
+        }
+        Recipe::map(by_path.into_iter().chain(patterns))
+    }
+}
+
+/// `null` takes the leaves with two axes; else axes by path under `by_path`, a list of pairs of pattern and axes under
+/// `paths`, or both.
 impl FromRecipe for WeightDimensionNumbers {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<WeightDimensionNumbers> {
         if node.is_none() {
             return Ok(WeightDimensionNumbers::default());
         }
-        node.fields(&["by_path"])?
-            .required("by_path")
-            .map(|Entries(numbers)| WeightDimensionNumbers::tree::<String>(numbers))
+        let fields = node.fields(&["by_path", "paths"])?;
+        let numbers = match fields.get("by_path") {
+            Some(by_path) => {
+                WeightDimensionNumbers::tree::<String, MatrixAxes>(by_path.read::<Entries<MatrixAxes>>()?.0)
+            }
+            None if fields.get("paths").is_none() => fields.required("by_path")?,
+            None => WeightDimensionNumbers::default(),
+        };
+        let patterns = fields.or::<Vec<(String, MatrixAxes)>>("paths", Vec::new())?;
+        Ok(patterns.into_iter().fold(numbers, |numbers, (pattern, axes)| numbers.at(pattern, axes)))
     }
 }
 
@@ -247,10 +397,10 @@ mod tests {
         for (shape, rows, columns) in shapes {
             for leaf in [ArrayD::<f32>::zeros(shape), ArrayD::zeros(shape.f())] {
                 let structure = Structure::of(&leaf).unwrap();
-                let layout = layout(&structure.leaves()[0], [rows.into(), columns.into()]);
+                let places = places_of(&structure.leaves()[0], [rows.into(), columns.into()]);
                 let lie: Vec<usize> = (0..leaf.len()).collect();
-                let made = layout.turns.iter().fold(lie, |x, shape| turned(&x, *shape));
-                let Layout { matrices, down, along, .. } = &layout;
+                let made = places.turns.iter().fold(lie, |x, shape| turned(&x, *shape));
+                let Places { matrices, down, along, .. } = &places;
                 let rows_of = |at: &usize| down.iter().map(move |i| at + i).collect::<Vec<_>>();
                 let places = matrices.iter().flat_map(rows_of).flat_map(|at| along.iter().map(move |j| at + j));
                 assert_eq!(made, places.collect::<Vec<_>>(), "{shape:?}, {rows:?}, {columns:?}");

@@ -4,9 +4,8 @@ mod remote;
 
 use std::sync::Arc;
 
-use self::dimensions::{Layout, layouts};
+use self::dimensions::{Places, matrices_of};
 use self::newton_schulz::Scratch;
-use crate::element::{Element, convert, with_dtype};
 use crate::engine::{Line, RemoteLeaf};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
@@ -14,7 +13,7 @@ use crate::tree::LeafSpec;
 pub(super) use self::dimensions::fans;
 #[cfg(feature = "faer")]
 pub(super) use self::dimensions::one_matrix;
-pub use self::dimensions::{DimensionNumbers, WeightDimensionNumbers};
+pub use self::dimensions::{DimensionNumbers, MatrixAxes, WeightDimensionNumbers};
 pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 
 /// Replaces the running mean of each matrix by the nearest orthogonal matrix, or nearly: the core of Muon.
@@ -117,7 +116,7 @@ pub struct ScaleByMuonState {
     pub updates: PerLeaf<Count>,
     /// Running means.
     pub mu: Moments,
-    layouts: Arc<[Option<Layout>]>,
+    places: Arc<[Option<Places>]>,
     scratch: Scratch,
 }
 
@@ -143,13 +142,13 @@ impl WholeTreeTransformation for ScaleByMuon {
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {
-        let layouts = layouts(&self.weight_dimension_numbers, at, Self::NAME)?;
-        let mu = at.moments_of(self.mu_dtype)?;
+        let places = matrices_of(&self.weight_dimension_numbers, at, Self::NAME)?;
+        let mu = at.moments_for(Slot::signed("mu"), self.mu_dtype)?;
         Ok(ScaleByMuonState {
             count: Count::default(),
             updates: at.updates(),
             mu,
-            layouts: layouts.into(),
+            places: places.into(),
             scratch: Scratch::default(),
         })
     }
@@ -182,12 +181,12 @@ impl Momentum {
     }
 
     /// Moves the mean on, and puts in place of the updates what the mean is held to be.
-    fn apply<C: Real, M: Element>(self, mean: &mut [M], u: &mut [C]) {
+    fn apply<C: Real>(self, mean: &mut [C], u: &mut [C]) {
         let [keep, take] = [C::of(self.keep), C::of(self.take)];
         let [of_mean, of_update] = [C::of(self.of_mean), C::of(self.of_update)];
         for (mean, u) in mean.iter_mut().zip(u) {
-            let m = keep * convert::<M, C>(*mean) + take * *u;
-            *mean = convert(m);
+            let m = keep * *mean + take * *u;
+            *mean = m;
             *u = of_mean * m + of_update * *u;
         }
     }
@@ -203,17 +202,15 @@ struct Orthogonalize<'a> {
 
 impl LeafVisitor for Orthogonalize<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let ScaleByMuonState { updates, mu, layouts, scratch, .. } = &mut *self.state;
+        let ScaleByMuonState { updates, mu, places, scratch, .. } = &mut *self.state;
         let momentum = Momentum::of(self.beta, self.rule.nesterov, self.clock.of_leaf(updates, leaf.index));
-        let (Some(dtype), Some(layout)) = (mu.dtype(leaf.index), &layouts[leaf.index]) else { return };
-        with_dtype!(dtype, M => {
-            momentum.apply::<C, M>(mu.get_mut(leaf.index).unwrap_or_default(), leaf.u);
-        });
+        let Some(places) = &places[leaf.index] else { return };
+        mu.rewrite::<C>(leaf.index, |start, mean| momentum.apply(mean, &mut leaf.u[start..][..mean.len()]));
         let rule = self.rule;
         let coeffs = rule.ns_coeffs.rows(rule.ns_steps);
         let mut dual_norm = 0.0;
-        for &at in layout.matrices.iter() {
-            dual_norm += scratch.orthogonalize(leaf.u, at, layout, coeffs.clone(), rule.preconditioning, self.eps);
+        for &at in places.matrices.iter() {
+            dual_norm += scratch.orthogonalize(leaf.u, at, places, coeffs.clone(), rule.preconditioning, self.eps);
         }
         if rule.adaptive {
             let dual_norm = C::of(dual_norm);

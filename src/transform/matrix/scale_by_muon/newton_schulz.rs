@@ -1,6 +1,6 @@
 //! The iteration that brings the singular values of a matrix near 1.
 
-use super::dimensions::Layout;
+use super::dimensions::Places;
 use crate::engine::{Isa, Job, current_isa, dispatch, sum_tile};
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
@@ -199,7 +199,7 @@ impl Scratch {
         &mut self,
         u: &mut [C],
         at: usize,
-        layout: &Layout,
+        matrices: &Places,
         coeffs: impl Iterator<Item = [f64; 3]>,
         preconditioning: Preconditioning,
         eps: f64,
@@ -211,9 +211,9 @@ impl Scratch {
         let Some(room) = room.downcast_mut::<Room<C>>() else {
             unreachable!("there is room for each compute type");
         };
-        let size = [layout.down.len(), layout.along.len()];
+        let size = [matrices.down.len(), matrices.along.len()];
         room.resize(size);
-        let places = || layout.down.iter().flat_map(|i| layout.along.iter().map(move |j| at + i + j));
+        let places = || matrices.down.iter().flat_map(|i| matrices.along.iter().map(move |j| at + i + j));
         room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
         iterate(&mut Here { room, wide: &mut self.wide, isa: current_isa(), size, eps }, coeffs, preconditioning);
         let mut product = 0.0;

@@ -1,6 +1,6 @@
 //! The same on leaves that another machine has.
 
-use super::dimensions::Layout;
+use super::dimensions::Places;
 use super::newton_schulz::{LEAST, Matrices, Preconditioning, iterate};
 use super::{Momentum, Orthogonalize, ScaleByMuonState};
 use crate::engine::{Line, RemoteLeaf};
@@ -9,12 +9,12 @@ use crate::state::Moments;
 impl Orthogonalize<'_> {
     /// What becomes of the updates of a leaf.
     pub(super) fn remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
-        let ScaleByMuonState { updates, mu, layouts, .. } = &mut *self.state;
+        let ScaleByMuonState { updates, mu, places, .. } = &mut *self.state;
         let rule = self.rule;
         let momentum = Momentum::of(self.beta, rule.nesterov, self.clock.of_leaf(updates, leaf));
-        let Some(layout) = &layouts[leaf] else { return on.update() };
+        let Some(places) = &places[leaf] else { return on.update() };
         let Some(u) = moved(momentum, on, mu, leaf) else { return on.update() };
-        let Layout { matrices, down, along, turns } = layout;
+        let Places { matrices, down, along, turns } = places;
         let [batch, n, m] = [matrices, down, along].map(Vec::len);
         let x = turns.iter().fold(u, |x, shape| on.turn(x, *shape));
         let mut there = There { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };

@@ -1,0 +1,24 @@
+//! Which axes of a weight are its inputs and which its outputs.
+
+use crate::recipe::words;
+
+/// How the weights of a layer are stored: inputs first or outputs first.
+///
+/// | stored as | matrix | kernel of a convolution | by |
+/// |---|---|---|---|
+/// | [`InOut`](Layout::InOut) | `[in, out]` | `[k.., in, out]` | Flax, Optax's examples; burn's `Linear`, not its convolutions |
+/// | [`OutIn`](Layout::OutIn) | `[out, in]` | `[out, in/groups, k..]` | PyTorch, candle; burn's convolutions |
+///
+/// Parts whose arithmetic depends on it, [`muon`](crate::muon()) and [`scale_by_shape`](crate::scale_by_shape), take
+/// it as an argument. Without the argument they take what the parameters say ([`Walk::layout`](crate::tree::Walk::layout),
+/// as [`Slices`](crate::tree::Slices) and the adapters of frameworks do), which is `InOut` unless they say otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Inputs first: a layer computes `x·W`.
+    #[default]
+    InOut,
+    /// Outputs first: a layer computes `x·Wᵀ`.
+    OutIn,
+}
+
+words!(Layout { InOut = "in_out", OutIn = "out_in" });
