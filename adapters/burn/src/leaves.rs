@@ -4,7 +4,7 @@ use core::fmt;
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
-use gradchain::tree::{Tree, TreeMut, Walk, WalkMut};
+use gradchain::tree::{Layout, Tree, TreeMut, Walk, WalkMut};
 use gradchain::{Error, Result};
 
 use crate::buffers::{Kept, buffers};
@@ -26,6 +26,7 @@ pub struct Leaves {
 pub(crate) struct Leaf<H> {
     pub(crate) path: String,
     pub(crate) id: ParamId,
+    pub(crate) layout: Layout,
     pub(crate) held: H,
 }
 
@@ -36,6 +37,9 @@ pub(crate) struct Leaf<H> {
 /// A leaf is a float parameter that requires gradients. Its path is made of the names of the fields, `fc1/weight`, with
 /// numbers for members of `Vec`s, arrays and tuples, and the name of the variant for enums. A parameter that is in two
 /// places (clones, with one `ParamId`) is one leaf, under its first path.
+///
+/// The weights of convolutions, of which outputs come first, say so ([`Layout`]), for [`muon`](gradchain::muon()) and
+/// its like; all others have inputs first, as burn's `Linear`.
 ///
 /// Everything else that burn shows of a module is a [buffer](gradchain::tree::Buffer), which checkpoints save and load
 /// with the parameters, and plans name: frozen parameters, running statistics, parameters of integers and of `bool`.
@@ -213,9 +217,16 @@ impl Leaves {
     }
 }
 
+impl Tree for Leaf<Host> {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        walk.layout(self.layout);
+        self.held.walk(walk);
+    }
+}
+
 impl Tree for Leaves {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-        self.leaves.iter().for_each(|leaf| walk.child(&leaf.path, &leaf.held));
+        self.leaves.iter().for_each(|leaf| walk.child(&leaf.path, leaf));
         self.buffers.iter().for_each(|buffer| walk.buffer(&buffer.path, buffer));
     }
 }

@@ -54,7 +54,7 @@ use gradchain::needs::Provides;
 use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
 pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
-pub use optimizer::{optimize, per_tensor, whole_tree};
+pub use optimizer::{Rate, optimize, per_tensor, whole_tree};
 pub use replay::{DeviceState, Elements, OnBurn};
 
 /// The page of the guide, whose code is compiled and run here.

@@ -6,6 +6,7 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::kind::Basic;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use gradchain::tree::Layout;
 use gradchain::{Error, Result};
 
 use crate::buffers::Kept;
@@ -33,6 +34,8 @@ pub(crate) trait Held: Sized {
 /// The leaves that a walk has come by.
 pub(crate) struct Found<H> {
     path: Vec<String>,
+    /// For each part of the path, how the weights of the layer it is in are stored.
+    layouts: Vec<Layout>,
     leaves: Vec<Leaf<H>>,
     places: HashMap<ParamId, usize>,
     problem: Option<Error>,
@@ -40,8 +43,27 @@ pub(crate) struct Found<H> {
 
 impl<H> Default for Found<H> {
     fn default() -> Found<H> {
-        Found { path: Vec::new(), leaves: Vec::new(), places: HashMap::new(), problem: None }
+        Found { path: Vec::new(), layouts: Vec::new(), leaves: Vec::new(), places: HashMap::new(), problem: None }
     }
+}
+
+impl<H> Found<H> {
+    /// Goes into a field, of a layer of this kind as burn calls it.
+    fn enter(&mut self, name: &str, container: &str) {
+        self.path.push(name.into());
+        self.layouts.push(layout_of(container));
+    }
+
+    fn exit(&mut self) {
+        self.path.pop();
+        self.layouts.pop();
+    }
+}
+
+/// How burn stores the weights of a kind of layer: of convolutions outputs first, of all others inputs first.
+fn layout_of(container: &str) -> Layout {
+    let name = container.strip_prefix("Struct:").unwrap_or_default();
+    if name.starts_with("Conv") || name.starts_with("DeformConv") { Layout::OutIn } else { Layout::InOut }
 }
 
 impl<H: Held> Found<H> {
@@ -66,7 +88,7 @@ impl<H: Held> Found<H> {
             }
             None => {
                 self.places.insert(id, self.leaves.len());
-                self.leaves.push(Leaf { path, id, held });
+                self.leaves.push(Leaf { path, id, layout: self.layouts.last().copied().unwrap_or_default(), held });
             }
         }
         Ok(())
@@ -144,12 +166,12 @@ impl<S: Source, H: Held> Reader<S, H> {
 }
 
 impl<S: Source, H: Held> ModuleVisitor for Reader<S, H> {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.found.path.push(name.into());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.found.enter(name, container);
     }
 
     fn exit_module(&mut self, _: &str, _: &str) {
-        self.found.path.pop();
+        self.found.exit();
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -169,12 +191,12 @@ pub(crate) struct Taker {
 }
 
 impl ModuleMapper for Taker {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.found.path.push(name.into());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.found.enter(name, container);
     }
 
     fn exit_module(&mut self, _: &str, _: &str) {
-        self.found.path.pop();
+        self.found.exit();
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {

@@ -16,6 +16,9 @@ use crate::buffers::Kept;
 /// A path is the name that the variable has in its [`VarMap`], with `/` for each `.`: `encoder.0.weight` is
 /// `encoder/0/weight`, and masks, labels, checkpoints and migrations go by that.
 ///
+/// Weights are stored outputs first ([`Layout::OutIn`](gradchain::tree::Layout)), as candle's layers have them, which
+/// counts for [`muon`](gradchain::muon()) and its like; of other variables the optimizer's argument says otherwise.
+///
 /// Variables of candle are handles: a clone is the same variable. So this is a list of handles, made once; the values
 /// are in the model. A variable that is added to the map later is not in it.
 ///
