@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 
 use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, InplaceOp1, Layout, Storage, Tensor, Var};
-use gradchain::tree::{Layout, Slices, SlicesMut};
+use gradchain::tree::{Layout as Weights, Slices, SlicesMut};
 use gradchain::{Error, Result};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 
@@ -68,7 +68,7 @@ impl Vars {
         self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
         let (mut f, mut made) = (Some(f), None);
         let mut then = |mut tree: SlicesMut<'_>| made = f.take().map(|f| f(&mut tree));
-        let mut beside = SlicesMut::new().layout(Layout::OutIn);
+        let mut beside = SlicesMut::new().layout(Weights::OutIn);
         for kept in kept {
             beside = beside.with_buffer(kept.path.clone(), kept.clone());
         }
@@ -129,7 +129,7 @@ macro_rules! with_floats {
 pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
     named.iter().try_for_each(|(path, tensor)| Vars::on_cpu(path, tensor.device()))?;
     let guards: Vec<_> = named.iter().map(|(_, tensor)| tensor.storage_and_layout()).collect();
-    let mut tree = Slices::new().layout(Layout::OutIn);
+    let mut tree = Slices::new().layout(Weights::OutIn);
     for ((path, _), (storage, layout)) in named.iter().zip(&guards) {
         let Storage::Cpu(storage) = &**storage else { unreachable!("a tensor on the CPU has a storage there") };
         // ndarray asks for the strides of arrays without elements too; candle's are not looked at.

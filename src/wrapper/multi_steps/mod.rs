@@ -30,6 +30,9 @@ use crate::tree::TreeMut;
 /// i = k − 1:   u ← inner(acc);  acc ← 0
 /// ```
 ///
+/// Around a [`skip_absent`](crate::skip_absent), a gradient that is missing counts as zeros, and a leaf that had none
+/// in the whole window rests inside: what PyTorch's `grad` holds after several backward passes.
+///
 /// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses.
 ///
 /// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. After a window the accumulator
@@ -244,8 +247,8 @@ memory! {
         value: Option<Scalar>,
     }
     set {
-        /// Which leaves have had a gradient in the window so far, where leaves may lack one; of none where all must have
-        /// one.
+        /// Which leaves have had a gradient in the window so far, where leaves may lack one; of none where all must
+        /// have one.
         seen: PerLeaf<Flag>,
     }
     beside {
