@@ -48,7 +48,7 @@ impl Skips {
 }
 
 /// As [`Stage::skips`], of a stage that it goes around as a whole or not at all.
-pub(crate) fn goes_around<T: Stage + ?Sized>(stage: &T, skips: &mut Skips, place: &str) -> bool {
+pub(crate) fn goes_around<T: Stage>(stage: &T, skips: &mut Skips, place: &str) -> bool {
     let skips_already = stage.absent() != Absent::Refused;
     let fits = !stage.shape().joins && !stage.has_windows();
     if !skips_already && fits {
