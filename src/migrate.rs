@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
 use crate::state::{ItemSpec, Moves, Owner, Parts, State, counts_by_leaf, items, items_mut, put, sources};
 use crate::transformation::OptState;
-use crate::tree::{Difference, LeafSpec, Structure, Tree};
+use crate::tree::{BufferSpec, Difference, LeafSpec, Structure, Tree};
 
 /// What is to become of the state of leaves that were renamed, added or removed, and of the parts of the state when the
 /// optimizer is another one: see [`OptState::migrate`](crate::OptState::migrate).
@@ -40,13 +40,13 @@ impl Migration {
     }
 
     /// The state of these new leaves starts as `init` makes it, also where a leaf of that path was there before, of
-    /// whatever shape or type.
+    /// whatever shape or type. [Buffers](crate::tree::Buffer) of these paths keep the values they have.
     pub fn fresh(mut self, leaves: impl Into<Mask>) -> Migration {
         self.fresh.push(leaves.into());
         self
     }
 
-    /// The state of these old leaves is thrown away.
+    /// The state of these old leaves is thrown away, and the values of old [buffers](crate::tree::Buffer).
     pub fn drop(mut self, leaves: impl Into<Mask>) -> Migration {
         self.dropped.push(leaves.into());
         self
@@ -60,21 +60,38 @@ impl Migration {
 
     /// What it means for leaves of these two structures.
     pub(crate) fn resolve(&self, old: &Structure, new: &Structure) -> Result<Resolved> {
-        let dropped = any(&self.dropped, old, "drop")?;
-        let fresh = any(&self.fresh, new, "fresh")?;
+        self.resolve_beside((old, &[]), (new, &[]))
+    }
+
+    /// The same, for two models of leaves and [buffers](crate::tree::Buffer), of which verbs speak by path too.
+    pub(crate) fn resolve_beside(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
+        let (there, here) = (old.beside(kept), new.beside(wanted));
+        let dropped = any(&self.dropped, &there, "drop")?;
+        let fresh = any(&self.fresh, &here, "fresh")?;
         let from: Vec<&str> = self.renames.iter().map(|(from, _)| from.as_str()).collect();
-        let renames = subtree::assign(&from, old, false, "migrate: rename")?;
-        let mut to = HashMap::new();
-        for ((path, rename), _) in old.paths().zip(renames).zip(dropped).filter(|(_, dropped)| !dropped) {
+        let renames = subtree::assign(&from, &there, false, "migrate: rename")?;
+        let (mut to, mut values) = (HashMap::new(), HashMap::new());
+        for (number, ((path, rename), dropped)) in there.paths().zip(renames).zip(&dropped).enumerate() {
             let new = rename.map_or_else(|| path.to_owned(), |i| moved(path, &self.renames[i]));
-            to.insert(path.to_owned(), new);
+            // A leaf that is dropped loses its state: its value may have become a buffer's.
+            if !dropped || number < old.len() {
+                values.insert(new.clone(), path.to_owned());
+            }
+            if !dropped {
+                to.insert(path.to_owned(), new);
+            }
         }
-        let fresh = new.paths().zip(fresh).filter(|(_, fresh)| *fresh).map(|(path, _)| path.to_owned()).collect();
-        let verbs = [self.renames.is_empty(), self.dropped.is_empty(), self.fresh.is_empty()];
-        let identity = verbs == [true; 3] && old.compare(new, |a, b| a == b).is_empty();
-        Ok(Resolved { to, fresh, identity, parts: self.parts.clone() })
+        let none = |taken: &[bool], leaves: usize| !taken[..leaves].contains(&true);
+        let same = none(&dropped, old.len()) && none(&fresh, new.len());
+        let identity = same && self.renames.is_empty() && old.compare(new, |a, b| a == b).is_empty();
+        let taken = here.paths().zip(fresh).filter(|(_, fresh)| *fresh).map(|(path, _)| path.to_owned());
+        let (fresh, kept) = taken.partition(|path| new.index_of(path).is_some());
+        Ok(Resolved { to, fresh, kept, values, identity, parts: self.parts.clone() })
     }
 }
+
+/// The leaves and buffers of a model.
+pub(crate) type Model<'m> = (&'m Structure, &'m [BufferSpec]);
 
 /// The leaves that any of the masks takes; each takes some.
 fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
@@ -102,6 +119,12 @@ fn moved(path: &str, (from, to): &(String, String)) -> String {
 pub(crate) struct Resolved {
     to: HashMap<String, String>,
     fresh: HashSet<String>,
+    /// The buffers that keep the values they have here.
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only what was saved has buffers"))]
+    kept: HashSet<String>,
+    /// By the new path: the old one, of leaves that are dropped too.
+    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only what was saved has buffers"))]
+    values: HashMap<String, String>,
     identity: bool,
     parts: parts::Verbs,
 }
@@ -122,6 +145,18 @@ impl Moves for Resolved {
 }
 
 impl Resolved {
+    /// The old path of what has this path now.
+    #[cfg(feature = "serde")]
+    pub(crate) fn from(&self, new: &str) -> Option<&str> {
+        self.values.get(new).map(String::as_str)
+    }
+
+    /// Whether a buffer keeps the value that it has here.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_kept(&self, new: &str) -> bool {
+        self.kept.contains(new)
+    }
+
     /// Whether leaves begin later than others, so that their updates are counted apart.
     pub(crate) fn starts_leaves(&self) -> bool {
         !self.fresh.is_empty()

@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Seek, Write};
 
+use super::buffers::PREFIX;
 use super::file::Checkpoint;
 use super::manifest::Manifest;
 use super::save::{Spec, Take, in_order, metadata, write};
@@ -76,7 +77,11 @@ impl Assembly {
     /// All tensors, as they follow each other in one file.
     pub(super) fn specs(&self) -> Vec<Spec> {
         let spec = |(name, tensor): (&String, &Scattered)| Spec::new(name.clone(), tensor.dtype, &tensor.shape);
-        let mut specs: Vec<Spec> = self.tensors.iter().map(spec).collect();
+        // The first rank has them all.
+        let first = &self.files[0].tensors.metadata;
+        let buffers = first.tensors().into_iter().filter(|(name, _)| name.starts_with(PREFIX));
+        let buffers = buffers.map(|(name, info)| Spec::of(name, info.dtype, info.shape.clone()));
+        let mut specs: Vec<Spec> = self.tensors.iter().map(spec).chain(buffers).collect();
         in_order(&mut specs, |spec| spec);
         specs
     }
@@ -88,6 +93,9 @@ impl Assembly {
 
     /// A tensor's bytes as they are in a file, checked.
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
+        if tensor.starts_with(PREFIX) {
+            return self.files[0].bytes(tensor);
+        }
         let Some(scattered) = self.tensors.get(tensor) else { return Ok(Vec::new()) };
         let len = elements(&scattered.shape).unwrap_or(0);
         if scattered.dtype.is_coded() {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::assembly::Assembly;
+use super::buffers;
 use super::load::Load;
 use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
 use super::save::param_name;
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::layout::{dense_strides, elements};
 use crate::memory::Buffer;
 use crate::transformation::OptState;
-use crate::tree::{LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut};
+use crate::tree::{BufferSpec, LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut};
 
 /// A checkpoint to load from: see [the module](super).
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub struct Checkpoint {
     pub(super) tensors: Tensors,
     pub(super) manifest: Manifest,
     pub(super) structure: Structure,
+    pub(super) buffers: Vec<BufferSpec>,
     verified: AtomicBool,
     /// The files of several ranks, if the tensors are in these.
     pub(super) assembly: Option<Assembly>,
@@ -127,12 +129,14 @@ impl Checkpoint {
         structure: Structure,
         assembly: Option<Assembly>,
     ) -> Checkpoint {
-        Checkpoint { tensors, manifest, structure, verified: false.into(), assembly }
+        let buffers = buffers::specs(&manifest.buffers);
+        Checkpoint { tensors, manifest, structure, buffers, verified: false.into(), assembly }
     }
 
     /// The metadata and the header are of the same tensors.
     fn consistent(&self) -> Result<()> {
-        let expected = self.manifest.arrays.len() + if self.manifest.params { self.structure.len() } else { 0 };
+        let params = if self.manifest.params { self.structure.len() } else { 0 };
+        let expected = self.manifest.arrays.len() + params + self.buffers.len();
         let announced = self.tensors.metadata.tensors().len();
         if expected != announced || announced != self.manifest.crc32.len() {
             return Err(self.damaged(format!("{expected} tensors are described, {announced} are there")));
@@ -145,6 +149,7 @@ impl Checkpoint {
                 }
             }
         }
+        self.consistent_buffers()?;
         for (tensor, coded) in &self.manifest.coded {
             let info = self.tensors.info(tensor)?;
             let whole = self.manifest.parts.contains_key(tensor) || coded.len() == elements(&info.shape);
@@ -271,7 +276,7 @@ impl Checkpoint {
         self.manifest.notes.iter().map(|(name, note)| (name.as_str(), note.as_str()))
     }
 
-    /// Loads the parameters and makes the state that was saved, for the same optimizer: see [`Load::load`].
+    /// Loads the parameters and buffers, and makes the state that was saved, for the same optimizer: see [`Load::load`].
     ///
     /// # Errors
     ///
@@ -289,7 +294,7 @@ impl Checkpoint {
         Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
     }
 
-    /// Loads the parameters alone, as for evaluation: no optimizer is needed, and none of its state is read.
+    /// Loads the parameters and buffers alone, as for evaluation: no optimizer is needed, and none of its state is read.
     ///
     /// # Errors
     ///

@@ -1,17 +1,18 @@
 //! Loading: everything is compared before anything is changed.
 
 use core::fmt;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use super::buffers::{Values, buffer_name};
 use super::file::Checkpoint;
 use super::save::param_name;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
-use crate::migrate::{Migration, Resolved};
-use crate::saved::{self, Saved};
+use crate::migrate::{Migration, Model, Resolved};
+use crate::saved::{self, Beside, Saved};
 use crate::state::{ItemMut, ItemSpec, Kind, Moves, items_mut};
 use crate::transformation::OptState;
-use crate::tree::{Structure, Tree, TreeMut, WalkMut};
+use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
 /// What may differ between a checkpoint and what it is loaded into; nothing, unless it is said.
 ///
@@ -69,11 +70,11 @@ pub struct Load {
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Leaves that came from the file, by their paths here.
+    /// Leaves and buffers that came from the file, by their paths here.
     pub loaded: Vec<String>,
-    /// Leaves that were left as they were, with fresh state.
+    /// Leaves with fresh state, and buffers, that were left as they were.
     pub fresh: Vec<String>,
-    /// Leaves of the file that were not wanted, by their paths there.
+    /// Leaves and buffers of the file that were not wanted, by their paths there.
     pub dropped: Vec<String>,
     /// Arguments and parts of the optimizer that differ, as they were allowed to; those that are here are used.
     pub differed: Vec<String>,
@@ -110,7 +111,11 @@ impl Load {
         self
     }
 
-    /// Leaves were renamed, added or removed. Fresh leaves keep their values, dropped ones are not read.
+    /// Leaves and buffers were renamed, added or removed. Fresh ones keep their values, dropped ones are not read.
+    ///
+    /// A parameter that has been frozen since was a leaf and is a buffer: `drop` throws its state away, and its value
+    /// is loaded. One that is trained from now on was a buffer: its state is `fresh`, and its value is loaded, unless
+    /// `drop` throws the buffer away.
     ///
     /// If the migration speaks of parts of the state, as [`insert_part`](Migration::insert_part) does, members of
     /// chains may have come or gone, parts may have been wrapped, and names may be others; the
@@ -120,12 +125,12 @@ impl Load {
         self
     }
 
-    /// Loads the parameters, and makes the state that was saved.
+    /// Loads the parameters and [buffers](crate::tree::Buffer), and makes the state that was saved.
     ///
     /// # Errors
     ///
     /// If the file is damaged or has no parameters, or anything differs that may not: the optimizer, the parameters'
-    /// structure, the fields of the state. Every difference is listed, and nothing has been changed.
+    /// structure, the buffers' paths, types and shapes, the fields of the state. Every difference is listed, and nothing has been changed.
     ///
     /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed
     /// either if the file changes while it is read; those from a [mapped](Checkpoint::map) file are not.
@@ -136,57 +141,76 @@ impl Load {
         params: &mut P,
     ) -> Result<(OptState<T>, Report)> {
         has_params(file)?;
-        let mut fit = self.fit(file, transformation, params)?;
+        let here = buffers(params);
+        let mut fit =
+            self.fit(file, transformation, params, Beside { there: &file.buffers, here: &here, loads: true })?;
         file.verify()?;
+        let values = Values::read(file, &fit.moves, &here)?;
+        values.fit(params)?;
         fit.fill_state(file)?;
         fill_params(file, &fit.moves, params)?;
+        values.write(params)?;
         Ok((fit.state, fit.report))
     }
 
-    /// Makes the state that was saved, for parameters that are here already.
+    /// Makes the state that was saved, for parameters that are here already, as their buffers are.
     ///
     /// # Errors
     ///
-    /// As [`load`](Load::load).
+    /// As [`load`](Load::load), but for what parameters and buffers are.
     pub fn load_state<T: Stage, P: Tree + ?Sized>(
         &self,
         file: &Checkpoint,
         transformation: &T,
         params: &P,
     ) -> Result<(OptState<T>, Report)> {
-        let mut fit = self.fit(file, transformation, params)?;
+        let here = buffers(params);
+        let beside = Beside { there: &file.buffers, here: &here, loads: false };
+        let mut fit = self.fit(file, transformation, params, beside)?;
         fit.fill_state(file)?;
         Ok((fit.state, fit.report))
     }
 
-    /// Loads the parameters alone: no optimizer is needed, and none of its state is read.
+    /// Loads the parameters and buffers alone: no optimizer is needed, and none of its state is read.
     ///
     /// # Errors
     ///
     /// As [`load`](Load::load), but for what the optimizer could differ in.
     pub fn load_params<P: TreeMut + ?Sized>(&self, file: &Checkpoint, params: &mut P) -> Result<Report> {
         has_params(file)?;
-        let here = Structure::of(params)?;
+        let (structure, here) = (Structure::of(params)?, buffers(params));
         let mut misfit = Misfit::default();
-        let moves = saved::moves(&self.migration, file.structure(), &here, &mut misfit)?;
+        let there = (file.structure(), &*file.buffers);
+        let moves = saved::moves(&self.migration, there, (&structure, &here), true, &mut misfit)?;
         if !misfit.lines.is_empty() {
             return Err(Error::misfit(&file.tensors.called("the checkpoint"), misfit));
         }
         file.verify()?;
+        let values = Values::read(file, &moves, &here)?;
+        values.fit(params)?;
         fill_params(file, &moves, params)?;
-        Ok(report(file, &here, &moves))
+        values.write(params)?;
+        Ok(report(file, (&structure, &here), &moves, true))
     }
 
     /// Compares everything, and makes a state to be filled.
-    fn fit<T: Stage, P: Tree + ?Sized>(&self, file: &Checkpoint, transformation: &T, params: &P) -> Result<Fit<T>> {
+    fn fit<T: Stage, P: Tree + ?Sized>(
+        &self,
+        file: &Checkpoint,
+        transformation: &T,
+        params: &P,
+        beside: Beside<'_>,
+    ) -> Result<Fit<T>> {
         let saved = Saved {
             called: file.tensors.called("the checkpoint"),
             optimizer: &file.manifest.optimizer,
             structure: file.structure(),
+            beside,
             items: file.item_specs()?,
         };
         let fit = saved.fit(Some(&self.may_differ), &self.migration, transformation, params)?;
-        let report = Report { differed: fit.differed, ..report(file, fit.state.structure(), &fit.moves) };
+        let here = (fit.state.structure(), beside.here);
+        let report = Report { differed: fit.differed, ..report(file, here, &fit.moves, beside.loads) };
         Ok(Fit { state: fit.state, sources: fit.sources, moves: fit.moves, report })
     }
 }
@@ -246,6 +270,12 @@ fn fill_params<P: TreeMut + ?Sized>(file: &Checkpoint, moves: &Resolved, params:
         let new = moves.to(old.path()).filter(|new| !moves.is_fresh(new))?;
         Some((new, param_name(old.path())))
     });
+    // What has been thawed since was a buffer.
+    let thawed = file.buffers.iter().filter_map(|buffer| {
+        let new = moves.to(buffer.path()).filter(|new| moves.is_fresh(new))?;
+        Some((new, buffer_name(buffer.path())))
+    });
+    let from = from.chain(thawed);
     let held = if file.tensors.is_held() { None } else { Some(()) };
     let read = |(new, tensor): (_, String)| {
         let bytes = held.map(|()| file.bytes(&tensor)).transpose()?;
@@ -268,9 +298,19 @@ fn has_params(file: &Checkpoint) -> Result<()> {
     Err(Error::file(&*file.tensors.name, "it holds no parameters, only state: use `load_state`"))
 }
 
-fn report(file: &Checkpoint, here: &Structure, moves: &Resolved) -> Report {
-    let (fresh, loaded) = here.paths().map(String::from).partition(|path| moves.is_fresh(path));
-    let comes = |old: &&str| moves.to(old).is_some_and(|new| !moves.is_fresh(new));
-    let dropped = file.structure().paths().filter(|old| !comes(old)).map(String::from).collect();
+fn report(file: &Checkpoint, (leaves, buffers): Model<'_>, moves: &Resolved, loads_buffers: bool) -> Report {
+    let [buffers, saved]: [&[BufferSpec]; 2] = if loads_buffers { [buffers, &file.buffers] } else { [&[], &[]] };
+    let thawed = |path: &str| moves.from(path).is_some_and(|old| saved.iter().any(|buffer| buffer.path() == old));
+    let comes = |path: &str| if moves.is_fresh(path) { thawed(path) } else { !moves.is_kept(path) };
+    let here = leaves.paths().chain(buffers.iter().map(BufferSpec::path)).map(String::from);
+    let (loaded, fresh): (Vec<_>, Vec<_>) = here.partition(|path| comes(path));
+    let known: HashSet<&str> = loaded.iter().map(String::as_str).collect();
+    let is_here = |old: &&str| moves.to(old).is_some_and(|new| known.contains(new));
+    let there = file.structure().paths().chain(saved.iter().map(BufferSpec::path));
+    let dropped = there.filter(|old| !is_here(old)).map(String::from).collect();
     Report { loaded, fresh, dropped, differed: Vec::new() }
+}
+
+fn buffers<P: Tree + ?Sized>(params: &P) -> Vec<BufferSpec> {
+    buffers_of(params).into_iter().map(|(spec, _)| spec).collect()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::buffers::Buffers;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::layout::elements;
@@ -32,6 +33,9 @@ pub(super) struct Manifest {
     pub(super) structure: Leaves,
     /// Whether the parameters are in the file too.
     pub(super) params: bool,
+    /// The buffers that are in the file beside the parameters.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) buffers: Buffers,
     /// Single values of the state, in order.
     pub(super) values: Vec<(ItemName, Single)>,
     /// Arrays of the state, in order: what they are, and the name of their tensor.

@@ -25,8 +25,9 @@
 //!
 //! # The file
 //!
-//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter
-//! and `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of
+//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter,
+//! `buffers/{path}` for each [buffer](crate::tree::Buffer) that the tree of parameters shows, and
+//! `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of
 //! metadata, `gradchain`, is JSON: the versions of crate and format, the optimizer as data, the structure with its
 //! fingerprint, the single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32
 //! of each tensor and of the header. Numbers keep every bit, NaN included.
@@ -66,6 +67,7 @@
 //! optimizer's arguments; see `docs/reliability.md`.
 
 mod assembly;
+mod buffers;
 mod file;
 mod import;
 mod load;

@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use safetensors::tensor::{Metadata, TensorInfo};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
+use super::buffers::{self, Buffers};
 use super::manifest::{Coded, Crc, FORMAT, KEY, Manifest, check_of};
 use super::tensors::tensor_dtype;
 use crate::element::DType;
@@ -17,7 +18,7 @@ use crate::saved::{as_data, is_shared};
 use crate::state::data::Leaves;
 use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;
-use crate::tree::{LeafRef, Structure, Tree, Walk};
+use crate::tree::{LeafRef, Structure, Tree, Walk, buffers_of};
 
 /// What to put into a checkpoint: see [the module](super).
 ///
@@ -45,7 +46,8 @@ impl<'a, T: Stage> Save<'a, T> {
         Save { transformation, state, params: None, notes: BTreeMap::new() }
     }
 
-    /// The parameters, so that [`load`](super::Checkpoint::load) can bring them back.
+    /// The parameters, so that [`load`](super::Checkpoint::load) can bring them back, and with them the
+    /// [buffers](crate::tree::Buffer) that the tree shows.
     pub fn params<P: Tree + ?Sized>(self, params: &'a P) -> Save<'a, T, P> {
         let Save { transformation, state, notes, .. } = self;
         Save { transformation, state, params: Some(params), notes }
@@ -92,7 +94,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             return Err(Error::state("checkpoint", problem));
         }
         let structure = self.state.structure();
-        let mut tensors = Vec::new();
+        let (mut tensors, mut kept, mut described) = (Vec::new(), Vec::new(), Buffers::new());
         // All ranks have all parameters: the first writes them down.
         let has_params = self.params.is_some() && shard.is_none_or(|(rank, _)| rank == 0);
         if let Some(params) = self.params {
@@ -103,6 +105,10 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             if has_params {
                 params
                     .walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| tensors.push((param_name(path), leaf))));
+                for (spec, buffer) in buffers_of(params) {
+                    kept.push(buffers::Saved::new(buffer, &spec)?);
+                    described.insert(spec.path().into(), (spec.dtype().into(), spec.shape().into()));
+                }
             }
         }
         let (mut arrays, mut values) = (Vec::new(), Vec::new());
@@ -125,16 +131,22 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
                 }
             }
         }
-        let mut tensors: Vec<(Spec, LeafRef<'_>)> =
-            tensors.into_iter().map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), leaf)).collect();
+        let leaves =
+            tensors.into_iter().map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), Held::Leaf(leaf)));
+        let kept = kept.into_iter().map(|(spec, buffer)| (spec, Held::Buffer(buffer)));
+        let mut tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
         in_order(&mut tensors, |(spec, _)| spec);
         if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
             return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
         }
-        let (specs, leaves): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
+        let (specs, held): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
         let manifest = self.manifest(structure, values, arrays)?;
-        let manifest = Manifest { params: has_params, shard, parts, coded, ..manifest };
-        write(shown, to, &specs, |number, take| leaves[number].read_bytes(take), manifest)
+        let manifest = Manifest { params: has_params, buffers: described, shard, parts, coded, ..manifest };
+        let read = |number: usize, take: Take<'_>| match &held[number] {
+            Held::Leaf(leaf) => leaf.read_bytes(take),
+            Held::Buffer(buffer) => buffer.read_bytes(take),
+        };
+        write(shown, to, &specs, read, manifest)
     }
 
     fn manifest(
@@ -150,6 +162,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             optimizer: as_data(self.transformation)?,
             structure: Leaves::of(structure),
             params: self.params.is_some(),
+            buffers: Buffers::new(),
             values,
             arrays,
             crc32: BTreeMap::new(),
@@ -159,6 +172,12 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             coded: BTreeMap::new(),
         })
     }
+}
+
+/// What the bytes of a tensor are taken from.
+enum Held<'a> {
+    Leaf(LeafRef<'a>),
+    Buffer(buffers::Saved<'a>),
 }
 
 /// How the names of files that are not whole yet begin and end.
@@ -226,7 +245,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub(super) struct Spec {
     name: String,
-    dtype: DType,
+    dtype: Dtype,
     shape: Vec<usize>,
 }
 
@@ -234,7 +253,12 @@ impl Spec {
     /// Of an array in 8 bits it is of its bytes.
     pub(super) fn new(name: String, dtype: DType, shape: &[usize]) -> Spec {
         let bytes = || vec![dtype.bytes(elements(shape).unwrap_or(0))];
-        Spec { name, dtype, shape: if dtype.is_coded() { bytes() } else { shape.into() } }
+        Spec::of(name, tensor_dtype(dtype), if dtype.is_coded() { bytes() } else { shape.into() })
+    }
+
+    /// Of a type that files have.
+    pub(super) fn of(name: String, dtype: Dtype, shape: Vec<usize>) -> Spec {
+        Spec { name, dtype, shape }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -246,7 +270,7 @@ impl Spec {
 pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
     tensors.sort_by(|x, y| {
         let (x, y) = (spec(x), spec(y));
-        y.dtype.size().cmp(&x.dtype.size()).then_with(|| x.name.cmp(&y.name))
+        y.dtype.bitsize().cmp(&x.dtype.bitsize()).then_with(|| x.name.cmp(&y.name))
     });
 }
 
@@ -305,8 +329,8 @@ pub(super) fn metadata(
     let mut offset = 0;
     let infos = tensors.iter().map(|Spec { name, dtype, shape }| {
         let begin = offset;
-        offset += elements(shape).unwrap_or(0) * dtype.size();
-        (name.clone(), TensorInfo { dtype: tensor_dtype(*dtype), shape: shape.clone(), data_offsets: (begin, offset) })
+        offset += elements(shape).unwrap_or(0) * (dtype.bitsize() / 8);
+        (name.clone(), TensorInfo { dtype: *dtype, shape: shape.clone(), data_offsets: (begin, offset) })
     });
     Metadata::new(entries, infos.collect())
 }

@@ -213,6 +213,7 @@ impl Work {
                 structure: at.structure,
                 active: &self.active,
                 resting: at.absent,
+                absent: at.absent,
                 stored: &mut self.stored,
                 rows: &mut self.rows.of_leaf,
                 params: &self.params,

@@ -8,6 +8,7 @@
     reason = "the engine's protocol is part of signatures of what is public, and cannot be named outside"
 )]
 
+mod absent;
 mod again;
 #[cfg(feature = "half")]
 mod blocks;
@@ -54,6 +55,8 @@ mod ways;
 mod whole;
 mod written;
 
+pub use absent::{Absent, Skips};
+pub(crate) use absent::{advice, goes_around};
 pub use context::{InitContext, StepContext};
 pub(crate) use context::{ParamSource, is_among};
 pub(crate) use drive::{Remote, Work};

@@ -6,7 +6,7 @@ use super::lint::lint;
 use super::{Span, Stage, Warning, WarningKind};
 use crate::element::DType;
 use crate::state::{Schema, SizeReport};
-use crate::tree::{LeafSpec, Structure};
+use crate::tree::{BufferSpec, LeafSpec, Structure};
 
 /// What [`step`](crate::GradientTransformation::step) does: passes over memory, bytes moved, state kept.
 ///
@@ -41,7 +41,13 @@ pub struct Plan {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub warnings: Vec<Warning>,
+    /// What belongs to the model and is not trained: the [buffers](crate::tree::Buffer) of the tree. Empty in plans that
+    /// are made from a structure.
+    pub buffers: Vec<BufferSpec>,
 }
+
+/// How many buffers the text of a plan names.
+const MOST_SHOWN: usize = 8;
 
 /// One pass of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +111,7 @@ impl Plan {
             stored_bytes: structure.leaves().iter().enumerate().map(|(i, leaf)| kept(i, leaf)).sum(),
             state: Schema::of(state, structure).size(),
             warnings,
+            buffers: Vec::new(),
         }
     }
 
@@ -134,6 +141,12 @@ impl fmt::Display for Plan {
         }
         for warning in &self.warnings {
             writeln!(f, "warning: {warning}")?;
+        }
+        if !self.buffers.is_empty() {
+            let shown: Vec<_> = self.buffers.iter().take(MOST_SHOWN).map(BufferSpec::to_string).collect();
+            let more = self.buffers.len() - shown.len();
+            let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+            writeln!(f, "not trained: {}{more}", shown.join("; "))?;
         }
         write!(f, "state: {} bytes for {} parameters", self.state.total_bytes(), self.elements)
     }

@@ -1,5 +1,6 @@
 //! What the engine runs.
 
+use super::absent::{Absent, Skips, goes_around};
 use super::in_piece::{Then, by_tile};
 use super::pass::by_own_loops;
 use super::piece_at::PieceAt;
@@ -170,9 +171,20 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         <Self::Needs as Needs>::LEVEL
     }
 
-    /// Whether steps may lack gradients of some leaves: whether all that would be done with them rests then.
-    fn skips_absent(&self) -> bool {
+    /// What becomes of leaves without a gradient.
+    fn absent(&self) -> Absent {
+        Absent::Refused
+    }
+
+    /// Whether it holds windows over steps, of which a leaf that rests would see a part.
+    fn has_windows(&self) -> bool {
         false
+    }
+
+    /// Says where [`skip_absent`](crate::skip_absent) goes so that leaves may lack gradients; false if there is no such
+    /// place. `place` is that of this stage.
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        goes_around(self, skips, place)
     }
 
     /// Checks the arguments.

@@ -1,5 +1,6 @@
 //! Finding the leaves of the trees that a step is given, and making sure that they fit.
 
+use super::absent::ZEROS;
 use super::rows::{Rows, misfits};
 use crate::element::DType;
 use crate::error::{Error, Result};
@@ -68,6 +69,8 @@ struct Check<'s> {
     fits: fn(DType, DType) -> bool,
     /// Where it is written down which leaves are not there, if they may be: of none if all are.
     absent: Option<&'s mut Vec<bool>>,
+    /// What is to be done about gradients that are missing.
+    advice: &'s dyn Fn() -> String,
     same: bool,
 }
 
@@ -92,7 +95,14 @@ fn same_axes(ours: (&[usize], &[isize]), theirs: (&[usize], &[isize])) -> bool {
 
 impl<'s> Check<'s> {
     fn of(what: &'static str, structure: &'s Structure) -> Check<'s> {
-        Check { what, structure, fits: |ours, theirs| ours == theirs, absent: None, same: true }
+        Check {
+            what,
+            structure,
+            fits: |ours, theirs| ours == theirs,
+            absent: None,
+            advice: &|| ZEROS.into(),
+            same: true,
+        }
     }
 
     fn leaf(&mut self, table: &mut Table, path: &str, parts: &LeafParts) {
@@ -202,7 +212,7 @@ impl<'s> Check<'s> {
         let mut what = format!("the {} do not fit the parameters that the state was made for", self.what);
         let lacks = |difference: &Difference| matches!(difference, Difference::Missing { .. });
         if self.what == GRADIENTS && differences.iter().all(lacks) {
-            what += "; where a leaf may have none in a step, the optimizer goes into `skip_absent`";
+            what += &(self.advice)();
         }
         Error::structure(what, differences)
     }
@@ -225,8 +235,9 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     table: &mut Table,
     path: &mut String,
     absent: Option<&mut Vec<bool>>,
+    advice: &dyn Fn() -> String,
 ) -> Result<()> {
-    write(tree, table, path, Check { absent, ..Check::of(GRADIENTS, structure) })
+    write(tree, table, path, Check { absent, advice, ..Check::of(GRADIENTS, structure) })
 }
 
 /// Fills a table with parameters to read.
@@ -257,9 +268,10 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     rows: &mut Rows,
     path: &mut String,
     absent: Option<&mut Vec<bool>>,
+    advice: &dyn Fn() -> String,
 ) -> Result<()> {
     table.clear();
-    let mut check = Check { fits: exact, absent, ..Check::of(GRADIENTS, structure) };
+    let mut check = Check { fits: exact, absent, advice, ..Check::of(GRADIENTS, structure) };
     tree.walk(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
         None => check.leaf(table, path, &leaf.parts),

@@ -7,8 +7,8 @@ use super::members::{Members, in_members};
 use super::piece_at::PieceAt;
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
-    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Place, Shape, SlotList, Span, Stage, StepContext,
-    Sums, Term, Tile, Uses, WholeTree, followed_by, ways,
+    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Place, Shape, Skips, SlotList, Span, Stage,
+    StepContext, Sums, Term, Tile, Uses, WholeTree, followed_by, goes_around, ways,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -176,8 +176,20 @@ macro_rules! chains {
                 Level::Nothing$(.max(self.$i.needs()))*
             }
 
-            fn skips_absent(&self) -> bool {
-                true $(&& self.$i.skips_absent())*
+            fn absent(&self) -> Absent {
+                Absent::Rests$(.max(self.$i.absent()))*
+            }
+
+            fn has_windows(&self) -> bool {
+                false $(|| self.$i.has_windows())*
+            }
+
+            fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+                goes_around(self, skips, place) || {
+                    let mut all = true;
+                    $(all &= self.$i.skips(skips, &format!("{place}.chain[{}]", $i));)*
+                    all
+                }
             }
 
             fn validate(&self) -> Result<()> {

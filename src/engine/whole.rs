@@ -23,6 +23,8 @@ pub struct WholeTree<'a> {
     pub(crate) active: &'a [bool],
     /// Which leaves rest in this step; empty where none may.
     pub(crate) resting: &'a [bool],
+    /// Which leaves have no gradient in this step; empty where all have one.
+    pub(crate) absent: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
     /// Where the updates are of leaves that have gradients of rows only.
     pub(crate) rows: &'a mut [LeafRows],
@@ -216,6 +218,7 @@ impl WholeTree<'_> {
             structure: self.structure,
             active,
             resting: self.resting,
+            absent: self.absent,
             stored: &mut *self.stored,
             rows: &mut *self.rows,
             params: self.params,
@@ -272,7 +275,7 @@ impl WholeTree<'_> {
     ///
     /// If `to` is not as long as the leaf, or the step has gradients of some of its [rows](WholeLeaf::rows) only.
     pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
-        match self.grads.get(leaf).filter(|_| !is_among(self.resting, leaf)) {
+        match self.grads.get(leaf).filter(|_| !is_among(self.resting, leaf) && !is_among(self.absent, leaf)) {
             Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
             None => to.fill(C::zero()),
         }

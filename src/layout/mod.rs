@@ -1,9 +1,11 @@
 //! What a leaf is without its values: path, type, shape, and the order its elements lie in.
 
+mod buffer;
 mod spec;
 mod strided;
 mod weights;
 
+pub use buffer::BufferSpec;
 pub use spec::{Difference, LeafSpec};
 pub(crate) use strided::{
     Cursor, Extent, Run, Shape, Strided, Strides, axes, axes_by_stride, dense_strides, elements, is_dense,

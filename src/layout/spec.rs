@@ -160,7 +160,7 @@ impl fmt::Display for LeafSpec {
 }
 
 /// A path as it is shown in messages; the path of a bare array is empty.
-struct Named<'a>(&'a str);
+pub(super) struct Named<'a>(pub(super) &'a str);
 
 impl fmt::Display for Named<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! Between a state and its [`StateData`].
 
-use super::{Saved, as_data, is_shared};
+use super::{Beside, Saved, as_data, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
@@ -58,7 +58,13 @@ impl StateData {
         let Bounded(optimizer) = from_text(&self.optimizer).map_err(|error| bad(&error))?;
         let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf is larger than any memory"))?;
         let items = self.items.iter().map(Entry::spec).collect();
-        let saved = Saved { called: "the state".into(), optimizer: &optimizer, structure: &structure, items };
+        let saved = Saved {
+            called: "the state".into(),
+            optimizer: &optimizer,
+            structure: &structure,
+            beside: Beside::default(),
+            items,
+        };
         let fit = saved.fit(None, &Migration::new(), transformation, params)?;
         let (mut state, here) = (fit.state, fit.sources);
         let structure = state.shared_structure();

@@ -1,5 +1,6 @@
 //! What was saved, in whatever form, compared with what it is loaded into: nothing is changed before everything agrees.
 
+mod buffers;
 mod compare;
 mod data;
 mod injected;
@@ -12,11 +13,11 @@ use self::compare::Of;
 use self::compare::as_json;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
-use crate::migrate::{Migration, Resolved};
+use crate::migrate::{Migration, Model, Resolved};
 use crate::recipe::json::too_deep;
 use crate::state::{ItemSpec, Owner, SHARES, State, StateWalk, counts_by_leaf, items_mut, sources};
 use crate::transformation::OptState;
-use crate::tree::{Difference, Structure, Tree};
+use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
 /// A description of what was saved.
 pub(crate) struct Saved<'a> {
@@ -24,7 +25,17 @@ pub(crate) struct Saved<'a> {
     pub(crate) called: String,
     pub(crate) optimizer: &'a Value,
     pub(crate) structure: &'a Structure,
+    pub(crate) beside: Beside<'a>,
     pub(crate) items: Vec<ItemSpec>,
+}
+
+/// The buffers that were saved, and those of the model.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Beside<'a> {
+    pub(crate) there: &'a [BufferSpec],
+    pub(crate) here: &'a [BufferSpec],
+    /// Whether they are loaded, and so must be the same.
+    pub(crate) loads: bool,
 }
 
 /// A state that fits, to be filled.
@@ -91,7 +102,8 @@ impl Saved<'_> {
         };
         let in_vain = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
         misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` allows nothing that differs")));
-        let moves = moves(migration, self.structure, &here, &mut misfit)?;
+        let Beside { there, here: buffers, loads } = self.beside;
+        let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut misfit)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = match OptState::new_counting(transformation, params, by_leaf) {
             // What is known already says more than a mask that fits other leaves.
@@ -171,12 +183,16 @@ fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
 /// What becomes of the leaves. Those of which no verb says it are told, and left out of what becomes of the state.
 pub(crate) fn moves(
     migration: &Migration,
-    there: &Structure,
-    here: &Structure,
+    there: Model<'_>,
+    here: Model<'_>,
+    loads_buffers: bool,
     misfit: &mut Misfit,
 ) -> Result<Resolved> {
-    let moves = migration.resolve(there, here)?;
-    let differences = moves.differences(there, here);
+    let moves = migration.resolve_beside(there, here)?;
+    let differences = moves.differences(there.0, here.0);
+    if loads_buffers {
+        buffers::compare(&moves, there, here, misfit);
+    }
     misfit.lines.extend(differences.iter().map(|difference| format!("parameters: {difference}")));
     if differences.is_empty() {
         return Ok(moves);

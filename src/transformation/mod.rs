@@ -4,13 +4,16 @@ mod state;
 
 pub use state::OptState;
 
-use crate::engine::{Outcome, Plan, Sink, Stage, Updates, Work, table};
+use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Work, advice, table};
 use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
 use crate::program::{Machine, Passes, Programs};
 use crate::state::Readings;
-use crate::tree::{Tree, TreeMut};
+use crate::tree::{Tree, TreeMut, buffers_of};
+
+/// What an error says where updates take the place of gradients and a window may give an update to a leaf without one.
+const OF_WINDOW: &str = "; a window may have an update for a leaf without a gradient: use `step` or `update`";
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
@@ -254,7 +257,10 @@ pub trait GradientTransformation: Stage {
         state.ready(self)?;
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         let Work { grads: to, path, absent, .. } = &mut state.work;
-        table::grads_mut(&mut grads, &state.structure, to, path, self.skips_absent().then_some(absent))?;
+        // A leaf that is counted may have an update, for which there would be no place.
+        let (rests, counts) = (self.absent() == Absent::Rests, self.absent() == Absent::Counts);
+        let instead = || if counts { OF_WINDOW.into() } else { advice(self) };
+        table::grads_mut(&mut grads, &state.structure, to, path, rests.then_some(absent), &instead)?;
         let (value, asks) = (extra.loss(), self.needs() >= Level::ValueFn);
         let mut objective = if asks { extra.objective(params) } else { None };
         let outcome = state.run(self, value, objective.as_deref_mut(), Sink::Gradients)?;
@@ -393,7 +399,8 @@ pub trait GradientTransformation: Stage {
     {
         let state = self.init(params)?;
         let structure = &*state.structure;
-        Ok(Plan::of(self, &state.inner, structure, |leaf| structure.leaves()[leaf].dtype()))
+        let buffers = buffers_of(params).into_iter().map(|(spec, _)| spec).collect();
+        Ok(Plan { buffers, ..Plan::of(self, &state.inner, structure, |leaf| structure.leaves()[leaf].dtype()) })
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use crate::element::DType;
 use crate::engine::table::TableLeaf;
 use crate::engine::{
-    Ask, Evaluate, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext, Updates, Work, table,
+    Absent, Ask, Evaluate, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext, Updates,
+    Work, advice, table,
 };
 use crate::error::{Error, Result};
 use crate::recall::{Known, Recall};
@@ -196,8 +197,8 @@ impl<T: Stage> OptState<T> {
     /// Finds the gradients of whole leaves, and of rows, and which are not there.
     pub(super) fn find_gradients<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
         let Work { grads: table, rows, path, absent, .. } = &mut self.work;
-        let absent = transformation.skips_absent().then_some(absent);
-        table::grads_or_rows(grads, &self.structure, table, rows, path, absent)
+        let absent = (transformation.absent() != Absent::Refused).then_some(absent);
+        table::grads_or_rows(grads, &self.structure, table, rows, path, absent, &|| advice(transformation))
     }
 
     pub(super) fn run(

@@ -15,6 +15,8 @@
 //!   several places;
 //! * integers, `bool`, `char`, strings and arrays of them: no leaves; they are carried along and never touched.
 //!
+//! A tree may show [buffers](Buffer) too: values that are no leaves and travel with the parameters in checkpoints.
+//!
 //! | field | path |
 //! |---|---|
 //! | struct field `weight` | `weight` |
@@ -26,6 +28,7 @@
 //! Paths nest with `/`. A tree that is one bare array has the single path `""`.
 
 mod arrays;
+mod buffers;
 mod bytes;
 pub(crate) mod constraint;
 mod containers;
@@ -41,6 +44,8 @@ mod tied;
 mod walk;
 
 pub use arrays::{ArrayData, ArrayElement};
+pub(crate) use buffers::buffers_of;
+pub use buffers::{Buffer, BufferElement};
 pub use dynamic::{DynElement, DynTree};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::Tree;
@@ -61,8 +66,8 @@ pub(crate) use structure::holds;
 pub use tied::{Tied, TiedGradients};
 pub use walk::{Walk, WalkMut};
 
+pub use crate::layout::{BufferSpec, Difference, Layout, LeafSpec};
 pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_dense};
-pub use crate::layout::{Difference, Layout, LeafSpec};
 
 /// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.
 ///

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use ndarray::{ArrayView, Dimension};
 
 use super::leaf::LeafParts;
-use super::{DynElement, Layout, LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
+use super::{Buffer, DynElement, Layout, LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use crate::element::Element;
 use crate::error::Result;
 
@@ -30,6 +30,7 @@ use crate::error::Result;
 #[derive(Clone, Debug, Default)]
 pub struct Slices<'a> {
     leaves: Vec<(String, LeafRef<'a>)>,
+    buffers: Vec<(String, &'a dyn Buffer)>,
     layout: Layout,
 }
 
@@ -79,6 +80,12 @@ impl<'a> Slices<'a> {
         self.leaves.extend(parts.map(|parts| (path.into(), LeafRef::lend(parts))));
         self
     }
+
+    /// Adds a [buffer](Buffer).
+    pub fn with_buffer(mut self, path: impl Into<String>, buffer: &'a dyn Buffer) -> Self {
+        self.buffers.push((path.into(), buffer));
+        self
+    }
 }
 
 impl Slices<'_> {
@@ -100,6 +107,7 @@ impl Tree for Slices<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
         walk.layout(self.layout);
         self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
+        self.buffers.iter().for_each(|(path, buffer)| walk.buffer(path, *buffer));
     }
 }
 
@@ -113,6 +121,7 @@ impl Tree for LeafRef<'_> {
 #[derive(Debug, Default)]
 pub struct SlicesMut<'a> {
     leaves: Vec<(String, Held<'a>)>,
+    buffers: Vec<(String, Box<dyn Buffer + 'a>)>,
     layout: Layout,
 }
 
@@ -139,6 +148,12 @@ impl<'a> SlicesMut<'a> {
         self.leaves.push((path.into(), Held { parts, borrow: PhantomData }));
         Ok(self)
     }
+
+    /// Adds a [buffer](Buffer).
+    pub fn with_buffer(mut self, path: impl Into<String>, buffer: impl Buffer + 'a) -> Self {
+        self.buffers.push((path.into(), Box::new(buffer)));
+        self
+    }
 }
 
 impl SlicesMut<'_> {
@@ -164,11 +179,13 @@ impl Tree for SlicesMut<'_> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
         walk.layout(self.layout);
         self.leaves.iter().for_each(|(path, leaf)| walk.child(path, leaf));
+        self.buffers.iter().for_each(|(path, buffer)| walk.buffer(path, &**buffer));
     }
 }
 
 impl TreeMut for SlicesMut<'_> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         self.leaves.iter_mut().for_each(|(path, leaf)| walk.child(path, leaf));
+        self.buffers.iter_mut().for_each(|(path, buffer)| walk.buffer(path, &mut **buffer));
     }
 }

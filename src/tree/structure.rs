@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use super::{Layout, LeafRef, Tree, Walk};
 use crate::element::DType;
 use crate::error::{Error, Result};
-use crate::layout::{Difference, LeafSpec};
+use crate::layout::{BufferSpec, Difference, LeafSpec};
 
 /// The leaves of a tree without their values: paths, types, shapes, in order.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
@@ -48,6 +48,12 @@ impl Structure {
     /// The same leaves, of each of which only these elements are worked on here, in memory order.
     pub(crate) fn only(&self, here: &[Range<usize>]) -> Structure {
         Structure { leaves: self.leaves.iter().zip(here).map(|(leaf, here)| leaf.only(here.clone())).collect() }
+    }
+
+    /// The same leaves, and behind them buffers as leaves, for masks and paths: of what type they are does not count.
+    pub(crate) fn beside(&self, buffers: &[BufferSpec]) -> Structure {
+        let buffers = buffers.iter().map(|buffer| LeafSpec::new(buffer.path(), DType::F32, buffer.shape()));
+        Structure { leaves: self.leaves.iter().cloned().chain(buffers).collect() }
     }
 
     /// The same leaves with one more axis in front.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::constraint::Constraint;
 use super::tied::Handle;
-use super::{Layout, LeafMut, LeafRef, Tree, TreeMut};
+use super::{Buffer, Layout, LeafMut, LeafRef, Tree, TreeMut};
 
 /// A walk over the leaves of a tree, for reading; see [`Tree::walk`].
 pub struct Walk<'a, 'w> {
@@ -12,6 +12,8 @@ pub struct Walk<'a, 'w> {
     sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
     /// What constraints are told to, where somebody asks for them.
     constraints: Option<&'w mut ConstraintSink<'w>>,
+    /// What buffers are shown to, where somebody asks for them.
+    buffers: Option<&'w mut BufferSink<'a, 'w>>,
     /// Receives the layouts of weights, where somebody asks for them.
     layouts: Option<&'w mut LayoutSink<'w>>,
     rows: Rows<'a>,
@@ -31,10 +33,12 @@ enum Rows<'a> {
 type ConstraintSink<'w> = dyn FnMut(&str, Arc<dyn Constraint>) + 'w;
 type LayoutSink<'w> = dyn FnMut(&str, Layout) + 'w;
 
+type BufferSink<'a, 'w> = dyn FnMut(&str, &'a dyn Buffer) + 'w;
+
 impl<'a, 'w> Walk<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         path.clear();
-        Walk { path, sink, constraints: None, layouts: None, rows: Rows::Apart }
+        Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::Apart }
     }
 
     /// A walk that is shown rows in the place of the leaf that they are of, with their indices.
@@ -50,6 +54,28 @@ impl<'a, 'w> Walk<'a, 'w> {
     ) -> Self {
         path.clear();
         Walk { constraints: Some(constraints), ..Walk::new(path, sink) }
+    }
+
+    /// A walk that is also shown buffers.
+    pub(crate) fn of_buffers(
+        path: &'w mut String,
+        sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
+        buffers: &'w mut dyn FnMut(&str, &'a dyn Buffer),
+    ) -> Self {
+        Walk { buffers: Some(buffers), ..Walk::new(path, sink) }
+    }
+
+    /// Shows a [buffer](Buffer) under a name.
+    ///
+    /// # Cost
+    ///
+    /// Nothing in walks that do not ask for buffers, as those of steps.
+    pub fn buffer(&mut self, name: &str, buffer: &'a dyn Buffer) {
+        if let Some(buffers) = &mut self.buffers {
+            let parent = enter(self.path, name);
+            buffers(self.path, buffer);
+            self.path.truncate(parent);
+        }
     }
 
     /// A walk that also receives the layouts of weights, each with the path that it holds below.
@@ -184,12 +210,16 @@ impl<'a, 'w> Walk<'a, 'w> {
     pub(crate) fn through<T: Tree + ?Sized>(&mut self, tree: &'a T, each: &mut Pass<'_, LeafRef<'a>>) {
         let (sink, here) = (&mut *self.sink, self.path.len());
         let mut each = |path: &str, leaf: LeafRef<'a>| each(sink, path, below(path, here), leaf);
+        let buffers: Option<&mut BufferSink<'a, '_>> = match &mut self.buffers {
+            Some(buffers) => Some(&mut **buffers),
+            None => None,
+        };
         let layouts: Option<&mut LayoutSink<'_>> = match &mut self.layouts {
             Some(layouts) => Some(&mut **layouts),
             None => None,
         };
         let rows = self.rows;
-        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, layouts, rows });
+        tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, buffers, layouts, rows });
     }
 
     /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for
@@ -246,14 +276,18 @@ pub struct WalkMut<'a, 'w> {
     /// What arrays that can share their elements are shown to, in the place of all leaves, where somebody asks for
     /// them.
     handles: Option<&'w mut HandleSink<'w>>,
+    /// What buffers are shown to, where somebody asks for them.
+    buffers: Option<&'w mut BufferSinkMut<'w>>,
 }
+
+type BufferSinkMut<'w> = dyn FnMut(&str, &mut dyn Buffer) + 'w;
 
 pub(super) type HandleSink<'w> = dyn FnMut(&str, &mut dyn Handle) + 'w;
 
 impl<'a, 'w> WalkMut<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafMut<'a>)) -> Self {
         path.clear();
-        WalkMut { path, sink, handles: None }
+        WalkMut { path, sink, handles: None, buffers: None }
     }
 
     /// A walk that shows arrays which can share their elements, as what they share them with, and no leaves.
@@ -263,6 +297,25 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         handles: &'w mut HandleSink<'w>,
     ) -> Self {
         WalkMut { handles: Some(handles), ..WalkMut::new(path, sink) }
+    }
+
+    /// A walk that is also shown buffers.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn of_buffers(
+        path: &'w mut String,
+        sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
+        buffers: &'w mut dyn FnMut(&str, &mut dyn Buffer),
+    ) -> Self {
+        WalkMut { buffers: Some(buffers), ..WalkMut::new(path, sink) }
+    }
+
+    /// Shows a [buffer](Buffer) under a name: one that [`Walk::buffer`] shows.
+    pub fn buffer(&mut self, name: &str, buffer: &mut dyn Buffer) {
+        if let Some(buffers) = &mut self.buffers {
+            let parent = enter(self.path, name);
+            buffers(self.path, buffer);
+            self.path.truncate(parent);
+        }
     }
 
     pub(super) fn asks_for_handles(&self) -> bool {
@@ -323,7 +376,11 @@ impl<'a, 'w> WalkMut<'a, 'w> {
             Some(handles) => Some(&mut **handles),
             None => None,
         };
-        tree.walk_mut(&mut WalkMut { path: &mut *self.path, sink: &mut each, handles });
+        let buffers: Option<&mut BufferSinkMut<'_>> = match &mut self.buffers {
+            Some(buffers) => Some(&mut **buffers),
+            None => None,
+        };
+        tree.walk_mut(&mut WalkMut { path: &mut *self.path, sink: &mut each, handles, buffers });
     }
 
     /// As [`Walk::instead`].

@@ -1,7 +1,6 @@
-use super::multi_steps::Window;
 use crate::part::prelude::*;
 use crate::select::Mask;
-use crate::state::{State, StateWalk, StateWalkMut, below};
+use crate::state::{State, StateWalkMut, below};
 use crate::transformation::OptState;
 use crate::tree::Structure;
 
@@ -84,25 +83,19 @@ impl<T: Stage> Freezable<T> {
     }
 }
 
-/// Whether what is inside works on each leaf by itself, but for sums over elements.
+/// Whether what is inside works on each leaf by itself, but for sums over elements, and holds no windows over steps, of
+/// which a leaf that rests would see a part.
 pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
-    if !part.inner().shape().joins {
-        return Ok(());
+    let refuse = |expected: &str| Err(Error::argument(P::NAME, P::KEY, expected, part.inner().describe()));
+    if part.inner().shape().joins {
+        return refuse("without parts that work on several leaves together in memory");
     }
-    let expected = "without parts that work on several leaves together in memory";
-    Err(Error::argument(P::NAME, P::KEY, expected, part.inner().describe()))
-}
-
-/// Whether nothing inside holds windows over steps, of which a leaf that rests would see a part.
-pub(super) fn holds_no_windows<P: Holds>(part: &P, inner: &<P::Inner as Stage>::State) -> Result<()> {
-    let mut has_windows = false;
-    inner.walk(&mut StateWalk::of_parts(&mut |_, part| has_windows |= part.is::<Window>()));
-    if !has_windows {
-        return Ok(());
+    if part.inner().has_windows() {
+        let expected =
+            format!("without `multi_steps`, which goes around `{}`, so that no leaf sees half of a window", P::NAME);
+        return refuse(&expected);
     }
-    let expected =
-        format!("without `multi_steps`, which goes around `{}`, so that no leaf sees half of a window", P::NAME);
-    Err(Error::argument(P::NAME, P::KEY, &expected, part.inner().describe()))
+    Ok(())
 }
 
 /// The state of what is inside a [`freezable`], and which leaves are frozen.
@@ -225,8 +218,7 @@ impl<T: Stage> Wrapper for Freezable<T> {
     const CHOOSES: bool = true;
     const RESTS: bool = true;
 
-    fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, inner: &T::State) -> Result<()> {
-        holds_no_windows(self, inner)?;
+    fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         let structure = at.structure().clone();
         let resting = vec![false; structure.len()];
         *memory = Frozen { frozen: PerLeaf::new(at.active(), Flag::default()), structure, resting };

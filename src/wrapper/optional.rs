@@ -1,7 +1,7 @@
 //! A member of a chain that may be absent.
 
 use crate::engine::{
-    AllUses, Emission, HoldsBack, Outline, PieceAt, Place, Shape, SlotList, Span, Term, Then, Tile, Uses,
+    Absent, AllUses, Emission, HoldsBack, Outline, PieceAt, Place, Shape, Skips, SlotList, Span, Term, Then, Tile, Uses,
 };
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -44,8 +44,16 @@ impl<T: Stage> Stage for Option<T> {
         self.as_ref().map_or(crate::needs::Level::Nothing, Stage::needs)
     }
 
-    fn skips_absent(&self) -> bool {
-        self.as_ref().is_none_or(Stage::skips_absent)
+    fn absent(&self) -> Absent {
+        self.as_ref().map_or(Absent::Rests, Stage::absent)
+    }
+
+    fn has_windows(&self) -> bool {
+        self.as_ref().is_some_and(Stage::has_windows)
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        self.as_ref().is_none_or(|member| member.skips(skips, place))
     }
 
     fn validate(&self) -> Result<()> {

@@ -1,4 +1,4 @@
-use super::freezable::{holds_no_windows, leaves_are_apart};
+use super::freezable::leaves_are_apart;
 use crate::part::prelude::*;
 
 /// Skips the leaves that have no gradient in a step.
@@ -12,11 +12,15 @@ use crate::part::prelude::*;
 /// A leaf that is there and does not belong, or has another shape or type, is an error as before; so is a path that is
 /// misspelt.
 ///
+/// Inside [`multi_steps`](crate::multi_steps), a gradient that is missing in some mini-steps of a window counts as
+/// zeros there, and a leaf that had none in the whole window rests when it is emitted.
+///
 /// It is a part of the optimizer rather than of a step, since what is inside keeps other counts. So it is written down
 /// in configs and checkpoints, and a run that is resumed goes on in the same way. It goes around everything that is
-/// done with gradients; around it may be what does nothing to them: boxes,
-/// [`inject_hyperparams`](crate::inject_hyperparams()), [`masked`](crate::masked), and chains and partitions all of
-/// whose members skip.
+/// done with gradients; around it may be what does nothing to them but look: boxes,
+/// [`inject_hyperparams`](crate::inject_hyperparams()), [`masked`](crate::masked),
+/// [`apply_if_finite`](crate::apply_if_finite), and chains and partitions all of whose members skip. An error about a
+/// missing gradient says where it goes.
 ///
 /// # Arithmetic
 ///
@@ -34,8 +38,7 @@ use crate::part::prelude::*;
 ///
 /// `init` fails if a part inside works on several leaves together in memory, as
 /// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is
-/// a [`multi_steps`](crate::multi_steps) inside: a window of which a leaf saw half has no mean for it. Around this,
-/// `multi_steps` needs all gradients.
+/// a [`multi_steps`](crate::multi_steps) inside, which goes around this.
 ///
 /// # Example
 ///
@@ -102,9 +105,9 @@ impl<T: Stage> Wrapper for SkipAbsent<T> {
     const RESTS: bool = true;
     const SKIPS_ABSENT: bool = true;
 
-    fn start(&self, memory: &mut Skipped, at: &InitContext<'_>, inner: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut Skipped, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         memory.resting = vec![false; at.structure().len()];
-        holds_no_windows(self, inner)
+        Ok(())
     }
 
     fn decide(&self, memory: &mut Skipped, at: &StepContext<'_>, _: f64) -> Decision {

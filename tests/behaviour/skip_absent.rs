@@ -151,8 +151,8 @@ fn it_goes_around_everything_that_is_done_with_gradients() {
     assert!(!takes(freezable(adam(0.1))));
     assert!(!takes(chain((clip(1.0), skips()))));
     assert!(!takes(partition((("a", skips()), ("b", adam(0.1))), groups())));
-    assert!(!takes(multi_steps(skips(), 1)));
-    assert!(!takes(apply_if_finite(skips(), 1)));
+    assert!(takes(multi_steps(skips(), 1)));
+    assert!(takes(apply_if_finite(skips(), 1)));
     assert!(!takes(lookahead(skips(), 1, 0.5)));
 }
 
@@ -181,6 +181,27 @@ fn what_joins_leaves_or_holds_windows_is_refused_at_the_start() {
     assert!(error.to_string().contains("without parts that work on several leaves together in memory"), "{error}");
     let error = skip_absent(chain((clip(1.0), multi_steps(adam(0.1), 2)))).init(&params()).unwrap_err();
     assert!(error.to_string().contains("which goes around `skip_absent`"), "{error}");
+}
+
+/// As in PyTorch, where `grad` of several backward passes is their sum, and `None` if none has one.
+#[test]
+fn a_window_counts_what_is_absent_as_zeros_and_skips_what_never_came() {
+    let optimizer = multi_steps(skip_absent(chain((add_decayed_weights(0.5), sgd(1.0)))), 2);
+    let mut params = (8.0_f64, 8.0_f64);
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &(None::<f64>, Some(4.0_f64)), &mut state).unwrap();
+    optimizer.step(&mut params, &(None::<f64>, None::<f64>), &mut state).unwrap();
+    // The first rests, without decay; the mean of the second is over both mini-steps: 8 − (2 + 0.5·8).
+    assert_eq!(params, (8.0, 2.0));
+    optimizer.step(&mut params, &(Some(2.0_f64), None::<f64>), &mut state).unwrap();
+    // What a window holds is emitted early, of the leaves that it saw.
+    assert!(optimizer.flush(&mut params, &mut state).unwrap().emitted());
+    assert_eq!(params, (2.0, 2.0));
+
+    // An update of a leaf without a gradient has no place among the gradients.
+    let mut state = optimizer.init(&params).unwrap();
+    let error = optimizer.update_owned((None::<f64>, Some(1.0_f64)), &mut state, &params).unwrap_err().to_string();
+    assert!(error.contains("use `step` or `update`") && error.contains("missing leaf 0"), "{error}");
 }
 
 /// By updates in memory, in arrays of their own or in those of the gradients, and in gradients of another type.

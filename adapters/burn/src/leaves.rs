@@ -4,9 +4,10 @@ use core::fmt;
 
 use burn::module::{Module, ParamId};
 use burn::optim::GradientsParams;
-use gradchain::tree::{Tree, TreeMut, Walk, WalkMut};
+use gradchain::tree::{Layout, Tree, TreeMut, Walk, WalkMut};
 use gradchain::{Error, Result};
 
+use crate::buffers::{Kept, buffers};
 use crate::host::Host;
 use crate::walkers::{Held, Putter, Reader, Taker, Values};
 
@@ -17,6 +18,7 @@ use crate::walkers::{Held, Putter, Reader, Taker, Values};
 #[derive(Clone, Debug, Default)]
 pub struct Leaves {
     pub(crate) leaves: Vec<Leaf<Host>>,
+    pub(crate) buffers: Vec<Kept>,
 }
 
 /// A parameter, and its value or gradient.
@@ -24,6 +26,7 @@ pub struct Leaves {
 pub(crate) struct Leaf<H> {
     pub(crate) path: String,
     pub(crate) id: ParamId,
+    pub(crate) layout: Layout,
     pub(crate) held: H,
 }
 
@@ -32,13 +35,21 @@ pub(crate) struct Leaf<H> {
 /// that takes a tree.
 ///
 /// A leaf is a float parameter that requires gradients. Its path is made of the names of the fields, `fc1/weight`, with
-/// numbers for members of `Vec`s, arrays and tuples, and the name of the variant for enums. Frozen parameters and
-/// running statistics are no leaves. A parameter that is in two places (clones, with one `ParamId`) is one leaf, under
-/// its first path.
+/// numbers for members of `Vec`s, arrays and tuples, and the name of the variant for enums. A parameter that is in two
+/// places (clones, with one `ParamId`) is one leaf, under its first path.
+///
+/// The weights of convolutions, of which outputs come first, say so ([`Layout`]), for [`muon`](gradchain::muon()) and
+/// its like; all others have inputs first, as burn's `Linear`.
+///
+/// Everything else that burn shows of a module is a [buffer](gradchain::tree::Buffer), which checkpoints save and load
+/// with the parameters, and plans name: frozen parameters, running statistics, parameters of integers and of `bool`.
+/// What the last batch has left for running statistics is taken over first. burn shows neither flags such as that of
+/// `Dropout`, which its records leave out too, nor a plain `Tensor` field: make a constant a `Param` that requires no
+/// gradient.
 ///
 /// # Cost
 ///
-/// A walk over the module. Nothing is copied but what does not lie in row-major order.
+/// Two walks over the module. Nothing is copied but leaves that do not lie in row-major order.
 ///
 /// # Errors
 ///
@@ -60,7 +71,8 @@ pub(crate) struct Leaf<H> {
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub fn params<M: Module>(module: &M) -> Result<Leaves> {
-    Reader::read(module, Values).params().map(|leaves| Leaves { leaves })
+    let leaves = Reader::read(module, Values).params()?;
+    Ok(Leaves { leaves, buffers: buffers(module) })
 }
 
 /// The gradients of a module's trained parameters, under the paths that [`params`] gives them.
@@ -81,7 +93,7 @@ pub fn params<M: Module>(module: &M) -> Result<Leaves> {
 ///
 /// In burn, if a gradient was registered with another rank than its parameter's.
 pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leaves> {
-    found_gradients(module, grads).map(|leaves| Leaves { leaves })
+    found_gradients(module, grads).map(Leaves::of)
 }
 
 /// The gradients of a module, as what they are held as.
@@ -107,7 +119,7 @@ pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsP
 ///
 /// # Cost
 ///
-/// Two walks over the module, two clones of what in it is no tensor, and a tensor of one element for each parameter.
+/// Three walks over the module, two clones of what in it is no tensor, and a tensor of one element for each parameter.
 /// Elements are copied only where something else has them too, such as a clone of the module, or where they do not lie
 /// in row-major order.
 ///
@@ -130,13 +142,21 @@ pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsP
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub fn params_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
+    let buffers = buffers(module);
+    let mut params = trained_mut(module)?;
+    params.leaves.buffers = buffers;
+    Ok(params)
+}
+
+/// The same without buffers, for a step.
+pub(crate) fn trained_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     let mut taker = Taker::default();
     let hollow = module.clone().map(&mut taker);
     let mut leaves = taker.found.params()?;
     // From here on the module has none of the values.
     *module = hollow;
     leaves.iter_mut().for_each(|leaf| leaf.held.own());
-    Ok(LeavesMut { module, leaves: Leaves { leaves } })
+    Ok(LeavesMut { module, leaves: Leaves::of(leaves) })
 }
 
 /// The trained parameters of a module while they are written; see [`params_mut`].
@@ -162,7 +182,7 @@ impl<M: Module> LeavesMut<'_, M> {
 impl<M: Module> Drop for LeavesMut<'_, M> {
     fn drop(&mut self) {
         let leaves = core::mem::take(&mut self.leaves);
-        *self.module = Putter::put(self.module.clone(), leaves.leaves);
+        *self.module = Putter::put(self.module.clone(), leaves.leaves, leaves.buffers);
     }
 }
 
@@ -180,23 +200,38 @@ impl<M: Module> Tree for LeavesMut<'_, M> {
 
 impl<M: Module> TreeMut for LeavesMut<'_, M> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
-        self.leaves.walk_mut(walk);
+        let Leaves { leaves, buffers } = &mut self.leaves;
+        leaves.iter_mut().for_each(|leaf| walk.child(&leaf.path, &mut leaf.held));
+        buffers.iter_mut().for_each(|buffer| walk.buffer(&buffer.path.clone(), buffer));
     }
 }
 
 impl Leaves {
+    pub(crate) fn of(leaves: Vec<Leaf<Host>>) -> Leaves {
+        Leaves { leaves, buffers: Vec::new() }
+    }
+
     /// Each leaf's parameter and path.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (ParamId, &str)> {
         self.leaves.iter().map(|leaf| (leaf.id, &*leaf.path))
     }
 }
 
-impl Tree for Leaves {
+impl Tree for Leaf<Host> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-        self.leaves.iter().for_each(|leaf| walk.child(&leaf.path, &leaf.held));
+        walk.layout(self.layout);
+        self.held.walk(walk);
     }
 }
 
+impl Tree for Leaves {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        self.leaves.iter().for_each(|leaf| walk.child(&leaf.path, leaf));
+        self.buffers.iter().for_each(|buffer| walk.buffer(&buffer.path, buffer));
+    }
+}
+
+/// Without buffers, which a snapshot only shows: loading is for [`params_mut`].
 impl TreeMut for Leaves {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         self.leaves.iter_mut().for_each(|leaf| walk.child(&leaf.path, &mut leaf.held));

@@ -41,6 +41,7 @@
 #[cfg(not(any(feature = "flex", feature = "ndarray")))]
 compile_error!("gradchain-burn needs one of the features `flex` and `ndarray`");
 
+mod buffers;
 mod host;
 mod leaves;
 mod optimizer;
@@ -53,7 +54,7 @@ use gradchain::needs::Provides;
 use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
 pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
-pub use optimizer::{optimize, per_tensor, whole_tree};
+pub use optimizer::{Rate, optimize, per_tensor, whole_tree};
 pub use replay::{DeviceState, Elements, OnBurn};
 
 /// The page of the guide, whose code is compiled and run here.
@@ -129,7 +130,7 @@ where
     M: Module,
     (): Provides<T::Needs>,
 {
-    let mut params = params_mut(module)?;
+    let mut params = leaves::trained_mut(module)?;
     let grads = params.gradients(grads)?;
     optimizer.step(&mut params, &grads, state)
 }

@@ -10,13 +10,76 @@ use burn::optim::{GradientsParams, LearningRate, ModuleOptimizer, Optimizer, Rec
 use burn::tensor::{Device, Tensor, TensorData};
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::needs::Nothing;
+use gradchain::recipe::Recipe;
 use gradchain::transform::Scale;
 use gradchain::wrapper::InjectHyperparams;
 use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut, inject_hyperparams, scale};
 
 use crate::host::Host;
-use crate::leaves::{Leaves, params_mut};
+use crate::leaves::{Leaves, trained_mut};
 use crate::walkers::Held;
+
+/// Whose learning rate a step has. burn's scheduler gives every step one, which multiplies the updates; so one of the
+/// two must be 1, and an optimizer is told which: training at the square of a rate is an error.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain_burn::{Rate, whole_tree};
+///
+/// // The chain's own, with a `ConstantLr::from(1.0)` in burn's `Learner`.
+/// whole_tree(chain((clip_by_global_norm(1.0), adamw(cosine_decay(1e-3, 1000)))), Rate::Own)?;
+/// // That of burn's scheduler.
+/// whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burns)?;
+///
+/// let error = whole_tree(adamw(1e-3), Rate::Burns).err().unwrap().to_string();
+/// assert!(error.contains("`$.adamw.learning_rate` of 0.001"), "{error}");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rate {
+    /// The transformation's own. burn gives each step a rate of 1; another is the error of that step.
+    Own,
+    /// That of burn's scheduler. The transformation has a learning rate of 1, and no `scale` or `scale_by_schedule` by
+    /// anything else; another is an error when the optimizer is made.
+    Burns,
+}
+
+impl Rate {
+    /// Whether a transformation leaves the rate to burn, if that is whose it is.
+    fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
+        let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
+        let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
+                        its own it needs `Rate::Own`, and `ConstantLr::from(1.0)` in burn";
+        found.map_or(Ok(()), |found| Err(Error::argument(function, "optimizer", expected, found)))
+    }
+}
+
+/// Whether an argument is what updates are multiplied by.
+fn is_rate(key: &str) -> bool {
+    key.ends_with("learning_rate") && !key.starts_with("scale_by") || key.starts_with("step_size")
+}
+
+/// A number or a schedule by which a transformation multiplies updates, and which is not 1: where it is, and what.
+fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
+    match recipe {
+        Recipe::List(items) => items.iter().enumerate().find_map(|(i, item)| own_rate(&format!("{place}[{i}]"), item)),
+        // How far an adversary goes is no rate of the updates.
+        Recipe::Map(entries) => entries.iter().filter(|(key, _)| key != "adv_optimizer").find_map(|(key, value)| {
+            let here = format!("{place}.{key}");
+            match value {
+                _ if !(is_rate(key)) => own_rate(&here, value),
+                Recipe::Number(rate) if rate.abs() == 1.0 => None,
+                Recipe::Integer(1 | -1) | Recipe::Null => None,
+                Recipe::Number(rate) => Some(format!("`{here}` of {rate}")),
+                Recipe::Integer(rate) => Some(format!("`{here}` of {rate}")),
+                _ => Some(format!("`{here}`, a schedule")),
+            }
+        }),
+        _ => None,
+    }
+}
 
 /// An optimizer of burn's that applies a transformation to each tensor apart, with a state for each.
 ///
@@ -30,8 +93,7 @@ use crate::walkers::Held;
 /// p ← p + learning_rate·u          the rate that burn gives the step
 /// ```
 ///
-/// So give the transformation a rate of 1 and burn the schedule, or the transformation the schedule and burn a constant
-/// 1, which changes no bit.
+/// [`Rate`] says whose rate that is.
 ///
 /// # Cost
 ///
@@ -40,12 +102,14 @@ use crate::walkers::Held;
 /// # Errors
 ///
 /// If the transformation needs more than one pass, as norms over all gradients do: it would be given one tensor where
-/// it means all. If an argument is out of its range. If a mask asks for a path: here there is none.
+/// it means all. If an argument is out of its range. If a mask asks for a path: here there is none. If the rate is
+/// [burn's](Rate::Burns) and the transformation has one too.
 ///
 /// # Panics
 ///
-/// In a step, since burn's trait has no errors: if the tensors are not in memory that the CPU can address, or the state
-/// in a record was saved by another optimizer.
+/// In a step, since burn's trait has no errors: if the rate is the transformation's [own](Rate::Own) and burn gives
+/// another than 1, if the tensors are not in memory that the CPU can address, or the state in a record was saved by
+/// another optimizer.
 ///
 /// # Example
 ///
@@ -54,11 +118,12 @@ use crate::walkers::Held;
 /// use burn::optim::GradientsParams;
 /// use burn::tensor::{Device, Tensor};
 /// use gradchain::prelude::*;
+/// use gradchain_burn::Rate;
 ///
 /// let device = Device::flex().autodiff();
 /// let layer = LinearConfig::new(2, 1).with_bias(false).init(&device);
 /// let before = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
-/// let mut optimizer = gradchain_burn::per_tensor(chain((clip(1.0), sgd(1.0))))?;
+/// let mut optimizer = gradchain_burn::per_tensor(chain((clip(1.0), sgd(1.0))), Rate::Burns)?;
 ///
 /// let loss = layer.forward(Tensor::<2>::from_floats([[3.0, 0.5]], &device)).sum();
 /// let grads = GradientsParams::from_grads(loss.backward(), &layer);
@@ -66,14 +131,15 @@ use crate::walkers::Held;
 /// let after = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
 /// assert_eq!(after, [before[0] - 0.125, before[1] - 0.0625]);
 ///
-/// let error = gradchain_burn::per_tensor(clip_by_global_norm(1.0)).err().unwrap();
+/// let error = gradchain_burn::per_tensor(clip_by_global_norm(1.0), Rate::Own).err().unwrap();
 /// assert!(error.to_string().contains("one pass"));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
-pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> Result<ModuleOptimizer> {
+pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate: Rate) -> Result<ModuleOptimizer> {
+    rate.check("per_tensor", &optimizer)?;
     let plan = optimizer.plan(&[0.0_f32; 2])?;
     match plan.passes.len() {
-        1 => Ok(InBurn::new(optimizer, false).into()),
+        1 => Ok(InBurn::new(optimizer, rate, false).into()),
         passes => Err(Error::argument(
             "per_tensor",
             "optimizer",
@@ -88,7 +154,12 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> R
 /// The whole state is in the [`ModuleOptimizer`]: its records, and so the checkpoints of the `Learner`, save and load
 /// it, bit for bit. A step must be asked for by [`optimize`], which the model's `TrainStep` calls.
 ///
-/// The rate that burn gives the step multiplies the updates, as in [`per_tensor`].
+/// The rate that burn gives the step multiplies the updates, as in [`per_tensor`]; [`Rate`] says whose it is.
+///
+/// # Errors
+///
+/// If the rate is [burn's](Rate::Burns) and the transformation has one too. In [`optimize`]: if it is the
+/// transformation's [own](Rate::Own) and burn gives another than 1.
 ///
 /// # Panics
 ///
@@ -103,6 +174,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> R
 /// use burn::prelude::*;
 /// use burn::train::{TrainOutput, TrainStep};
 /// use gradchain::prelude::*;
+/// use gradchain_burn::Rate;
 ///
 /// #[derive(Module, Debug)]
 /// struct Model { layer: Linear }
@@ -123,14 +195,15 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> R
 ///
 /// let device = Device::flex().autodiff();
 /// let model = Model { layer: LinearConfig::new(2, 1).init(&device) };
-/// let mut optimizer = gradchain_burn::whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))));
+/// let mut optimizer = gradchain_burn::whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burns)?;
 /// let grads = model.step(Tensor::from_floats([[1.0, 2.0]], &device)).grads;
 /// let model = model.optimize(&mut optimizer, 1e-3.into(), grads);
 /// # let _ = model;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
-pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> ModuleOptimizer {
-    InBurn::new(optimizer, true).into()
+pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate: Rate) -> Result<ModuleOptimizer> {
+    rate.check("whole_tree", &optimizer)?;
+    Ok(InBurn::new(optimizer, rate, true).into())
 }
 
 /// A step of an optimizer that [`whole_tree`] made, over all trained parameters of a module together.
@@ -143,7 +216,8 @@ pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> M
 /// # Errors
 ///
 /// As [`step`](crate::step); if the optimizer was not made by [`whole_tree`]; if it has burn's clipping, which would
-/// see none of these gradients; if the learning rate is not the same for all parameters; if the state in a record was
+/// see none of these gradients; if the learning rate is not the same for all parameters, or not 1 where it is the
+/// transformation's [own](Rate::Own); if the state in a record was
 /// saved by another optimizer, or for other parameters. Module and state are as they were.
 pub fn optimize<M: Module>(
     optim: &mut ModuleOptimizer,
@@ -157,7 +231,7 @@ pub fn optimize<M: Module>(
         return refuse("optim", "without clipping of burn's: put `clip_by_global_norm` into the chain", "one with it");
     }
     let device = module.devices().first().cloned().unwrap_or_default().inner();
-    let mut params = params_mut(module)?;
+    let mut params = trained_mut(module)?;
     let grads = params.gradients(grads)?;
     let rate = lr.lr_from_param(whole(), Some(""));
     if let Some((_, path)) =
@@ -228,12 +302,13 @@ type Scaled<T> = (T, InjectHyperparams<Scale>);
 #[derive(Clone)]
 struct InBurn<T> {
     chain: Arc<Scaled<T>>,
+    rate: Rate,
     whole: bool,
 }
 
 impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
-    fn new(optimizer: T, whole: bool) -> InBurn<T> {
-        InBurn { chain: Arc::new((optimizer, inject_hyperparams(scale(1.0)))), whole }
+    fn new(optimizer: T, rate: Rate, whole: bool) -> InBurn<T> {
+        InBurn { chain: Arc::new((optimizer, inject_hyperparams(scale(1.0)))), rate, whole }
     }
 
     fn step_tree<P: TreeMut, G: Tree>(
@@ -243,6 +318,12 @@ impl<T: GradientTransformation<Needs = Nothing>> InBurn<T> {
         grads: &G,
         kept: &mut Option<Kept<T>>,
     ) -> Result<Outcome> {
+        if self.rate == Rate::Own && lr != 1.0 {
+            let function = if self.whole { "optimize" } else { "step" };
+            let expected = "1, since the rate is the transformation's own (`Rate::Own`): give burn a \
+                            `ConstantLr::from(1.0)`, or the transformation a learning rate of 1 and `Rate::Burns`";
+            return Err(Error::argument(function, "lr", expected, lr));
+        }
         let state = match kept {
             Some(Kept::Live(_, state)) => state,
             other => {

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
-use burn::tensor::Tensor;
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use gradchain::tree::Layout;
 use gradchain::{Error, Result};
 
+use crate::buffers::Kept;
 use crate::host::{self, Host};
 use crate::leaves::Leaf;
 
@@ -31,6 +34,8 @@ pub(crate) trait Held: Sized {
 /// The leaves that a walk has come by.
 pub(crate) struct Found<H> {
     path: Vec<String>,
+    /// For each part of the path, how the weights of the layer it is in are stored.
+    layouts: Vec<Layout>,
     leaves: Vec<Leaf<H>>,
     places: HashMap<ParamId, usize>,
     problem: Option<Error>,
@@ -38,8 +43,27 @@ pub(crate) struct Found<H> {
 
 impl<H> Default for Found<H> {
     fn default() -> Found<H> {
-        Found { path: Vec::new(), leaves: Vec::new(), places: HashMap::new(), problem: None }
+        Found { path: Vec::new(), layouts: Vec::new(), leaves: Vec::new(), places: HashMap::new(), problem: None }
     }
+}
+
+impl<H> Found<H> {
+    /// Goes into a field, of a layer of this kind as burn calls it.
+    fn enter(&mut self, name: &str, container: &str) {
+        self.path.push(name.into());
+        self.layouts.push(layout_of(container));
+    }
+
+    fn exit(&mut self) {
+        self.path.pop();
+        self.layouts.pop();
+    }
+}
+
+/// How burn stores the weights of a kind of layer: of convolutions outputs first, of all others inputs first.
+fn layout_of(container: &str) -> Layout {
+    let name = container.strip_prefix("Struct:").unwrap_or_default();
+    if name.starts_with("Conv") || name.starts_with("DeformConv") { Layout::OutIn } else { Layout::InOut }
 }
 
 impl<H: Held> Found<H> {
@@ -64,7 +88,7 @@ impl<H: Held> Found<H> {
             }
             None => {
                 self.places.insert(id, self.leaves.len());
-                self.leaves.push(Leaf { path, id, held });
+                self.leaves.push(Leaf { path, id, layout: self.layouts.last().copied().unwrap_or_default(), held });
             }
         }
         Ok(())
@@ -142,12 +166,12 @@ impl<S: Source, H: Held> Reader<S, H> {
 }
 
 impl<S: Source, H: Held> ModuleVisitor for Reader<S, H> {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.found.path.push(name.into());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.found.enter(name, container);
     }
 
     fn exit_module(&mut self, _: &str, _: &str) {
-        self.found.path.pop();
+        self.found.exit();
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
@@ -167,12 +191,12 @@ pub(crate) struct Taker {
 }
 
 impl ModuleMapper for Taker {
-    fn enter_module(&mut self, name: &str, _: &str) {
-        self.found.path.push(name.into());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.found.enter(name, container);
     }
 
     fn exit_module(&mut self, _: &str, _: &str) {
-        self.found.path.pop();
+        self.found.exit();
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
@@ -186,26 +210,50 @@ impl ModuleMapper for Taker {
     }
 }
 
-/// Puts values where trained parameters are, or where a [`Taker`] took them from.
+/// Puts values where trained parameters are, or where a [`Taker`] took them from, and where buffers are.
 pub(crate) struct Putter<H> {
+    path: Vec<String>,
     held: HashMap<ParamId, H>,
     /// Those that have been put, by id: a parameter in two places is one tensor in both.
     put: GradientsParams,
+    buffers: HashMap<String, TensorData>,
 }
 
 impl<H: Held> Putter<H> {
-    /// The module with these values.
-    pub(crate) fn put<M: Module>(module: M, leaves: impl IntoIterator<Item = Leaf<H>>) -> M {
+    /// The module with these values, and those of the buffers that were written.
+    pub(crate) fn put<M: Module>(
+        module: M,
+        leaves: impl IntoIterator<Item = Leaf<H>>,
+        buffers: impl IntoIterator<Item = Kept>,
+    ) -> M {
         let held = leaves.into_iter().map(|leaf| (leaf.id, leaf.held)).collect();
-        module.map(&mut Putter { held, put: GradientsParams::new() })
+        let buffers = buffers.into_iter().filter_map(|buffer| Some((buffer.path, buffer.new?))).collect();
+        module.map(&mut Putter { path: Vec::new(), held, put: GradientsParams::new(), buffers })
+    }
+
+    /// What a buffer at this path is to be.
+    fn buffer(&mut self) -> Option<TensorData> {
+        if self.buffers.is_empty() { None } else { self.buffers.remove(&self.path.join("/")) }
     }
 }
 
 impl<H: Held> ModuleMapper for Putter<H> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        self.path.push(name.into());
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        self.path.pop();
+    }
+
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
         let (id, hollow, mapper) = param.consume();
         if !hollow.is_require_grad() {
-            return Param::from_mapped_value(id, hollow, mapper);
+            let tensor = match self.buffer() {
+                Some(data) => made(data, &hollow.device()),
+                None => hollow,
+            };
+            return Param::from_mapped_value(id, tensor, mapper);
         }
         if let Some(held) = self.held.remove(&id) {
             self.put.register(id, lifted(held.into_tensor::<D>(), &hollow, id));
@@ -213,6 +261,26 @@ impl<H: Held> ModuleMapper for Putter<H> {
         let tensor = self.put.get(id).unwrap_or(hollow);
         Param::from_mapped_value(id, tensor, mapper)
     }
+
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
+        match self.buffer() {
+            Some(data) => param.map(|tensor| made(data, &tensor.device())),
+            None => param,
+        }
+    }
+
+    fn map_bool<const D: usize>(&mut self, param: Param<Tensor<D, Bool>>) -> Param<Tensor<D, Bool>> {
+        match self.buffer() {
+            Some(data) => param.map(|tensor| made(data, &tensor.device())),
+            None => param,
+        }
+    }
+}
+
+/// A tensor of the type that its data has.
+fn made<const D: usize, K: Basic>(data: TensorData, device: &Device) -> Tensor<D, K> {
+    let dtype = data.dtype();
+    Tensor::from_data(data, (device, dtype))
 }
 
 /// A tensor that is to autodiff what another is that requires gradients.

@@ -33,6 +33,7 @@
 //!
 //! Guide: [In candle](https://docs.rs/crate/gradchain/latest/source/docs/in-candle.md).
 
+mod buffers;
 mod open;
 mod optimizer;
 mod replay;

@@ -4,14 +4,16 @@ use std::cell::{Cell, RefCell};
 
 use candle_core::backprop::GradStore;
 use candle_core::{CpuStorage, InplaceOp1, Layout, Storage, Tensor, Var};
-use gradchain::tree::{Slices, SlicesMut};
+use gradchain::tree::{Layout as Weights, Slices, SlicesMut};
 use gradchain::{Error, Result};
 use ndarray::{ArrayView, IxDyn, ShapeBuilder};
 
 use crate::Vars;
+use crate::buffers::Kept;
 
 impl Vars {
-    /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them.
+    /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them. Those that are
+    /// not trained are buffers of it.
     ///
     /// Nothing is copied. What writes to a variable waits until `f` has returned; if `f` does, it waits for ever.
     ///
@@ -30,7 +32,11 @@ impl Vars {
     ///
     /// If a variable is not on the CPU. What `f` returns is not looked at.
     pub fn read<R>(&self, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
-        lend(self.iter().map(|(path, var)| (path, var.as_tensor())).collect(), f)
+        let named = self.iter().map(|(path, var)| (path, var.as_tensor())).collect();
+        lend(named, |trained| {
+            let buffers = self.kept().iter();
+            f(&buffers.fold(trained.clone(), |all, kept| all.with_buffer(&*kept.path, kept)))
+        })
     }
 
     /// Lends the variables for writing, as a tree: to load a checkpoint into them, to project them, to average.
@@ -54,10 +60,19 @@ impl Vars {
     ///
     /// If a variable is not on the CPU; then `f` is not called. What `f` returns is not looked at.
     pub fn write<R>(&self, f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
+        self.write_beside(self.kept(), f)
+    }
+
+    /// The same, with these buffers.
+    fn write_beside<R>(&self, kept: &[Kept], f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
         self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
         let (mut f, mut made) = (Some(f), None);
         let mut then = |mut tree: SlicesMut<'_>| made = f.take().map(|f| f(&mut tree));
-        let opened = open(self.as_slice(), SlicesMut::new(), &mut then);
+        let mut beside = SlicesMut::new().layout(Weights::OutIn);
+        for kept in kept {
+            beside = beside.with_buffer(kept.path.clone(), kept.clone());
+        }
+        let opened = open(self.as_slice(), beside, &mut then);
         opened.and_then(|()| made.ok_or(candle_core::Error::UnwrapNone)).map_err(crate::of_candle)
     }
 
@@ -93,7 +108,7 @@ impl Vars {
     /// variable.
     pub fn write_with<R>(&self, grads: &GradStore, f: impl FnOnce(&mut SlicesMut<'_>, &Slices<'_>) -> R) -> Result<R> {
         let found = self.gradients(grads)?;
-        lend(found, |grads| self.write(|params| f(params, grads)))?
+        lend(found, |grads| self.write_beside(&[], |params| f(params, grads)))?
     }
 }
 
@@ -114,7 +129,7 @@ macro_rules! with_floats {
 pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
     named.iter().try_for_each(|(path, tensor)| Vars::on_cpu(path, tensor.device()))?;
     let guards: Vec<_> = named.iter().map(|(_, tensor)| tensor.storage_and_layout()).collect();
-    let mut tree = Slices::new();
+    let mut tree = Slices::new().layout(Weights::OutIn);
     for ((path, _), (storage, layout)) in named.iter().zip(&guards) {
         let Storage::Cpu(storage) = &**storage else { unreachable!("a tensor on the CPU has a storage there") };
         // ndarray asks for the strides of arrays without elements too; candle's are not looked at.

@@ -5,10 +5,19 @@ use candle_core::{DType, Device, Storage, Tensor, Var};
 use candle_nn::VarMap;
 use gradchain::{Error, Result};
 
-/// The variables that are trained, each with its path, in the order of the paths.
+use crate::buffers::Kept;
+
+/// The variables that are trained, each with its path, in the order of the paths; and those that are not, as
+/// [buffers](gradchain::tree::Buffer) beside them.
+///
+/// Variables of integers, running statistics and those that a constructor leaves out are buffers: steps leave them
+/// alone, checkpoints save and load them with the others, and plans name them.
 ///
 /// A path is the name that the variable has in its [`VarMap`], with `/` for each `.`: `encoder.0.weight` is
 /// `encoder/0/weight`, and masks, labels, checkpoints and migrations go by that.
+///
+/// Weights are stored outputs first ([`Layout::OutIn`](gradchain::tree::Layout)), as candle's layers have them, which
+/// counts for [`muon`](gradchain::muon()) and its like; of other variables the optimizer's argument says otherwise.
 ///
 /// Variables of candle are handles: a clone is the same variable. So this is a list of handles, made once; the values
 /// are in the model. A variable that is added to the map later is not in it.
@@ -29,18 +38,72 @@ use gradchain::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Vars {
     named: Vec<(String, Var)>,
+    /// The others, in the order of their paths.
+    kept: Vec<Kept>,
     /// Where the storage of each is, and whose it is, in the order of the places.
     places: Vec<(usize, usize)>,
 }
 
 impl Vars {
-    /// All variables of a map. Those of integers are left out, as in candle's own optimizers.
+    /// All variables of a map but those of integers and the running statistics of
+    /// [`batch_norm`](candle_nn::batch_norm), which are variables without a gradient: those whose name ends in
+    /// `running_mean` or `running_var`. [`of_some`](Self::of_some) and [`of_backward`](Self::of_backward) choose
+    /// otherwise.
+    ///
+    /// ```
+    /// use candle_core::{DType, Device, Tensor};
+    /// use candle_nn::{ModuleT, VarBuilder, VarMap};
+    /// use gradchain::prelude::*;
+    /// use gradchain_candle::{Vars, init, step};
+    ///
+    /// let map = VarMap::new();
+    /// let norm = candle_nn::batch_norm(2, 1e-5, VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu))?;
+    /// let vars = Vars::of(&map)?;
+    /// assert_eq!(vars.paths().collect::<Vec<_>>(), ["bias", "weight"]);
+    /// let plan = vars.read(|params| adam(0.1).plan(params))??;
+    /// assert!(plan.to_string().contains("not trained: running_mean: f32 [2]; running_var: f32 [2]"));
+    ///
+    /// let mut state = init(&adam(0.1), &vars)?;
+    /// let x = Tensor::new(&[[1_f32, 2.0], [3.0, 5.0]], &Device::Cpu)?;
+    /// step(&adam(0.1), &vars, &norm.forward_t(&x, true)?.sqr()?.sum_all()?.backward()?, &mut state)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     ///
-    /// As [`named`](Self::named).
+    /// As [`named`](Self::named). And a step is an error if a variable that was left out by its name has a gradient.
     pub fn of(map: &VarMap) -> Result<Vars> {
-        Self::of_some(map, |_| true)
+        let mut vars = Self::of_some(map, |path| !is_statistic(path))?;
+        vars.kept.iter_mut().for_each(|kept| kept.by_name = is_statistic(&kept.path));
+        Ok(vars)
+    }
+
+    /// Those variables of a map that have a gradient here, after a backward pass of the whole loss.
+    ///
+    /// ```
+    /// use candle_core::{DType, Device};
+    /// use candle_nn::{Init, VarBuilder, VarMap};
+    /// use gradchain_candle::Vars;
+    ///
+    /// let map = VarMap::new();
+    /// let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
+    /// let w = builder.get_with_hints(2, "w", Init::Const(1.0))?;
+    /// builder.get_with_hints(2, "mean_of_inputs", Init::Const(0.0))?;
+    /// let vars = Vars::of_backward(&map, &w.sqr()?.sum_all()?.backward()?)?;
+    /// assert_eq!(vars.paths().collect::<Vec<_>>(), ["w"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`named`](Self::named); if no variable has a gradient.
+    pub fn of_backward(map: &VarMap, grads: &GradStore) -> Result<Vars> {
+        let vars = Self::chosen(map, |_, var| grads.get(var).is_some())?;
+        if vars.is_empty() && !vars.kept.is_empty() {
+            let expected = "of a loss that depends on some variable of the map";
+            return Err(Error::argument("Vars", "grads", expected, "gradients of none of them"));
+        }
+        Ok(vars)
     }
 
     /// Those variables of a map whose path `keep` says yes to: of a fine-tuning the new ones, or all but the second
@@ -68,21 +131,36 @@ impl Vars {
     ///
     /// As [`named`](Self::named).
     pub fn of_some(map: &VarMap, mut keep: impl FnMut(&str) -> bool) -> Result<Vars> {
+        Self::chosen(map, |path, _| keep(path))
+    }
+
+    fn chosen(map: &VarMap, mut keep: impl FnMut(&str, &Var) -> bool) -> Result<Vars> {
         // A panic while somebody held the lock has left the map as it was or with a variable more.
         let data = map.data().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let named = data.iter().map(|(name, var)| (path_of(name), var.clone()));
-        Self::named(named.filter(|(path, _)| keep(path)))
+        let (trained, others): (Vec<_>, Vec<_>) = named.partition(|(path, var)| keep(path, var));
+        let mut vars = Self::named(trained)?;
+        vars.keep(others);
+        Ok(vars)
     }
 
-    /// Variables of your own, by name.
+    /// Adds variables that are not trained; a second name of one that is trained is none.
+    fn keep(&mut self, others: Vec<(String, Var)>) {
+        let is_trained = |var: &Var| self.places.binary_search_by_key(&place(var), |(place, _)| *place).is_ok();
+        let others = others.into_iter().filter(|(_, var)| !is_trained(var));
+        self.kept.extend(others.map(|(path, var)| Kept { path, var, by_name: false }));
+        self.kept.sort_by(|a, b| a.path.cmp(&b.path));
+    }
+
+    /// Variables of your own, by name. Those of integers are not trained.
     ///
     /// # Errors
     ///
     /// If two names have one variable, since a step would count it twice; if floats are of a type that
     /// [`Element`](gradchain::Element) is not (8 bits and fewer).
     pub fn named(vars: impl IntoIterator<Item = (impl AsRef<str>, Var)>) -> Result<Vars> {
-        let named = vars.into_iter().filter(|(_, var)| var.dtype().is_float());
-        let mut named: Vec<_> = named.map(|(name, var)| (path_of(name.as_ref()), var)).collect();
+        let named = vars.into_iter().map(|(name, var)| (path_of(name.as_ref()), var));
+        let (mut named, others): (Vec<_>, Vec<_>) = named.partition(|(_, var)| var.dtype().is_float());
         named.sort_by(|a, b| a.0.cmp(&b.0));
         for (path, var) in &named {
             if !matches!(var.dtype(), DType::F32 | DType::F64 | DType::F16 | DType::BF16) {
@@ -97,7 +175,9 @@ impl Vars {
             let found = format!("that of `{first}`; leave one of the two names out with `Vars::of_some`");
             return Err(Error::argument("Vars", second, "a variable of its own", found));
         }
-        Ok(Vars { named, places })
+        let mut vars = Vars { named, kept: Vec::new(), places };
+        vars.keep(others);
+        Ok(vars)
     }
 
     /// The paths, in order.
@@ -110,7 +190,16 @@ impl Vars {
         self.named.iter().map(|(path, var)| (path.as_str(), var))
     }
 
-    /// How many variables.
+    /// Paths and variables that are not trained, in order.
+    pub fn buffers(&self) -> impl Iterator<Item = (&str, &Var)> {
+        self.kept.iter().map(|kept| (kept.path.as_str(), &kept.var))
+    }
+
+    pub(crate) fn kept(&self) -> &[Kept] {
+        &self.kept
+    }
+
+    /// How many variables are trained.
     pub fn len(&self) -> usize {
         self.named.len()
     }
@@ -127,6 +216,10 @@ impl Vars {
     /// The gradients that there are, by path.
     pub(crate) fn gradients<'a>(&'a self, grads: &'a GradStore) -> Result<Vec<(&'a str, &'a Tensor)>> {
         let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
+        if let Some(kept) = self.kept.iter().find(|kept| kept.by_name && grads.get(&kept.var).is_some()) {
+            let expected = "without a gradient, since `Vars::of` takes it for a running statistic by its name";
+            return Err(Error::argument("Vars", &kept.path, expected, "one; `Vars::of_some` says what is trained"));
+        }
         for (path, gradient) in &found {
             if let Ok(at) = self.places.binary_search_by_key(&place(gradient), |(place, _)| *place) {
                 let found = format!("the memory of the variable `{}`", self.named[self.places[at].1].0);
@@ -143,6 +236,11 @@ impl Vars {
         }
         Err(Error::argument("gradchain_candle", path, "on the CPU", format!("{:?}", device.location())))
     }
+}
+
+/// Whether a variable is one of those that candle's layers make and change in the forward pass.
+fn is_statistic(path: &str) -> bool {
+    matches!(path.rsplit('/').next(), Some("running_mean" | "running_var"))
 }
 
 fn path_of(name: &str) -> String {

@@ -41,12 +41,13 @@ impl Contents {
         Contents { origin, tensors, held, strange }
     }
 
-    /// The leaves of the file, as what masks and renames are about: those that it has an array of.
+    /// The leaves and buffers of the file, as what masks and renames are about: those that it has an array of.
     pub(super) fn structure(&self) -> Result<Structure> {
         let mut leaves: BTreeMap<&str, (DType, &[usize])> = BTreeMap::new();
         for ((role, path), tensor) in &self.held {
             let info = self.tensors.info(tensor)?;
-            match leaf_dtype(info.dtype) {
+            let dtype = leaf_dtype(info.dtype).or((*role == Role::Buffer).then_some(DType::F32));
+            match dtype {
                 Some(dtype) if *role != Role::Step => {
                     if !fits_in_memory(&info.shape, dtype) {
                         return Err(self.tensors.damaged(format_args!("`{tensor}` is larger than any memory")));

@@ -6,6 +6,7 @@ use safetensors::tensor::TensorInfo;
 
 use super::contents::Contents;
 use super::origin::{ARRAYS, Role, strangers};
+use crate::checkpoint::buffers::{self, Values};
 use crate::checkpoint::tensors::leaf_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
@@ -13,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::migrate::{Migration, Resolved};
 use crate::state::{ItemMut, ItemName, Moves, Owner, Single, items_mut};
 use crate::transformation::OptState;
-use crate::tree::{Structure, Tree, TreeMut, WalkMut};
+use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
 /// A file, and a state that it fits.
 pub(super) struct Fit<'a, T: Stage> {
@@ -21,6 +22,8 @@ pub(super) struct Fit<'a, T: Stage> {
     contents: &'a Contents,
     /// By what it is and the path of its leaf here; leaves that start afresh are not in it.
     held: BTreeMap<(Role, String), &'a str>,
+    /// The buffers here, each with its tensor.
+    buffers: Vec<(String, &'a str)>,
     steps: u64,
 }
 
@@ -42,19 +45,27 @@ impl<'a, T: Stage> Fit<'a, T> {
             compare.lines.push(format!("optimizer: {place}: {whose} has no state such as that of {name}"));
         });
         compare.lines.extend(contents.strange.iter().cloned());
-        let moves = migration.resolve(&contents.structure()?, &here)?;
+        let specs: Vec<_> = buffers_of(params).into_iter().map(|(spec, _)| spec).collect();
+        let moves = migration.resolve_beside((&contents.structure()?, &[]), (&here, &specs))?;
         let held = compare.moved(&moves);
         // A file that has some of the parameters must have them all, of the right shapes.
         if with_params || held.keys().any(|(role, _)| *role == Role::Param) {
             compare.params(&here, &held, &moves);
         }
+        let buffers = compare.buffers(if with_params { &specs } else { &[] }, &held, &moves);
         for (name, item) in items_mut(&mut *state, &here) {
             compare.item(&name, &item, &held, &moves);
+        }
+        if !with_params {
+            // They are not read, as parameters are not.
+            let names =
+                specs.iter().flat_map(|buffer| [Role::Buffer, Role::Param].map(|role| (role, buffer.path().into())));
+            compare.wanted.extend(names);
         }
         compare.unwanted(&held);
         let steps = compare.steps(&held, steps)?;
         match (steps, compare.lines.is_empty()) {
-            (Some(steps), true) => Ok(Fit { state, contents, held, steps }),
+            (Some(steps), true) => Ok(Fit { state, contents, held, buffers, steps }),
             _ => Err(Error::misfit(&contents.tensors.called("the file"), compare.lines.into())),
         }
     }
@@ -76,6 +87,16 @@ impl<'a, T: Stage> Fit<'a, T> {
             }
         }
         Ok(())
+    }
+
+    /// Reads what the buffers are to be.
+    pub(super) fn buffers(&self) -> Result<Values> {
+        let read = |(path, tensor): &(String, &str)| {
+            let mut bytes = Vec::new();
+            self.contents.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+            Ok((path.clone(), bytes))
+        };
+        self.buffers.iter().map(read).collect::<Result<_>>().map(Values::of)
     }
 
     /// Writes the parameters.
@@ -119,7 +140,7 @@ impl<'a> Compare<'a> {
             let path = match role {
                 Role::Step if !self.contents.origin.counts_leaves() => path.clone(),
                 _ => match moves.to(path) {
-                    Some(path) if moves.is_fresh(path) => continue,
+                    Some(path) if moves.is_fresh(path) || moves.is_kept(path) => continue,
                     Some(path) => path.to_owned(),
                     // A count without any array: of a leaf that is dropped, or of none.
                     None if *role == Role::Step => {
@@ -164,6 +185,30 @@ impl<'a> Compare<'a> {
         for leaf in here.leaves().iter().filter(|leaf| !moves.is_fresh(leaf.path())) {
             self.tensor((Role::Param, leaf.path().into()), leaf.dtype(), leaf.shape(), held);
         }
+    }
+
+    /// Compares the buffers here with their tensors, which may be parameters: in PyTorch a frozen one is.
+    fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>, moves: &Resolved) -> Vec<(String, &'a str)> {
+        let mut found = Vec::new();
+        for buffer in here.iter().filter(|buffer| !moves.is_kept(buffer.path())) {
+            let names = [Role::Buffer, Role::Param].map(|role| (role, buffer.path().to_owned()));
+            let Some(name) = names.iter().find(|name| held.contains_key(name)) else {
+                let tensor = self.contents.origin.tensor(Role::Buffer, buffer.path());
+                self.lines.push(format!("missing tensor `{tensor}`: {} {:?}", buffer.dtype(), buffer.shape()));
+                continue;
+            };
+            let tensor = held[name];
+            self.wanted.insert(name.clone());
+            match self.contents.tensors.metadata.info(tensor) {
+                Some(info) if buffers::is_of(info, buffer) => found.push((buffer.path().to_owned(), tensor)),
+                info => {
+                    let found = info.map_or_else(|| "nothing".into(), what);
+                    let (dtype, shape) = (buffer.dtype(), buffer.shape());
+                    self.lines.push(format!("`{tensor}`: expected {dtype} {shape:?}, found {found}"));
+                }
+            }
+        }
+        found
     }
 
     fn item(&mut self, name: &ItemName, item: &ItemMut<'_>, held: &Held<'a>, moves: &Resolved) {

@@ -28,6 +28,7 @@ use crate::tree::{Tree, TreeMut};
 /// | here | PyTorch | Optax |
 /// |---|---|---|
 /// | a parameter | `params/{name}` | `params/{path}` |
+/// | a [buffer](crate::tree::Buffer) | `buffers/{name}`, or `params/{name}` if frozen | `buffers/{path}`, or `params/{path}` |
 /// | `mu`, the first moment | `state/{name}/exp_avg` | `mu/{path}` |
 /// | `nu`, the second moment | `state/{name}/exp_avg_sq` | `nu/{path}` |
 /// | `trace`, the momentum | `state/{name}/momentum_buffer` | `trace/{path}` |
@@ -159,8 +160,11 @@ impl Import {
     /// read, they may be partly loaded.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
         let mut fit = Fit::new(&self.contents, self.step, &self.migration, transformation, params, true)?;
+        let buffers = fit.buffers()?;
+        buffers.fit(params)?;
         fit.fill_state()?;
         fit.fill_params(params)?;
+        buffers.write(params)?;
         Ok(fit.state)
     }
 

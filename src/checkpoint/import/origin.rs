@@ -15,6 +15,7 @@ pub enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Param,
+    Buffer,
     Mu,
     Nu,
     Trace,
@@ -42,6 +43,7 @@ impl Origin {
     fn key(self, role: Role) -> &'static str {
         match (self, role) {
             (_, Role::Param) => "params",
+            (_, Role::Buffer) => "buffers",
             (Origin::Torch, Role::Mu) => "exp_avg",
             (Origin::Torch, Role::Nu) => "exp_avg_sq",
             (Origin::Torch, Role::Trace) => "momentum_buffer",
@@ -57,7 +59,7 @@ impl Origin {
     pub(super) fn tensor(self, role: Role, path: &str) -> String {
         let key = self.key(role);
         match (self, role) {
-            (Origin::Torch, Role::Param) => format!("{key}/{}", path.replace('/', ".")),
+            (Origin::Torch, Role::Param | Role::Buffer) => format!("{key}/{}", path.replace('/', ".")),
             (Origin::Torch, _) => format!("state/{}/{key}", path.replace('/', ".")),
             (Origin::Optax, Role::Step) => key.into(),
             (Origin::Optax, _) => format!("{key}/{path}"),
@@ -71,8 +73,10 @@ impl Origin {
         match self {
             Origin::Torch => {
                 let dotted = |name: &str| name.replace('.', "/");
-                if let Some(name) = tensor.strip_prefix("params/") {
-                    return Some((Role::Param, dotted(name)));
+                if let Some((key, name)) = tensor.split_once('/')
+                    && let Some(role) = role(key, &[Role::Param, Role::Buffer])
+                {
+                    return Some((role, dotted(name)));
                 }
                 let (name, key) = tensor.strip_prefix("state/")?.rsplit_once('/')?;
                 Some((role(key, &states).or_else(|| role(key, &[Role::Step]))?, dotted(name)))
@@ -80,7 +84,7 @@ impl Origin {
             Origin::Optax if tensor == self.key(Role::Step) => Some((Role::Step, String::new())),
             Origin::Optax => {
                 let (key, path) = tensor.split_once('/')?;
-                Some((role(key, &states).or_else(|| role(key, &[Role::Param]))?, path.into()))
+                Some((role(key, &states).or_else(|| role(key, &[Role::Param, Role::Buffer]))?, path.into()))
             }
         }
     }

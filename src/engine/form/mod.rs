@@ -44,8 +44,9 @@ use core::any::{Any, TypeId};
 use super::in_piece::by_tile;
 use super::ways;
 use super::{
-    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare,
-    Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
+    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips,
+    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
+    goes_around,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -141,8 +142,17 @@ pub trait Form<P: ?Sized> {
         let _ = part;
         <Self::Needs as Needs>::LEVEL
     }
-    fn skips_absent(part: &P) -> bool {
+    fn absent(part: &P) -> Absent {
         let _ = part;
+        Absent::Refused
+    }
+    fn has_windows(part: &P) -> bool {
+        let _ = part;
+        false
+    }
+    /// As [`Stage::skips`], of what is inside.
+    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+        let _ = (part, skips, place);
         false
     }
     fn validate(part: &P) -> Result<()>;
@@ -347,8 +357,16 @@ impl<P: Part> Stage for P {
     fn needs(&self) -> Level {
         P::Form::needs(self)
     }
-    fn skips_absent(&self) -> bool {
-        P::Form::skips_absent(self)
+    fn absent(&self) -> Absent {
+        P::Form::absent(self)
+    }
+
+    fn has_windows(&self) -> bool {
+        P::Form::has_windows(self)
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        goes_around(self, skips, place) || P::Form::skips_inside(self, skips, place)
     }
     fn validate(&self) -> Result<()> {
         Error::all([Part::validate(self), P::Form::validate(self)])

@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use super::super::ways::{self, InPieceFn, TileFn};
 use super::super::{
-    AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, SlotList, Span, Spare, Stage,
-    StepContext, Sums, Term, Then, Tile, Walk, WholeTree, by_own_loops,
+    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, SlotList, Span,
+    Spare, Stage, StepContext, Sums, Term, Then, Tile, Walk, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -174,8 +174,20 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn needs(part: &P) -> Level {
         part.chain().needs()
     }
-    fn skips_absent(part: &P) -> bool {
-        part.chain().skips_absent()
+    fn absent(part: &P) -> Absent {
+        part.chain().absent()
+    }
+    fn has_windows(part: &P) -> bool {
+        part.chain().has_windows()
+    }
+    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+        // What a named optimizer is made of cannot be wrapped part by part.
+        let named_chain = P::NAME == "named_chain";
+        let all = (P::HIDDEN || named_chain) && part.chain().skips(skips, place);
+        if named_chain {
+            skips.rename(&format!("{place}.chain["), &format!("{place}.{}[", P::NAME));
+        }
+        all
     }
     fn validate(part: &P) -> Result<()> {
         part.chain().validate()

@@ -3,8 +3,8 @@
 use super::{Boxed, BoxedState};
 use crate::engine::members::{Members, in_members};
 use crate::engine::{
-    Emission, HoldsBack, Outline, PieceAt, Place, Shape, Span, Spare, Then, Tile, Walk, by_own_loops, is_among,
-    resting_from, rests_by_leaf,
+    Absent, Emission, HoldsBack, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Then, Tile, Walk, by_own_loops,
+    goes_around, is_among, resting_from, rests_by_leaf,
 };
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
@@ -90,8 +90,20 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
 
-    fn skips_absent(&self) -> bool {
-        self.iter().all(Stage::skips_absent)
+    fn absent(&self) -> Absent {
+        self.iter().map(Stage::absent).max().unwrap_or(Absent::Rests)
+    }
+
+    fn has_windows(&self) -> bool {
+        self.iter().any(Stage::has_windows)
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        if goes_around(self, skips, place) {
+            return true;
+        }
+        let members = self.iter().enumerate();
+        members.fold(true, |all, (i, member)| member.skips(skips, &format!("{place}.chain[{i}]")) && all)
     }
 
     fn validate(&self) -> Result<()> {

@@ -16,8 +16,8 @@ use state::{ErasedState, Held, held, held_mut};
 
 use crate::arguments::Visit;
 use crate::engine::{
-    Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums,
-    Then, Tile, Walk, WholeTree,
+    Absent, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Stage,
+    StepContext, Sums, Then, Tile, Walk, WholeTree,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
@@ -84,7 +84,9 @@ pub trait Erased<N>: Any + fmt::Debug + Send + Sync {
     fn dyn_clone(&self) -> Boxed<N>;
     fn dyn_needs(&self) -> Level;
     fn dyn_shape(&self) -> Shape;
-    fn dyn_skips_absent(&self) -> bool;
+    fn dyn_absent(&self) -> Absent;
+    fn dyn_has_windows(&self) -> bool;
+    fn dyn_skips(&self, skips: &mut Skips, place: &str) -> bool;
     fn dyn_validate(&self) -> Result<()>;
     fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
@@ -131,8 +133,14 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     fn dyn_shape(&self) -> Shape {
         self.shape()
     }
-    fn dyn_skips_absent(&self) -> bool {
-        self.skips_absent()
+    fn dyn_absent(&self) -> Absent {
+        self.absent()
+    }
+    fn dyn_has_windows(&self) -> bool {
+        self.has_windows()
+    }
+    fn dyn_skips(&self, skips: &mut Skips, place: &str) -> bool {
+        self.skips(skips, place)
     }
     fn dyn_validate(&self) -> Result<()> {
         self.validate()

@@ -6,8 +6,8 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Span, Spare, Stage, StepContext, Sums,
-    Then, Tile, Walk, WholeTree, by_own_loops,
+    Absent, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Stage,
+    StepContext, Sums, Then, Tile, Walk, WholeTree, by_own_loops,
 };
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -83,8 +83,16 @@ macro_rules! boxed_stage {
                 (**self).dyn_needs()
             }
 
-            fn skips_absent(&self) -> bool {
-                (**self).dyn_skips_absent()
+            fn absent(&self) -> Absent {
+                (**self).dyn_absent()
+            }
+
+            fn has_windows(&self) -> bool {
+                (**self).dyn_has_windows()
+            }
+
+            fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+                (**self).dyn_skips(skips, place)
             }
 
             fn validate(&self) -> Result<()> {

@@ -1,6 +1,7 @@
 //! What a `multi_steps` does in one mini-step.
 
 use super::{MultiSteps, SkipUpdate, Window};
+use crate::engine::Absent;
 use crate::needs::Level;
 use crate::part::prelude::*;
 
@@ -33,6 +34,9 @@ impl Window {
                 sum.set(sum.get() + change * taking.factor);
             }
             self.weight.set(total);
+            for (leaf, seen) in self.seen.iter_mut() {
+                *seen = Flag::new(seen.get() || !at.is_absent(leaf));
+            }
             self.next_weight.set(1.0);
             self.mini_step.increment();
             taking.emit |= self.mini_step.get() as f64 >= steps.every_k_schedule.window(self.gradient_step.get());
@@ -41,6 +45,9 @@ impl Window {
             self.mini_step.reset();
             self.weight.set(0.0);
             self.gradient_step.increment();
+            for (leaf, seen) in self.seen.iter_mut() {
+                self.absent[leaf] = !core::mem::take(seen).get();
+            }
             taking.value = self.value.as_mut().map(|sum| core::mem::take(sum).get());
         }
         taking
@@ -51,10 +58,15 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     type Memory = Window;
     const LOOKS: bool = S::DECIDES;
     const HOLDS_BACK: bool = true;
+    const WINDOWS: bool = true;
 
-    fn start(&self, window: &mut Window, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, window: &mut Window, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         window.use_grad_mean = self.use_grad_mean;
         window.value = (self.inner.needs() >= Level::Value).then(Scalar::default);
+        if self.inner.absent() != Absent::Refused {
+            window.seen = PerLeaf::new(at.active(), Flag::default());
+            window.absent = vec![false; at.structure().len()];
+        }
         Ok(())
     }
 
@@ -89,9 +101,10 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         if window.taking.emit { Decision::Run } else { Decision::Hold }
     }
 
-    fn tell<'a>(&self, window: &Window, at: &StepContext<'a>) -> StepContext<'a> {
-        // What is inside has its gradients, whether or not this step brought any.
-        at.with_gradients(window.taking.value)
+    fn tell<'a>(&self, window: &'a Window, at: &StepContext<'a>) -> StepContext<'a> {
+        // What is inside has its gradients, whether or not this step brought any; but for leaves of which no mini-step
+        // of the window had any.
+        StepContext { absent: &window.absent, ..at.with_gradients(window.taking.value) }
     }
 }
 

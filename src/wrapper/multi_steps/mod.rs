@@ -30,6 +30,9 @@ use crate::tree::TreeMut;
 /// i = k − 1:   u ← inner(acc);  acc ← 0
 /// ```
 ///
+/// Around a [`skip_absent`](crate::skip_absent), a gradient that is missing counts as zeros, and a leaf that had none
+/// in the whole window rests inside: what PyTorch's `grad` holds after several backward passes.
+///
 /// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses. What comes after it in
 /// a chain, and what is around it, runs in the steps that emit only: a schedule there counts updates.
 ///
@@ -269,11 +272,18 @@ memory! {
         /// Of the loss, if what is inside needs it: accumulated as the gradients are.
         value: Option<Scalar>,
     }
+    set {
+        /// Which leaves have had a gradient in the window so far, where leaves may lack one; of none where all must
+        /// have one.
+        seen: PerLeaf<Flag>,
+    }
     means {
         use_grad_mean: bool,
     }
     beside {
         taking: Taking,
+        /// Which leaves had no gradient in the window that is emitted.
+        absent: Vec<bool>,
         /// In a flush: some window inside is not empty.
         pending_inside: bool,
     }

@@ -1,6 +1,6 @@
 //! Members side by side: a tuple, or a `Vec` of boxes.
 
-use crate::engine::{Emission, HoldsBack, Outline, Place, Shape, Span, Tile};
+use crate::engine::{Absent, Emission, HoldsBack, Outline, Place, Shape, Skips, Span, Tile};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -29,7 +29,9 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     type Run: Send + Sync;
     fn shape(&self) -> Shape;
     fn needs(&self) -> Level;
-    fn skip_absent(&self) -> bool;
+    fn absent(&self) -> Absent;
+    fn has_windows(&self) -> bool;
+    fn skips(&self, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool;
     fn validate(&self) -> Result<()>;
     fn changed(&self, made: &Self) -> Option<&'static str>;
     fn init(&self, at: &InitContext<'_>, active: &[Vec<bool>]) -> Result<Self::State>;
@@ -92,8 +94,16 @@ macro_rules! groups {
             fn needs(&self) -> Level {
                 Level::Nothing$(.max(self.$i.needs()))+
             }
-            fn skip_absent(&self) -> bool {
-                true $(&& self.$i.skips_absent())+
+            fn absent(&self) -> Absent {
+                Absent::Rests$(.max(self.$i.absent()))+
+            }
+            fn has_windows(&self) -> bool {
+                false $(|| self.$i.has_windows())+
+            }
+            fn skips(&self, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool {
+                let mut all = true;
+                $(all &= self.$i.skips(skips, &place($i));)+
+                all
             }
             fn validate(&self) -> Result<()> {
                 Error::all([$(self.$i.validate()),+])
@@ -198,8 +208,14 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn needs(&self) -> Level {
         self.iter().map(Stage::needs).max().unwrap_or(Level::Nothing)
     }
-    fn skip_absent(&self) -> bool {
-        self.iter().all(Stage::skips_absent)
+    fn absent(&self) -> Absent {
+        self.iter().map(Stage::absent).max().unwrap_or(Absent::Rests)
+    }
+    fn has_windows(&self) -> bool {
+        self.iter().any(Stage::has_windows)
+    }
+    fn skips(&self, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool {
+        self.iter().enumerate().fold(true, |all, (i, member)| member.skips(skips, &place(i)) && all)
     }
     fn validate(&self) -> Result<()> {
         Error::all(self.iter().map(Stage::validate))

@@ -1,6 +1,6 @@
 mod group;
 
-use crate::engine::{Emission, HoldsBack, Outline, Place, Shape, Span, Tile};
+use crate::engine::{Absent, Emission, HoldsBack, Outline, Place, Shape, Skips, Span, Tile, goes_around};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
@@ -179,8 +179,17 @@ impl<G: Group> Stage for Partition<G> {
         self.members.needs()
     }
 
-    fn skips_absent(&self) -> bool {
-        self.members.skip_absent()
+    fn absent(&self) -> Absent {
+        self.members.absent()
+    }
+
+    fn has_windows(&self) -> bool {
+        self.members.has_windows()
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        let of_group = |i: usize| format!("{place}.partition.transforms.{}", self.names[i]);
+        goes_around(self, skips, place) || self.members.skips(skips, &of_group)
     }
 
     fn validate(&self) -> Result<()> {

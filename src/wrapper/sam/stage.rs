@@ -79,6 +79,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         self.optimizer.needs().max(self.adv_optimizer.needs())
     }
 
+    fn has_windows(&self) -> bool {
+        self.optimizer.has_windows() || self.adv_optimizer.has_windows()
+    }
+
     fn validate(&self) -> Result<()> {
         Error::all([check_period(self.sync_period), self.optimizer.validate(), self.adv_optimizer.validate()])
     }

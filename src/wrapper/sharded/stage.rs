@@ -47,6 +47,10 @@ impl<T: Stage> Stage for Sharded<T> {
         self.inner.needs()
     }
 
+    fn has_windows(&self) -> bool {
+        self.inner.has_windows()
+    }
+
     fn validate(&self) -> Result<()> {
         if !PARTS.contains(&self.parts) {
             return Err(Error::argument("sharded", "parts", "from 1 to 2²⁴", self.parts));

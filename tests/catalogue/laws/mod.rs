@@ -1,6 +1,9 @@
 //! The laws, one to a file. Each is a function of an entry and a problem.
 
 mod absent;
+#[cfg(feature = "config")]
+mod absent_advice;
+mod absent_in_windows;
 mod arguments;
 mod barriers;
 mod changed_arguments;

@@ -2,6 +2,7 @@
 
 mod absent;
 mod bad_loads;
+mod buffers;
 pub(crate) mod damage;
 mod fixtures;
 mod folders;

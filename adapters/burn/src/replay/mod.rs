@@ -113,7 +113,7 @@ impl<T: GradientTransformation> DeviceState<T> {
             new[leaf].held.tensor = on.tensor(&made);
             Ok(())
         })?;
-        *module = Putter::put(module.clone(), new);
+        *module = Putter::put(module.clone(), new, []);
         Ok(outcome)
     }
 }
@@ -134,5 +134,5 @@ fn params<M: Module>(module: &M) -> Result<Vec<Leaf<Flat>>> {
 
 /// Copies of the trained parameters that the CPU can address.
 fn copied<M: Module>(module: &M) -> Result<Leaves> {
-    Reader::read(module, Copies).params().map(|leaves| Leaves { leaves })
+    Reader::read(module, Copies).params().map(Leaves::of)
 }

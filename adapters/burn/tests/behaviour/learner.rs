@@ -8,12 +8,17 @@ use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 use burn::train::{InferenceStep, Learner, TrainOutput, TrainStep};
 use gradchain::prelude::*;
-use gradchain_burn::{init, optimize, per_tensor, step, whole_tree};
+use gradchain_burn::{Rate, init, optimize, per_tensor, step};
 
 use crate::{Mlp, device, values};
 
 fn clipped() -> impl GradientTransformation<Needs = gradchain::needs::Nothing> {
     chain((clip_by_global_norm(0.125), adamw(1.0).mask(Mask::path("**/weight"))))
+}
+
+/// At the rate that burn gives.
+fn whole_tree<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T) -> ModuleOptimizer {
+    gradchain_burn::whole_tree(optimizer, Rate::Burns).unwrap()
 }
 
 impl TrainStep for Mlp {
@@ -90,13 +95,13 @@ fn a_record_that_was_loaded_and_not_used_is_saved_as_it_was() {
 fn one_tensor_at_a_time_is_the_same_for_what_sees_one_element() {
     let mut there = Mlp::new(&device());
     let mut here = there.clone();
-    let mut optim = per_tensor(chain((clip(0.5), adamw(1.0)))).unwrap();
+    let mut optim = per_tensor(chain((clip(0.5), adamw(1.0))), Rate::Burns).unwrap();
     let optimizer = chain((clip(0.5), adamw(1.0), scale(0.01)));
     let mut state = init(&optimizer, &here).unwrap();
     for number in 0..6 {
         if number == 3 {
             let bytes = optim.into_bytes().unwrap();
-            optim = per_tensor(chain((clip(0.5), adamw(1.0)))).unwrap().from_bytes(bytes).unwrap();
+            optim = per_tensor(chain((clip(0.5), adamw(1.0))), Rate::Burns).unwrap().from_bytes(bytes).unwrap();
         }
         let grads = there.gradients(number);
         there = optim.step(0.01, there, grads);
@@ -123,9 +128,9 @@ fn a_rate_of_one_changes_no_bit() {
 
 #[test]
 fn what_cannot_be_meant_is_refused() {
-    let error = per_tensor(clipped()).err().unwrap().to_string();
+    let error = per_tensor(clipped(), Rate::Burns).err().unwrap().to_string();
     assert!(error.contains("**/weight"), "{error}");
-    let error = per_tensor(chain((clip_by_global_norm(1.0), sgd(1.0)))).err().unwrap().to_string();
+    let error = per_tensor(chain((clip_by_global_norm(1.0), sgd(1.0))), Rate::Burns).err().unwrap().to_string();
     assert!(error.contains("one pass") && error.contains("clip_by_global_norm"), "{error}");
 
     let mut mlp = Mlp::new(&device());
@@ -170,11 +175,81 @@ fn a_tensor_is_stepped_in_place() {
     let address = |param: &Param<Tensor<2>>| param.val().inner().try_into_primitive::<Flex>().unwrap().bytes().as_ptr();
     let device = device();
     let mut layer = LinearConfig::new(4, 4).with_bias(false).init(&device);
-    let (mut optim, place) = (per_tensor(adamw(1.0)).unwrap(), address(&layer.weight));
+    let (mut optim, place) = (per_tensor(adamw(1.0), Rate::Burns).unwrap(), address(&layer.weight));
     for _ in 0..3 {
         let grads = layer.forward(Tensor::<2>::ones([1, 4], &device)).sum().backward();
         let grads = GradientsParams::from_grads(grads, &layer);
         layer = optim.step(0.01, layer, grads);
         assert_eq!(address(&layer.weight), place);
     }
+}
+
+/// A `Learner` and a loop of ours, at rates of either; in the other way round neither trains.
+#[test]
+fn one_rate_is_that_of_the_one_who_is_said_to_have_it() {
+    let mlp = Mlp::new(&device());
+    let schedule = || cosine_decay(0.01, 9);
+    let train = |optimizer: ModuleOptimizer, rate: f64| {
+        let mut learner = Learner::new(mlp.clone(), optimizer, ConstantLr::from(rate));
+        for number in 0..5 {
+            learner.lr_step();
+            let output = learner.train_step(number);
+            learner.optimizer_step(output.grads);
+        }
+        values(&learner.model())
+    };
+    let here = |optimizer: &dyn Fn() -> Boxed| {
+        let (optimizer, mut here) = (optimizer(), mlp.clone());
+        let mut state = init(&optimizer, &here).unwrap();
+        for number in 0..5 {
+            let grads = here.gradients(number);
+            step(&optimizer, &mut here, &grads, &mut state).unwrap();
+        }
+        values(&here)
+    };
+    let own = || gradchain_burn::whole_tree(adamw(schedule()), Rate::Own).unwrap();
+    assert_eq!(train(own(), 1.0), here(&|| boxed(adamw(schedule()))));
+    let burns = || gradchain_burn::whole_tree(adamw(1.0), Rate::Burns).unwrap();
+    assert_eq!(train(burns(), 0.01), here(&|| boxed(chain((adamw(1.0), scale(0.01))))));
+
+    // The transformation's own, and burn gives one too: in both kinds of optimizer, whatever the rate.
+    for rate in [0.01, 2.0, 0.0, -1.0] {
+        let (mut other, grads) = (mlp.clone(), mlp.gradients(0));
+        let error = optimize(&mut own(), rate, &mut other, &grads).unwrap_err().to_string();
+        assert!(error.contains("`Rate::Own`") && error.contains("ConstantLr::from(1.0)"), "{error}");
+        assert_eq!(values(&other), values(&mlp));
+        let stepped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut optimizer = per_tensor(adam(0.01), Rate::Own).unwrap();
+            optimizer.step(rate, mlp.clone(), mlp.gradients(0))
+        }));
+        let message = stepped.map(drop).unwrap_err().downcast::<String>().unwrap();
+        assert!(message.contains("`Rate::Own`") && message.contains("ConstantLr::from(1.0)"), "{message}");
+    }
+}
+
+/// burn's, and the transformation has one too: wherever it is, before anything is trained.
+#[test]
+fn a_second_rate_is_found_wherever_it_is() {
+    fn refused<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T, place: &str) {
+        let error = gradchain_burn::whole_tree(optimizer, Rate::Burns).err().unwrap().to_string();
+        assert!(error.contains(place) && error.contains("`Rate::Own`"), "{error}");
+    }
+    refused(sgd(0.5), "`$.sgd.learning_rate` of 0.5");
+    refused(adamw(cosine_decay(1e-3, 10)), "`$.adamw.learning_rate`, a schedule");
+    refused(chain((scale_by_adam(), scale(-1e-3))), "`$.chain[1].scale.step_size` of -0.001");
+    refused(chain((scale_by_adam(), scale_by_learning_rate(1e-3))), "learning_rate` of 0.001");
+    refused(chain((scale_by_adam(), scale_by_schedule(linear(1.0, 0.0, 9)))), "`$.chain[1].scale_by_schedule");
+    refused(multi_steps(inject_hyperparams(lion(1e-4)), 2), "lion.learning_rate` of 0.0001");
+    refused(boxed(lookahead(sgd(0.1), 5, 0.5)), "sgd.learning_rate` of 0.1");
+    refused(partition((("a", sgd(1.0)), ("b", sgd(2.0))), Labels::tree([("fc1", "a"), ("fc2", "b")])), "of 2");
+    assert!(per_tensor(sgd(0.5), Rate::Burns).is_err());
+
+    fn taken<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T) {
+        gradchain_burn::whole_tree(optimizer, Rate::Burns).unwrap();
+    }
+    taken(chain((clip_by_global_norm(0.5), adamw(1.0).weight_decay(0.1))));
+    taken(chain((scale_by_adam(), scale(-1.0))));
+    taken(chain((scale_by_lion(), scale_by_learning_rate(1.0))));
+    taken(sam(sgd(1.0), sgd(0.05)));
+    taken(lookahead(boxed(adam(1.0)), 5, 0.5));
 }

@@ -1,5 +1,6 @@
 //! What a step in burn does and what it leaves alone.
 
+mod buffers;
 mod learner;
 mod reference;
 mod replay;

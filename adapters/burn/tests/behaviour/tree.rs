@@ -319,3 +319,27 @@ fn replaced_parameters_keep_their_state() {
     };
     assert_eq!(run(false), run(true));
 }
+
+#[derive(Module, Debug)]
+struct Layers {
+    conv: burn::nn::conv::Conv2d,
+    linear: Linear,
+    many: Vec<burn::nn::conv::Conv1d>,
+}
+
+#[test]
+fn weights_of_convolutions_have_outputs_first_and_others_inputs() {
+    use burn::nn::conv::{Conv1dConfig, Conv2dConfig};
+    use gradchain::tree::{Layout, Structure};
+    let device = device();
+    let layers = Layers {
+        conv: Conv2dConfig::new([2, 3], [2, 2]).init(&device),
+        linear: LinearConfig::new(4, 5).init(&device),
+        many: vec![Conv1dConfig::new(2, 3, 2).init(&device)],
+    };
+    let structure = Structure::of(&params(&layers).unwrap()).unwrap();
+    for leaf in structure.leaves() {
+        let expected = if leaf.path().starts_with("linear") { Layout::InOut } else { Layout::OutIn };
+        assert_eq!(leaf.layout(), expected, "{leaf}");
+    }
+}

@@ -2,6 +2,7 @@
 #![allow(missing_docs, reason = "tests")]
 
 mod beside_candle;
+mod buffers;
 mod errors;
 mod in_place;
 mod memory;

@@ -138,6 +138,8 @@ pub trait Wrapper: Holds {
     const RESTS: bool = false;
     /// Whether a leaf without a gradient [rests](Wrapper::RESTS).
     const SKIPS_ABSENT: bool = false;
+    /// Whether it holds windows over steps, in which a leaf without a gradient counts as one of zeros.
+    const WINDOWS: bool = false;
 
     /// Which state inside is in 8 bits, if any is.
     fn codes<'a>(&self, memory: &'a Self::Memory) -> Option<Codes<'a>> {

@@ -5,8 +5,9 @@ use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::ways::whole_piece;
 use super::super::super::{
-    AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Slot, SlotList, Span,
-    Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
+    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, Slot,
+    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits,
+    followed_by,
 };
 use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
@@ -112,6 +113,12 @@ fn is_inside<P: Wrapper, O: Own<P>>(state: &StateOf<P>, leaf: usize) -> bool {
     no_arrays || const { only_decides::<P, O>() }
 }
 
+/// Whether a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of which
+/// it adds nothing up.
+const fn hands_on<P: Wrapper, O: Own<P>>() -> bool {
+    !(O::BEFORE || O::AFTER || O::WAITS || O::SUMS > 0)
+}
+
 /// Whether the gradients are kept until what is inside has done its passes.
 fn keeps<P: Wrapper, O: Own<P>>(part: &P) -> bool {
     O::MEETS && part.inner().shape().barriers > 0
@@ -192,9 +199,23 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         part.inner().needs().max(A::LEVEL)
     }
 
-    fn skips_absent(part: &P) -> bool {
-        let does_nothing = !(O::BEFORE || O::AFTER || O::WAITS || O::SUMS > 0 || P::LOOKS);
-        P::SKIPS_ABSENT || does_nothing && part.inner().skips_absent()
+    fn absent(part: &P) -> Absent {
+        match part.inner().absent() {
+            _ if P::SKIPS_ABSENT => Absent::Rests,
+            Absent::Refused => Absent::Refused,
+            _ if P::WINDOWS => Absent::Counts,
+            inside if hands_on::<P, O>() => inside,
+            _ => Absent::Refused,
+        }
+    }
+
+    fn has_windows(part: &P) -> bool {
+        P::WINDOWS || part.inner().has_windows()
+    }
+
+    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+        let inside = format!("{place}.{}.{}", P::NAME, P::KEY);
+        (P::WINDOWS || hands_on::<P, O>()) && part.inner().skips(skips, &inside)
     }
 
     fn validate(part: &P) -> Result<()> {

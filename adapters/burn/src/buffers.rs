@@ -1,0 +1,106 @@
+//! What a module has besides trained parameters: frozen ones, running statistics, integers, `bool`s.
+
+use core::fmt;
+use std::sync::Arc;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::kind::Basic;
+use burn::tensor::{Bool, BoolStore, DType, Int, Tensor, TensorData};
+use gradchain::tree::Buffer;
+use gradchain::{Error, Result};
+
+/// A tensor that is no leaf, and what is to be written in its place.
+#[derive(Clone)]
+pub(crate) struct Kept {
+    pub(crate) path: String,
+    name: String,
+    dtype: DType,
+    shape: Vec<usize>,
+    read: Arc<dyn Fn() -> TensorData + Send + Sync>,
+    pub(crate) new: Option<TensorData>,
+}
+
+impl Kept {
+    fn of<const D: usize, K: Basic + 'static>(path: String, tensor: Tensor<D, K>) -> Kept {
+        let (dtype, shape) = (tensor.dtype(), tensor.dims().to_vec());
+        let name = match dtype {
+            DType::Bool(BoolStore::Native | BoolStore::U8) => "bool".into(),
+            dtype => format!("{dtype:?}").to_lowercase(),
+        };
+        Kept { path, name, dtype, shape, read: Arc::new(move || tensor.to_data()), new: None }
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} {:?}", self.path, self.name, self.shape)
+    }
+}
+
+impl Buffer for Kept {
+    fn dtype(&self) -> &str {
+        &self.name
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        self.shape.clone()
+    }
+
+    fn read(&self, show: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        match &self.new {
+            Some(new) => show(new.as_bytes()),
+            None => show((self.read)().as_bytes()),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let data = TensorData::try_from_bytes_vec(bytes.to_vec(), self.shape.clone(), self.dtype);
+        self.new = Some(data.map_err(|error| Error::state(&*self.path, format!("{error:?}")))?);
+        Ok(())
+    }
+}
+
+/// The buffers of a module, in the order in which burn shows them.
+pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
+    #[derive(Default)]
+    struct Found {
+        path: Vec<String>,
+        all: Vec<Kept>,
+    }
+
+    impl Found {
+        fn add<const D: usize, K: Basic + 'static>(&mut self, tensor: Tensor<D, K>) {
+            self.all.push(Kept::of(self.path.join("/"), tensor));
+        }
+    }
+
+    impl ModuleVisitor for Found {
+        fn enter_module(&mut self, name: &str, _: &str) {
+            self.path.push(name.into());
+        }
+
+        fn exit_module(&mut self, _: &str, _: &str) {
+            self.path.pop();
+        }
+
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if !param.is_require_grad() {
+                self.add(param.val().inner());
+            }
+        }
+
+        fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+            self.add(param.val());
+        }
+
+        fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<D, Bool>>) {
+            self.add(param.val());
+        }
+    }
+
+    // What the last batch has left for running statistics becomes their value here, and nowhere else that can be called.
+    drop(module.valid());
+    let mut found = Found::default();
+    module.visit(&mut found);
+    found.all
+}

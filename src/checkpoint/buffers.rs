@@ -1,0 +1,178 @@
+//! What a model has besides leaves, in a checkpoint.
+
+use std::collections::HashMap;
+
+use safetensors::tensor::{Dtype, TensorInfo};
+
+use super::file::Checkpoint;
+use super::save::{Spec, Take, param_name};
+use crate::error::{Error, Result};
+use crate::layout::elements;
+use crate::migrate::Resolved;
+use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
+
+/// How the tensors of buffers begin.
+pub(super) const PREFIX: &str = "buffers/";
+
+/// By path: type and shape.
+pub(super) type Buffers = std::collections::BTreeMap<String, (String, Vec<usize>)>;
+
+/// The tensor of a buffer.
+pub(super) fn buffer_name(path: &str) -> String {
+    format!("{PREFIX}{path}")
+}
+
+/// The type of a buffer in a file; `None` if it is saved as bytes.
+fn tensor_dtype(dtype: &str) -> Option<Dtype> {
+    Some(match dtype {
+        "bool" => Dtype::BOOL,
+        "i8" => Dtype::I8,
+        "i16" => Dtype::I16,
+        "i32" => Dtype::I32,
+        "i64" => Dtype::I64,
+        "u8" => Dtype::U8,
+        "u16" => Dtype::U16,
+        "u32" => Dtype::U32,
+        "u64" => Dtype::U64,
+        "f16" => Dtype::F16,
+        "bf16" => Dtype::BF16,
+        "f32" => Dtype::F32,
+        "f64" => Dtype::F64,
+        _ => return None,
+    })
+}
+
+/// Whether a tensor of a file is of a buffer's type and shape.
+pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
+    match tensor_dtype(buffer.dtype()) {
+        Some(dtype) => info.dtype == dtype && info.shape == buffer.shape(),
+        None => info.dtype == Dtype::U8 && info.shape.len() == 1,
+    }
+}
+
+/// A buffer that is about to be written.
+#[derive(Debug)]
+pub(super) struct Saved<'a> {
+    path: String,
+    buffer: &'a dyn Buffer,
+    len: usize,
+}
+
+impl<'a> Saved<'a> {
+    /// # Errors
+    ///
+    /// If it cannot be read, or has not as many bytes as its type and shape have.
+    pub(super) fn new(buffer: &'a dyn Buffer, spec: &BufferSpec) -> Result<(Spec, Saved<'a>)> {
+        let dtype = tensor_dtype(spec.dtype());
+        let expected = dtype.and_then(|dtype| elements(spec.shape())?.checked_mul(dtype.bitsize() / 8));
+        let len = match (dtype, expected) {
+            (Some(_), Some(len)) => len,
+            (Some(_), None) => return Err(Error::state(spec.path(), "a buffer that is larger than any memory")),
+            (None, _) => {
+                let mut len = 0;
+                buffer.read(&mut |bytes| {
+                    len += bytes.len();
+                    Ok(())
+                })?;
+                len
+            }
+        };
+        let shape = if dtype.is_some() { spec.shape().to_vec() } else { vec![len] };
+        let written = Spec::of(buffer_name(spec.path()), dtype.unwrap_or(Dtype::U8), shape);
+        Ok((written, Saved { path: spec.path().into(), buffer, len }))
+    }
+
+    /// Shows its bytes.
+    pub(super) fn read_bytes(&self, take: Take<'_>) -> Result<()> {
+        let mut shown = 0_usize;
+        self.buffer.read(&mut |bytes| {
+            shown = shown.saturating_add(bytes.len());
+            if shown > self.len { Ok(()) } else { take(bytes) }
+        })?;
+        if shown == self.len {
+            return Ok(());
+        }
+        Err(Error::state(&*self.path, format!("a buffer of {} bytes, which shows {shown}", self.len)))
+    }
+}
+
+/// Buffers as a file describes them.
+pub(super) fn specs(buffers: &Buffers) -> Vec<BufferSpec> {
+    buffers.iter().map(|(path, (dtype, shape))| BufferSpec::new(path, dtype, shape.clone())).collect()
+}
+
+/// What is to be written into buffers: by their paths here, the bytes.
+#[derive(Debug)]
+pub(super) struct Values(HashMap<String, Vec<u8>>);
+
+impl Values {
+    /// These bytes, by path.
+    pub(super) fn of(values: HashMap<String, Vec<u8>>) -> Values {
+        Values(values)
+    }
+
+    /// Reads what the buffers here are to be, which has been compared.
+    pub(super) fn read(file: &Checkpoint, moves: &Resolved, here: &[BufferSpec]) -> Result<Values> {
+        let filled = here.iter().filter(|buffer| !moves.is_kept(buffer.path()));
+        let value = |buffer: &BufferSpec| {
+            let old = moves.from(buffer.path()).unwrap_or_default();
+            let tensor = if file.manifest.buffers.contains_key(old) { buffer_name(old) } else { param_name(old) };
+            Ok((buffer.path().to_owned(), file.bytes(&tensor)?))
+        };
+        filled.map(value).collect::<Result<_>>().map(Values)
+    }
+
+    /// Whether the tree shows each of them for writing.
+    pub(super) fn fit<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+        let mut shown = 0;
+        each(params, &mut |path, _| {
+            shown += usize::from(self.0.contains_key(path));
+            Ok(())
+        })?;
+        if shown == self.0.len() {
+            return Ok(());
+        }
+        let mut read_only: Vec<&str> = self.0.keys().map(String::as_str).collect();
+        each(params, &mut |path, _| {
+            read_only.retain(|other| *other != path);
+            Ok(())
+        })?;
+        let first = read_only.iter().min().copied().unwrap_or_default();
+        Err(Error::state(first, "a buffer that this tree does not show for writing"))
+    }
+
+    /// Writes them.
+    pub(super) fn write<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+        each(params, &mut |path, buffer| self.0.get(path).map_or(Ok(()), |bytes| buffer.write(bytes)))
+    }
+}
+
+/// Does something with each buffer of a tree.
+fn each<P: TreeMut + ?Sized>(params: &mut P, f: &mut dyn FnMut(&str, &mut dyn Buffer) -> Result<()>) -> Result<()> {
+    let mut done = Ok(());
+    let mut sink = |path: &str, buffer: &mut dyn Buffer| {
+        if done.is_ok() {
+            done = f(path, buffer);
+        }
+    };
+    params.walk_mut(&mut WalkMut::of_buffers(&mut String::new(), &mut |_, _| {}, &mut sink));
+    done
+}
+
+impl Checkpoint {
+    /// The [buffers](Buffer) in the file, by path.
+    pub fn buffers(&self) -> &[BufferSpec] {
+        &self.buffers
+    }
+
+    /// The metadata and the header are of the same buffers.
+    pub(super) fn consistent_buffers(&self) -> Result<()> {
+        for buffer in &self.buffers {
+            let info = self.tensors.info(&buffer_name(buffer.path()))?;
+            if !is_of(info, buffer) {
+                return Err(self.damaged(format_args!("the buffer {buffer} is not of the type and shape it has")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,51 @@
+//! Buffers that were saved, compared with those of the model that they are loaded into.
+
+use std::collections::HashSet;
+
+use crate::error::Misfit;
+use crate::migrate::{Model, Resolved};
+use crate::state::Moves;
+use crate::tree::{BufferSpec, LeafSpec};
+
+/// Tells every buffer that is missing, unexpected, or of another type or shape, and no verb speaks of it.
+///
+/// A buffer may be filled from a leaf of its path, as of a parameter that has been frozen since; and a leaf that starts
+/// afresh from a buffer.
+pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, misfit: &mut Misfit) {
+    let of_leaf = |leaf: &LeafSpec| BufferSpec::new(leaf.path(), leaf.dtype().name(), leaf.shape());
+    let buffer = |path: &str| there.1.iter().find(|buffer| buffer.path() == path);
+    let (mut taken, mut missing) = (HashSet::new(), Vec::new());
+    let mut same = |expected: &BufferSpec, found: &BufferSpec| {
+        if (expected.dtype(), expected.shape()) != (found.dtype(), found.shape()) {
+            let [expected_is, found_is] = [expected, found].map(|spec| format!("{} {:?}", spec.dtype(), spec.shape()));
+            misfit.lines.push(format!("buffers: {}: expected {expected_is}, found {found_is}", expected.path()));
+        }
+    };
+    for expected in here.1.iter().filter(|buffer| !moves.is_kept(buffer.path())) {
+        let old = moves.from(expected.path()).unwrap_or_default();
+        let leaf = || there.0.leaves().iter().find(|leaf| leaf.path() == old).map(of_leaf);
+        match buffer(old).cloned().or_else(leaf) {
+            Some(found) => {
+                same(expected, &found);
+                taken.insert(old);
+            }
+            None => missing.push(expected),
+        }
+    }
+    for leaf in here.0.leaves().iter().filter(|leaf| moves.is_fresh(leaf.path())) {
+        let old = moves.from(leaf.path()).unwrap_or_default();
+        if let Some(found) = buffer(old) {
+            same(&of_leaf(leaf), found);
+            taken.insert(old);
+        }
+    }
+    misfit.lines.extend(missing.iter().map(|expected| format!("buffers: missing {expected}")));
+    let wanted = |buffer: &&BufferSpec| {
+        moves.to(buffer.path()).is_some_and(|new| !moves.is_kept(new)) && !taken.contains(buffer.path())
+    };
+    misfit.lines.extend(there.1.iter().filter(wanted).map(|found| format!("buffers: unexpected {found}")));
+    if let [first, ..] = missing[..] {
+        let verb = format!("`Migration::new().fresh({:?})`", first.path());
+        misfit.hints.push(format!("{verb} lets a buffer that was not saved keep the values that it has here"));
+    }
+}
