@@ -121,7 +121,7 @@ impl Tree for LeafRef<'_> {
 #[derive(Debug, Default)]
 pub struct SlicesMut<'a> {
     leaves: Vec<(String, Held<'a>)>,
-    buffers: Vec<(String, Box<dyn Buffer + 'a>)>,
+    buffers: Vec<(String, &'a mut (dyn Buffer + 'static))>,
     layout: Layout,
 }
 
@@ -150,8 +150,8 @@ impl<'a> SlicesMut<'a> {
     }
 
     /// Adds a [buffer](Buffer).
-    pub fn with_buffer(mut self, path: impl Into<String>, buffer: impl Buffer + 'a) -> Self {
-        self.buffers.push((path.into(), Box::new(buffer)));
+    pub fn with_buffer(mut self, path: impl Into<String>, buffer: &'a mut (dyn Buffer + 'static)) -> Self {
+        self.buffers.push((path.into(), buffer));
         self
     }
 }

@@ -68,9 +68,9 @@ impl Vars {
         self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
         let (mut f, mut made) = (Some(f), None);
         let mut then = |mut tree: SlicesMut<'_>| made = f.take().map(|f| f(&mut tree));
-        let mut beside = SlicesMut::new().layout(Weights::OutIn);
-        for kept in kept {
-            beside = beside.with_buffer(kept.path.clone(), kept.clone());
+        let (mut kept, mut beside) = (kept.to_vec(), SlicesMut::new().layout(Weights::OutIn));
+        for kept in &mut kept {
+            beside = beside.with_buffer(kept.path.clone(), kept);
         }
         let opened = open(self.as_slice(), beside, &mut then);
         opened.and_then(|()| made.ok_or(candle_core::Error::UnwrapNone)).map_err(crate::of_candle)
