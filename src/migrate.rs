@@ -2,14 +2,12 @@
 
 mod parts;
 
-pub(crate) use self::parts::Verb;
-
 use std::collections::{HashMap, HashSet};
 
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
-use crate::state::{ItemSpec, Moves, Owner, Parts, State, counts_by_leaf, items, items_mut, put, sources};
+use crate::state::{ItemSpec, Moves, Owner, Parts, State, Verb, counts_by_leaf, items, items_mut, put, sources};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, LeafSpec, Structure, Tree};
 

@@ -2,9 +2,11 @@
 //!
 //! | form | what you implement besides [`Part`] | guide |
 //! |---|---|---|
-//! | [`OneElement`] | [`Rule`]: arithmetic on one element; [`RuleWithMemory`] for more than a count of steps | [own rule][rule] |
+//! | [`OneElement`] | [`Rule`]: arithmetic on one element; [`RuleWithMemory`] for more than a count of steps | [own
+//! rule][rule] |
 //! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | [own two-pass part][two-pass] |
-//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] or [`Weighing`] to do something to elements too | [own wrapper][wrapper] |
+//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] or [`Weighing`] to do something to elements
+//! too | [own wrapper][wrapper] |
 //! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | [own whole-tree part][whole-tree] |
 //! | [`AfterALook`] | [`LooksFirst`]: look at whole leaves, and then change each element | [own look][look] |
 //! | [`LooksOn`] | [`Onlooker`]: look at the updates, and change nothing | [own onlooker][onlooker] |

@@ -42,8 +42,6 @@ const LAYERS: &[&str] = &[
     "minimize",
     "replicas",
     "migrate",
-    "saved",
-    "checkpoint",
     // Numbers and pictures of a run.
     "watch",
     "plot",
@@ -65,6 +63,9 @@ const LAYERS: &[&str] = &[
     "transform/watching",
     "transform",
     "wrapper",
+    // Files.
+    "saved",
+    "checkpoint",
     "optimizer/elementwise",
     "optimizer/adaptive",
     "optimizer/norms",

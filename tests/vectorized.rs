@@ -515,8 +515,8 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
     }
 }
 
-/// Chain, job, type and pass, and the most instructions for 32 elements with AVX-512 and AVX2: a tenth more than measured
-/// in November 2026. A loop that reduces is for 16; others say what they are for.
+/// Chain, job, type and pass, and the most instructions for 32 elements with AVX-512 and AVX2: a tenth more than
+/// measured in November 2026. A loop that reduces is for 16; others say what they are for.
 const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("4Adam", "5Apply", "fKj0_", [65, 113]),
     ("5AdamwE", "5Apply", "fKj", [92, 176]),

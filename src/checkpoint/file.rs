@@ -276,7 +276,8 @@ impl Checkpoint {
         self.manifest.notes.iter().map(|(name, note)| (name.as_str(), note.as_str()))
     }
 
-    /// Loads the parameters and buffers, and makes the state that was saved, for the same optimizer: see [`Load::load`].
+    /// Loads the parameters and buffers, and makes the state that was saved, for the same optimizer: see
+    /// [`Load::load`].
     ///
     /// # Errors
     ///
@@ -294,7 +295,8 @@ impl Checkpoint {
         Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
     }
 
-    /// Loads the parameters and buffers alone, as for evaluation: no optimizer is needed, and none of its state is read.
+    /// Loads the parameters and buffers alone, as for evaluation: no optimizer is needed, and none of its state is
+    /// read.
     ///
     /// # Errors
     ///

@@ -100,8 +100,8 @@ impl Load {
 
     /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it,
     /// such as `$.chain[1].adamw.learning_rate`. The one that is here is used, also where
-    /// [`inject_hyperparams`](crate::inject_hyperparams()) keeps it in the state: the number that was saved, or set while
-    /// training ran, is not.
+    /// [`inject_hyperparams`](crate::inject_hyperparams()) keeps it in the state: the number that was saved, or set
+    /// while training ran, is not.
     ///
     /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type
     /// fit. A name that neither optimizer has is an error. For an optimizer that is another one altogether say
@@ -130,7 +130,8 @@ impl Load {
     /// # Errors
     ///
     /// If the file is damaged or has no parameters, or anything differs that may not: the optimizer, the parameters'
-    /// structure, the buffers' paths, types and shapes, the fields of the state. Every difference is listed, and nothing has been changed.
+    /// structure, the buffers' paths, types and shapes, the fields of the state. Every difference is listed, and
+    /// nothing has been changed.
     ///
     /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed
     /// either if the file changes while it is read; those from a [mapped](Checkpoint::map) file are not.

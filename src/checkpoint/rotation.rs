@@ -107,8 +107,8 @@ impl Rotation {
     ///
     /// # Errors
     ///
-    /// As [`Save::to_file`], and if the system refuses to read a file of the folder. If a file cannot be removed the new
-    /// one is there.
+    /// As [`Save::to_file`], and if the system refuses to read a file of the folder. If a file cannot be removed the
+    /// new one is there.
     pub fn save<T: Stage, P: Tree + ?Sized>(
         &self,
         step: u64,

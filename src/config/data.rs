@@ -112,8 +112,8 @@ impl Config {
         format!("{:#}", self.0)
     }
 
-    /// Writes TOML. Whole numbers beyond TOML's, which end at `i64::MAX`, are strings. Reading TOML ends at 80 levels of
-    /// tables and lists, so that a deeper config can be written and not read; JSON has no such limit.
+    /// Writes TOML. Whole numbers beyond TOML's, which end at `i64::MAX`, are strings. Reading TOML ends at 80 levels
+    /// of tables and lists, so that a deeper config can be written and not read; JSON has no such limit.
     ///
     /// ```
     /// use gradchain::config::Config;

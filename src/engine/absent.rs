@@ -13,7 +13,8 @@ pub enum Absent {
     Refused,
 }
 
-/// Where `skip_absent` goes so that leaves may lack gradients: what it goes around, and the place of that in the recipe.
+/// Where `skip_absent` goes so that leaves may lack gradients: what it goes around, and the place of that in the
+/// recipe.
 #[derive(Debug, Default)]
 pub struct Skips(Vec<(String, String)>);
 

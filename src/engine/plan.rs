@@ -41,8 +41,8 @@ pub struct Plan {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub warnings: Vec<Warning>,
-    /// What belongs to the model and is not trained: the [buffers](crate::tree::Buffer) of the tree. Empty in plans that
-    /// are made from a structure.
+    /// What belongs to the model and is not trained: the [buffers](crate::tree::Buffer) of the tree. Empty in plans
+    /// that are made from a structure.
     pub buffers: Vec<BufferSpec>,
 }
 

@@ -88,8 +88,8 @@ impl Span {
 }
 
 impl Shape {
-    /// The most barriers that the passes of a transformation can have: each mask has a bit for what comes before each of
-    /// them, and one for what comes after the last.
+    /// The most barriers that the passes of a transformation can have: each mask has a bit for what comes before each
+    /// of them, and one for what comes after the last.
     const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// The shape of what does nothing.

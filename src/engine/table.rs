@@ -284,8 +284,8 @@ fn exact(ours: DType, theirs: DType) -> bool {
     theirs.size() <= ours.compute().size()
 }
 
-/// Fills a table with arrays that lie as the state does, which must outlive its use. A leaf that has no array is the one
-/// in `others`; if there are none, it has no elements.
+/// Fills a table with arrays that lie as the state does, which must outlive its use. A leaf that has no array is the
+/// one in `others`; if there are none, it has no elements.
 pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLeaf], table: &mut Table) {
     table.clear();
     table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {

@@ -57,8 +57,8 @@ struct InStep<'a, T: Stage> {
 /// Why a chain's loop finds that all members have begun.
 const BEGUN: &str = "a chain is one loop if all its members have begun";
 
-/// The leaves that rest from a member of a chain on: those of the member, which has those before it among them, or those
-/// before it.
+/// The leaves that rest from a member of a chain on: those of the member, which has those before it among them, or
+/// those before it.
 pub(crate) fn resting_from<'a>(before: &'a [bool], member: &'a [bool]) -> &'a [bool] {
     if member.is_empty() { before } else { member }
 }

@@ -4,7 +4,8 @@
 ///
 /// | stored as | matrix | kernel of a convolution | by |
 /// |---|---|---|---|
-/// | [`InOut`](Layout::InOut) | `[in, out]` | `[k.., in, out]` | Flax, Optax's examples; burn's `Linear`, not its convolutions |
+/// | [`InOut`](Layout::InOut) | `[in, out]` | `[k.., in, out]` | Flax, Optax's examples; burn's `Linear`, not its
+/// convolutions |
 /// | [`OutIn`](Layout::OutIn) | `[out, in]` | `[out, in/groups, k..]` | PyTorch, candle; burn's convolutions |
 ///
 /// Parts whose arithmetic depends on it, [`muon`](crate::muon()) and [`scale_by_shape`](crate::scale_by_shape), take

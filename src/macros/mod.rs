@@ -255,7 +255,8 @@ macro_rules! part {
 /// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s |
 /// | `options` | of any type: `mask: Mask [1.mask] "..."` |
 /// | `integers` | numbers: `seed: u64 [0.seed] "..."` |
-/// | `optional` | hyperparameters that there may be none of, whose methods are written by hand: <code>name \|it\| Option<&mut Hyperparam></code> |
+/// | `optional` | hyperparameters that there may be none of, whose methods are written by hand: <code>name \|it\|
+/// Option<&mut Hyperparam></code> |
 /// | `shown` | only shown: by hand again, or decided by the type: <code>name \|it\| value</code> |
 ///
 /// `then name;` at the end names a method `fn(&mut self)` that is called when any argument has been set: for one that

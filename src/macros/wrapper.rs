@@ -32,7 +32,8 @@
 /// | `check path;` | a function `fn(&Self) -> Result<()>` for what ranges cannot say |
 /// | `recipe path;` | a function `fn(&Self) -> Recipe` in place of name and arguments |
 /// | `arguments inside;` | the named arguments are those of what is inside, if it has any, and its own |
-/// | `effect OWN_SIZE;` | what it does to updates, if that is not what what is inside does: an [`Effect`](crate::part::Effect) |
+/// | `effect OWN_SIZE;` | what it does to updates, if that is not what what is inside does: an
+/// [`Effect`](crate::part::Effect) |
 ///
 /// After `T` there may be another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and a constant:
 /// `<T; const ZERO: bool>`.

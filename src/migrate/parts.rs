@@ -1,23 +1,7 @@
 //! What becomes of parts of the state when the optimizer is another one.
 
-use core::fmt;
-
 use super::Migration;
-use crate::state::{Parts, below, no_part};
-
-/// One verb, of fields of the state by their paths.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Verb {
-    Rename { from: String, to: String },
-    Insert(String),
-    Remove(String),
-    Wrap { at: String, inside: String },
-    Unwrap(String),
-    Fresh(String),
-    Drop(String),
-    Take { from: String, to: String },
-    Cast(String),
-}
+use crate::state::{INNER, Parts, Verb, below, no_part};
 
 /// The verbs, in order: each speaks of the state as those before it have left it.
 #[derive(Clone, Debug, Default)]
@@ -120,26 +104,6 @@ impl Migration {
 }
 
 /// As the call that adds it to a migration.
-impl fmt::Display for Verb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verb::Rename { from, to } => write!(f, "rename_part({from:?}, {to:?})"),
-            Verb::Insert(at) => write!(f, "insert_part({at:?})"),
-            Verb::Remove(at) => write!(f, "remove_part({at:?})"),
-            Verb::Wrap { at, inside } if inside == INNER => write!(f, "wrap_part({at:?})"),
-            Verb::Wrap { at, inside } => write!(f, "wrap_in_chain({at:?}, {inside})"),
-            Verb::Unwrap(at) => write!(f, "unwrap_part({at:?})"),
-            Verb::Fresh(at) => write!(f, "fresh_part({at:?})"),
-            Verb::Drop(at) => write!(f, "drop_part({at:?})"),
-            Verb::Take { from, to } => write!(f, "take_part({from:?}, {to:?})"),
-            Verb::Cast(at) => write!(f, "cast_part({at:?})"),
-        }
-    }
-}
-
-/// The field of a wrapper's state that is the state of what it wraps.
-const INNER: &str = "inner";
-
 fn joined(part: &str, rest: &str) -> String {
     let between = if part.is_empty() || rest.is_empty() { "" } else { "." };
     format!("{part}{between}{rest}")

@@ -6,8 +6,8 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error, MapAccess, SeqAccess, 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-/// How many lists and objects may lie in each other where an optimizer is data. Reading, comparing and building recurse,
-/// and have room for more than this on the stack of a thread of 2 MiB, not optimized.
+/// How many lists and objects may lie in each other where an optimizer is data. Reading, comparing and building
+/// recurse, and have room for more than this on the stack of a thread of 2 MiB, not optimized.
 pub(crate) const DEEPEST: usize = 256;
 
 /// Returns what is wrong with a value that is nested too deeply.

@@ -29,6 +29,7 @@ mod moves;
 mod proposals;
 mod readings;
 mod schema;
+mod verb;
 mod walk;
 
 pub(crate) use average::mean_of_singles;
@@ -46,6 +47,7 @@ pub(crate) use moves::{ItemSpec, Moves, Parts, below, counts_by_leaf, no_part, s
 pub(crate) use readings::{Given, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
+pub(crate) use verb::{INNER, Verb};
 pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut};
 pub(crate) use walk::{SHARES, Tells};
 
@@ -123,9 +125,8 @@ impl<S: State> State for Option<S> {
 }
 
 /// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact), those in
-/// `means` say its [meaning](StateWalk::meaning); of arrays in `room`, which hold nothing between steps, it is a fact how
-/// they lie in memory. `reads name` names the method that
-/// says what else there is to [read](StateWalk::reading).
+/// `means` say its [meaning](StateWalk::meaning); of arrays in `room`, which hold nothing between steps, it is a fact
+/// how they lie in memory. `reads name` names the method that says what else there is to [read](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }

@@ -4,10 +4,9 @@ use core::fmt;
 use std::collections::HashMap;
 
 use super::proposals::proposals;
-use super::{Item, ItemMut, ItemName, Kind, Owner};
+use super::{Item, ItemMut, ItemName, Kind, Owner, Verb};
 use crate::element::DType;
 use crate::error::Misfit;
-use crate::migrate::Verb;
 use crate::tree::PartOf;
 
 /// What a value is, without the value.

@@ -3,9 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::moves::Matched;
-use super::{ItemSpec, Kind, Owner, below};
+use super::{ItemSpec, Kind, Owner, Verb, below};
 use crate::element::DType;
-use crate::migrate::Verb;
 
 /// A line of a message, and the verbs that it proposes.
 struct Proposal {

@@ -153,8 +153,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         StateWalk::to(ReadSink::Evaluations(sink))
     }
 
-    /// Says which parameters to evaluate with, if that is what the walk is for. A second call at the same path takes the
-    /// place of the first for the leaves that its moments have.
+    /// Says which parameters to evaluate with, if that is what the walk is for. A second call at the same path takes
+    /// the place of the first for the leaves that its moments have.
     pub fn evaluation(&mut self, evaluation: Evaluation<'a>) {
         if let ReadSink::Evaluations(sink) = &mut self.sink {
             sink(&self.path, evaluation, self.standing.apart);

@@ -5,8 +5,8 @@ use crate::state::{EvaluateAs, start_anew};
 /// got; the fast ones start again from there.
 ///
 /// The parameters given to `step` are the fast ones; the slow ones, which are the ones to evaluate, are in the state:
-/// [`eval_params`](crate::OptState::eval_params) gives them as a tree. A step in which the fast optimizer emits nothing,
-/// such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted and does not synchronize.
+/// [`eval_params`](crate::OptState::eval_params) gives them as a tree. A step in which the fast optimizer emits
+/// nothing, such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted and does not synchronize.
 ///
 /// # Arithmetic
 ///
@@ -99,6 +99,13 @@ impl<S: State> LookaheadState<S> {
     }
 }
 
+impl<T: Stage> Lookahead<T> {
+    /// Returns whether the next step in which the fast optimizer emits synchronizes.
+    fn synchronizes(&self, memory: &SlowSteps<T::State>) -> bool {
+        memory.steps_since_sync.get().saturating_add(1) >= self.sync_period
+    }
+}
+
 impl<T: Stage> Wrapper for Lookahead<T> {
     type Memory = SlowSteps<T::State>;
     const STEPS_ASIDE: bool = true;
@@ -110,14 +117,14 @@ impl<T: Stage> Wrapper for Lookahead<T> {
 
     /// The optimizer may have a reason not to begin with parameters that training has come to.
     fn check(&self, memory: &SlowSteps<T::State>, at: &StepContext<'_>) -> Result<()> {
-        match self.reset_state && memory.steps_since_sync.get() + 1 >= self.sync_period {
+        match self.reset_state && self.synchronizes(memory) {
             true => at.can_begin_anew(&self.inner, &memory.active),
             false => Ok(()),
         }
     }
 
     fn decide(&self, memory: &mut SlowSteps<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
-        if memory.steps_since_sync.get() + 1 < self.sync_period {
+        if !self.synchronizes(memory) {
             return Decision::Inside;
         }
         memory.step_size = self.slow_step_size.at(memory.syncs.get());

@@ -36,8 +36,8 @@ use crate::transform::LeafTypes;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, two for each of 16 bits. Fuses if the base optimizer does, but on leaves of 16
-/// bits; reads parameters.
+/// One float of state for each parameter, two for each of 16 bits. Fuses if the base optimizer does, but on leaves of
+/// 16 bits; reads parameters.
 ///
 /// # Errors
 ///
@@ -193,8 +193,8 @@ impl State for ScheduleFreeState {
     }
 }
 
-/// How `x` and `y` are made of each other where `x` is kept: `y = b1·x + rest·z`, before this step and after it, and the
-/// share of `x` that the new `z` becomes.
+/// How `x` and `y` are made of each other where `x` is kept: `y = b1·x + rest·z`, before this step and after it, and
+/// the share of `x` that the new `z` becomes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean<C> {
     before: [C; 2],

@@ -176,7 +176,7 @@ fn what_is_around_or_after_a_window_counts_windows() {
     // A rate of 1, 1/2 and 0 for the first windows.
     let rate = linear(1.0, 0.0, 2);
     assert_eq!(
-        course(&chain((windows(), scale_by_schedule(rate.clone()))), &ones),
+        course(&chain((windows(), scale_by_schedule(rate))), &ones),
         [0.0, -1.0, -1.0, -1.5, -1.5, -1.5, -1.5, -1.5]
     );
     let vector: Vec<Boxed> = vec![boxed(windows()), boxed(scale_by_schedule(rate))];

@@ -32,6 +32,8 @@ wrappers! {
     conditionally_transform: |inner| conditionally_transform(inner, step_mod(2, 1));
     flatten: |inner| flatten(inner);
     freezable: |inner| freezable(inner);
+    graft: |inner| graft(inner, sgd(0.1));
+    graft_of_magnitude: |inner| graft(sgd(0.1), inner);
     inject_hyperparams: |inner| inject_hyperparams(params_ema(inner, 0.5));
     lookahead: |inner| lookahead(inner, 2, 0.5);
     lookahead_reset: |inner| lookahead(inner, 2, 0.5).reset_state(true);

@@ -98,7 +98,8 @@ pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
         }
     }
 
-    // What the last batch has left for running statistics becomes their value here, and nowhere else that can be called.
+    // What the last batch has left for running statistics becomes their value here, and nowhere else that can be
+    // called.
     drop(module.valid());
     let mut found = Found::default();
     module.visit(&mut found);

@@ -12,8 +12,8 @@ use crate::Vars;
 use crate::buffers::Kept;
 
 impl Vars {
-    /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them. Those that are
-    /// not trained are buffers of it.
+    /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them. Those that
+    /// are not trained are buffers of it.
     ///
     /// Nothing is copied. What writes to a variable waits until `f` has returned; if `f` does, it waits for ever.
     ///

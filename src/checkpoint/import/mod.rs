@@ -28,7 +28,8 @@ use crate::tree::{Tree, TreeMut};
 /// | here | PyTorch | Optax |
 /// |---|---|---|
 /// | a parameter | `params/{name}` | `params/{path}` |
-/// | a [buffer](crate::tree::Buffer) | `buffers/{name}`, or `params/{name}` if frozen | `buffers/{path}`, or `params/{path}` |
+/// | a [buffer](crate::tree::Buffer) | `buffers/{name}`, or `params/{name}` if frozen | `buffers/{path}`, or
+/// `params/{path}` |
 /// | `mu`, the first moment | `state/{name}/exp_avg` | `mu/{path}` |
 /// | `nu`, the second moment | `state/{name}/exp_avg_sq` | `nu/{path}` |
 /// | `trace`, the momentum | `state/{name}/momentum_buffer` | `trace/{path}` |

@@ -173,8 +173,8 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
 
     /// A state array that only leaves have which [need](RuleWithMemory::needs_beside) it, beside the
     /// [`SLOTS`](RuleWithMemory::SLOTS). It starts as a copy of the parameters. Such leaves are
-    /// [apart](RuleWithMemory::is_apart), and the array is [`Stretch::beside`]. If the memory says what to evaluate with,
-    /// it is this array for these leaves.
+    /// [apart](RuleWithMemory::is_apart), and the array is [`Stretch::beside`]. If the memory says what to evaluate
+    /// with, it is this array for these leaves.
     const BESIDE: Option<Slot> = None;
 
     /// Returns whether a leaf needs the array [`BESIDE`](RuleWithMemory::BESIDE).

@@ -88,12 +88,12 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = visit;
     }
 
-    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`; `None`
-    /// unless it says so.
+    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`;
+    /// `None` unless it says so.
     ///
-    /// A state whose arrays, leaves or facts depend on an argument fits no other value of it. A step asks this about the
-    /// transformation that made the state. If an argument has changed, it refuses a state that differs from what `init`
-    /// would make now. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one argument.
+    /// A state whose arrays, leaves or facts depend on an argument fits no other value of it. A step asks this about
+    /// the transformation that made the state. If an argument has changed, it refuses a state that differs from what
+    /// `init` would make now. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one argument.
     fn changed_argument(&self, made: &Self) -> Option<&'static str> {
         let _ = made;
         None

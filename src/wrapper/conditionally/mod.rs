@@ -86,8 +86,8 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 /// Runs a transformation in some steps only; in the others all updates are zero.
 ///
 /// In steps in which it does not run, its state waits: counts of steps too, and those of what comes after it in a chain
-/// and around it. To let the updates pass through there instead, use [`conditionally_transform`]. A step in which `inner`
-/// runs and emits nothing, such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted.
+/// and around it. To let the updates pass through there instead, use [`conditionally_transform`]. A step in which
+/// `inner` runs and emits nothing, such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted.
 ///
 /// # Arithmetic
 ///

@@ -33,8 +33,8 @@ use crate::tree::TreeMut;
 /// Around a [`skip_absent`](crate::skip_absent), a gradient that is missing counts as zeros, and a leaf that had none
 /// in the whole window rests inside: what PyTorch's `grad` holds after several backward passes.
 ///
-/// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses. What comes after it in
-/// a chain, and what is around it, runs in the steps that emit only: a schedule there counts updates.
+/// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses. What comes after it
+/// in a chain, and what is around it, runs in the steps that emit only: a schedule there counts updates.
 ///
 /// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. After a window the accumulator
 /// is set to zero, not multiplied by zero, so a NaN in it is gone. To keep a NaN out of the window too, put

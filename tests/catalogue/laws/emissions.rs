@@ -9,6 +9,7 @@ use super::{Problem, Subject, holds, large_problem, problem, same_state};
 use crate::common::given::{Member, Registered, member};
 use crate::common::subject::AnyState;
 use crate::common::trees::map;
+use crate::common::wrapped::Wrap;
 use crate::common::{run, same_values, values};
 
 /// The steps `g, g` of a window of two for each gradient.
@@ -87,7 +88,7 @@ fn leaves_whose_group_emits_nothing_rest_after_it() {
 }
 
 /// Every wrapper, around something that may emit nothing.
-const AROUND: &[(&str, fn(Member) -> Member)] = &[
+const AROUND: &[(&str, Wrap)] = &[
     ("lookahead", |inner| member(lookahead(inner, 2, 0.5))),
     ("lookahead_each", |inner| member(lookahead(inner, 1, 0.5))),
     ("lookahead_reset", |inner| member(lookahead(inner, 3, 0.5).reset_state(true))),
@@ -102,7 +103,9 @@ const AROUND: &[(&str, fn(Member) -> Member)] = &[
     ("skip_on_spike", |inner| member(skip_on_spike(inner, 1e9))),
     ("multi_steps", |inner| member(multi_steps(inner, 1))),
     ("masked", |inner| member(masked(inner, Mask::all()))),
-    ("freezing_mask", |inner| member(masked(inner, Mask::min_ndim(1)).freeze_others())),
+    // It acts on one leaf at least: on none, nothing is ever emitted.
+    ("freezing_mask", |inner| member(masked(inner, Mask::any_paths(["layer0/**"])).freeze_others())),
+    ("graft", |inner| member(graft(inner, sgd(0.1)))),
     ("master", |inner| member(master(inner))),
     ("quantized", |inner| member(quantized(inner))),
     ("flatten", |inner| member(flatten(inner))),
@@ -117,11 +120,11 @@ const AROUND: &[(&str, fn(Member) -> Member)] = &[
 ];
 
 /// Those that refuse windows.
-const AROUND_NO_WINDOW: &[(&str, fn(Member) -> Member)] =
+const AROUND_NO_WINDOW: &[(&str, Wrap)] =
     &[("freezable", |inner| member(freezable(inner))), ("skip_absent", |inner| member(skip_absent(inner)))];
 
-/// What in the state of a wrapper is of what came in, whatever came out: windows, what judges gradients, and the master,
-/// which follows parameters where it did not lead to them.
+/// What in the state of a wrapper is of what came in, whatever came out: windows, what judges gradients, and the
+/// master, which follows parameters where it did not lead to them.
 const OF_GRADIENTS: &[&str] = &[
     "accumulator",
     "consecutive",

@@ -7,6 +7,7 @@ use gradchain::tree::DynTree;
 use super::{LeafPlan, Number, Order, noise, registry, tree};
 use crate::common::given::{Member, Registered, describe, member};
 use crate::common::values;
+use crate::common::wrapped::Wrap;
 
 /// So many steps, each of which moves a parameter by less than half the distance to the next number of 16 bits.
 const STEPS: usize = 60;
@@ -19,13 +20,13 @@ enum Of {
     Single,
     /// As `Single`, and trained parameters, rounded once, with at most this weight.
     Mixed(f64),
-    /// Trained parameters, each of which has been rounded in every step so far: a mean of them is off by half an ulp for
-    /// each step, and half an ulp for its own rounding.
+    /// Trained parameters, each of which has been rounded in every step so far: a mean of them is off by half an ulp
+    /// for each step, and half an ulp for its own rounding.
     Trained,
 }
 
 /// All that have parameters to evaluate with.
-const AVERAGING: &[(&str, fn(Member) -> Member, Of)] = &[
+const AVERAGING: &[(&str, Wrap, Of)] = &[
     ("schedule_free", |inner| member(schedule_free(inner, RATE)), Of::Single),
     ("schedule_free", |inner| member(schedule_free(inner, linear(0.0, RATE, 20)).b1(0.5)), Of::Single),
     ("schedule_free", |inner| member(schedule_free(multi_steps(inner, 2), RATE)), Of::Single),

@@ -30,6 +30,7 @@ const BY_PLACE: &[(&str, &str)] = &[
     ("add_noise", "what is drawn depends on the place"),
     ("stochastic_rounding", "what is drawn depends on the place"),
     ("noisy_sgd", "what is drawn depends on the place"),
+    ("quantized_some", "its leaves here are below the least number of elements"),
     ("scale_by_zoom_linesearch", "the search takes the first step that it tries, whatever the others are"),
 ];
 

@@ -115,6 +115,7 @@ const KEPT: &[(&str, &str, &str)] = &[
     ("", "master", "parameters"),
     ("", "slow", "parameters"),
     ("", "z", "parameters"),
+    ("schedule_free", "x", "parameters"),
     ("", "average", "parameters"),
     ("", "cache", "parameters"),
     ("", "x0", "parameters"),

@@ -106,6 +106,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("chain", "its members have them"),
     ("freezable", "its inner transformation has them"),
     ("freeze", NONE),
+    ("graft", "its two optimizers have them"),
     ("hutchinson_estimator_diag_hessian", NONE),
     ("kahan_summation", NONE),
     ("masked", "its inner transformation has them"),

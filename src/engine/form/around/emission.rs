@@ -1,7 +1,7 @@
-//! What wrappers emit.
+//! What wrappers tell the inner transformation, and what they emit.
 
 use super::super::super::context::is_among;
-use super::super::super::{Emission, Stage};
+use super::super::super::{Emission, Stage, StepContext};
 use super::arithmetic::Own;
 use super::run::{AroundRun, Inner, StateOf, is_on};
 use super::{Decision, Elsewhere, Wrapper};
@@ -53,4 +53,16 @@ pub(super) fn emission<P: Wrapper, O: Own<P>>(
         Emission::Zeros(_) if is_part || rewrites => Emission::Updates,
         emission => emission,
     }
+}
+
+/// Returns what the inner transformation is told of a step.
+pub(super) fn told<'a, P: Wrapper, O: Own<P>>(
+    part: &P,
+    memory: &'a P::Memory,
+    decision: Decision,
+    at: &StepContext<'a>,
+) -> StepContext<'a> {
+    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes(memory));
+    let at = StepContext { in_full: at.in_full || O::POINT.is_some(), ..at };
+    if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }

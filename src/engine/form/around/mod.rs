@@ -126,8 +126,8 @@ pub trait Wrapper: Holds {
     /// Whether [`decide`](Wrapper::decide) may say [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). Where such a
     /// wrapper acts on some leaves only, parts after it count updates leaf by leaf.
     const HOLDS_BACK: bool = false;
-    /// Whether the inner transformation only estimates something for the wrapper, which makes the update of its own: then
-    /// the wrapper runs whether or not the inner transformation emits anything.
+    /// Whether the inner transformation only estimates something for the wrapper, which makes the update of its own:
+    /// then the wrapper runs whether or not the inner transformation emits anything.
     const ESTIMATES: bool = false;
     /// Whether there are many steps in which [`decide`](Wrapper::decide) says [`Inside`](Decision::Inside): then loops
     /// are compiled for what is inside alone, and these steps are as fast as without the wrapper. Nothing changes for
@@ -226,7 +226,8 @@ pub trait Wrapper: Holds {
         <C::Wide as Real>::of(0.0)
     }
 
-    /// Decides what happens in this step. `seen` is the sum of what [`look`](Wrapper::look) gave; 0 if it does not look.
+    /// Decides what happens in this step. `seen` is the sum of what [`look`](Wrapper::look) gave; 0 if it does not
+    /// look.
     ///
     /// It comes before the inner transformation, which may emit nothing. So what counts updates or steps of the inner
     /// transformation is counted in [`finish`](Wrapper::finish); what is counted here are the gradients that come in.
@@ -243,8 +244,8 @@ pub trait Wrapper: Holds {
         *at
     }
 
-    /// Ends a step, and counts it. `inside` is what the step of the inner transformation did; `None` if that did not run,
-    /// or emitted nothing. A wrapper does nothing in a step in which the inner transformation emits nothing: its
+    /// Ends a step, and counts it. `inside` is what the step of the inner transformation did; `None` if that did not
+    /// run, or emitted nothing. A wrapper does nothing in a step in which the inner transformation emits nothing: its
     /// arithmetic after it has not run, and `finish` counts nothing of what comes out.
     fn finish(
         &self,

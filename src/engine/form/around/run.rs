@@ -14,7 +14,7 @@ use super::super::rule::checked_slots;
 use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
-use super::emission::{emission, settle};
+use super::emission::{emission, settle, told};
 use super::tile::{Holding, is_loop, tile_of, weighs};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
@@ -113,8 +113,8 @@ fn is_inside<P: Wrapper, O: Own<P>>(state: &StateOf<P>, leaf: usize) -> bool {
     no_arrays || const { only_decides::<P, O>() }
 }
 
-/// Whether a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of which
-/// it adds nothing up.
+/// Whether a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of
+/// which it adds nothing up.
 const fn hands_on<P: Wrapper, O: Own<P>>() -> bool {
     !(O::BEFORE || O::AFTER || O::WAITS || O::SUMS > 0)
 }
@@ -144,18 +144,6 @@ fn decide<P: Wrapper, O: Own<P>>(
         run.inner = Some(part.inner_now(&state.memory).begin(&mut state.inner, &at));
     }
     settle::<P, O>(part, state, run, before);
-}
-
-/// What is inside is told of a step.
-fn told<'a, P: Wrapper, O: Own<P>>(
-    part: &P,
-    memory: &'a P::Memory,
-    decision: Decision,
-    at: &StepContext<'a>,
-) -> StepContext<'a> {
-    let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes(memory));
-    let at = StepContext { in_full: at.in_full || O::POINT.is_some(), ..at };
-    if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }
 
 /// What was added up, and of which leaves nothing was.

@@ -123,7 +123,7 @@ impl Quantity {
         match &self.0 {
             Kind::Updates(measure) | Kind::Params(measure) if measure.is_norm() => {
                 match [sum(first), sum(first + 1), sum(first + 2)] {
-                    [rest, 0.0, small] if rest == 0.0 => small.sqrt() * SMALL,
+                    [0.0, 0.0, small] => small.sqrt() * SMALL,
                     [rest, 0.0, _] => rest.sqrt(),
                     [rest, large, _] => (large + rest * SMALL * SMALL).sqrt() / SMALL,
                 }
