@@ -30,7 +30,8 @@ use crate::tree::{LeafSpec, is_safe, length};
 ///
 /// # Errors
 ///
-/// `init` fails if that of one of the two does.
+/// `init` fails if that of one of the two does, or if one of them emits nothing in some steps, as
+/// [`multi_steps`](crate::multi_steps) and [`apply_if_finite`](crate::apply_if_finite) do: put these around the graft.
 ///
 /// # Example
 ///
@@ -70,7 +71,20 @@ impl<D: Stage, M: Stage> Part for Graft<D, M> {
     type Form = Whole;
 
     fn validate(&self) -> Result<()> {
-        Error::all([self.direction.validate(), self.magnitude.validate()])
+        let emits = |argument, holds: HoldsBack, described: String| match holds {
+            HoldsBack::Never => Ok(()),
+            _ => {
+                let expected =
+                    "a transformation that emits updates in every step (put what emits none around the graft)";
+                Err(Error::argument(Self::NAME, argument, expected, described))
+            }
+        };
+        Error::all([
+            self.direction.validate(),
+            self.magnitude.validate(),
+            emits("direction", self.direction.holds_back(), self.direction.describe()),
+            emits("magnitude", self.magnitude.holds_back(), self.magnitude.describe()),
+        ])
     }
 
     fn changed_argument(&self, made: &Self) -> Option<&'static str> {
@@ -171,12 +185,8 @@ impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
         *outcome = Outcome {
             emitted: size.emitted && way.emitted,
             skipped: size.skipped || way.skipped,
-            held: size.held || way.held,
+            ..Outcome::GRADIENTS
         };
-    }
-
-    fn holds_back(&self) -> bool {
-        self.direction.holds_back().max(self.magnitude.holds_back()) > HoldsBack::Never
     }
 
     fn outcome(&self, state: &Self::State) -> Outcome {

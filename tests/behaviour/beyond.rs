@@ -506,3 +506,17 @@ fn shampoo_is_algorithm_1() {
         check_to(&optimizer, 1e-4, oracle);
     }
 }
+
+#[test]
+fn a_graft_refuses_what_does_not_emit_in_every_step() {
+    let params = vec![0.0_f32; 2];
+    let refusals = [
+        ("direction", graft(multi_steps(sgd(0.1), 2), sgd(0.1)).init(&params).map(drop)),
+        ("magnitude", graft(sgd(0.1), apply_if_finite(sgd(0.1), 2)).init(&params).map(drop)),
+    ];
+    for (argument, refused) in refusals {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(&format!("argument `{argument}` must be a transformation that emits")), "{error}");
+    }
+    assert!(multi_steps(graft(sign_sgd(1.0), sgd(0.1)), 2).init(&params).is_ok());
+}

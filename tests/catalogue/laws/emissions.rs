@@ -105,7 +105,6 @@ const AROUND: &[(&str, Wrap)] = &[
     ("masked", |inner| member(masked(inner, Mask::all()))),
     // It acts on one leaf at least: on none, nothing is ever emitted.
     ("freezing_mask", |inner| member(masked(inner, Mask::any_paths(["layer0/**"])).freeze_others())),
-    ("graft", |inner| member(graft(inner, sgd(0.1)))),
     ("master", |inner| member(master(inner))),
     ("quantized", |inner| member(quantized(inner))),
     ("flatten", |inner| member(flatten(inner))),

@@ -59,7 +59,8 @@ fn random_chains_and_nestings_keep_the_laws() {
 /// What must not be around another transformation says so: leaves do not rest inside of what works on several together,
 /// say, or around a window.
 fn is_refusal(error: &gradchain::Error) -> bool {
-    error.is_argument() && error.to_string().contains("argument `inner` must be")
+    let says = ["argument `inner` must be", "must be a transformation that emits updates in every step"];
+    error.is_argument() && says.iter().any(|what| error.to_string().contains(what))
 }
 
 /// Column-major, with gaps, backwards, without axes and without elements, each in another order than its gradient.
