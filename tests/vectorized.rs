@@ -365,7 +365,8 @@ fn what_is_done_beside_sums_fills_registers_too() {
 }
 
 /// What a loop's function may call: what ends the program, moves or frees memory, is found out once for a stretch, or
-/// is called for a whole stretch; and a hyperbolic tangent, which has a loop of its own.
+/// is called for a whole stretch; a hyperbolic tangent, which has a loop of its own; and blocks of 8-bit state with
+/// numbers that are not finite.
 const CALLS: &[&str] = &[
     "9panicking",
     "fail",
@@ -383,6 +384,7 @@ const CALLS: &[&str] = &[
     "8leaf_key",
     "7strided",
     "tanh",
+    "code_marked",
 ];
 
 /// Functions of the standard library that are not meant to be inlined, as `zip` and `map` of arrays, are calls if a

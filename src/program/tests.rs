@@ -2,6 +2,8 @@
 
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what NaN does in these is what is tested")]
 
+mod matrices;
+
 use core::cell::Cell;
 use core::cmp::Ordering;
 use core::num::FpCategory;
@@ -12,7 +14,7 @@ use crate::element::{DType, Element, InEngine, InRecord, Real, Term};
 use crate::error::Result;
 use crate::optimizer::{adafactor, adam, adamw};
 use crate::select::Mask;
-use crate::transform::{Preconditioning, clip, clip_by_global_norm, scale_by_muon, zero_nans};
+use crate::transform::{clip, clip_by_global_norm, zero_nans};
 use crate::transformation::GradientTransformation;
 use crate::tree::add_update;
 use crate::wrapper::{boxed, chain, lookahead, masked};
@@ -403,54 +405,6 @@ fn what_is_in_a_box_has_the_programs_that_it_has_outside() {
     assert_eq!(boxed(adam(0.1)).programs(&doubles).unwrap(), adam(0.1).programs(&doubles).unwrap());
     let error = chain(vec![boxed(clip(1.0)), boxed(adafactor(0.1))]).programs(&ndarray::Array2::<f32>::zeros((2, 2)));
     assert!(error.unwrap_err().to_string().starts_with("scale_by_factored_rms cannot be recorded"));
-}
-
-/// What is done to whole leaves is a pass of its own.
-#[test]
-fn products_of_matrices_are_programs() {
-    let matrix = ndarray::Array2::<f32>::zeros((3, 2));
-    let optimizer = scale_by_muon().ns_steps(1).nesterov(false);
-    let programs = optimizer.programs(&matrix).unwrap();
-    let shown = programs.to_string();
-    let whole = [
-        "barrier 0, from stored updates, leaves 0",
-        "f32: u, mu; s0, s1, s2, s3, s4, s5, s6, s7, s8, s9, s10",
-        "t1 = s0 * mu",
-        "t2 = s1 * u",
-        "mu' = t1 + t2",
-        "t3 = s2 * mu'",
-        "t4 = s3 * u",
-        "t5 = t3 + t4",
-        "t6 = turn(t5, [1, 3, 2, 1])",
-        "t7 = dots(t6, t6, 6)",
-        "t8 = sqrt(t7)",
-        "t9 = s7 * t8",
-        "t10 = max(t9, s4)",
-        "t11 = s5 * t10",
-        "t12 = t8 + t11",
-        "t13 = max(t12, s6)",
-        "t14 = spread(t13, 6)",
-        "t15 = t6 / t14",
-        "t16 = s10 * t15",
-        "t17 = product(t15, transposed t15, 1·[2, 3]·[3, 2])",
-        "t18 = s8 * t17",
-        "t19 = product(t17, t17, 1·[2, 2]·[2, 2])",
-        "t20 = s9 * t19",
-        "t21 = t18 + t20",
-        "t22 = product(t21, t15, 1·[2, 2]·[2, 3])",
-        "t23 = t16 + t22",
-        "u' = turn(t23, [1, 2, 3, 1])",
-    ];
-    let from = shown.lines().position(|line| line == whole[0]).unwrap_or_else(|| panic!("{shown}"));
-    assert_eq!(shown.lines().skip(from).take(whole.len()).collect::<Vec<_>>(), whole, "{shown}");
-    let leaf = &programs.passes()[1].leaves[0];
-    let error = leaf.must_be_of_elements().unwrap_err().to_string();
-    assert_eq!(error, "scale_by_muon cannot be recorded as a program: it works on whole leaves, between passes");
-    assert!(leaf.program.run(&leaf.scalars, &mut [0.0_f32], 1.0, 1.0).unwrap_err().is_argument());
-
-    let spectral = scale_by_muon().preconditioning(Preconditioning::Spectral);
-    let error = spectral.programs(&matrix).unwrap_err().to_string();
-    assert!(error.starts_with("scale_by_muon cannot be recorded") && error.contains("preconditioning"), "{error}");
 }
 
 #[test]
