@@ -385,6 +385,7 @@ const CALLS: &[&str] = &[
     "7strided",
     "tanh",
     "code_marked",
+    "largest_finite",
 ];
 
 /// Functions of the standard library that are not meant to be inlined, as `zip` and `map` of arrays, are calls if a

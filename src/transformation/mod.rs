@@ -344,13 +344,13 @@ pub trait GradientTransformation: Stage {
     /// let shown = optimizer.programs(&vec![0.0_f32; 8])?.to_string();
     /// let lines = [
     ///     "pass 0, from gradients, leaves 0",
-    ///     "f32: u; s0",
+    ///     "f32: u; s0, s1",
     ///     "t1 = f64(u)",
     ///     "sum0' = t1 * t1",
     ///     "pass 1, from gradients, leaves 0",
-    ///     "f32: u, p; s0, s1",
-    ///     "t1 = u * s0",
-    ///     "t2 = s1 * t1",
+    ///     "f32: u, p; s0, s1, s2",
+    ///     "t1 = u * s1",
+    ///     "t2 = s2 * t1",
     ///     "t3 = t2 == 0.0",
     ///     "t4 = if t3 then -0.0 else t2",
     ///     "p' = p + t4",

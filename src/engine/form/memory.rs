@@ -304,7 +304,7 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
             if span.has(place.at) {
                 tile.set_zero();
             }
-        } else if Self::fuses_now(rule, state, run, leaf) {
+        } else if const { !R::APART } || Self::fuses_now(rule, state, run, leaf) {
             fused_tile(rule, state, run, place, span, tile);
         } else if span.has(place.at) {
             let Some(list) = state.arrays.of_leaf(leaf) else { return };
