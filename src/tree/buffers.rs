@@ -12,8 +12,8 @@ use crate::layout::BufferSpec;
 ///
 /// A step neither reads nor writes it. A checkpoint that has the parameters has it too, under its path, with its type,
 /// shape and check sum; loading compares these and brings it back; [`plan`](crate::GradientTransformation::plan) names
-/// it. A tree shows its buffers by [`Walk::buffer`] and [`WalkMut::buffer`]; [`Slices::with_buffer`] and
-/// [`SlicesMut::with_buffer`] add one to a tree of slices.
+/// it. A tree shows its buffers by [`Walk::buffer`] and [`WalkMut::buffer`](super::WalkMut::buffer);
+/// [`Slices::with_buffer`] and [`SlicesMut::with_buffer`] add one to a tree of slices.
 ///
 /// Arrays of [`ndarray`] and `Vec`s of numbers and `bool` are buffers.
 ///

@@ -7,7 +7,7 @@ use crate::recipe::Recipe;
 use crate::state::StateWalk;
 use crate::wrapper::{Boxed, BoxedState};
 
-/// What [`partition`] takes: pairs of labels and transformations.
+/// What [`partition`](super::partition()) takes: pairs of labels and transformations.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a group of labelled transformations",
     label = "not a group of labelled transformations",
