@@ -149,7 +149,7 @@ impl Resolved {
         self.values.get(new).map(String::as_str)
     }
 
-    /// Whether a buffer keeps the value that it has here.
+    /// True if a buffer keeps the value that it has here.
     #[cfg(feature = "serde")]
     pub(crate) fn is_kept(&self, new: &str) -> bool {
         self.kept.contains(new)

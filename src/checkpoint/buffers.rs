@@ -42,7 +42,7 @@ fn tensor_dtype(dtype: &str) -> Option<Dtype> {
     })
 }
 
-/// Whether a tensor of a file is of a buffer's type and shape.
+/// True if a tensor of a file is of a buffer's type and shape.
 pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     match tensor_dtype(buffer.dtype()) {
         Some(dtype) => info.dtype == dtype && info.shape == buffer.shape(),
@@ -122,7 +122,7 @@ impl Values {
         filled.map(value).collect::<Result<_>>().map(Values)
     }
 
-    /// Whether the tree shows each of them for writing.
+    /// True if the tree shows each of them for writing.
     pub(super) fn fit<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut shown = 0;
         each(params, &mut |path, _| {

@@ -7,7 +7,7 @@ use super::pieces::Pieces;
 /// What parts ask for at a barrier before anything is decided there.
 #[derive(Default)]
 pub struct Again {
-    /// Whether the engine has stored the updates that were added up: a part adds them up itself then.
+    /// True if the engine has stored the updates that were added up: a part adds them up itself then.
     pub(super) stored: bool,
     /// The leaves whose sums the pass must add up again.
     leaves: RefCell<Vec<usize>>,

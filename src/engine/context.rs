@@ -19,7 +19,7 @@ pub struct InitContext<'a> {
     /// Whether leaves may rest for some steps, so that updates are counted for each.
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes<'a>>,
-    /// Whether parameters are seen in the type that arithmetic is done in, whatever the leaf's.
+    /// True if parameters are seen in the type that arithmetic is done in, whatever the leaf's.
     pub(crate) in_full: bool,
     /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,

@@ -53,7 +53,7 @@ pub(crate) struct Work {
     shape: Shape,
     /// Bytes of the parameters that it is for.
     bytes: usize,
-    /// Whether sums of squares can leave the range of `f64`: those over `f64` leaves.
+    /// True if sums of squares can leave the range of `f64`: those over `f64` leaves.
     doubles: bool,
     /// Room for sums while some are added up again.
     saved: Vec<f64>,
@@ -250,7 +250,7 @@ impl Work {
 /// A chain in a step, whatever its type.
 trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
-    /// Whether the engine does the passes.
+    /// True if the engine does the passes.
     fn is_here(&self) -> bool;
     /// As [`Stage::emission`].
     fn emission(&self) -> Emission;

@@ -94,7 +94,7 @@ impl Nested {
         transformation.check(state, &at.inside(&self.structure, params))
     }
 
-    /// Whether [`anew`](Self::anew) will find a state, on the leaves of the step around.
+    /// True if [`anew`](Self::anew) will find a state, on the leaves of the step around.
     pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
         at.inside(&self.structure, at.params).can_begin_anew(transformation, &self.active)
     }

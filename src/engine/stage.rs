@@ -55,7 +55,7 @@ impl Outcome {
         self.emitted
     }
 
-    /// Whether all gradients were thrown away, by a skip function or because they were not finite. Never true together
+    /// True if all gradients were thrown away, by a skip function or because they were not finite. Never true together
     /// with [`emitted`](Outcome::emitted): where one group of a partition skips and another emits, the
     /// [outcome of the group](crate::wrapper::PartitionState::outcome) says so.
     pub fn skipped(self) -> bool {
@@ -176,7 +176,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         Absent::Refused
     }
 
-    /// Whether it holds windows over steps, of which a leaf that rests would see a part.
+    /// True if it holds windows over steps, of which a leaf that rests would see a part.
     fn has_windows(&self) -> bool {
         false
     }

@@ -210,7 +210,7 @@ impl<'a> Sums<'a> {
         self.structure.leaves()[leaf].len()
     }
 
-    /// Whether the arithmetic of a leaf is done in `f64`, of which squares can overflow or vanish.
+    /// True if the arithmetic of a leaf is done in `f64`, of which squares can overflow or vanish.
     pub(crate) fn is_double(&self, leaf: usize) -> bool {
         self.structure.leaves()[leaf].dtype() == DType::F64
     }

@@ -41,7 +41,7 @@ const fn is_empty(members: &[usize]) -> bool {
 /// that has not begun, since it is not decided whether it is reached, or since nothing reaches it.
 pub struct ChainRun<R> {
     members: R,
-    /// Whether a member emitted updates of some leaves only, so that the others rest in those after it.
+    /// True if a member emitted updates of some leaves only, so that the others rest in those after it.
     partly: bool,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Saved<'a> {
 pub(crate) struct Beside<'a> {
     pub(crate) there: &'a [BufferSpec],
     pub(crate) here: &'a [BufferSpec],
-    /// Whether they are loaded, and so must be the same.
+    /// True if they are loaded, and so must be the same.
     pub(crate) loads: bool,
 }
 

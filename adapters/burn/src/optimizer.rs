@@ -47,7 +47,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Whether a transformation leaves the rate to burn, if that is whose it is.
+    /// True if a transformation leaves the rate to burn, if that is whose it is.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
         let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
         let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
@@ -56,7 +56,7 @@ impl Rate {
     }
 }
 
-/// Whether an argument is what updates are multiplied by.
+/// True if an argument is what updates are multiplied by.
 fn is_rate(key: &str) -> bool {
     key.ends_with("learning_rate") && !key.starts_with("scale_by") || key.starts_with("step_size")
 }

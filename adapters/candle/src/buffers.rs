@@ -9,7 +9,7 @@ use gradchain::{Error, Result};
 pub(crate) struct Kept {
     pub(crate) path: String,
     pub(crate) var: Var,
-    /// Whether its name alone says that it is not trained.
+    /// True if its name alone says that it is not trained.
     pub(crate) by_name: bool,
 }
 

@@ -238,7 +238,7 @@ impl Vars {
     }
 }
 
-/// Whether a variable is one of those that candle's layers make and change in the forward pass.
+/// True if a variable is one of those that candle's layers make and change in the forward pass.
 fn is_statistic(path: &str) -> bool {
     matches!(path.rsplit('/').next(), Some("running_mean" | "running_var"))
 }

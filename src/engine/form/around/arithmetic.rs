@@ -86,7 +86,7 @@ pub trait Arithmetic: Wrapper {
     const BEFORE_READS: bool = false;
     /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
     const KEEPS_ZEROS: bool = false;
-    /// Whether `after` completes what `before` has begun in the arrays, so that it also runs where the inner
+    /// True if `after` completes what `before` has begun in the arrays, so that it also runs where the inner
     /// transformation emits nothing. It must not rewrite the update.
     const COMPLETES: bool = false;
     /// Whether it reads the parameter.

@@ -123,10 +123,10 @@ pub trait Wrapper: Holds {
     /// Whether what is inside runs in every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run),
     /// and no loops are compiled for steps in which it does not.
     const ALWAYS_RUNS: bool = false;
-    /// Whether [`decide`](Wrapper::decide) may say [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). Where such a
+    /// True if [`decide`](Wrapper::decide) may say [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). Where such a
     /// wrapper acts on some leaves only, parts after it count updates leaf by leaf.
     const HOLDS_BACK: bool = false;
-    /// Whether the inner transformation only estimates something for the wrapper, which makes the update of its own:
+    /// True if the inner transformation only estimates something for the wrapper, which makes the update of its own:
     /// then the wrapper runs whether or not the inner transformation emits anything.
     const ESTIMATES: bool = false;
     /// Whether there are many steps in which [`decide`](Wrapper::decide) says [`Inside`](Decision::Inside): then loops
@@ -138,7 +138,7 @@ pub trait Wrapper: Holds {
     const RESTS: bool = false;
     /// Whether a leaf without a gradient [rests](Wrapper::RESTS).
     const SKIPS_ABSENT: bool = false;
-    /// Whether it holds windows over steps, in which a leaf without a gradient counts as one of zeros.
+    /// True if it holds windows over steps, in which a leaf without a gradient counts as one of zeros.
     const WINDOWS: bool = false;
 
     /// Which state inside is in 8 bits, if any is.

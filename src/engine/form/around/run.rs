@@ -30,7 +30,7 @@ pub struct AroundRun<R> {
     /// Not decided before the first barrier of a wrapper that looks.
     pub(super) decision: Option<Decision>,
     pub(super) inner: Option<R>,
-    /// Whether the inner transformation emits nothing, so that nothing of the wrapper runs after it.
+    /// True if the inner transformation emits nothing, so that nothing of the wrapper runs after it.
     pub(super) nothing: bool,
 }
 
@@ -96,7 +96,7 @@ const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
     P::STEPS_ASIDE && !P::CHOOSES && O::POINT.is_none() && !weighs::<P, O>()
 }
 
-/// Whether all arithmetic of the wrapper comes after the inner transformation, and none of it where that emits nothing.
+/// True if all arithmetic of the wrapper comes after the inner transformation, and none of it where that emits nothing.
 const fn only_after<P: Wrapper, O: Own<P>>() -> bool {
     !(O::BEFORE || O::COMPLETES) && O::POINT.is_none()
 }
@@ -113,7 +113,7 @@ fn is_inside<P: Wrapper, O: Own<P>>(state: &StateOf<P>, leaf: usize) -> bool {
     no_arrays || const { only_decides::<P, O>() }
 }
 
-/// Whether a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of
+/// True if a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of
 /// which it adds nothing up.
 const fn hands_on<P: Wrapper, O: Own<P>>() -> bool {
     !(O::BEFORE || O::AFTER || O::WAITS || O::SUMS > 0)
