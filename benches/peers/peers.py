@@ -1,13 +1,16 @@
-"""Steps of PyTorch's and Optax's optimizers and of ours, each beside the least work that it must do, in turns.
+"""Times a step of PyTorch's, Optax's, candle's and burn's optimizers in turns with a step of ours and with the limit.
 
-    benches/peers/run [ROUNDS]
+    benches/peers/run [ROUNDS] > RECORD.csv
 
-Prints a table in Markdown: a row for each chain, tree and number of threads; medians over rounds of the time of a step
-to the time of the limit just before it. For `adamw` and clipping the limit moves the bytes that our chain must move; for
-`muon` it is the products of five iterations, by ndarray.
+Prints CSV: a row for each peer, chain, tree and number of threads, with the medians over rounds of milliseconds a step
+and of the ratio of a step to the limit just before it, of the peer and of gradchain beside it. For `adamw` and clipping
+the limit moves the bytes that our chain must move; for `muon` it is the products of five iterations, by ndarray.
+`chart.py` draws the record.
 """
 
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import time
@@ -33,9 +36,12 @@ def shapes(tree):
     return [(50257, 768), (1024, 768), *layer * 12, (768,), (768,)]
 
 
-class Ours:
-    def __init__(self, chain, tree, threads):
-        command = ["cargo", "bench", "--quiet", "--bench", "peers", "--features", "rayon", "--", chain, tree, str(threads)]
+class Program:
+    """A benchmark of this repository that does one step, or one run of the limit, for each line it reads."""
+
+    def __init__(self, package, *words):
+        features = ["--features", "rayon"] if package == "gradchain" else []
+        command = ["cargo", "bench", "--quiet", "-p", package, "--bench", "peers", *features, "--", *words]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.honest = self.process.stdout.readline().strip() == "true"
 
@@ -112,45 +118,71 @@ def of_optax(chain, tree, _):
     return timed(step)
 
 
+def of_candle(chain, tree, _):
+    program = Program("gradchain-candle", chain, tree)
+    return lambda: program.ask("step")
+
+
+def of_burn(chain, tree, _):
+    program = Program("gradchain-burn", chain, tree)
+    return lambda: program.ask("step")
+
+
 def measure(peer, chain, tree, threads, rounds):
-    """The ratios of a peer's step and of ours, each to the limit just before it."""
+    """Milliseconds of a peer's step and of ours, and the ratio of each to the limit just before it."""
     cores = sorted(os.sched_getaffinity(0))[:threads]
     os.sched_setaffinity(0, cores)
-    theirs, ours = peer(chain, tree, threads), Ours(chain, tree, threads)
+    theirs, ours = peer(chain, tree, threads), Program("gradchain", chain, tree, str(threads))
     for _ in range(2):
         theirs(), ours.ask("step"), ours.ask("limit")
-    ratios = [], []
+    times, ratios = ([], []), ([], [])
     for _ in range(rounds):
-        for times, step in zip(ratios, (theirs, lambda: ours.ask("step"))):
+        for i, step in enumerate((theirs, lambda: ours.ask("step"))):
             # The one before it is slower for what ran last, and has left memory and caches as the next will.
             ours.ask("limit")
             limit = ours.ask("limit")
-            times.append(step() / limit)
+            time = step()
+            times[i].append(1e3 * time)
+            ratios[i].append(time / limit)
     ours.end()
-    return [median(times) for times in ratios], ours.honest
+    ms, ratio = [[median(of) for of in each] for each in (times, ratios)]
+    return [ms[0], ratio[0], ms[1], ratio[1]], ours.honest
+
+
+def version(name):
+    if name in ("torch", "optax"):
+        return importlib.metadata.version(name)
+    crate = {"candle": "candle-nn", "burn": "burn"}[name]
+    return re.search(f'name = "{crate}"\nversion = "(.*)"', open("Cargo.lock").read())[1]
+
+
+PEERS = {"torch": of_torch, "optax": of_optax, "candle": of_candle, "burn": of_burn}
 
 
 def main():
     if len(sys.argv) > 2:
         # One measurement: each has a process of its own, since libraries keep their threads.
         name, chain, tree, threads, rounds = sys.argv[1:]
-        peer = {"torch": of_torch, "optax": of_optax}[name]
-        (theirs, ours), honest = measure(peer, chain, tree, int(threads), int(rounds))
-        print(f"{theirs:.2f} {ours:.2f}" if honest else "- -")
+        found, honest = measure(PEERS[name], chain, tree, int(threads), int(rounds))
+        ms, ratio, our_ms, our_ratio = found
+        ratio, our_ratio = (f"{ratio:.2f}", f"{our_ratio:.2f}") if honest else ("", "")
+        print(f"{ms:.2f},{ratio},{our_ms:.2f},{our_ratio}")
         return
     rounds = sys.argv[1] if len(sys.argv) > 1 else "15"
-    print("| chain | tree | threads | torch | ours | jitted Optax | ours |\n|---|---|---|---|---|---|---|")
+    print("peer,version,chain,tree,threads,peer_ms,peer_ratio_to_limit,ours_ms,ours_ratio_to_limit", flush=True)
     for chain, tree in ROWS:
         for threads in (1, os.cpu_count()):
-            cells = []
-            for name in ("torch", "optax"):
+            for name in PEERS:
+                if chain == "muon" and name in ("candle", "burn"):
+                    continue
                 eigen = f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"
                 # Threads that have done their work must not keep a core from the limit.
                 environment = {**os.environ, "XLA_FLAGS": eigen, "OMP_WAIT_POLICY": "PASSIVE"}
+                environment["RAYON_NUM_THREADS"] = str(threads)
                 command = [sys.executable, __file__, name, chain, tree, str(threads), rounds]
                 done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-                cells += done.stdout.split()[-2:]
-            print(f"| `{chain}` | {tree} | {threads} | {' | '.join(cells)} |", flush=True)
+                found = done.stdout.split()[-1]
+                print(f"{name},{version(name)},{chain},{tree},{threads},{found}", flush=True)
 
 
 main()
