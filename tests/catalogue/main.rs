@@ -8,4 +8,6 @@ mod allocations;
 mod common;
 mod convergence;
 mod coverage;
+#[cfg(all(feature = "checkpoint", feature = "config", feature = "half"))]
+mod golden;
 mod laws;
