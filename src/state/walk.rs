@@ -45,6 +45,7 @@ pub enum EntryMut<'a> {
 /// A state that has such shows it in its walk; see
 /// [`eval_params`](crate::OptState::eval_params).
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Evaluation<'a> {
     /// What is averaged, or kept beside the training parameters.
     pub moments: &'a Moments,
@@ -57,6 +58,7 @@ pub struct Evaluation<'a> {
 /// How parameters to evaluate with are made: `of_params·p + of_array·a` of the training parameter `p` and the element
 /// `a` of the state array of this number.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct EvaluateAs {
     /// The number of the state array, in the order of the part's `SLOTS`.
     pub slot: usize,
@@ -64,6 +66,13 @@ pub struct EvaluateAs {
     pub of_params: f64,
     /// How much of the array's element; where it is 0 it is not looked at.
     pub of_array: f64,
+}
+
+impl EvaluateAs {
+    /// `of_params·p + of_array·a` of the array of the number `slot`.
+    pub fn new(slot: usize, of_params: f64, of_array: f64) -> EvaluateAs {
+        EvaluateAs { slot, of_params, of_array }
+    }
 }
 
 /// How a field stands in a state.
