@@ -23,9 +23,9 @@
 //! # Where things are
 //!
 //! The root has what everybody uses: [trees](Tree) of parameters, [transformations](GradientTransformation) and their
-//! [state](OptState), [masks](Mask), the [plan](Plan) of a step, [errors](Error), and the optimizers, parts and wrappers
-//! of first steps. The [`prelude`] has the latter too, and the commonest schedules. Every function is in the module of
-//! its subject, also those of the root and the prelude:
+//! [state](OptState), [masks](Mask), the [plan](Plan) of a step, [errors](Error), and the optimizers, parts and
+//! wrappers of first steps. The [`prelude`] has the latter too, and the commonest schedules. Every function is in the
+//! module of its subject, also those of the root and the prelude:
 //!
 //! | module | what is in it |
 //! |---|---|

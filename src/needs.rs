@@ -3,9 +3,9 @@
 //! Guide: [More than gradients](https://docs.rs/crate/gradchain/latest/source/docs/extra.md).
 //!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
-//! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some must be able to ask for it at other points ([`ValueFn`]),
-//! line searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a chain or a
-//! wrapper needs follows from what is inside, so that leaving it out does not compile:
+//! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some must be able to ask for it at other points
+//! ([`ValueFn`]), line searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a
+//! chain or a wrapper needs follows from what is inside, so that leaving it out does not compile:
 //!
 //! ```compile_fail
 //! use gradchain::prelude::*;

@@ -275,8 +275,8 @@ impl<'a> StepContext<'a> {
     }
 
     /// Whether a leaf rests in this step, since it is [frozen](crate::wrapper::freezable) or [has no
-    /// gradient](crate::wrapper::skip_absent): its elements are not gone through, and what is remembered of it must stay as it
-    /// is.
+    /// gradient](crate::wrapper::skip_absent): its elements are not gone through, and what is remembered of it must
+    /// stay as it is.
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }

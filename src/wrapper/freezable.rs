@@ -35,8 +35,8 @@ use crate::tree::Structure;
 /// # Errors
 ///
 /// `init` fails if a part inside works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is
-/// a [`multi_steps`](crate::multi_steps) inside.
+/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or
+/// if there is a [`multi_steps`](crate::multi_steps) inside.
 ///
 /// # Example
 ///

@@ -1,7 +1,8 @@
 //! Machines that train together with [gradchain](https://docs.rs/gradchain), by MPI.
 //!
-//! [`world`] is a [`Collective`] of all processes that `mpirun` has started. With it [`sharded`](gradchain::wrapper::sharded)
-//! shares the state of an optimizer out among them, and [`Save::to_shards`] writes what each has.
+//! [`world`] is a [`Collective`] of all processes that `mpirun` has started. With it
+//! [`sharded`](gradchain::wrapper::sharded) shares the state of an optimizer out among them, and [`Save::to_shards`]
+//! writes what each has.
 //!
 //! ```no_run
 //! use std::time::Duration;

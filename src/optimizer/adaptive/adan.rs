@@ -21,8 +21,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adan`](crate::transform::scale_by_adan) gives, or a pattern of
-/// the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adan`](crate::transform::scale_by_adan) gives, or a
+/// pattern of the mask matches no leaf.
 ///
 /// # Example
 ///

@@ -1,7 +1,8 @@
 use crate::part::prelude::*;
 use crate::transform::*;
 
-/// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimizer::optimistic_adam_v2()) is the one to use.
+/// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimizer::optimistic_adam_v2()) is the one
+/// to use.
 ///
 /// # Arithmetic
 ///

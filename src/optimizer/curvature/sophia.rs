@@ -7,8 +7,8 @@ use crate::wrapper::{Masked, masked};
 /// decoupled weight decay.
 ///
 /// `hessian_diagonal_fn` makes the diagonal of the gradients: a
-/// [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian), which needs the loss and its
-/// gradient as a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has
+/// [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian), which needs the loss and
+/// its gradient as a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has
 /// sampled labels' gradients.
 ///
 /// # Arithmetic

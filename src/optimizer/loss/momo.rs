@@ -96,7 +96,8 @@ impl Momo {
 }
 
 /// What [`momo`](momo()) remembers, besides the array `exp_avg`, the running mean of gradients `m`; and
-/// [`momo_adam`](crate::optimizer::momo_adam()), besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments.
+/// [`momo_adam`](crate::optimizer::momo_adam()), besides the arrays `exp_avg` and `exp_avg_sq`, the first and second
+/// moments.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MomoState {

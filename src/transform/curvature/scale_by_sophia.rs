@@ -4,8 +4,8 @@ use crate::transform::moment::Mean;
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///
 /// The diagonal is what `hessian_diagonal_fn`, a transformation, makes of the updates every `update_interval` steps,
-/// such as a [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian); what that needs is then
-/// needed here.
+/// such as a [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian); what that
+/// needs is then needed here.
 ///
 /// # Arithmetic
 ///

@@ -6,8 +6,8 @@ use crate::recipe::words;
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and
 /// its slope along the updates becomes flat enough.
 ///
-/// It is what quasi-Newton methods such as [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) need, which learn from how the
-/// slope changes. Put it last: what comes after it would change the step that was tried.
+/// It is what quasi-Newton methods such as [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) need, which learn from
+/// how the slope changes. Put it last: what comes after it would change the step that was tried.
 ///
 /// # Arithmetic
 ///

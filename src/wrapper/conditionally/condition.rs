@@ -5,8 +5,8 @@ use crate::needs::{Needs, Value};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 
-/// Decides, step by step, whether what is inside a [`conditionally_transform`](crate::wrapper::conditionally_transform) or a
-/// [`conditionally_mask`](crate::wrapper::conditionally_mask) runs.
+/// Decides, step by step, whether what is inside a [`conditionally_transform`](crate::wrapper::conditionally_transform)
+/// or a [`conditionally_mask`](crate::wrapper::conditionally_mask) runs.
 ///
 /// What it must be told to decide is part of its type, and so of the wrapper's: [`value_lt`] makes a transformation of
 /// gradients one that needs the loss.

@@ -56,8 +56,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// needed. If ranks disagree, all of them have an error that says in what, and nothing has been changed.
 ///
 /// Refused by name at `init` is what works on several leaves together in memory: [`lbfgs`](crate::lbfgs()), line
-/// searches, [`flatten`](crate::wrapper::flatten()), projections of the whole tree, GaLore, private aggregates. Gradients of
-/// [rows](crate::tree::SparseRows) are refused at the step.
+/// searches, [`flatten`](crate::wrapper::flatten()), projections of the whole tree, GaLore, private aggregates.
+/// Gradients of [rows](crate::tree::SparseRows) are refused at the step.
 ///
 /// If a rank is lost in the middle of a step, the others have an error that [`is_collective`](Error::is_collective)
 /// within the collective's time, their parameters have not been changed, and the state [cannot be used any

@@ -35,7 +35,8 @@ use crate::recipe::Recipe;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait Measure: fmt::Debug + Send + Sync + 'static {
-    /// What is added up for one element: an update, or a parameter for what is [of parameters](crate::transform::of_params()).
+    /// What is added up for one element: an update, or a parameter for what is [of
+    /// parameters](crate::transform::of_params()).
     fn element(&self, u: f64) -> f64;
 
     /// The measurement, from the sum over all elements and their number.

@@ -25,7 +25,8 @@ impl<M: Measure> From<M> for Quantity {
     }
 }
 
-/// A measure of the parameters, as they are before the step, in place of the updates; for [`monitor`](crate::transform::monitor).
+/// A measure of the parameters, as they are before the step, in place of the updates; for
+/// [`monitor`](crate::transform::monitor).
 ///
 /// # Cost
 ///
@@ -49,8 +50,8 @@ pub fn of_params(measure: impl Measure) -> Quantity {
     Quantity(Kind::Params(Arc::new(measure)))
 }
 
-/// One number divided by another; for [`monitor`](crate::transform::monitor). Of a leaf or a group it is the ratio of its own
-/// numbers.
+/// One number divided by another; for [`monitor`](crate::transform::monitor). Of a leaf or a group it is the ratio of
+/// its own numbers.
 ///
 /// After an optimizer, the norm of the updates over that of the parameters says how far a step goes: for many networks
 /// about 10⁻³.
