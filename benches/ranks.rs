@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use gradchain::collective::{Collective, Pending};
 use gradchain::prelude::*;
+use gradchain::wrapper::sharded;
 
 /// Steps that are timed, and before these.
 const STEPS: usize = 7;

@@ -6,6 +6,7 @@
 //! million rows.
 #![allow(missing_docs, reason = "a program")]
 
+use gradchain::optimizer::rowwise_adagrad;
 use std::time::Instant;
 
 use gradchain::prelude::*;
@@ -121,7 +122,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
             }
         }
         let values = Array2::from_shape_fn((TOUCHED, COLUMNS), |_| (random() % 1000) as f32 * 1e-3 - 0.5);
-        let gradient = SparseRows { indices, values };
+        let gradient = SparseRows::new(indices, values);
         let [mut stepped, mut looped] = [0.0; 2];
         // They take turns at being first.
         for turn in [step % 2, 1 - step % 2] {

@@ -1,7 +1,13 @@
 //! Some steps of each of the chains whose machine code `tests/vectorized.rs` reads, with every instruction set that
 //! this CPU has. The results must be the same to the last bit.
 
+use gradchain::optimizer::{
+    adabelief, adadelta, adamax, adan, amsgrad, cautious_adamw, dadapt_adamw, fromage, lars, madgrad, noisy_sgd, rprop,
+    sign_sgd, sm3, yogi,
+};
 use gradchain::prelude::*;
+use gradchain::transform::{scale, scale_by_rms, stochastic_rounding};
+use gradchain::wrapper::master;
 use gradchain::{DType, Isa, detected_isa, force_isa};
 use half::{bf16, f16};
 use ndarray::Array2;

@@ -29,6 +29,7 @@ pub trait Arguments {
 pub type Visit<'a> = dyn FnMut(&'static str, Argument<'_>) + 'a;
 
 /// One argument of a transformation.
+#[non_exhaustive]
 pub enum Argument<'a> {
     /// A number or a schedule.
     Hyperparam(&'a mut Hyperparam),

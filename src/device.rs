@@ -12,6 +12,7 @@ use crate::tree::Tree;
 
 /// A parameter or a gradient as a framework's tensor, with what has to fit.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Placed<X> {
     /// The elements one after the other, in row-major order.
     pub tensor: X,
@@ -21,6 +22,19 @@ pub struct Placed<X> {
     pub shape: Vec<usize>,
     /// Where it is, if that is not the device of the [`Tensors`].
     pub elsewhere: Option<String>,
+}
+
+impl<X> Placed<X> {
+    /// A tensor on the device of the [`Tensors`].
+    pub fn new(tensor: X, dtype: DType, shape: impl Into<Vec<usize>>) -> Placed<X> {
+        Placed { tensor, dtype, shape: shape.into(), elsewhere: None }
+    }
+
+    /// Sets the device that it is on, if that is another.
+    pub fn elsewhere(mut self, device: impl Into<Option<String>>) -> Placed<X> {
+        self.elsewhere = device.into();
+        self
+    }
 }
 
 impl<X> fmt::Display for Placed<X> {

@@ -17,6 +17,7 @@ use crate::tree::{LeafSpec, Tree, TreeMut, Walk};
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::schedule_free_sgd;
 ///
 /// let optimizer = schedule_free_sgd();
 /// let mut params = vec![1.0_f64];
@@ -50,14 +51,15 @@ impl<P: Tree> Tree for EvalParams<P> {
 
 impl<T: Stage> OptState<T> {
     /// The parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
-    /// [`schedule_free`](crate::schedule_free) or [`lookahead`](crate::lookahead) trains others: averages, or slow
-    /// copies. `params` are the ones that are trained.
+    /// [`schedule_free`](crate::wrapper::schedule_free) or [`lookahead`](crate::lookahead) trains others: averages, or
+    /// slow copies. `params` are the ones that are trained.
     ///
     /// The wrapper can be anywhere: in a chain, under a mask, behind a box. Leaves that it does not act on are those of
     /// `params`. The result is computed in `f64` and rounded once; the state is not changed.
     ///
     /// ```
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::schedule_free;
     ///
     /// let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
     /// let mut params = 0.0_f64;
@@ -73,8 +75,8 @@ impl<T: Stage> OptState<T> {
     /// # Errors
     ///
     /// If nothing in the state says what to evaluate with, or more than one wrapper does for the same leaf, or one
-    /// inside a [`flatten`](crate::flatten()), which knows no leaves; or the parameters do not have the structure that
-    /// the state was made for.
+    /// inside a [`flatten`](crate::wrapper::flatten()), which knows no leaves; or the parameters do not have the
+    /// structure that the state was made for.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
         self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);

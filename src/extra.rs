@@ -50,6 +50,7 @@ impl Provides<needs::Nothing> for () {}
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::polyak_sgd;
 ///
 /// let optimizer = polyak_sgd();
 /// let mut params = 2.0_f64;
@@ -90,6 +91,7 @@ impl Provides<needs::Value> for Value {}
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_backtracking_linesearch;
 ///
 /// let loss = |p: &f64| p * p / 2.0;
 /// let optimizer = chain((sgd(1.0), scale_by_backtracking_linesearch(20)));

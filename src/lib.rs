@@ -23,15 +23,16 @@
 //! # Where things are
 //!
 //! The root has what everybody uses: [trees](Tree) of parameters, [transformations](GradientTransformation) and their
-//! [state](OptState), [masks](Mask), the [plan](Plan) of a step, and each transformation by the function that makes it.
-//! The [`prelude`] has the same, and schedules. Everything else is in the module of its subject:
+//! [state](OptState), [masks](Mask), the [plan](Plan) of a step, [errors](Error), and the optimizers, parts and
+//! wrappers of first steps. The [`prelude`] has the latter too, and the commonest schedules. Every function is in the
+//! module of its subject, also those of the root and the prelude:
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`optimizer`] | whole optimizers, as chains: `adamw`, `muon`, `prodigy`, and their types |
-//! | [`transform`] | what chains are made of: clips, moments, noise, projections, measurements |
-//! | [`wrapper`](mod@wrapper) | what holds another transformation: masks, accumulation, lookahead, boxes, partitions |
-//! | [`schedule`] | numbers that change with the step |
+//! | [`optimizer`] | all optimizers, as chains: `adamw`, `muon`, `prodigy`, and their types |
+//! | [`transform`] | all parts of chains: clips, moments, noise, projections, measurements |
+//! | [`wrapper`](mod@wrapper) | all wrappers of other transformations: masks, accumulation, lookahead, boxes, partitions |
+//! | [`schedule`] | all schedules: numbers that change with the step count |
 //! | [`state`] | typed state: counts, flags, numbers, arrays; schemas and averages |
 //! | [`tree`] | leaves, paths, arithmetic on trees |
 //! | [`select`] | masks and labels by path, shape and type |
@@ -115,22 +116,20 @@ pub use minimize::Minimize;
 pub use ndarray;
 pub use select::{Labels, Mask};
 pub use transformation::{GradientTransformation, OptState};
-pub use tree::{
-    Tree, TreeMut, apply_updates, average_params, incremental_update, per_example_global_norm_clip,
-    per_example_layer_norm_clip, periodic_update,
-};
+pub use tree::{Tree, TreeMut, apply_updates};
 pub use wrapper::Boxed;
 
-/// Everything that training code uses: `use gradchain::prelude::*`.
+/// The names of first steps, for `use gradchain::prelude::*`.
+///
+/// It has traits, trees, masks, state, [`chain`], the commonest optimizers, parts, wrappers and schedules, and no name
+/// that means something else elsewhere. All others are in the module of their subject.
 pub mod prelude {
     pub use crate::functions::*;
     pub use crate::minimize::Minimize;
     pub use crate::needs::Nothing;
     pub use crate::schedule::{
-        Hyperparam, IntoHyperparam, Schedule, clamp, constant, cosine_decay, cosine_onecycle, cosine_restarts,
-        exponential_decay, from_fn, inverse_sqrt, join, linear, linear_onecycle, noam, piecewise_constant,
-        piecewise_interpolate, polynomial, product, rex, sgdr, sum, table, warmup_constant, warmup_cosine_decay,
-        warmup_exponential_decay, warmup_stable_decay,
+        Hyperparam, IntoHyperparam, Schedule, cosine_decay, cosine_onecycle, exponential_decay, warmup_cosine_decay,
+        warmup_stable_decay,
     };
     pub use crate::select::{Labels, Mask};
     pub use crate::{

@@ -245,8 +245,8 @@ impl<T: Stage> OptState<T> {
     ///
     /// If a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not say what is to
     /// become of it; every such leaf is listed. If a verb matches no leaf. If part of the state belongs to all leaves
-    /// together, as that of [`flatten`](crate::flatten), and they are not all the same. If this state was left half
-    /// written by a panic.
+    /// together, as that of [`flatten`](crate::wrapper::flatten), and they are not all the same. If this state was left
+    /// half written by a panic.
     pub fn migrate<U: Stage, P: Tree + ?Sized>(
         &self,
         transformation: &U,

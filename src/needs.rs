@@ -3,12 +3,13 @@
 //! Guide: [More than gradients](https://docs.rs/crate/gradchain/latest/source/docs/extra.md).
 //!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
-//! ([`reduce_on_plateau`](crate::reduce_on_plateau)), some must be able to ask for it at other points ([`ValueFn`]),
-//! line searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a chain or a
-//! wrapper needs follows from what is inside, so that leaving it out does not compile:
+//! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some must be able to ask for it at other points
+//! ([`ValueFn`]), line searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a
+//! chain or a wrapper needs follows from what is inside, so that leaving it out does not compile:
 //!
 //! ```compile_fail
 //! use gradchain::prelude::*;
+//! use gradchain::optimizer::polyak_sgd;
 //!
 //! let optimizer = chain((clip(1.0), polyak_sgd()));
 //! let mut params = 1.0_f64;
@@ -21,6 +22,7 @@
 //! ```
 //! use gradchain::extra;
 //! use gradchain::prelude::*;
+//! use gradchain::optimizer::polyak_sgd;
 //!
 //! let optimizer = chain((clip(1.0), polyak_sgd()));
 //! let mut params = 1.0_f64;
@@ -45,6 +47,7 @@ pub trait Needs: Includes<Self> + Includes<Nothing> + private::Sealed + Sized + 
 
 /// What [`Needs`] are at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Level {
     /// [`Nothing`]
     Nothing,

@@ -2,11 +2,19 @@
 
 /// A set of numbers, in words and as a test.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Range {
     /// What messages say of it: "in [0, 1)".
     pub text: &'static str,
     /// Whether a number is in it.
     pub holds: fn(f64) -> bool,
+}
+
+impl Range {
+    /// The numbers that `holds` accepts; `text` goes on from "must be" in messages.
+    pub const fn new(text: &'static str, holds: fn(f64) -> bool) -> Range {
+        Range { text, holds }
+    }
 }
 
 macro_rules! ranges {

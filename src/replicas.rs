@@ -23,6 +23,7 @@ impl<T: Stage> OptState<T> {
     ///
     /// ```
     /// use gradchain::prelude::*;
+    /// use gradchain::transform::trace;
     /// use gradchain::state::AverageOptions;
     ///
     /// let optimizer = chain((zero_nans(), trace(0.5)));
@@ -85,6 +86,7 @@ impl<T: Stage> OptState<T> {
     ///
     /// use gradchain::collective::{Collective, average, threads};
     /// use gradchain::prelude::*;
+    /// use gradchain::transform::trace;
     /// use gradchain::state::AverageOptions;
     ///
     /// std::thread::scope(|scope| {

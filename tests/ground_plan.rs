@@ -80,7 +80,7 @@ const LAYERS: &[&str] = &[
     "functions",
     // Optimizers as data.
     "config/given",
-    "config/json",
+    "config/serialized",
     "config/alone",
     "config/registry",
     "config/in_parts",
@@ -194,47 +194,6 @@ fn every_layer_is_there() {
     for layer in LAYERS {
         assert!(root.join(layer).is_dir() || root.join(layer).with_extension("rs").is_file(), "{layer}");
     }
-}
-
-#[test]
-fn every_function_is_at_the_front_door_and_no_type_is() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let read = |file: &str| fs::read_to_string(root.join(file)).unwrap();
-    let listed: Vec<_> = exported(&read("functions.rs")).into_iter().map(|(_, name)| name).collect();
-    assert!(listed.len() > 130, "{listed:?}");
-    assert_eq!(listed.iter().find(|name| name.starts_with(char::is_uppercase)), None);
-    let mut files = Vec::new();
-    ["optimizer", "transform", "wrapper"].iter().for_each(|folder| collect(&root.join(folder), &mut files));
-    let mut functions = Vec::new();
-    for file in files.iter().filter(|file| file.ends_with("mod.rs")) {
-        // A module of another name that is re-exported is no function.
-        let names = exported(&fs::read_to_string(file).unwrap()).into_iter().filter(|(from, name)| from != name);
-        functions.extend(names.map(|(_, name)| name).filter(|name| name.starts_with(char::is_lowercase)));
-    }
-    let direct = fs::read_to_string(root.join("lib.rs")).unwrap();
-    let prelude = exported(direct.split("pub mod prelude").nth(1).unwrap());
-    let schedules: Vec<_> = exported(&read("schedule/mod.rs")).into_iter().map(|(_, name)| name).collect();
-    let missing: Vec<_> = functions.iter().filter(|name| !listed.contains(name)).collect();
-    assert_eq!(missing, [] as [&String; 0], "in `src/functions.rs`");
-    let in_prelude = |name: &String| prelude.iter().any(|(_, there)| there == name);
-    let missing: Vec<_> =
-        schedules.iter().filter(|name| name.starts_with(char::is_lowercase) && !in_prelude(name)).collect();
-    assert_eq!(missing, [] as [&String; 0], "in the prelude");
-}
-
-/// What the `pub use` lines of a file export: from where, and the name.
-fn exported(source: &str) -> Vec<(String, String)> {
-    let lines = source.split("pub use ").skip(1).filter_map(|rest| rest.split_once(';'));
-    lines
-        .flat_map(|(line, _)| {
-            let (from, names) = line.split_once("::{").unwrap_or_else(|| line.rsplit_once("::").unwrap_or(("", line)));
-            let names = names.trim_end_matches('}').split(',').map(|name| name.trim().to_string());
-            names
-                .filter(|name| !name.is_empty() && name != "*")
-                .map(|name| (from.to_string(), name))
-                .collect::<Vec<_>>()
-        })
-        .collect()
 }
 
 #[test]

@@ -7,7 +7,13 @@ use gradchain::optimizer::FromageStep;
 use gradchain::part::{Clock, Rule, SlotArray};
 use gradchain::prelude::*;
 use gradchain::program::Program;
-use gradchain::transform::StepLimit;
+use gradchain::transform::{
+    StepLimit, apply_every, ema, identity, keep_params_nonnegative, reduce_variance, scale, scale_by_acprop,
+    scale_by_adadelta, scale_by_adamax, scale_by_adan, scale_by_ademamix, scale_by_adopt, scale_by_amsgrad,
+    scale_by_belief, scale_by_cocob, scale_by_madgrad, scale_by_optimistic_gradient, scale_by_radam, scale_by_rms,
+    scale_by_rprop, scale_by_rss, scale_by_schedule, scale_by_sign, scale_by_simplified_ademamix, scale_by_stddev,
+    scale_by_yogi, trace,
+};
 use gradchain::{DType, Error, Real};
 
 /// Elements, which the rule and its program are both run on.
@@ -23,8 +29,8 @@ trait Visit {
 /// Every rule there is, with what changes its branches.
 fn every_rule(visit: &mut impl Visit) {
     let rate = || cosine_decay(0.1, 1500);
-    visit.rule(FromageStep { learning_rate: 0.01.into() });
-    visit.rule(FromageStep { learning_rate: rate().into() });
+    visit.rule(FromageStep::new(0.01));
+    visit.rule(FromageStep::new(rate()));
     for nesterov in [false, true] {
         visit.rule(trace(0.9).nesterov(nesterov));
         visit.rule(scale_by_adam().nesterov(nesterov).eps_root(1e-8));

@@ -7,8 +7,13 @@
 #![allow(missing_docs, reason = "a test program")]
 
 use gradchain::Tree;
+use gradchain::optimizer::{dog, fromage, lars, madgrad, rowwise_adagrad, sophia};
 use gradchain::prelude::*;
-use gradchain::transform::GlobalNorm;
+use gradchain::transform::{
+    GlobalNorm, monitor, normalize_by_update_norm, scale, scale_by_factored_rms, scale_by_lbfgs, scale_by_sm3,
+    scale_by_trust_ratio, trace,
+};
+use gradchain::wrapper::{cautious, flatten, mechanize, sam};
 use ndarray::{Array1, Array2, ArrayViewMut2, ShapeBuilder, s};
 
 /// In row-major order, in column-major order, with gaps, without axes, without elements, and of 16 bits.
@@ -260,9 +265,9 @@ fn rows() {
     let mut state_of_other = state.clone();
     for step in 1..=3 {
         let values = |n| Array2::from_shape_fn((4, n).f(), |(i, j)| number(i * n + j + 100 * step));
-        let dense = SparseRows { indices: [4, step, 0, step], values: values(7) };
-        let gaps = SparseRows { indices: vec![1, 1, 1, 1], values: values(4) };
-        let few = SparseRows { indices: vec![], values: Array1::<f32>::zeros(0) };
+        let dense = SparseRows::new([4, step, 0, step], values(7));
+        let gaps = SparseRows::new(vec![1, 1, 1, 1], values(4));
+        let few = SparseRows::new(vec![], Array1::<f32>::zeros(0));
         let gradient = (dense, gaps, few);
         optimizer.step(&mut params, &gradient, &mut state).unwrap();
         let updates = optimizer.update(&gradient, &mut state_of_other, &other).unwrap();

@@ -1,5 +1,10 @@
 //! Every optimizer on one leaf of ten million elements; on a matrix, those that see the difference.
 
+use gradchain::optimizer::{
+    acprop, adabelief, adadelta, adamax, adamaxw, adan, ademamix, adopt, amsgrad, cocob, dadapt_adamw, dog, dowg,
+    fromage, lars, madgrad, nadam, noisy_sgd, novograd, optimistic_adam, optimistic_adam_v2,
+    optimistic_gradient_descent, rprop, schedule_free_sgd, sign_sgd, signum, simplified_ademamix, sm3, yogi,
+};
 use gradchain::prelude::*;
 
 use crate::Bench;

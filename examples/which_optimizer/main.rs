@@ -18,6 +18,10 @@ mod plot;
 
 use std::error::Error;
 
+use gradchain::optimizer::{
+    adabelief, adam_mini, adan, ademamix, adopt, amsgrad, cautious_adamw, dog, mars, momo_adam, nadam, polyak_sgd,
+    signum, soap,
+};
 use gradchain::prelude::*;
 use gradchain::{extra, needs};
 

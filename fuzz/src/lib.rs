@@ -176,7 +176,7 @@ pub fn config(bytes: &[u8]) {
         let _ = again.to_json();
         let _ = config.build().map(|built| Config::of(&built));
     }
-    if let Ok(value) = serde_json::from_str(text) {
+    if let Ok(value) = serde_json::from_str::<serde_json::Value>(text) {
         let _ = config::is_per_example(&value);
         let _ = config::schedule(&value).map(|schedule| [0, 1, 7, u64::MAX].map(|count| schedule.at(count)));
     }

@@ -276,6 +276,7 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
 
 /// What [`latest_valid`] found.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Latest {
     /// The checkpoint that was written last of those that are whole, and its step.
     pub found: Option<(u64, Checkpoint)>,
@@ -285,6 +286,7 @@ pub struct Latest {
 
 /// A file that cannot be used.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Skipped {
     /// Where it is.
     pub path: PathBuf,

@@ -56,6 +56,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// use gradchain::checkpoint::{Checkpoint, Save};
     /// use gradchain::collective::threads;
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::sharded;
     ///
     /// # let folder = tempfile::tempdir().unwrap();
     /// # let path = &folder.path().join("step-1.safetensors");

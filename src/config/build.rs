@@ -1,23 +1,24 @@
 //! From a config to what it says.
 
-use serde_json::Value;
+use serde::Serialize;
 
 use super::families::{ALL, noise};
-use super::json::recipe_of;
 use super::registry::PER_EXAMPLE;
+use super::serialized::recipe_of;
 use crate::needs::{Needs, Nothing};
 use crate::recipe::{ConfigError, Node, Result};
 use crate::schedule::Schedule;
 use crate::transform::PerExample;
 use crate::wrapper::{Boxed, narrow};
 
-/// Builds a transformation.
+/// Builds a transformation from whatever serde can serialize: `serde_json::json!({..})`, a value of TOML, a struct of
+/// your own.
 ///
 /// # Errors
 ///
 /// If a name is not known, a value has the wrong form, or an argument is out of its range. What depends on the
 /// parameters, such as whether a mask fits them, is found out by `init`.
-pub fn build(config: &Value) -> Result<Boxed> {
+pub fn build(config: &(impl Serialize + ?Sized)) -> Result<Boxed> {
     build_with::<Nothing>(config)
 }
 
@@ -42,7 +43,7 @@ pub fn build(config: &Value) -> Result<Boxed> {
 /// # Errors
 ///
 /// As [`build`]; and if the transformation needs more than `N`.
-pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
+pub fn build_with<N: Needs>(config: &(impl Serialize + ?Sized)) -> Result<Boxed<N>> {
     ALL.build_with(config)
 }
 
@@ -68,15 +69,16 @@ pub fn build_with<N: Needs>(config: &Value) -> Result<Boxed<N>> {
 /// # Errors
 ///
 /// As [`build_with`].
-pub fn build_per_example<N: Needs>(config: &Value) -> Result<PerExample<Boxed<N>>> {
+pub fn build_per_example<N: Needs>(config: &(impl Serialize + ?Sized)) -> Result<PerExample<Boxed<N>>> {
     let recipe = recipe_of(config)?;
     let node = Node::root(&recipe, &*ALL);
     noise::per_example::read(&ALL, &node)?.try_map(narrow).map_err(|error| ConfigError::refused(node.place(), error))
 }
 
 /// Whether a config is of what [`build_per_example`] builds.
-pub fn is_per_example(config: &Value) -> bool {
-    let mut firsts = core::iter::successors(Some(config), |config| config["chain"].get(0));
+pub fn is_per_example(config: &(impl Serialize + ?Sized)) -> bool {
+    let Ok(recipe) = recipe_of(config) else { return false };
+    let mut firsts = core::iter::successors(Some(&recipe), |config| config.get("chain")?.items().first());
     firsts.any(|config| PER_EXAMPLE.iter().any(|name| config.get(name).is_some()))
 }
 
@@ -91,7 +93,7 @@ pub fn is_per_example(config: &Value) -> bool {
 /// assert_eq!(gradchain::config::schedule(&line)?.at(5), 0.5);
 /// # Ok::<(), gradchain::config::ConfigError>(())
 /// ```
-pub fn schedule(config: &Value) -> Result<Schedule> {
+pub fn schedule(config: &(impl Serialize + ?Sized)) -> Result<Schedule> {
     Node::root(&recipe_of(config)?, &*ALL).read()
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use super::families::ALL;
-use super::json::recipe_of;
+use super::serialized::recipe_of;
 use crate::engine::Stage;
 use crate::needs::{Needs, Nothing};
 use crate::recipe::json::{Bounded, from_text, number, take_apart};
@@ -40,12 +40,18 @@ use crate::wrapper::Boxed;
 pub struct Config(Value);
 
 impl Config {
-    /// Checks a value by building it.
+    /// Checks whatever serde can serialize by building it: `serde_json::json!({..})`, a struct of your own.
     ///
     /// # Errors
     ///
     /// As [`build`](super::build()), whatever the transformation needs besides gradients.
-    pub fn new(value: Value) -> Result<Config> {
+    pub fn new(config: &(impl Serialize + ?Sized)) -> Result<Config> {
+        let recipe = recipe_of(config)?;
+        ALL.read(&Node::root(&recipe, &*ALL)).map(|_| Config(value_of(&recipe)))
+    }
+
+    /// Checks a value of any depth.
+    fn checked(value: Value) -> Result<Config> {
         match recipe_of(&value) {
             Ok(recipe) => ALL.read(&Node::root(&recipe, &*ALL)).map(|_| Config(value)),
             Err(error) => {
@@ -79,7 +85,7 @@ impl Config {
         let mut opaque = Vec::new();
         recipe.visit_opaque(&mut |place, what| opaque.push((String::from(place), String::from(what))));
         match opaque.split_first() {
-            None => Config::new(value_of(&recipe)),
+            None => Config::checked(value_of(&recipe)),
             Some(((place, what), others)) => {
                 let others: String = others.iter().map(|(place, what)| format!("; at {place} {what}")).collect();
                 Err(ConfigError::wrong(place, "data", what.clone() + &others))
@@ -94,7 +100,7 @@ impl Config {
     /// If it is not JSON, an object has a key twice, or as [`new`](Config::new).
     pub fn from_json(text: &str) -> Result<Config> {
         let Bounded(value) = from_text(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?;
-        Config::new(value)
+        Config::checked(value)
     }
 
     /// Reads TOML. It has no `null`: write `"none"`.
@@ -104,7 +110,7 @@ impl Config {
     /// If it is not TOML, or as [`new`](Config::new).
     pub fn from_toml(text: &str) -> Result<Config> {
         let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", "TOML", error))?;
-        Config::new(json_of(toml::Value::Table(table)))
+        Config::checked(json_of(toml::Value::Table(table)))
     }
 
     /// Writes JSON, indented.
@@ -128,11 +134,6 @@ impl Config {
             toml::Value::Table(table) => table.to_string(),
             other => other.to_string(),
         }
-    }
-
-    /// The value.
-    pub fn as_value(&self) -> &Value {
-        &self.0
     }
 
     /// Builds the transformation.
@@ -175,7 +176,7 @@ impl Serialize for Config {
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Config::new(Bounded::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
+        Config::checked(Bounded::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
     }
 }
 

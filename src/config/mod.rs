@@ -36,9 +36,9 @@ mod data;
 mod families;
 mod given;
 mod in_parts;
-mod json;
 mod registry;
 mod schema;
+mod serialized;
 
 pub use build::{build, build_per_example, build_with, is_per_example, schedule, transformations};
 pub use data::Config;

@@ -3,9 +3,11 @@
 use core::any::Any;
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::alone::alone;
 use super::given::Given;
-use super::json::recipe_of;
+use super::serialized::recipe_of;
 use crate::arguments::Arguments;
 use crate::engine::Stage;
 use crate::needs::{Includes, Needs, ValueAndGradFn};
@@ -252,7 +254,7 @@ impl Registry {
     /// # Errors
     ///
     /// As [`config::build`](super::build()).
-    pub fn build(&self, config: &serde_json::Value) -> Result<Boxed> {
+    pub fn build(&self, config: &(impl Serialize + ?Sized)) -> Result<Boxed> {
         self.build_with(config)
     }
 
@@ -261,7 +263,7 @@ impl Registry {
     /// # Errors
     ///
     /// As [`config::build_with`](super::build_with).
-    pub fn build_with<N: Needs>(&self, config: &serde_json::Value) -> Result<Boxed<N>> {
+    pub fn build_with<N: Needs>(&self, config: &(impl Serialize + ?Sized)) -> Result<Boxed<N>> {
         let recipe = recipe_of(config)?;
         let node = Node::root(&recipe, self);
         narrow(alone(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))

@@ -6,26 +6,27 @@ use super::families::ALL;
 use super::registry::Registry;
 use crate::schedule;
 
-/// The [JSON Schema](https://json-schema.org/draft/2020-12) of a config: for editors that complete names and mark
+/// Returns the [JSON Schema](https://json-schema.org/draft/2020-12) of a config, as indented JSON: for editors that complete names and mark
 /// mistakes while a config is written.
 ///
 /// It is worked out from what each builder asks for, so that no name, argument or default in it can be out of date.
 /// What depends on the value of another argument, and ranges, are checked by [`build`](super::build) only.
 ///
 /// ```
-/// let schema = gradchain::config::json_schema();
+/// let schema: serde_json::Value = serde_json::from_str(&gradchain::config::json_schema())?;
 /// let adam = &schema["$defs"]["arguments"]["adam"];
 /// assert_eq!(adam["required"], serde_json::json!(["learning_rate"]));
 /// assert_eq!(adam["properties"]["b2"]["default"], 0.999);
 /// assert_eq!(adam["additionalProperties"], false);
+/// # Ok::<(), serde_json::Error>(())
 /// ```
-pub fn json_schema() -> Value {
+pub fn json_schema() -> String {
     ALL.json_schema()
 }
 
 impl Registry {
     /// The JSON Schema of configs of these transformations, as [`json_schema`].
-    pub fn json_schema(&self) -> Value {
+    pub fn json_schema(&self) -> String {
         let names: Vec<_> = self.names().collect();
         let arguments = names.iter().map(|name| (String::from(*name), parsed(&self.schema_of(name))));
         let arguments: Map<String, Value> = arguments.collect();
@@ -33,7 +34,7 @@ impl Registry {
             names.iter().map(|name| call(name, json!({"$ref": format!("#/$defs/arguments/{name}")}))).collect();
         let schedules = schedule::schemas().into_iter().map(|(name, schema)| (name, parsed(&schema)));
         let schedules: Vec<_> = schedules.map(|(name, arguments)| call(name, arguments)).collect();
-        json!({
+        let schema = json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
             "title": "gradchain optimizer",
             "$ref": "#/$defs/transformation",
@@ -45,7 +46,8 @@ impl Registry {
                 "mask": mask(),
                 "labels": labels(),
             },
-        })
+        });
+        format!("{schema:#}")
     }
 }
 

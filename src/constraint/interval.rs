@@ -46,6 +46,7 @@ pub fn interval(lower: f64, upper: f64) -> Interval {
 /// See [`interval`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[non_exhaustive]
 pub struct Interval {
     /// What every element is more than.
     pub lower: f64,

@@ -124,7 +124,7 @@ impl<'a> InitContext<'a> {
     }
 
     /// Returns whether a leaf's parameters are rounded to a type narrower than the one that arithmetic is done in: 16
-    /// bits, and not inside a [`master`](crate::master()).
+    /// bits, and not inside a [`master`](crate::wrapper::master()).
     pub fn is_rounded(&self, leaf: usize) -> bool {
         let dtype = self.structure.leaves()[leaf].dtype();
         !self.in_full && dtype != dtype.compute()
@@ -274,9 +274,9 @@ impl<'a> StepContext<'a> {
         &self.structure.leaves()[leaf]
     }
 
-    /// Whether a leaf rests in this step, since it is [frozen](crate::freezable) or [has no
-    /// gradient](crate::skip_absent): its elements are not gone through, and what is remembered of it must stay as it
-    /// is.
+    /// Whether a leaf rests in this step, since it is [frozen](crate::wrapper::freezable) or [has no
+    /// gradient](crate::wrapper::skip_absent): its elements are not gone through, and what is remembered of it must
+    /// stay as it is.
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }

@@ -8,6 +8,7 @@ use crate::tree::Structure;
 
 /// Something in a chain that is almost surely a mistake; see [`Plan::warnings`](super::Plan::warnings).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Warning {
     /// Which of the mistakes it is.
     pub kind: WarningKind,
@@ -37,7 +38,7 @@ pub enum WarningKind {
     NegativeDecay,
     /// A mask or a group takes no leaf.
     EmptyGroup,
-    /// Weight decay behind a [`freezable`](crate::freezable) moves leaves that are frozen.
+    /// Weight decay behind a [`freezable`](crate::wrapper::freezable) moves leaves that are frozen.
     DecayOnFrozen,
     /// [`muon`](crate::muon()) leaves leaves to adam that may be matrices.
     LeftToAdam,

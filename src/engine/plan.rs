@@ -14,6 +14,7 @@ use crate::tree::{BufferSpec, LeafSpec, Structure};
 /// updates stored between passes. Work that is done between passes on whole leaves (matrix products, histories) is not
 /// counted; `between_passes` says that there is some.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Plan {
     /// The chain, part by part.
     pub transformation: String,
@@ -51,6 +52,7 @@ const MOST_SHOWN: usize = 8;
 
 /// One pass of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PassPlan {
     /// Bytes read from gradients, or from updates that an earlier pass stored.
     pub source: usize,

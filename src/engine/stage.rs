@@ -181,8 +181,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         false
     }
 
-    /// Says where [`skip_absent`](crate::skip_absent) goes so that leaves may lack gradients; false if there is no such
-    /// place. `place` is that of this stage.
+    /// Says where [`skip_absent`](crate::wrapper::skip_absent) goes so that leaves may lack gradients; false if there
+    /// is no such place. `place` is that of this stage.
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
         goes_around(self, skips, place)
     }

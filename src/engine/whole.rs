@@ -48,6 +48,7 @@ pub struct WholeTree<'a> {
 ///
 /// The elements lie as [`shape`](LeafSpec::shape) and the strides say: element `[i, j]` is at
 /// `i·strides[0] + j·strides[1]`; dense, usually but not always in row-major order.
+#[non_exhaustive]
 pub struct WholeLeaf<'a, C> {
     /// The number of the leaf.
     pub index: usize,

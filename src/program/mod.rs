@@ -49,6 +49,7 @@ use crate::error::{Error, Result};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::trace;
 /// use gradchain::program::Program;
 /// use gradchain::DType;
 /// use gradchain::part::Clock;

@@ -3,7 +3,7 @@
 //! Guide: [Projections](https://docs.rs/crate/gradchain/latest/source/docs/projections.md).
 //!
 //! Each set is a value, made by a function of its name. [`Projection::project`] changes a tree in place; the function
-//! `projection_*` of the same name, as in Optax, is short for that; and [`project`](crate::project) makes a
+//! `projection_*` of the same name, as in Optax, is short for that; and [`project`](crate::transform::project) makes a
 //! transformation of it that keeps parameters in the set while they are trained.
 //!
 //! | set | function | of the whole tree `x`, as one vector |

@@ -21,6 +21,7 @@ use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_s
 /// box_set(0.0, &(0.5_f32, vec![1.0_f32, 2.0]));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Operand {
     /// The same for all elements.
     Number(Hyperparam),

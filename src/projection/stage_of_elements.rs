@@ -7,9 +7,10 @@ use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::tree::stretch::STRETCH;
 
-/// See [`project`](crate::project): the projection of each element on its own.
+/// See [`project`](crate::transform::project): the projection of each element on its own.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
+#[non_exhaustive]
 pub struct ProjectElements<S> {
     /// The set.
     pub projection: S,
@@ -29,7 +30,7 @@ impl<S: ElementSet> Arguments for ProjectElements<S> {
     }
 }
 
-/// What [`project`](crate::project) remembers where it works on single elements.
+/// What [`project`](crate::transform::project) remembers where it works on single elements.
 #[derive(Clone, Debug)]
 pub struct ProjectElementsState {
     /// Steps done: what schedules are evaluated at.

@@ -5,9 +5,10 @@ use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
-/// See [`project`](crate::project): the projection of the whole tree as one vector.
+/// See [`project`](crate::transform::project): the projection of the whole tree as one vector.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
+#[non_exhaustive]
 pub struct ProjectTree<S> {
     /// The set.
     pub projection: S,
@@ -27,7 +28,7 @@ impl<S: TreeSet> Arguments for ProjectTree<S> {
     }
 }
 
-/// What [`project`](crate::project) remembers where it works on the whole tree.
+/// What [`project`](crate::transform::project) remembers where it works on the whole tree.
 #[derive(Clone, Debug)]
 pub struct ProjectTreeState {
     /// Steps done: what schedules are evaluated at.

@@ -22,7 +22,8 @@ pub(crate) fn too_deep(value: &Value) -> Option<String> {
     Some(refusal())
 }
 
-fn refusal() -> String {
+/// Says that a value is nested too deeply.
+pub(crate) fn refusal() -> String {
     format!("it is nested more than {DEEPEST} levels deep")
 }
 

@@ -30,6 +30,7 @@ use crate::recipe::FromRecipe;
 ///
 /// Optax: `ScalarOrSchedule`, told apart by whether it can be called. Differs: a type, see above.
 #[derive(Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Hyperparam {
     /// The same at every step.
     Number(f64),

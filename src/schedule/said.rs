@@ -60,6 +60,7 @@ macro_rules! schedule {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq)]
         #[must_use = "a schedule does nothing until it is asked for a value"]
+        #[non_exhaustive]
         pub struct $T {
             $(
                 $(#[$rdoc])*

@@ -42,6 +42,7 @@ pub fn sgdr(cycles: impl IntoIterator<Item = WarmupCosineDecay>) -> Sgdr {
 /// See [`sgdr`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a schedule does nothing until it is asked for a value"]
+#[non_exhaustive]
 pub struct Sgdr {
     /// The cycles, at least one.
     pub cycles: Vec<WarmupCosineDecay>,

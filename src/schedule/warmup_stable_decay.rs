@@ -54,6 +54,7 @@ pub fn warmup_stable_decay(
 
 /// How [`warmup_stable_decay`] goes down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum DecayShape {
     /// On a line.
     #[default]

@@ -42,6 +42,7 @@ pub enum KeyPolicy {
 
 /// What becomes of fields that have no mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AverageOptions {
     /// Of counts.
     pub counts: CountPolicy,
@@ -49,6 +50,26 @@ pub struct AverageOptions {
     pub flags: FlagPolicy,
     /// Of random keys.
     pub keys: KeyPolicy,
+}
+
+impl AverageOptions {
+    /// Sets what becomes of counts.
+    pub fn counts(mut self, counts: CountPolicy) -> AverageOptions {
+        self.counts = counts;
+        self
+    }
+
+    /// Sets what becomes of flags.
+    pub fn flags(mut self, flags: FlagPolicy) -> AverageOptions {
+        self.flags = flags;
+        self
+    }
+
+    /// Sets what becomes of random keys.
+    pub fn keys(mut self, keys: KeyPolicy) -> AverageOptions {
+        self.keys = keys;
+        self
+    }
 }
 
 /// The weighted mean of states, by kind.

@@ -19,6 +19,7 @@
 mod average;
 #[cfg(feature = "serde")]
 pub(crate) mod data;
+mod evaluate;
 #[cfg(feature = "serde")]
 pub(crate) mod exact;
 mod items;
@@ -37,6 +38,7 @@ pub use average::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, average, l
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub use data::StateData;
+pub use evaluate::{EvaluateAs, Evaluation};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
 pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, items, items_mut, put, start_anew};
@@ -48,7 +50,7 @@ pub(crate) use readings::{Given, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};
 pub(crate) use verb::{INNER, Verb};
-pub use walk::{Entry, EntryMut, EvaluateAs, Evaluation, StateWalk, StateWalkMut};
+pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
 pub(crate) use walk::{SHARES, Tells};
 
 /// A struct of typed fields, shown one by one.

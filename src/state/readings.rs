@@ -81,6 +81,7 @@ fn is_end(path: &str, levels: &str) -> bool {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::schedule::linear;
 ///
 /// let optimizer = named_chain(["clip", "descend"], (clip_by_global_norm(1.0), sgd(linear(0.5, 0.0, 10))));
 /// let mut params = vec![0.0_f32, 0.0];

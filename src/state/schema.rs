@@ -37,6 +37,7 @@ impl fmt::Display for Kind {
 /// One value or array of a state.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct SchemaEntry {
     /// The path of the field in the state, such as `1.mu`.
     pub field: String,
@@ -64,6 +65,7 @@ impl fmt::Display for SchemaEntry {
 /// Every value and array of a state, in order: field, leaf, kind, type, shape.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Schema {
     /// The entries, in order.
     pub entries: Vec<SchemaEntry>,

@@ -5,6 +5,7 @@ use core::fmt::{Display, Write};
 use core::hash::Hash;
 use std::hash::DefaultHasher;
 
+use super::evaluate::Evaluation;
 use super::readings::{Given, Owner, Reader};
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
 use crate::error::Result;
@@ -37,33 +38,6 @@ pub enum EntryMut<'a> {
     Counts(&'a mut PerLeaf<Count>),
     Flags(&'a mut PerLeaf<Flag>),
     Scalars(&'a mut PerLeaf<Scalar>),
-}
-
-/// Parameters to evaluate with, as a state describes them: for each leaf that has an array,
-/// `of_params·p + of_moments·m` of the training parameter `p` and the array's element `m`.
-///
-/// A state that has such shows it in its walk; see
-/// [`eval_params`](crate::OptState::eval_params).
-#[derive(Clone, Copy, Debug)]
-pub struct Evaluation<'a> {
-    /// What is averaged, or kept beside the training parameters.
-    pub moments: &'a Moments,
-    /// How much of the training parameters there is in the result; where it is 0 they are not looked at.
-    pub of_params: f64,
-    /// How much of the arrays; where it is 0 they are not looked at.
-    pub of_moments: f64,
-}
-
-/// How parameters to evaluate with are made: `of_params·p + of_array·a` of the training parameter `p` and the element
-/// `a` of the state array of this number.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EvaluateAs {
-    /// The number of the state array, in the order of the part's `SLOTS`.
-    pub slot: usize,
-    /// How much of the training parameter there is; where it is 0 it is not looked at.
-    pub of_params: f64,
-    /// How much of the array's element; where it is 0 it is not looked at.
-    pub of_array: f64,
 }
 
 /// How a field stands in a state.

@@ -179,8 +179,9 @@ impl<P: Rescale> TwoPasses for P {
 }
 
 /// The state of what multiplies each leaf by a number: [`clip_by_global_norm`](crate::clip_by_global_norm),
-/// [`clip_by_block_rms`](crate::clip_by_block_rms), [`scale_by_trust_ratio`](crate::scale_by_trust_ratio),
-/// [`scale_by_polyak`](crate::scale_by_polyak).
+/// [`clip_by_block_rms`](crate::transform::clip_by_block_rms),
+/// [`scale_by_trust_ratio`](crate::transform::scale_by_trust_ratio),
+/// [`scale_by_polyak`](crate::transform::scale_by_polyak).
 ///
 /// There is to [read](crate::GradientTransformation::readings) of it: the norms that the last step found, of all leaves
 /// together and of each (`norm`, `norm[leaf]`), and the `factor`, of each leaf where leaves have their own.

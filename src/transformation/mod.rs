@@ -86,6 +86,7 @@ pub trait GradientTransformation: Stage {
     /// ```
     /// use gradchain::extra;
     /// use gradchain::prelude::*;
+    /// use gradchain::optimizer::polyak_sgd;
     ///
     /// let optimizer = polyak_sgd();
     /// let mut params = 2.0_f64;
@@ -268,7 +269,7 @@ pub trait GradientTransformation: Stage {
     }
 
     /// Numbers of the last step, by path: learning rates and other arguments as the step used them, norms and factors
-    /// that it found, counts of NaN, and what a [`monitor`](crate::monitor) measured.
+    /// that it found, counts of NaN, and what a [`monitor`](crate::transform::monitor) measured.
     ///
     /// Nothing is measured for it: the numbers are in the state, or follow from its counts. Arguments of a named
     /// optimizer have the optimizer's path, not the path of the part that uses them. A number that no step has found

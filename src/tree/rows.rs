@@ -50,7 +50,7 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 ///
 /// let mut model = Model { embedding: array![[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]], bias: array![0.0] };
 /// let gradients = Gradients {
-///     embedding: SparseRows { indices: vec![2, 2], values: array![[1.0, 0.0], [2.0, 4.0]] },
+///     embedding: SparseRows::new(vec![2, 2], array![[1.0, 0.0], [2.0, 4.0]]),
 ///     bias: array![1.0],
 /// };
 /// let optimizer = sgd(0.5).momentum(0.9);
@@ -66,11 +66,19 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 /// PyTorch's gradients of `torch.nn.Embedding(sparse=True)`, after `coalesce`; TensorFlow's `IndexedSlices`. Optax has
 /// none. Differs: PyTorch adds the rows of an index up in their own type, here 16-bit rows are added in `f32`.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SparseRows<V, I = Vec<usize>> {
     /// Which rows, in any order.
     pub indices: I,
     /// Their gradients: one row for each index.
     pub values: V,
+}
+
+impl<V, I> SparseRows<V, I> {
+    /// The rows of these numbers, in any order, and their gradients: one row for each index.
+    pub fn new(indices: I, values: V) -> SparseRows<V, I> {
+        SparseRows { indices, values }
+    }
 }
 
 impl<V: Tree, I: RowIndices> Tree for SparseRows<V, I> {

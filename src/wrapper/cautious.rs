@@ -19,7 +19,7 @@ use crate::part::prelude::*;
 /// An optimizer's updates are added to the parameters, so they should go against the gradient. Those of a part, such as
 /// [`scale_by_adam`](crate::scale_by_adam), are still to be turned round: for a part say
 /// [`against_gradient(false)`](Cautious::against_gradient). Weight decay inside is masked like the rest; in
-/// [`cautious_adamw`](crate::cautious_adamw()) it is outside, as in the paper.
+/// [`cautious_adamw`](crate::optimizer::cautious_adamw()) it is outside, as in the paper.
 ///
 /// # Cost
 ///
@@ -37,6 +37,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::cautious;
 ///
 /// let optimizer = cautious(sgd(0.5).momentum(1.0)).xi(1.0);
 /// let params = vec![0.0_f64; 3];

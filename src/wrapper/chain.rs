@@ -17,8 +17,8 @@ use crate::state::{State, StateWalk, StateWalkMut};
 ///
 /// # Errors
 ///
-/// `init` fails if more than 31 members must see the whole tree first. [`flatten`](crate::flatten()) and
-/// [`sam`](crate::sam()) in opaque mode run what they hold in passes of its own, which count as one.
+/// `init` fails if more than 31 members must see the whole tree first. [`flatten`](crate::wrapper::flatten()) and
+/// [`sam`](crate::wrapper::sam()) in opaque mode run what they hold in passes of its own, which count as one.
 ///
 /// [`plan`]: crate::GradientTransformation::plan
 ///
@@ -28,6 +28,7 @@ use crate::state::{State, StateWalk, StateWalkMut};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
 ///
 /// let (mut a, mut b) = (0.0_f32, 0.0_f32);
 /// let first = chain((clip(1.0), scale(10.0)));

@@ -9,9 +9,9 @@ use crate::tree::{LeafSpec, Structure};
 /// Shows a transformation all leaves as one: a vector of all their elements, each leaf's in row-major order.
 ///
 /// It changes what works leaf by leaf: the trust ratio of [`lamb`](crate::lamb()) is then one for the whole tree, as is
-/// the root mean square of [`clip_by_block_rms`](crate::clip_by_block_rms). What works element by element gives the
-/// same numbers without it, in one pass: a chain is one loop over all leaves here anyway. In Optax it is a means to
-/// call fewer kernels; that is no reason to use it here.
+/// the root mean square of [`clip_by_block_rms`](crate::transform::clip_by_block_rms). What works element by element
+/// gives the same numbers without it, in one pass: a chain is one loop over all leaves here anyway. In Optax it is a
+/// means to call fewer kernels; that is no reason to use it here.
 ///
 /// The vector's type is the one that the types of the leaves have in common: theirs, if they are all of one; `f64`, if
 /// any is; else `f32`. Masks and labels inside see one leaf, whose path is empty.
@@ -34,6 +34,8 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::clip_by_block_rms;
+/// use gradchain::wrapper::flatten;
 ///
 /// let optimizer = flatten(clip_by_block_rms(2.5));
 /// let mut params = (0.0_f64, 0.0_f64);

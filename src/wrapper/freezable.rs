@@ -15,7 +15,7 @@ use crate::tree::Structure;
 /// those of the leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the
 /// steps of all, and so does what is worked out from all leaves together, such as the distance of
 /// [`prodigy`](crate::prodigy). A leaf that lacks a gradient rests in the same way in
-/// [`skip_absent`](crate::skip_absent).
+/// [`skip_absent`](crate::wrapper::skip_absent).
 ///
 /// It goes inside [`multi_steps`](crate::multi_steps), not around: a window that a leaf saw half of has no mean for it.
 ///
@@ -35,13 +35,14 @@ use crate::tree::Structure;
 /// # Errors
 ///
 /// `init` fails if a part inside works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is
-/// a [`multi_steps`](crate::multi_steps) inside.
+/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or
+/// if there is a [`multi_steps`](crate::multi_steps) inside.
 ///
 /// # Example
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::freezable;
 ///
 /// let optimizer = freezable(sgd(0.5).momentum(0.5));
 /// let mut params = (8.0_f64, 8.0_f64);
@@ -149,6 +150,7 @@ impl<T: Stage> OptState<T> {
     ///
     /// ```
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::freezable;
     ///
     /// let optimizer: Boxed = boxed(chain((clip(1.0), freezable(sgd(0.5)))));
     /// let mut params = (1.0_f64, 1.0_f64);

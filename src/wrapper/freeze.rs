@@ -5,7 +5,7 @@ use crate::transform::{SetToZero, set_to_zero};
 /// Replaces the updates of the chosen leaves by zero, so that their parameters keep their bits.
 ///
 /// What comes before it in a chain still sees those leaves and has state for them. To have none, use
-/// [`selective_transform`]; to freeze and thaw while training runs, [`freezable`](crate::freezable).
+/// [`selective_transform`]; to freeze and thaw while training runs, [`freezable`](crate::wrapper::freezable).
 ///
 /// # Arithmetic
 ///
@@ -27,6 +27,7 @@ use crate::transform::{SetToZero, set_to_zero};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::freeze;
 ///
 /// let last = chain((add_decayed_weights(0.5), sgd(1.0), freeze(Mask::path("0"))));
 /// let mut params = (2.0_f64, 2.0_f64);
@@ -74,6 +75,7 @@ pub fn freeze(mask: impl Into<Mask>) -> Masked<SetToZero> {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::selective_transform;
 ///
 /// // The norm is that of the trained leaf's gradient alone: 4.
 /// let optimizer = selective_transform(chain((clip_by_global_norm(1.0), sgd(1.0))), Mask::path("0"));

@@ -39,6 +39,8 @@ use crate::tree::{LeafSpec, is_safe, length};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::sign_sgd;
+/// use gradchain::wrapper::graft;
 ///
 /// let optimizer = graft(sign_sgd(1.0), sgd(0.5));
 /// let mut params = vec![0.0_f64; 4];

@@ -268,6 +268,7 @@ fn is_within(path: &str, part: &str) -> bool {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::injected_hyperparams;
 ///
 /// let optimizer: Boxed = boxed(chain((clip(1.0), inject_hyperparams(sgd(0.5)))));
 /// let mut params = 1.0_f32;

@@ -22,6 +22,7 @@ use crate::select::Mask;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
 /// use gradchain::tree::DynTree;
 /// use ndarray::array;
 ///

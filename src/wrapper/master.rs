@@ -46,6 +46,7 @@ use crate::tree::LeafSpec;
 /// ```
 /// # #[cfg(feature = "half")] {
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::master;
 /// use half::bf16;
 ///
 /// let gradient = vec![bf16::ONE];

@@ -39,6 +39,7 @@ use crate::state::StateWalk;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::mechanize;
 ///
 /// let optimizer = mechanize(sgd(1.0));
 /// let mut params = 0.0_f64;

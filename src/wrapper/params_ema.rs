@@ -69,13 +69,13 @@ use crate::part::prelude::*;
 ///
 /// Polyak and Juditsky, [Acceleration of stochastic approximation by averaging](https://doi.org/10.1137/0330046), 1992,
 /// for averaging; Tarvainen and Valpola, [Mean teachers are better role models](https://arxiv.org/abs/1703.01780),
-/// 2017, for this average of networks. The name is the field's: an EMA of parameters, as [`ema`](crate::ema()) is one
-/// of updates; timm's `ModelEma`, PyTorch's
+/// 2017, for this average of networks. The name is the field's: an EMA of parameters, as
+/// [`ema`](crate::transform::ema()) is one of updates; timm's `ModelEma`, PyTorch's
 /// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema) with
 /// `get_ema_multi_avg_fn`, TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it begins
 /// with the parameters of `init`, as timm's and TensorFlow's; PyTorch's with those after the first update, as a `decay`
-/// of `table([0.0, decay])` does. Buffers that are no leaves are not averaged. Optax has `incremental_update`
-/// alone, as does this crate for loops by hand.
+/// of `table([0.0, decay])` does. Buffers that are no leaves are not averaged. Optax has `incremental_update` alone, as
+/// does this crate for loops by hand.
 pub fn params_ema<T: Stage>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T> {
     ParamsEma::with(inner, decay.into())
 }

@@ -36,6 +36,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::params_swa;
 ///
 /// let optimizer = params_swa(sgd(1.0)).start(2).every(2);
 /// let mut params = 0.0_f64;

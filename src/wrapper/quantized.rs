@@ -14,7 +14,7 @@ use crate::state::{StateWalk, StateWalkMut};
 /// * the state of `f64` leaves, of leaves below [`min_elements`](Quantized::min_elements) and of those in
 ///   [`except`](Quantized::except);
 /// * the memory of parts that look at whole leaves, such as `soap`, `shampoo`, [`lbfgs`](crate::lbfgs()), but for the
-///   means of [`muon`](crate::muon()) and [`adam_mini`](crate::adam_mini()).
+///   means of [`muon`](crate::muon()) and [`adam_mini`](crate::optimizer::adam_mini()).
 ///
 /// [`schema`](crate::OptState::schema) shows which type each array has.
 ///

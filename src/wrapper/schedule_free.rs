@@ -32,7 +32,7 @@ use crate::transform::LeafTypes;
 ///
 /// Parameters of 16 bits are rounded, and `x` cannot be taken back from them: most moves of `y` are shorter than the
 /// distance between two such numbers. For such leaves the state keeps `x` too, in `f32`, and moves it by the formulas
-/// above. Inside [`master`](crate::master()) it does not, since `y` is in `f32` there.
+/// above. Inside [`master`](crate::wrapper::master()) it does not, since `y` is in `f32` there.
 ///
 /// # Cost
 ///
@@ -50,6 +50,7 @@ use crate::transform::LeafTypes;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::schedule_free;
 ///
 /// let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
 /// let mut params = 0.0_f64;

@@ -5,9 +5,9 @@ use crate::part::prelude::*;
 ///
 /// A leaf has none where the tree of gradients does not show it: an `Option` is `None`, a map has no such entry.
 /// Without this it is an error, since a forgotten gradient looks the same. With it the leaf rests for that step, as if
-/// it were [frozen](crate::freezable): its parameter keeps its bits, without decay, and what is remembered of it is
-/// neither read nor written. Corrections of bias go by how many updates the leaf has had. Schedules go by the steps of
-/// all. A gradient of zero is not absent: it decays moments and weights.
+/// it were [frozen](crate::wrapper::freezable): its parameter keeps its bits, without decay, and what is remembered of
+/// it is neither read nor written. Corrections of bias go by how many updates the leaf has had. Schedules go by the
+/// steps of all. A gradient of zero is not absent: it decays moments and weights.
 ///
 /// A leaf that is there and does not belong, or has another shape or type, is an error as before; so is a path that is
 /// misspelt.
@@ -31,19 +31,20 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// That of [`freezable`](crate::freezable): a count for each leaf in each part inside that has arrays. A leaf that
-/// rests costs nothing.
+/// That of [`freezable`](crate::wrapper::freezable): a count for each leaf in each part inside that has arrays. A leaf
+/// that rests costs nothing.
 ///
 /// # Errors
 ///
 /// `init` fails if a part inside works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or if there is
-/// a [`multi_steps`](crate::multi_steps) inside, which goes around this.
+/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or
+/// if there is a [`multi_steps`](crate::multi_steps) inside, which goes around this.
 ///
 /// # Example
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::skip_absent;
 ///
 /// let optimizer = skip_absent(chain((add_decayed_weights(0.5), sgd(1.0).momentum(0.5))));
 /// let mut params = (8.0_f64, 8.0_f64);

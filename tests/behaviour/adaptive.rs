@@ -2,8 +2,17 @@
 //! looks at all gradients that an element has had, and works out its last update from the start.
 
 use gradchain::needs::Nothing;
+use gradchain::optimizer::{
+    acprop, adabelief, adadelta, adamax, adamaxw, adan, ademamix, adopt, amsgrad, nadam, nadamw, optimistic_adam,
+    optimistic_adam_v2, optimistic_gradient_descent, simplified_ademamix, yogi,
+};
 use gradchain::prelude::*;
-use gradchain::transform::StepLimit;
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    StepLimit, scale_by_acprop, scale_by_adadelta, scale_by_adamax, scale_by_adan, scale_by_ademamix, scale_by_adopt,
+    scale_by_amsgrad, scale_by_belief, scale_by_optimistic_gradient, scale_by_radam, scale_by_rms, scale_by_rss,
+    scale_by_simplified_ademamix, scale_by_stddev, scale_by_yogi,
+};
 use gradchain::{Element, GradientTransformation};
 
 /// The update of an element, from every gradient it has had, the last one now, and the parameter.

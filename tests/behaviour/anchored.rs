@@ -2,8 +2,9 @@
 
 use crate::oracle::{Leaf, Oracle, check, check_to, each_element, each_leaf, global_norm, norm};
 use gradchain::DType;
+use gradchain::optimizer::{cocob, dog, dowg, madgrad};
 use gradchain::prelude::*;
-use gradchain::transform::InitStep;
+use gradchain::transform::{InitStep, scale_by_distance_over_gradients, scale_by_dog};
 
 /// Algorithm 2 of Orabona and Tommasi, in its own letters; `g` there is the negative gradient.
 #[derive(Clone, Default)]

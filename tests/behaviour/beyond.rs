@@ -1,8 +1,12 @@
 //! What Optax does not have, against naive versions of the papers.
 
 use crate::oracle::{Leaf, Oracle, SHAPES, check, check_to, each_leaf, global_norm, norm};
+use gradchain::optimizer::{adam_mini, cautious_adamw, cautious_lion, mars, shampoo, sign_sgd, soap, stable_adamw};
 use gradchain::prelude::*;
-use gradchain::transform::{Block, Blocks, LionMode, WeightDimensionNumbers};
+use gradchain::transform::{
+    Block, Blocks, LionMode, WeightDimensionNumbers, identity, scale_by_lion, scale_by_shampoo,
+};
+use gradchain::wrapper::{cautious, graft};
 use ndarray::{Array2, array};
 
 /// Leaves out what does not agree with the gradient: equation 5 of Liang and others.

@@ -1,9 +1,12 @@
 //! States that are stepped by a transformation with other arguments than the one that made them.
 
+use gradchain::optimizer::{galore, shampoo, soap, stable_adamw};
 use gradchain::prelude::*;
 use gradchain::schedule::{Hyperparam, table};
 use gradchain::select::Mask;
 use gradchain::state::same_bits;
+use gradchain::transform::{reduce_on_plateau, scale, scale_by_lbfgs, trace};
+use gradchain::wrapper::{flatten, mechanize};
 use gradchain::{GradientTransformation, extra};
 use ndarray::{Array2, array};
 

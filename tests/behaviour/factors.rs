@@ -3,6 +3,11 @@
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
+use gradchain::schedule::from_fn;
+use gradchain::transform::{
+    clip_by_block_norm, clip_by_block_rms, identity, scale, scale_by_param_block_rms, scale_by_rms, scale_by_schedule,
+    scale_by_trust_ratio, set_to_zero, trace,
+};
 use gradchain::{Boxed, Element};
 
 const LEN: usize = 20_001;

@@ -1,9 +1,12 @@
 //! Parameters of 16 bits: a master copy, compensated sums, rounding by chance.
 
 use gradchain::needs::Nothing;
+use gradchain::optimizer::{dog, sm3};
 use gradchain::prelude::*;
 use gradchain::state::{AverageOptions, average};
+use gradchain::transform::{kahan_summation, scale, scale_by_trust_ratio, stochastic_rounding};
 use gradchain::tree::DynElement;
+use gradchain::wrapper::master;
 use gradchain::{DType, GradientTransformation, Migration};
 use half::{bf16, f16};
 use ndarray::{Array1, Array2, ShapeBuilder};

@@ -1,7 +1,13 @@
 //! Freezing leaves while training runs: their parameters and states wait, and nothing else notices.
 
+use gradchain::optimizer::{
+    acprop, adabelief, adadelta, adamax, adan, ademamix, adopt, amsgrad, momo, nadam, optimistic_adam_v2, yogi,
+};
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain::state::{Moments, same_bits};
+use gradchain::transform::{ema, scale};
+use gradchain::wrapper::freezable;
 
 type Params = (Vec<f32>, Vec<f64>, f32);
 

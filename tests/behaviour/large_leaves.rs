@@ -4,6 +4,7 @@
 use gradchain::Element;
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
+use gradchain::transform::{scale_by_factored_rms, scale_by_sm3};
 use ndarray::{Array2, Array3, ArrayD, Axis, Dimension, ShapeBuilder};
 
 const STEPS: usize = 3;

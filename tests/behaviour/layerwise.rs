@@ -1,8 +1,12 @@
 //! What goes by norms, means or singular values of whole leaves, against naive versions of the papers.
 
 use crate::oracle::{Leaf, Oracle, check, check_to, each_leaf, global_norm, norm, wave};
+use gradchain::optimizer::{fromage, galore, lars, novograd, sm3};
 use gradchain::prelude::*;
-use gradchain::transform::{DimensionNumbers, WeightDimensionNumbers};
+use gradchain::transform::{
+    DimensionNumbers, WeightDimensionNumbers, adaptive_grad_clip, centralize, identity, normalize,
+    normalize_by_update_norm, scale, scale_by_galore, scale_by_param_block_norm, scale_by_sm3,
+};
 use gradchain::tree::DynTree;
 use ndarray::{Array2, Axis, ShapeBuilder};
 

@@ -1,7 +1,9 @@
 //! How weights are stored, and which leaves are matrices: `muon` beside PyTorch's and Jordan's rule.
 
 use gradchain::prelude::*;
-use gradchain::transform::{DimensionNumbers, Layout, MatrixAxes, WeightDimensionNumbers};
+use gradchain::transform::{
+    DimensionNumbers, Layout, MatrixAxes, WeightDimensionNumbers, scale_by_muon, scale_by_shape,
+};
 use gradchain::tree::{DynTree, Slices, SlicesMut, Structure, Tied, Walk, WalkMut};
 use gradchain::{Tree, WarningKind};
 use ndarray::{ArcArray, Array1, Array2, Array4, ArrayD, IxDyn};

@@ -6,7 +6,10 @@ use std::cell::{Cell, RefCell};
 use gradchain::needs::{ValueAndGradFn, ValueFn};
 use gradchain::part::WholeTreeTransformation;
 use gradchain::prelude::*;
-use gradchain::transform::{InitialGuess, Interpolation};
+use gradchain::transform::{
+    InitialGuess, Interpolation, scale, scale_by_backtracking_linesearch, scale_by_zoom_linesearch,
+};
+use gradchain::wrapper::sam;
 use gradchain::{config, extra};
 use half::bf16;
 use ndarray::{Array1, Array2, ShapeBuilder, array};

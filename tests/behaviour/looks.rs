@@ -1,9 +1,11 @@
 //! What only looks at updates before it changes them: the bits do not depend on where they are looked at.
 
 use gradchain::needs::Nothing;
+use gradchain::optimizer::sm3;
 use gradchain::part::{AfterALook, InitContext, LeafLooker, LooksFirst, Part, Slot, StepContext, WholeTree};
 use gradchain::prelude::*;
 use gradchain::state::{Count, PerLeaf, Scalar};
+use gradchain::transform::{ema, identity, scale, scale_by_factored_rms, scale_by_sm3, trace};
 use gradchain::tree::LeafSpec;
 use gradchain::{Boxed, Real};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};

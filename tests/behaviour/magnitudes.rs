@@ -1,9 +1,15 @@
 //! Norms have the range of their numbers, not the root of it: what scales with gradients or parameters does so from the
 //! smallest to the largest.
 
+use gradchain::optimizer::{fromage, lars, sign_sgd};
 use gradchain::prelude::*;
-use gradchain::transform::{GlobalNorm, Preconditioning};
+use gradchain::transform::{
+    GlobalNorm, Preconditioning, adaptive_grad_clip, clip_by_block_norm, clip_by_block_rms, normalize,
+    normalize_by_update_norm, scale, scale_by_muon, scale_by_param_block_norm, scale_by_param_block_rms,
+    scale_by_trust_ratio, snapshot, trace,
+};
 use gradchain::tree::tree_norm;
+use gradchain::wrapper::graft;
 use ndarray::{Array1, Array2};
 
 /// A matrix and a vector, of noise times a power of two.

@@ -5,8 +5,13 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use gradchain::minimize::{Minimization, Report, Stop};
-use gradchain::optimizer::{Lbfgs, Sgd};
+use gradchain::optimizer::{Lbfgs, Sgd, sophia};
 use gradchain::prelude::*;
+use gradchain::transform::{
+    hutchinson_estimator_diag_hessian, scale, scale_by_backtracking_linesearch, scale_by_lbfgs,
+    scale_by_zoom_linesearch,
+};
+use gradchain::wrapper::flatten;
 use gradchain::{Error, extra};
 
 use crate::linesearch::{dot, rosenbrock};

@@ -3,6 +3,11 @@
 use gradchain::needs::Nothing;
 use gradchain::part::{InitContext, Part, StepContext, Sums, TwoPass, TwoPasses};
 use gradchain::prelude::*;
+use gradchain::transform::{
+    clip_by_block_rms, identity, normalize_by_update_norm, scale, scale_by_factored_rms, scale_by_param_block_rms,
+    scale_by_trust_ratio,
+};
+use gradchain::wrapper::{sam, schedule_free};
 use gradchain::{Boxed, Real};
 use ndarray::{Array1, Array2, ShapeBuilder};
 

@@ -3,6 +3,9 @@
 use gradchain::GradientTransformation;
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{scale, scale_by_schedule, set_to_zero, trace};
+use gradchain::wrapper::{conditionally_mask, freezable, freeze, params_swa, schedule_free, skip_not_finite, step_lt};
 
 /// For some steps, what each says and whether a parameter moved.
 fn said<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, steps: usize) -> Vec<(bool, bool)> {

@@ -2,8 +2,11 @@
 //! evaluate with.
 
 use gradchain::needs::Value;
+use gradchain::optimizer::{dadapt_adamw, momo, momo_adam, polyak_sgd, schedule_free_sgd};
 use gradchain::prelude::*;
-use gradchain::transform::{PlateauMode, PolyakVariant, ReduceOnPlateau};
+use gradchain::schedule::linear;
+use gradchain::transform::{PlateauMode, PolyakVariant, ReduceOnPlateau, reduce_on_plateau, scale_by_polyak};
+use gradchain::wrapper::{mechanize, schedule_free};
 use gradchain::{DType, GradientTransformation, extra};
 use ndarray::{Array1, Array2};
 use proptest::prelude::*;

@@ -3,6 +3,7 @@
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
+use gradchain::transform::{ema, scale, trace};
 use gradchain::{GradientTransformation, Migration};
 use ndarray::array;
 

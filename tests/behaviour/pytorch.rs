@@ -2,8 +2,13 @@
 //! beside what `docs/from-pytorch.md` says gives the same.
 
 use gradchain::needs::Nothing;
+use gradchain::optimizer::{adadelta, adamax, amsgrad, nadam, rprop};
 use gradchain::prelude::*;
-use gradchain::schedule::{Schedule, from_fn};
+use gradchain::schedule::{
+    Schedule, cosine_restarts, from_fn, join, linear, linear_onecycle, piecewise_constant, polynomial, product, table,
+};
+use gradchain::transform::{reduce_on_plateau, scale, scale_by_radam, scale_by_schedule};
+use gradchain::wrapper::params_swa;
 use ndarray::{Array1, Array2};
 use serde_json::Value;
 

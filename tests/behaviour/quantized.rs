@@ -1,9 +1,12 @@
 //! State in 8 bits.
 
 use gradchain::needs::Nothing;
+use gradchain::optimizer::adam_mini;
 use gradchain::prelude::*;
 use gradchain::state::{AverageOptions, Kind, same_bits};
+use gradchain::transform::{apply_every, ema, identity, kahan_summation, scale_by_rms, trace};
 use gradchain::tree::SparseRows;
+use gradchain::wrapper::{flatten, master, sharded};
 use gradchain::{DType, GradientTransformation, Migration};
 use ndarray::{Array1, Array2, ShapeBuilder};
 
@@ -180,7 +183,7 @@ fn rows_are_refused_before_anything_changes() {
     let mut params = Array2::<f32>::ones((4, 3));
     let mut state = optimizer.init(&params).unwrap();
     let before = state.clone();
-    let rows = SparseRows { indices: vec![1_usize], values: Array2::<f32>::ones((1, 3)) };
+    let rows = SparseRows::new(vec![1_usize], Array2::<f32>::ones((1, 3)));
     let error = optimizer.step(&mut params, &rows, &mut state).unwrap_err().to_string();
     assert!(error.contains("quantized") && error.contains("whole leaves"), "{error}");
     assert!(same_bits(&*state, &*before) && params == Array2::<f32>::ones((4, 3)));

@@ -3,7 +3,9 @@
 use gradchain::Tree;
 use gradchain::optimizer::Adam;
 use gradchain::prelude::*;
+use gradchain::schedule::from_fn;
 use gradchain::state::{Entry, Flag, Kind, State, StateWalk};
+use gradchain::transform::{scale, scale_by_schedule, trace};
 use ndarray::{Array1, array};
 
 fn gradient(step: usize) -> Array1<f32> {

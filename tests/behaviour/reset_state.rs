@@ -6,8 +6,11 @@ use std::time::Duration;
 use gradchain::collective::{Threads, threads};
 use gradchain::extra;
 use gradchain::needs::Provides;
+use gradchain::optimizer::{cocob, dog, madgrad, schedule_free_sgd};
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
+use gradchain::transform::scale;
+use gradchain::wrapper::{flatten, freezable, injected_hyperparams, sam, sharded};
 use ndarray::{Array1, Array2, Axis, ShapeBuilder, Slice, array};
 
 fn close(found: f64, expected: f64, tolerance: f64) {

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use gradchain::optimizer::rowwise_adagrad;
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
-use gradchain::transform::GlobalNorm;
+use gradchain::transform::{GlobalNorm, apply_every, monitor, scale, scale_by_trust_ratio};
 use gradchain::tree::{Difference, SparseRows};
+use gradchain::wrapper::{flatten, sam};
 use gradchain::{Error, GradientTransformation};
 use ndarray::{Array1, Array2, Array3, Axis, ShapeBuilder, array, s};
 use proptest::prelude::*;
@@ -26,7 +28,7 @@ fn embedding(rows: usize, columns: usize) -> Array2<f64> {
 /// Gradients of these rows, other ones in every step.
 fn gradient(step: usize, indices: &[usize], columns: usize) -> Gradients {
     let values = Array2::from_shape_fn((indices.len(), columns), |(i, j)| number(1000 * step + i * columns + j));
-    SparseRows { indices: indices.to_vec(), values }
+    SparseRows::new(indices.to_vec(), values)
 }
 
 /// What is added to a row, given its sum of gradients and what is remembered of each element; `t` counts steps from 1.
@@ -168,7 +170,7 @@ fn rows_stand_in_any_tree() {
         params
     };
     let start = BTreeMap::from([("a".to_owned(), embedding(5, 2)), ("b".to_owned(), array![[1.0]])]);
-    let rows = || SparseRows { indices: indices.to_vec(), values: values.clone() };
+    let rows = || SparseRows::new(indices.to_vec(), values.clone());
     let optimizer = sgd(1.0);
     let mut params = start.clone();
     let mut state = optimizer.init(&params).unwrap();
@@ -193,13 +195,13 @@ fn rows_stand_in_any_tree() {
     // A view backwards of memory backwards.
     let mut backwards = values.slice(s![..;-1, ..]).to_owned();
     backwards.invert_axis(Axis(0));
-    let derived = Derived { a: SparseRows { indices: &indices, values: backwards.view() }, b: bias };
+    let derived = Derived { a: SparseRows::new(&indices, backwards.view()), b: bias };
     optimizer.step(&mut params, &derived, &mut state).unwrap();
     assert_eq!((params.a, params.b), (expected(&start)["a"].clone(), array![0.0]));
 
     // Two tables of the same rows.
     let mut params = Model { a: start["a"].clone(), b: Array1::zeros(5) };
-    let both = SparseRows { indices: vec![4], values: Model { a: array![[1.0, 1.0]], b: array![2.0] } };
+    let both = SparseRows::new(vec![4], Model { a: array![[1.0, 1.0]], b: array![2.0] });
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &both, &mut state).unwrap();
     assert_eq!(params.b, array![0.0, 0.0, 0.0, 0.0, -2.0]);
@@ -216,7 +218,7 @@ fn rows_of_more_axes_of_gaps_and_of_no_elements_keep_their_places() {
     params.swap_axes(1, 2);
     let mut state = optimizer.init(&params).unwrap();
     let values = Array3::from_shape_fn((1, 2, 3), |(_, j, k)| (j * 3 + k + 1) as f32);
-    optimizer.step(&mut params, &SparseRows { indices: [2], values: values.clone() }, &mut state).unwrap();
+    optimizer.step(&mut params, &SparseRows::new([2], values.clone()), &mut state).unwrap();
     for ((i, j, k), x) in memory.indexed_iter() {
         let moved = if i == 2 && k % 2 == 0 { values[[0, k / 2, j]] } else { 0.0 };
         assert_eq!(*x, before[[i, j, k]] - moved, "{i} {j} {k}");
@@ -224,13 +226,13 @@ fn rows_of_more_axes_of_gaps_and_of_no_elements_keep_their_places() {
 
     let mut dense = Array3::<f32>::zeros((4, 2, 3)).permuted_axes([0, 2, 1]);
     let mut state = optimizer.init(&dense).unwrap();
-    let rows = SparseRows { indices: [1], values: Array3::from_shape_fn((1, 3, 2), |(_, j, k)| (j * 2 + k) as f32) };
+    let rows = SparseRows::new([1], Array3::from_shape_fn((1, 3, 2), |(_, j, k)| (j * 2 + k) as f32));
     optimizer.step(&mut dense, &rows, &mut state).unwrap();
     assert_eq!(dense.index_axis(Axis(0), 1), -&rows.values.index_axis(Axis(0), 0));
 
     let mut empty = Array2::<f32>::zeros((3, 0));
     let mut state = optimizer.init(&empty).unwrap();
-    let rows = SparseRows { indices: [2, 0], values: Array2::<f32>::zeros((2, 0)) };
+    let rows = SparseRows::new([2, 0], Array2::<f32>::zeros((2, 0)));
     optimizer.step(&mut empty, &rows, &mut state).unwrap();
 }
 
@@ -300,16 +302,16 @@ fn rows_that_do_not_fit_are_refused_by_path() {
         refused(gradient(0, &[1, 2], 4)),
         ["words: rows of 2 indices: expected values of shape [2, 3], found [2, 4]"]
     );
-    let one_less = SparseRows { indices: vec![4, 0, 9], values: gradient(0, &[4, 0], 3).values };
+    let one_less = SparseRows::new(vec![4, 0, 9], gradient(0, &[4, 0], 3).values);
     let shape = "words: rows of 3 indices: expected values of shape [3, 3], found [2, 3]";
     let both = [shape, "words: expected rows below 5, found row 9"];
     assert_eq!(refused(one_less), both);
 
-    let wide = SparseRows { indices: [0], values: array![[1.0_f64, 1.0]] };
+    let wide = SparseRows::new([0], array![[1.0_f64, 1.0]]);
     let narrow = Array2::<f32>::zeros((2, 2));
     let error = self::refused(&sgd(1.0), &narrow, &wide);
     assert!(matches!(error.differences(), [Difference::DType { .. }]), "{error}");
-    let scalar = self::refused(&sgd(1.0), &1.0_f64, &SparseRows { indices: [0], values: 1.0_f64 });
+    let scalar = self::refused(&sgd(1.0), &1.0_f64, &SparseRows::new([0], 1.0_f64));
     assert!(scalar.to_string().ends_with("(root): expected rows below 0, found row 0"), "{scalar}");
 }
 
@@ -324,7 +326,7 @@ fn rows_of_a_leaf_that_lies_by_columns_are_refused() {
     values.assign(&array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     let optimizer = sgd(1.0);
     let mut state = optimizer.init(&params).unwrap();
-    optimizer.step(&mut params, &SparseRows { indices: [4, 0], values }, &mut state).unwrap();
+    optimizer.step(&mut params, &SparseRows::new([4, 0], values), &mut state).unwrap();
     assert_eq!(params.row(0), &embedding(5, 3).row(0) - &array![4.0, 5.0, 6.0]);
 }
 
@@ -335,7 +337,7 @@ fn rows_are_a_leaf_of_gradients_and_of_nothing_else() {
     assert!(apply_updates(&mut embedding(2, 2), &rows).unwrap_err().is_structure());
     let mut state = sgd(1.0).init(&embedding(2, 2)).unwrap();
     assert!(sgd(1.0).update_owned(rows.clone(), &mut state, &embedding(2, 2)).unwrap_err().is_structure());
-    let of_rows = SparseRows { indices: vec![0, 1], values: rows };
+    let of_rows = SparseRows::new(vec![0, 1], rows);
     let error = refused(&sgd(1.0), &embedding(2, 2), &of_rows);
     assert!(error.to_string().contains("unexpected leaf values: f64 [2, 2]"), "{error}");
 }
@@ -423,7 +425,7 @@ fn rows_of_sixteen_bits_are_added_up_in_f32() {
     let mut params = Array1::from(vec![bf16::from_f32(0.0); 3]);
     let mut state = optimizer.init(&params).unwrap();
     // In bf16 each 1/256 would be lost beside 1; the sum is rounded once.
-    let rows = SparseRows { indices: [1, 1, 1], values: Array1::from(vec![one, tiny, tiny]) };
+    let rows = SparseRows::new([1, 1, 1], Array1::from(vec![one, tiny, tiny]));
     optimizer.step(&mut params, &rows, &mut state).unwrap();
     assert_eq!(params[1].to_f32(), -(1.0 + 1.0 / 128.0));
     assert_eq!([params[0].to_f32(), params[2].to_f32()], [0.0; 2]);
@@ -440,7 +442,7 @@ fn every_number_of_threads_gives_the_same_bits_of_rows() {
             for step in 0..3 {
                 let indices: Vec<usize> = (0..9_000).map(|i| (i * i + step) % 19_000).collect();
                 let values = Array2::from_shape_fn((9_000, 33), |(i, j)| number(i * 33 + j + step) as f32);
-                optimizer.step(&mut params, &SparseRows { indices, values }, &mut state).unwrap();
+                optimizer.step(&mut params, &SparseRows::new(indices, values), &mut state).unwrap();
             }
             (params, state)
         })
@@ -460,7 +462,7 @@ fn leaves_without_rows_and_rows_without_elements() {
             let mut state = optimizer.init(&params).unwrap();
             optimizer.step(&mut params, &(Array2::<f64>::zeros(shape), 1.0), &mut state).unwrap();
             let indices: Vec<usize> = (0..shape.0).rev().collect();
-            let rows = SparseRows { indices, values: Array2::<f64>::zeros(shape) };
+            let rows = SparseRows::new(indices, Array2::<f64>::zeros(shape));
             optimizer.step(&mut params, &(rows, 1.0), &mut state).unwrap();
             assert!(params.1 < 1.0, "{shape:?}");
         }

@@ -1,7 +1,10 @@
 //! Steps by sign, and sums of updates, against naive versions of their definitions.
 
 use crate::oracle::{check, each_element};
+use gradchain::optimizer::{noisy_sgd, rprop, sign_sgd, signum};
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{add_noise, apply_every, scale, scale_by_rprop};
 
 /// Zero for zero, unlike `f64::signum`.
 fn sign(x: f64) -> f64 {

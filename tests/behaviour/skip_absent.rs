@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use gradchain::optimizer::Adam;
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
+use gradchain::transform::{scale, scale_by_muon, trace};
 use gradchain::tree::DynTree;
-use gradchain::wrapper::SkipAbsent;
+use gradchain::wrapper::{SkipAbsent, freezable, skip_absent};
 
 type Params = (Vec<f32>, Vec<f64>, f32);
 type Gradients = (Option<Vec<f32>>, Option<Vec<f64>>, Option<f32>);

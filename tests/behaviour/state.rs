@@ -1,5 +1,6 @@
 //! What may be done with each kind of state field, and what may not.
 
+use gradchain::transform::scale_by_lbfgs;
 use std::marker::PhantomData;
 
 use gradchain::state::{
@@ -204,7 +205,7 @@ fn policies_decide_what_has_no_mean() {
     let (t, f) = (Flag::new(true), Flag::new(false));
     let flags = |policy, flags: &[Flag]| {
         let states: Vec<_> = flags.iter().map(|flag| (flag, 1.0)).collect();
-        average(&states, AverageOptions { flags: policy, ..Default::default() })
+        average(&states, AverageOptions::default().flags(policy))
     };
     assert_eq!((flags(FlagPolicy::Any, &[f, t]), flags(FlagPolicy::All, &[f, t])), (Ok(t), Ok(f)));
     assert_eq!((flags(FlagPolicy::Any, &[f, f]), flags(FlagPolicy::All, &[t, t])), (Ok(f), Ok(t)));
@@ -212,15 +213,14 @@ fn policies_decide_what_has_no_mean() {
     assert!(flags(FlagPolicy::Equal, &[t, t, f]).unwrap_err().to_string().contains("the flags differ"));
 
     let (one, two) = (Count::new(1), Count::new(2));
-    let counts =
-        |policy, states: &[(&Count, f64)]| average(states, AverageOptions { counts: policy, ..Default::default() });
+    let counts = |policy, states: &[(&Count, f64)]| average(states, AverageOptions::default().counts(policy));
     assert_eq!(counts(CountPolicy::Largest, &[(&one, 9.0), (&two, 1.0)]), Ok(two));
     assert_eq!(counts(CountPolicy::Equal, &[(&one, 9.0), (&one, 1.0)]), Ok(one));
     let error = counts(CountPolicy::Equal, &[(&one, 9.0), (&two, 1.0)]).unwrap_err();
     assert!(error.to_string().contains("the counts differ"));
 
     let (a, b) = (RandomKey::new(1), RandomKey::new(2));
-    let keys = |policy| average(&[(&a, 1.0), (&b, 1.0)], AverageOptions { keys: policy, ..Default::default() });
+    let keys = |policy| average(&[(&a, 1.0), (&b, 1.0)], AverageOptions::default().keys(policy));
     assert_eq!(keys(KeyPolicy::First), Ok(a));
     let error = keys(KeyPolicy::Refuse).unwrap_err();
     assert_eq!(
@@ -232,7 +232,7 @@ fn policies_decide_what_has_no_mean() {
 #[test]
 fn policies_hold_for_each_leaf() {
     let (a, b) = (all(1.0), all(-2.0));
-    let with = |counts, flags| average(&[(&a, 1.0), (&b, 1.0)], AverageOptions { counts, flags, ..Default::default() });
+    let with = |counts, flags| average(&[(&a, 1.0), (&b, 1.0)], AverageOptions::default().counts(counts).flags(flags));
     assert_eq!(with(CountPolicy::Largest, FlagPolicy::All).unwrap().frozen.get(1), Some(Flag::new(false)));
     let error = with(CountPolicy::Equal, FlagPolicy::Any).unwrap_err();
     assert_eq!(error.to_string(), "average: field `count`: the counts differ");
@@ -293,11 +293,7 @@ proptest! {
     ) {
         let states: Vec<_> = inputs.iter().map(|(value, weight)| (all(*value), *weight)).collect();
         let weighted: Vec<_> = states.iter().map(|(state, weight)| (state, *weight)).collect();
-        let options = AverageOptions {
-            flags: [FlagPolicy::Any, FlagPolicy::All, FlagPolicy::Equal][options.0],
-            counts: [CountPolicy::Largest, CountPolicy::Equal][options.1],
-            keys: KeyPolicy::Refuse,
-        };
+        let options = AverageOptions::default().flags([FlagPolicy::Any, FlagPolicy::All, FlagPolicy::Equal][options.0]).counts([CountPolicy::Largest, CountPolicy::Equal][options.1]).keys(KeyPolicy::Refuse);
         let Ok(mean) = average(&weighted, options) else {
             prop_assert!(options.flags == FlagPolicy::Equal || options.counts == CountPolicy::Equal);
             return Ok(());

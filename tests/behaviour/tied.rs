@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
 use gradchain::tree::{SparseRows, Tied, tree_add_scaled};
+use gradchain::wrapper::skip_absent;
 use ndarray::{ArcArray1, ArcArray2, Array1, Array2, array};
 
 #[derive(Tree)]
@@ -167,8 +168,8 @@ fn gradients_that_do_not_fit_are_refused_by_path() {
     }
     let mut model = model();
     let tied = Tied::of(&mut model).unwrap();
-    let rows = || SparseRows { indices: vec![0, 1, 2], values: numbers(1) };
-    let bias = || SparseRows { indices: vec![1], values: array![2.0_f32] };
+    let rows = || SparseRows::new(vec![0, 1, 2], numbers(1));
+    let bias = || SparseRows::new(vec![1], array![2.0_f32]);
     let refused = |gradients: Some3, expected: &str| {
         assert_eq!(tied.sum_gradients(&gradients).unwrap_err().to_string(), expected);
     };

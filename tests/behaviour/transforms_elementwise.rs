@@ -3,8 +3,12 @@
 
 use gradchain::arguments::Arguments;
 use gradchain::prelude::*;
-use gradchain::transform::LionMode;
+use gradchain::schedule::linear;
 use gradchain::transform::ZeroNansState;
+use gradchain::transform::{
+    LionMode, clip_by_block_rms, ema, identity, keep_params_nonnegative, scale_by_lion, scale_by_schedule,
+    scale_by_trust_ratio, set_to_zero, trace,
+};
 use gradchain::{Element, GradientTransformation};
 use proptest::prelude::*;
 

@@ -2,7 +2,10 @@
 //! promises about memory order, threads and the other leaves.
 
 use gradchain::prelude::*;
-use gradchain::transform::{DimensionNumbers, Preconditioning, WeightDimensionNumbers};
+use gradchain::transform::{
+    DimensionNumbers, Preconditioning, WeightDimensionNumbers, add_noise, scale, scale_by_factored_rms, scale_by_lbfgs,
+    scale_by_muon,
+};
 use gradchain::tree::DynTree;
 use gradchain::{Isa, force_isa};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};

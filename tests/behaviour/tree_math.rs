@@ -1,10 +1,10 @@
 //! Functions of trees, held to naive ones.
 
 use gradchain::tree::{
-    Norm, Tree, for_each_leaf, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm, tree_scale, tree_sum,
-    tree_vdot, tree_zeros_like,
+    Norm, Tree, for_each_leaf, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip,
+    periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm, tree_scale, tree_sum, tree_vdot,
+    tree_zeros_like,
 };
-use gradchain::{incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder, array, s};
 
 fn wave(n: usize, seed: f64) -> Vec<f64> {

@@ -1,11 +1,21 @@
 //! Wrappers, and what looks on: held to naive oracles in `f64` written from the papers, and to what they promise.
 
 use gradchain::extra;
+use gradchain::optimizer::{dpsgd, sign_sgd, sophia};
 use gradchain::part::WholeTreeTransformation;
 use gradchain::prelude::*;
-use gradchain::transform::{GlobalNorm, TreeSum};
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    GlobalNorm, TreeSum, add_noise, clip_by_block_rms, differentially_private_aggregate,
+    hutchinson_estimator_diag_hessian, identity, measure_fn, measure_with_ema, monitor, scale, scale_by_factored_rms,
+    scale_by_lbfgs, scale_by_param_block_rms, scale_by_sophia, snapshot, trace,
+};
 use gradchain::tree::tree_norm;
-use gradchain::wrapper::Condition;
+use gradchain::wrapper::{
+    Condition, cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze, graft,
+    injected_hyperparams, mechanize, sam, selective_transform, skip_on_spike, step_ge, step_if, step_lt, step_mod,
+    value_if, value_lt,
+};
 use ndarray::{Array1, Array2};
 
 /// Numbers between −1 and 1 that differ from place to place.
@@ -269,7 +279,7 @@ fn measurements_are_of_what_passes_through() {
     ));
     let mut p = params(0.3);
     let mut state = optimizer.init(&p).unwrap();
-    assert!(gradchain::measurements(&*state).iter().all(|(_, m)| m.iter().all(|(_, x)| x.is_nan())));
+    assert!(gradchain::transform::measurements(&*state).iter().all(|(_, m)| m.iter().all(|(_, x)| x.is_nan())));
     let (mut naive, mut traced, mut ema, mut raw) = (flat(&p), vec![0.0; 17], 0.0, 0.0);
     for t in 1..=5 {
         let grads = params(f64::from(t));
@@ -278,7 +288,7 @@ fn measurements_are_of_what_passes_through() {
         let total: f64 = traced.iter().sum();
         ema = 0.7 * ema + 0.3 * norm(&traced);
         raw = 0.9 * raw + 0.1 * total;
-        let found = gradchain::measurements(&*state);
+        let found = gradchain::transform::measurements(&*state);
         let get = |name: &str| found.iter().find_map(|(_, m)| m.get(name)).unwrap();
         close(get("norm"), norm(&traced), 1e-7);
         close(get("total"), total, 1e-6);

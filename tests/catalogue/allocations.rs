@@ -11,6 +11,7 @@ use crate::common::registry::registry;
 use crate::common::subject::Subject;
 use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
 use gradchain::needs::Level;
+use gradchain::optimizer::rowwise_adagrad;
 use gradchain::prelude::*;
 use gradchain::tree::{DynTree, SparseRows};
 
@@ -130,9 +131,11 @@ fn a_step_of_as_many_rows_as_the_first_allocates_nothing() {
     let optimizer = chain((clip_by_global_norm(1.0), scale_by_adam(), rowwise_adagrad(0.1)));
     let mut params = ndarray::Array2::<f32>::zeros((900, 7));
     let mut state = optimizer.init(&params).unwrap();
-    let rows = |step: usize| SparseRows {
-        indices: (0..20).map(|i| (i * 113 + step * 31) % 900).collect::<Vec<_>>(),
-        values: ndarray::Array2::from_elem((20, 7), 0.5_f32),
+    let rows = |step: usize| {
+        SparseRows::new(
+            (0..20).map(|i| (i * 113 + step * 31) % 900).collect::<Vec<_>>(),
+            ndarray::Array2::from_elem((20, 7), 0.5_f32),
+        )
     };
     optimizer.step(&mut params, &rows(0), &mut state).unwrap();
     let others: Vec<_> = (1..6).map(rows).collect();

@@ -2,11 +2,11 @@
 
 use gradchain::prelude::*;
 use gradchain::projection::Operand;
-use gradchain::tree::{DynTree, Norm, tree_norm, tree_vdot};
-use gradchain::{
-    apply_updates, config, extra, incremental_update, needs, per_example_global_norm_clip, per_example_layer_norm_clip,
-    periodic_update,
+use gradchain::tree::{
+    DynTree, Norm, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update,
+    tree_norm, tree_vdot,
 };
+use gradchain::{apply_updates, config, extra, needs};
 use serde_json::{Map, Value};
 
 use super::transform::{Stop, types_are_supported};

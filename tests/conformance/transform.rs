@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use gradchain::prelude::*;
 use gradchain::state::{Entry, EntryMut, State, StateWalk, StateWalkMut, same_bits};
-use gradchain::{DType, OptState, config, extra, injected_hyperparams, needs};
+use gradchain::transform::measurements;
+use gradchain::wrapper::injected_hyperparams;
+use gradchain::{DType, OptState, config, extra, needs};
 use serde_json::Value;
 
 use super::tree::{self, Leaf, Leaves, Slack, Tolerance};

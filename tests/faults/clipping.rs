@@ -7,7 +7,9 @@
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::projection::{Projection, box_set};
+use gradchain::schedule::linear;
 use gradchain::state::{Entry, State, StateWalk};
+use gradchain::transform::{identity, project};
 use gradchain::tree::DynTree;
 
 use super::*;

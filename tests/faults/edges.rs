@@ -2,8 +2,14 @@
 //! file.
 
 use gradchain::checkpoint::{Checkpoint, Save};
+use gradchain::optimizer::{novograd, soap};
+use gradchain::schedule::{linear, piecewise_constant, polynomial, warmup_constant};
 use gradchain::state::same_bits;
+use gradchain::transform::{
+    adaptive_grad_clip, add_noise, apply_every, clip_by_block_rms, scale, scale_by_lbfgs, scale_by_schedule, trace,
+};
 use gradchain::tree::DynTree;
+use gradchain::wrapper::{conditionally_transform, schedule_free, step_mod};
 use ndarray::{ArrayD, IxDyn};
 
 use super::*;

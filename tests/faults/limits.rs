@@ -1,7 +1,10 @@
 //! Counts at the end of their range: what goes on from there neither wraps nor panics.
 
 use gradchain::checkpoint::{Checkpoint, Save};
-use gradchain::schedule::InterpolateType;
+use gradchain::schedule::{
+    InterpolateType, constant, cosine_restarts, inverse_sqrt, join, linear, linear_onecycle, piecewise_constant,
+    piecewise_interpolate, polynomial, rex, sgdr, table, warmup_constant, warmup_exponential_decay,
+};
 use gradchain::state::{Count, EntryMut, State, StateWalkMut};
 use gradchain::tree::DynTree;
 

@@ -1,6 +1,7 @@
 //! More checkpoints in a folder, and more files of one, than a process may open: the newest is found, rotation counts
 //! right, and what cannot be opened now is an error.
 
+use gradchain::wrapper::sharded;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! Gradients that are given by value: their arrays hold the updates, and nothing else is kept or allocated.
 
+use gradchain::optimizer::polyak_sgd;
 use gradchain::state::same_bits;
+use gradchain::transform::trace;
 use gradchain::tree::DynTree;
 use gradchain::{extra, needs};
 use ndarray::{Axis, ShapeBuilder, Slice};

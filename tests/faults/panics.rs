@@ -5,9 +5,11 @@ use gradchain::part::{
     Clock, InitContext, OneElement, OneElementWithMemory, Part, Rule, RuleWithMemory, Slot, StepContext, Whole,
     WholeTree, WholeTreeTransformation,
 };
-use gradchain::schedule::FromFn;
+use gradchain::schedule::{FromFn, from_fn};
 use gradchain::state::{AverageOptions, same_bits};
+use gradchain::transform::{scale, scale_by_backtracking_linesearch, scale_by_schedule, scale_by_trust_ratio, trace};
 use gradchain::tree::{Walk, WalkMut};
+use gradchain::wrapper::sam;
 use gradchain::{Migration, Real, Result, TreeMut, extra};
 
 use super::piece::PIECE;

@@ -72,10 +72,6 @@ impl Deep {
     fn of(levels: usize, mut around: impl FnMut(Value) -> Value) -> Deep {
         Deep((0..levels).fold(Value::Null, |inside, _| around(inside)))
     }
-
-    fn take(&mut self) -> Value {
-        self.0.take()
-    }
 }
 
 impl Drop for Deep {
@@ -111,17 +107,16 @@ fn configs_of_any_depth_are_an_error() {
     ];
     for around in shapes {
         for levels in [300, 100_000] {
-            let mut deep = Deep::of(levels, around);
+            let deep = Deep::of(levels, around);
             let errors = [
                 config::build(&deep.0).unwrap_err(),
                 config::build_per_example::<Nothing>(&deep.0).unwrap_err(),
                 config::schedule(&deep.0).unwrap_err(),
-                Config::new(deep.take()).unwrap_err(),
+                Config::new(&deep.0).unwrap_err(),
             ];
             for error in errors {
                 assert!(error.to_string().contains("more than 256 levels"), "{error}");
             }
-            let deep = Deep::of(levels, around);
             assert!(!config::is_per_example(&deep.0));
         }
     }

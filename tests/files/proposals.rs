@@ -5,6 +5,8 @@ use std::io::Cursor;
 use gradchain::Migration;
 use gradchain::checkpoint::{Checkpoint, Load, Save};
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::trace;
 use gradchain::wrapper::Named;
 use ndarray::{Array1, Array2, array};
 

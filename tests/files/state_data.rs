@@ -1,7 +1,10 @@
 //! States in formats of serde: every bit comes back, what does not fit is refused.
 
+use gradchain::optimizer::{rprop, schedule_free_sgd};
 use gradchain::prelude::*;
 use gradchain::state::{StateData, same_bits};
+use gradchain::transform::{add_noise, scale_by_lbfgs, scale_by_novograd, scale_by_stable_adam, trace};
+use gradchain::wrapper::{freezable, skip_absent};
 use ndarray::{Array1, Array2, ShapeBuilder, array};
 
 #[derive(Clone, Debug, PartialEq, Tree)]

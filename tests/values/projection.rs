@@ -3,6 +3,8 @@
 use gradchain::Error;
 use gradchain::prelude::*;
 use gradchain::projection::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{project, scale, trace};
 use gradchain::tree::{Difference, DynTree, Norm, tree_norm, tree_sum, tree_vdot};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder, array};
 
@@ -512,7 +514,8 @@ fn a_config_builds_the_same_and_is_written_out() {
         let error = config::build(&serde_json::json!({"project": config})).unwrap_err().to_string();
         assert!(error.contains(message), "{error}");
     }
-    let asked = &config::json_schema()["$defs"]["arguments"]["project"];
+    let schema: serde_json::Value = serde_json::from_str(&config::json_schema()).unwrap();
+    let asked = &schema["$defs"]["arguments"]["project"];
     for name in ["projection", "lower", "upper", "scale", "a", "b"] {
         assert!(!asked["properties"][name].is_null(), "{name} is in the schema: {asked}");
     }

@@ -1,8 +1,14 @@
 //! What there is to read of a run.
 
+use gradchain::optimizer::optimistic_adam;
 use gradchain::part::{Named, Optimizer, Part};
 use gradchain::prelude::*;
-use gradchain::transform::{ClipByGlobalNorm, GlobalNorm, NotFinite};
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    ClipByGlobalNorm, GlobalNorm, NotFinite, clip_by_block_norm, measure_with_ema, monitor, of_params, ratio,
+    set_to_zero,
+};
+use gradchain::wrapper::{flatten, schedule_free};
 
 type Params = (Vec<f64>, Vec<f32>);
 

@@ -284,7 +284,7 @@ fn each_kind_is_written_out_and_read_again() {
             continue;
         }
         let config = Config::of(&gradchain::sgd(schedule.clone())).unwrap();
-        let written = &config.as_value()["sgd"]["learning_rate"]["schedule"];
+        let written = &serde_json::to_value(config).unwrap()["sgd"]["learning_rate"]["schedule"];
         assert_eq!(config::schedule(written).unwrap(), schedule, "{printed}: {written}");
     }
     let read = |json: serde_json::Value| config::schedule(&json).unwrap();

@@ -78,7 +78,7 @@ pub fn params<M: Module>(module: &M) -> Result<Leaves> {
 /// The gradients of a module's trained parameters, under the paths that [`params`] gives them.
 ///
 /// A parameter without a gradient has no leaf: an error in a step, unless the optimizer is a
-/// [`skip_absent`](gradchain::skip_absent).
+/// [`skip_absent`](gradchain::wrapper::skip_absent).
 ///
 /// # Cost
 ///

@@ -11,9 +11,9 @@ use burn::tensor::{Device, Tensor, TensorData};
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::needs::Nothing;
 use gradchain::recipe::Recipe;
-use gradchain::transform::Scale;
+use gradchain::transform::{Scale, scale};
 use gradchain::wrapper::InjectHyperparams;
-use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut, inject_hyperparams, scale};
+use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut, inject_hyperparams};
 
 use crate::host::Host;
 use crate::leaves::{Leaves, trained_mut};

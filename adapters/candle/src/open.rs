@@ -86,6 +86,7 @@ impl Vars {
     /// use candle_core::{Device, Var};
     /// use gradchain::extra;
     /// use gradchain::prelude::*;
+    /// use gradchain::optimizer::polyak_sgd;
     /// use gradchain_candle::{Vars, init};
     ///
     /// let w = Var::new(2.0_f64, &Device::Cpu)?;

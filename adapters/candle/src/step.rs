@@ -49,7 +49,7 @@ pub fn init<T: GradientTransformation>(optimizer: &T, vars: &Vars) -> Result<Opt
 ///
 /// As [`GradientTransformation::step`], of which nothing has been changed after: a gradient of another shape, or of a
 /// type that would lose by being converted; a variable that has none, unless the optimizer is a
-/// [`skip_absent`](gradchain::skip_absent). And as [`Vars::write_with`].
+/// [`skip_absent`](gradchain::wrapper::skip_absent). And as [`Vars::write_with`].
 ///
 /// # Locks
 ///

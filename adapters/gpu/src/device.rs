@@ -175,8 +175,10 @@ impl<B: Backend> Device<B> {
 
 impl<B: Backend> Shared<B> {
     fn count(&self, to_device: usize, to_host: usize) {
-        let Traffic { to_device: up, to_host: down } = self.traffic.get();
-        self.traffic.set(Traffic { to_device: up + to_device as u64, to_host: down + to_host as u64 });
+        let mut traffic = self.traffic.get();
+        traffic.to_device += to_device as u64;
+        traffic.to_host += to_host as u64;
+        self.traffic.set(traffic);
     }
 
     fn write(&self, buffer: &mut B::Buffer, bytes: &[u8]) -> Result<()> {

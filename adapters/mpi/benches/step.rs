@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use gradchain::collective::Collective;
 use gradchain::prelude::*;
+use gradchain::wrapper::sharded;
 use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 

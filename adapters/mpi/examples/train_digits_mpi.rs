@@ -23,6 +23,7 @@ use gradchain::checkpoint::{Rotation, Save, latest_valid};
 use gradchain::collective::{Collective, PairwiseMean, parts};
 use gradchain::prelude::*;
 use gradchain::tree::for_each_leaf;
+use gradchain::wrapper::sharded;
 
 use crate::data::{Digits, Random};
 use crate::model::Mlp;

@@ -1,13 +1,15 @@
 //! Machines that train together with [gradchain](https://docs.rs/gradchain), by MPI.
 //!
-//! [`world`] is a [`Collective`] of all processes that `mpirun` has started. With it [`sharded`](gradchain::sharded)
-//! shares the state of an optimizer out among them, and [`Save::to_shards`] writes what each has.
+//! [`world`] is a [`Collective`] of all processes that `mpirun` has started. With it
+//! [`sharded`](gradchain::wrapper::sharded) shares the state of an optimizer out among them, and [`Save::to_shards`]
+//! writes what each has.
 //!
 //! ```no_run
 //! use std::time::Duration;
 //!
 //! use gradchain::collective::Collective;
 //! use gradchain::prelude::*;
+//! use gradchain::wrapper::sharded;
 //!
 //! let world = gradchain_mpi::world(Duration::from_secs(60))?;
 //! let mut params = vec![0.0_f32; 1_000_000];

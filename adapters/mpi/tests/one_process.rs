@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gradchain::collective::{Collective, average, gather};
 use gradchain::prelude::*;
+use gradchain::wrapper::sharded;
 
 #[test]
 fn one_process_is_a_group() {

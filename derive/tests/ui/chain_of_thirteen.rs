@@ -1,6 +1,7 @@
 //! A chain of more members than a tuple can have, and one of something else.
 
 use gradchain::prelude::*;
+use gradchain::transform::scale;
 
 fn main() {
     let s = || scale(1.0);

@@ -1,6 +1,7 @@
 //! What is given for a learning rate, and is no `f64` and no schedule.
 
 use gradchain::prelude::*;
+use gradchain::transform::trace;
 
 fn main() {
     let rate = 0.1_f32;

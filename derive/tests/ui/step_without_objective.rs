@@ -3,6 +3,7 @@
 use gradchain::extra;
 use gradchain::needs::ValueAndGradFn;
 use gradchain::prelude::*;
+use gradchain::transform::{scale_by_backtracking_linesearch, scale_by_zoom_linesearch};
 
 fn search() -> gradchain::transform::ScaleByZoomLinesearch {
     scale_by_zoom_linesearch(20)

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 use gradchain::plot::{Chart, grid};
 use gradchain::prelude::*;
-use gradchain::transform::GlobalNorm;
+use gradchain::transform::{GlobalNorm, monitor, of_params, ratio};
 use gradchain::watch::{JsonLines, read_json_lines};
 use indicatif::{ProgressBar, ProgressStyle};
 

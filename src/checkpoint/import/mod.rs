@@ -40,7 +40,7 @@ use crate::tree::{Tree, TreeMut};
 ///
 /// # What fits
 ///
-/// `adam`, `adamw`, `sgd`, [`scale_by_adam`](crate::scale_by_adam()), [`trace`](crate::trace()), also in a
+/// `adam`, `adamw`, `sgd`, [`scale_by_adam`](crate::scale_by_adam()), [`trace`](crate::transform::trace()), also in a
 /// [`chain`](crate::chain) with what has no state of its own but a count, such as clipping and schedules, or
 /// [`masked`](crate::masked). Everything else is refused, since a file does not say by which algorithm it was made: two
 /// moments could as well be those of RAdam.

@@ -4,6 +4,7 @@ use crate::recipe::Recipe;
 
 /// Whose names the tensors of a file have: see [`Import`](super::Import).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Origin {
     /// PyTorch.
     Torch,

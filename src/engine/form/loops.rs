@@ -15,6 +15,7 @@ use crate::numeric::opaque::{Always, hidden};
 
 /// What a pass does to a state array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Access {
     /// It does not look at it.
     None,

@@ -27,6 +27,7 @@ pub enum OneElement {}
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
 /// use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 /// use gradchain::Real;
 /// use ndarray::array;
@@ -113,11 +114,12 @@ pub trait Rule: Part<Form = OneElement> {
 
 /// How many steps a transformation has done, and how many of them updated a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Clock {
     /// Steps done before this one: what schedules are evaluated at.
     pub count: u64,
     /// Updates of the leaf before this one: what its state arrays have seen. Less than `count` where it was
-    /// [frozen](crate::freezable) for some steps, or had [no gradient](crate::skip_absent).
+    /// [frozen](crate::wrapper::freezable) for some steps, or had [no gradient](crate::wrapper::skip_absent).
     pub updates: u64,
 }
 
@@ -195,11 +197,12 @@ impl<C: Real, const N: usize> Cut<C> for [C; N] {
 
 /// The memory of a rule: how many steps it has done.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Steps {
     /// Steps done.
     pub count: Count,
     /// How many of them updated each leaf; of no leaf where all are updated in every step, which is everywhere but
-    /// inside [`freezable`](crate::freezable) and [`skip_absent`](crate::skip_absent).
+    /// inside [`freezable`](crate::wrapper::freezable) and [`skip_absent`](crate::wrapper::skip_absent).
     pub updates: PerLeaf<Count>,
 }
 

@@ -21,13 +21,14 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_acprop`](crate::scale_by_acprop) gives, or a pattern
-/// of the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_acprop`](crate::transform::scale_by_acprop) gives,
+/// or a pattern of the mask matches no leaf.
 ///
 /// # Example
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::acprop;
 ///
 /// let optimizer = acprop(0.5).b2(0.0).eps(0.0).eps_root(0.0);
 /// let mut params = 0.0_f64;
@@ -44,7 +45,7 @@ use crate::wrapper::{Masked, masked};
 /// Zhuang and others, [Momentum centering and asynchronous update for adaptive gradient
 /// methods](https://arxiv.org/abs/2110.05454), 2021. Optax,
 /// [`acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_acprop`](crate::scale_by_acprop) says; a mask is a [`Mask`]. PyTorch has none.
+/// [`scale_by_acprop`](crate::transform::scale_by_acprop) says; a mask is a [`Mask`]. PyTorch has none.
 pub fn acprop(learning_rate: impl IntoHyperparam) -> Acprop {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Acprop { chain: (scale_by_acprop(), decay, scale_by_learning_rate(learning_rate)) }

@@ -18,12 +18,13 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_belief`](crate::scale_by_belief) gives.
+/// `init` fails if an argument is out of the range that [`scale_by_belief`](crate::transform::scale_by_belief) gives.
 ///
 /// # Example
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adabelief;
 ///
 /// let optimizer = adabelief(0.5).b1(0.5).b2(0.5).eps(0.0).eps_root(0.0);
 /// let mut params = 0.0_f64;
@@ -40,7 +41,7 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 /// Zhuang and others, [AdaBelief optimizer: adapting stepsizes by the belief in observed
 /// gradients](https://arxiv.org/abs/2010.07468), 2020. Optax,
 /// [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_belief`](crate::scale_by_belief) says. PyTorch has none.
+/// [`scale_by_belief`](crate::transform::scale_by_belief) says. PyTorch has none.
 pub fn adabelief(learning_rate: impl IntoHyperparam) -> Adabelief {
     Adabelief { chain: (scale_by_belief(), scale_by_learning_rate(learning_rate)) }
 }

@@ -29,6 +29,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adadelta;
 ///
 /// let optimizer = adadelta(0.75).rho(0.5).eps(1.0);
 /// let mut params = 0.0_f64;

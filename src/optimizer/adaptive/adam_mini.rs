@@ -31,6 +31,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adam_mini;
 ///
 /// let optimizer = adam_mini(0.5).eps(0.0);
 /// let mut params = vec![1.0_f64, 1.0];

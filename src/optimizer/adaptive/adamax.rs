@@ -17,12 +17,13 @@ use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scal
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adamax`](crate::scale_by_adamax) gives.
+/// `init` fails if an argument is out of the range that [`scale_by_adamax`](crate::transform::scale_by_adamax) gives.
 ///
 /// # Example
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adamax;
 ///
 /// let optimizer = adamax(1.0).b1(0.0).b2(0.5).eps(0.0);
 /// let mut params = 0.0_f64;
@@ -38,7 +39,7 @@ use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scal
 ///
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2.
 /// Optax, [`adamax`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_adamax`](crate::scale_by_adamax) says. PyTorch's `Adamax` has a learning rate of 2e-3.
+/// [`scale_by_adamax`](crate::transform::scale_by_adamax) says. PyTorch's `Adamax` has a learning rate of 2e-3.
 pub fn adamax(learning_rate: impl IntoHyperparam) -> Adamax {
     Adamax { chain: (scale_by_adamax(), scale_by_learning_rate(learning_rate)) }
 }

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// AdamaxW: [`adamax`](crate::adamax()) with weight decay that the gradient's scaling does not touch.
+/// AdamaxW: [`adamax`](crate::optimizer::adamax()) with weight decay that the gradient's scaling does not touch.
 ///
 /// # Arithmetic
 ///
@@ -21,8 +21,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adamax`](crate::scale_by_adamax) gives, or a pattern
-/// of the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adamax`](crate::transform::scale_by_adamax) gives,
+/// or a pattern of the mask matches no leaf.
 ///
 /// # Example
 ///
@@ -30,6 +30,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adamaxw;
 ///
 /// let optimizer = adamaxw(0.1).weight_decay(0.5);
 /// let mut params = 1.0_f64;

@@ -21,8 +21,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adan`](crate::scale_by_adan) gives, or a pattern of
-/// the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_adan`](crate::transform::scale_by_adan) gives, or a
+/// pattern of the mask matches no leaf.
 ///
 /// # Example
 ///
@@ -30,6 +30,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adan;
 ///
 /// let optimizer = adan(0.5).b1(0.0).b2(0.0).b3(0.0).eps(0.0).eps_root(0.0);
 /// let mut params = 0.0_f64;

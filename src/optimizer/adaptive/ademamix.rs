@@ -22,13 +22,14 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_ademamix`](crate::scale_by_ademamix) gives, or a
-/// pattern of the mask matches no leaf.
+/// `init` fails if an argument is out of the range that [`scale_by_ademamix`](crate::transform::scale_by_ademamix)
+/// gives, or a pattern of the mask matches no leaf.
 ///
 /// # Example
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::ademamix;
 ///
 /// let optimizer = ademamix(0.5).b3(0.5).alpha(2.0).eps(0.0);
 /// let mut params = 0.0_f64;
@@ -44,8 +45,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137),
 /// 2024. Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_ademamix`](crate::scale_by_ademamix) says; a mask is a [`Mask`]. Its default `alpha` is not that of the
-/// part, as in Optax. PyTorch has none.
+/// [`scale_by_ademamix`](crate::transform::scale_by_ademamix) says; a mask is a [`Mask`]. Its default `alpha` is not
+/// that of the part, as in Optax. PyTorch has none.
 pub fn ademamix(learning_rate: impl IntoHyperparam) -> Ademamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Ademamix { chain: (scale_by_ademamix().alpha(5.0), decay, scale_by_learning_rate(learning_rate)) }

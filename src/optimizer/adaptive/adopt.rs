@@ -17,7 +17,7 @@ use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_ad
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_adopt`](crate::scale_by_adopt) gives.
+/// `init` fails if an argument is out of the range that [`scale_by_adopt`](crate::transform::scale_by_adopt) gives.
 ///
 /// # Example
 ///
@@ -25,6 +25,7 @@ use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_ad
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adopt;
 ///
 /// let optimizer = adopt(2.0).b1(0.5).b2(0.5);
 /// let mut params = 0.0_f64;
@@ -41,7 +42,7 @@ use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_ad
 /// Taniguchi and others, [ADOPT: modified Adam can converge with any β₂ with the optimal
 /// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
 /// [`adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_adopt`](crate::scale_by_adopt) says. PyTorch has none.
+/// [`scale_by_adopt`](crate::transform::scale_by_adopt) says. PyTorch has none.
 pub fn adopt(learning_rate: impl IntoHyperparam) -> Adopt {
     Adopt { chain: (scale_by_adopt(), scale_by_learning_rate(learning_rate)) }
 }

@@ -24,6 +24,7 @@ use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, sc
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::amsgrad;
 ///
 /// let optimizer = amsgrad(0.5).b1(0.0).b2(0.0).eps(0.0);
 /// let mut params = 0.0_f64;

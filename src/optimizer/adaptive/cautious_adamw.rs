@@ -31,6 +31,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::cautious_adamw;
 ///
 /// let optimizer = cautious_adamw(0.4).weight_decay(0.0).eps(0.0);
 /// let mut params = vec![0.0_f64; 3];

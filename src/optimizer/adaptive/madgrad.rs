@@ -24,6 +24,7 @@ use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, s
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::madgrad;
 ///
 /// let optimizer = madgrad(4.0).momentum(0.5).eps(0.0);
 /// let mut params = 10.0_f64;

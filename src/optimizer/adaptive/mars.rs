@@ -33,6 +33,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::mars;
 ///
 /// let optimizer = mars(0.1).eps(0.0);
 /// let mut params = vec![1.0_f64, 1.0];

@@ -21,6 +21,7 @@ use crate::schedule::IntoHyperparam;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::nadam;
 ///
 /// assert_eq!(nadam(0.1), adam(0.1).nesterov(true));
 /// ```

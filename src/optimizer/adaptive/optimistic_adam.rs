@@ -1,7 +1,8 @@
 use crate::part::prelude::*;
 use crate::transform::*;
 
-/// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimistic_adam_v2()) is the one to use.
+/// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimizer::optimistic_adam_v2()) is the one
+/// to use.
 ///
 /// # Arithmetic
 ///
@@ -27,6 +28,7 @@ use crate::transform::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::optimistic_adam;
 ///
 /// let optimizer = optimistic_adam(0.5).optimism(0.25).b1(0.0).b2(0.0).eps(0.0);
 /// let mut params = 0.0_f64;

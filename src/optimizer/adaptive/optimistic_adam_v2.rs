@@ -28,6 +28,7 @@ use crate::transform::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::optimistic_adam_v2;
 ///
 /// let optimizer = optimistic_adam_v2(0.5).b1(0.0).b2(0.0).eps(0.0);
 /// let mut params = 0.0_f64;

@@ -20,7 +20,7 @@ use crate::transform::*;
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_rms`] or [`trace`](crate::trace()) gives.
+/// `init` fails if an argument is out of the range that [`scale_by_rms`] or [`trace`](crate::transform::trace()) gives.
 ///
 /// # Example
 ///

@@ -22,13 +22,14 @@ use crate::wrapper::{Masked, masked};
 /// # Errors
 ///
 /// `init` fails if an argument is out of the range that
-/// [`scale_by_simplified_ademamix`](crate::scale_by_simplified_ademamix) gives, or a pattern of the mask matches no
-/// leaf.
+/// [`scale_by_simplified_ademamix`](crate::transform::scale_by_simplified_ademamix) gives, or a pattern of the mask
+/// matches no leaf.
 ///
 /// # Example
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::simplified_ademamix;
 ///
 /// let optimizer = simplified_ademamix(0.5).b1(0.5).b2(0.0).alpha(2.0).eps(0.0);
 /// let mut params = 0.0_f64;
@@ -45,7 +46,8 @@ use crate::wrapper::{Masked, masked};
 /// Morwani and others, [Connections between schedule-free optimizers, AdEMAMix, and accelerated SGD
 /// variants](https://arxiv.org/abs/2502.02431), 2025. Optax,
 /// [`simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_simplified_ademamix`](crate::scale_by_simplified_ademamix) says; a mask is a [`Mask`]. PyTorch has none.
+/// [`scale_by_simplified_ademamix`](crate::transform::scale_by_simplified_ademamix) says; a mask is a [`Mask`]. PyTorch
+/// has none.
 pub fn simplified_ademamix(learning_rate: impl IntoHyperparam) -> SimplifiedAdemamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     SimplifiedAdemamix { chain: (scale_by_simplified_ademamix(), decay, scale_by_learning_rate(learning_rate)) }

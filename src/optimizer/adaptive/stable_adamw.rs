@@ -31,6 +31,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::stable_adamw;
 ///
 /// let optimizer = stable_adamw(0.1).weight_decay(0.5).mask(Mask::path("1"));
 /// let mut params = (1.0_f64, 1.0_f64);

@@ -18,7 +18,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of the range that [`scale_by_yogi`](crate::scale_by_yogi) gives.
+/// `init` fails if an argument is out of the range that [`scale_by_yogi`](crate::transform::scale_by_yogi) gives.
 ///
 /// # Example
 ///
@@ -26,6 +26,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::yogi;
 ///
 /// let optimizer = yogi(0.1);
 /// let mut params = vec![0.0_f64, 0.0];
@@ -40,7 +41,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 /// Zaheer and others, [Adaptive methods for nonconvex
 /// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018. Optax,
 /// [`yogi`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_yogi`](crate::scale_by_yogi) says. PyTorch has none.
+/// [`scale_by_yogi`](crate::transform::scale_by_yogi) says. PyTorch has none.
 pub fn yogi(learning_rate: impl IntoHyperparam) -> Yogi {
     Yogi { chain: (scale_by_yogi(), scale_by_learning_rate(learning_rate)) }
 }

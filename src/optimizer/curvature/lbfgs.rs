@@ -88,6 +88,7 @@ impl<L: Stage> Lbfgs<L> {
     ///
     /// ```
     /// use gradchain::prelude::*;
+    /// use gradchain::transform::scale_by_backtracking_linesearch;
     ///
     /// let armijo = scale_by_backtracking_linesearch(20).increase_factor(f64::INFINITY);
     /// let optimizer = lbfgs().linesearch(armijo);

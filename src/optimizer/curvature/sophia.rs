@@ -7,8 +7,8 @@ use crate::wrapper::{Masked, masked};
 /// decoupled weight decay.
 ///
 /// `hessian_diagonal_fn` makes the diagonal of the gradients: a
-/// [`hutchinson_estimator_diag_hessian`](crate::hutchinson_estimator_diag_hessian), which needs the loss and its
-/// gradient as a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has
+/// [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian), which needs the loss and
+/// its gradient as a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has
 /// sampled labels' gradients.
 ///
 /// # Arithmetic
@@ -37,6 +37,8 @@ use crate::wrapper::{Masked, masked};
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::sophia;
+/// use gradchain::transform::hutchinson_estimator_diag_hessian;
 ///
 /// // x² + 100·y²: Newton's step is as long for y as for x.
 /// let loss = |p: &(f64, f64)| (p.0 * p.0 + 100.0 * p.1 * p.1, (2.0 * p.0, 200.0 * p.1));

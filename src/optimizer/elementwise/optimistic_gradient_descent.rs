@@ -18,7 +18,7 @@ use crate::transform::*;
 /// # Errors
 ///
 /// `init` fails if an argument is out of the range that
-/// [`scale_by_optimistic_gradient`](crate::scale_by_optimistic_gradient) gives.
+/// [`scale_by_optimistic_gradient`](crate::transform::scale_by_optimistic_gradient) gives.
 ///
 /// # Example
 ///
@@ -26,6 +26,7 @@ use crate::transform::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::optimistic_gradient_descent;
 ///
 /// let optimizer = optimistic_gradient_descent(0.5);
 /// let mut params = 0.0_f64;

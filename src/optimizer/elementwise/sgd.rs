@@ -44,7 +44,8 @@ use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace
 /// type, and what only concerns momentum can only be set where there is some; a momentum of 0 keeps a trace. PyTorch's
 /// `SGD` has the same momentum and nesterov; its `weight_decay` is an
 /// [`add_decayed_weights`](crate::add_decayed_weights) before this. Its `dampening` is, without nesterov, a
-/// [`scale_by_schedule`](crate::scale_by_schedule) before this that is 1 in the first step and then `1 − dampening`.
+/// [`scale_by_schedule`](crate::transform::scale_by_schedule) before this that is 1 in the first step and then `1 −
+/// dampening`.
 pub fn sgd(learning_rate: impl IntoHyperparam) -> Sgd {
     Sgd { chain: ((), scale_by_learning_rate(learning_rate)) }
 }

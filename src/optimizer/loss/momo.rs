@@ -50,6 +50,7 @@ use crate::part::prelude::*;
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::momo;
 ///
 /// let optimizer = momo();
 /// let mut params = 2.0_f64;
@@ -95,8 +96,10 @@ impl Momo {
 }
 
 /// What [`momo`](momo()) remembers, besides the array `exp_avg`, the running mean of gradients `m`; and
-/// [`momo_adam`](crate::momo_adam()), besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments.
+/// [`momo_adam`](crate::optimizer::momo_adam()), besides the arrays `exp_avg` and `exp_avg_sq`, the first and second
+/// moments.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MomoState {
     /// Steps done.
     pub count: Count,

@@ -5,7 +5,7 @@ use crate::part::prelude::*;
 /// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the
 /// learning rate.
 ///
-/// A step needs the [value](crate::extra::value) of the loss. See [`momo`](crate::momo()) for the idea.
+/// A step needs the [value](crate::extra::value) of the loss. See [`momo`](crate::optimizer::momo()) for the idea.
 ///
 /// # Arithmetic
 ///
@@ -52,6 +52,7 @@ use crate::part::prelude::*;
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::momo_adam;
 ///
 /// let optimizer = momo_adam().learning_rate(0.5).eps(0.0);
 /// let mut params = 2.0_f64;

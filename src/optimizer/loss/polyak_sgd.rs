@@ -29,6 +29,7 @@ use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::polyak_sgd;
 ///
 /// let optimizer = polyak_sgd();
 /// let mut params = 8.0_f64;

@@ -34,7 +34,7 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 /// # Cost
 ///
 /// One float of state for each element of a matrix, two for each other parameter; two passes, and between them the
-/// products of [`scale_by_muon`](crate::scale_by_muon).
+/// products of [`scale_by_muon`](crate::transform::scale_by_muon).
 ///
 /// # Errors
 ///

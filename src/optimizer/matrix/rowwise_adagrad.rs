@@ -27,13 +27,14 @@ use crate::transform::{ScaleByLearningRate, ScaleByRowwiseRss, scale_by_learning
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::rowwise_adagrad;
 /// use gradchain::tree::SparseRows;
 /// use ndarray::array;
 ///
 /// let optimizer = rowwise_adagrad(1.0).eps(0.0);
 /// let mut embedding = array![[1.0_f64, 1.0], [1.0, 1.0], [1.0, 1.0]];
 /// let mut state = optimizer.init(&embedding)?;
-/// let gradient = SparseRows { indices: [1], values: array![[5.0, -5.0]] };
+/// let gradient = SparseRows::new([1], array![[5.0, -5.0]]);
 /// optimizer.step(&mut embedding, &gradient, &mut state)?;
 /// assert_eq!(embedding, array![[1.0, 1.0], [0.0, 2.0], [1.0, 1.0]]);
 /// assert_eq!(state.0.sum_of_squares.get::<f64>(0), Some(&[0.0, 25.0, 0.0][..]));

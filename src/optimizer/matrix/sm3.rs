@@ -23,6 +23,7 @@ use crate::transform::{ScaleByLearningRate, ScaleBySm3, scale_by_learning_rate, 
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::sm3;
 ///
 /// let optimizer = sm3(0.5).momentum(0.0);
 /// let mut params = vec![1.0_f32, 1.0];

@@ -29,6 +29,7 @@ use crate::transform::{PerExample, Trace, differentially_private_aggregate};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::dpsgd;
 /// use ndarray::array;
 ///
 /// let optimizer = dpsgd(0.5, 1.0, 0.0, 42).momentum(0.5);

@@ -25,6 +25,7 @@ use crate::transform::{AddNoise, ScaleByLearningRate, add_noise, scale_by_learni
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::noisy_sgd;
 ///
 /// let run = |seed| -> gradchain::Result<f64> {
 ///     let optimizer = noisy_sgd(0.5, seed);

@@ -30,6 +30,7 @@ use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::fromage;
 ///
 /// let optimizer = fromage(0.75);
 /// let mut params = vec![5.0_f64, 0.0];
@@ -46,7 +47,7 @@ use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 /// [`fromage`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: norms are summed in `f64`.
 pub fn fromage(learning_rate: impl IntoHyperparam) -> Fromage {
     let ratio = scale_by_trust_ratio().min_norm(1e-6);
-    Fromage { chain: (ratio, FromageStep { learning_rate: learning_rate.into() }) }
+    Fromage { chain: (ratio, FromageStep::new(learning_rate)) }
 }
 
 optimizer! {
@@ -61,9 +62,17 @@ optimizer! {
 
 /// The second half of [`fromage`](fromage()).
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FromageStep {
     /// What gradients are multiplied by, before the parameters shrink.
     pub learning_rate: Hyperparam,
+}
+
+impl FromageStep {
+    /// The step of a learning rate, and what shrinks the parameters after it.
+    pub fn new(learning_rate: impl IntoHyperparam) -> FromageStep {
+        FromageStep { learning_rate: learning_rate.into() }
+    }
 }
 
 impl crate::engine::Part for FromageStep {

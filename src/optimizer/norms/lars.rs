@@ -31,6 +31,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::lars;
 ///
 /// let optimizer = lars(1.0).trust_coefficient(1.0);
 /// let mut params = vec![3.0_f64, 4.0];

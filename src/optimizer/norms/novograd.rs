@@ -26,6 +26,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_r
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::novograd;
 ///
 /// let optimizer = novograd(0.5).eps(0.0);
 /// let mut params = (1.0_f64, vec![1.0_f64, 1.0]);

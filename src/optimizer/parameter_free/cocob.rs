@@ -27,6 +27,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::cocob;
 ///
 /// let optimizer = cocob();
 /// let mut params = 0.0_f64;
@@ -44,7 +45,7 @@ use crate::wrapper::{Masked, masked};
 /// Orabona and Tommasi, [Training deep networks without learning rates through coin
 /// betting](https://arxiv.org/abs/1705.07795), 2017, algorithm 2. Optax,
 /// [`contrib.cocob`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
-/// [`scale_by_cocob`](crate::scale_by_cocob); a mask is a [`Mask`].
+/// [`scale_by_cocob`](crate::transform::scale_by_cocob); a mask is a [`Mask`].
 pub fn cocob() -> Cocob {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Cocob { chain: (decay, scale_by_learning_rate(1.0).flip_sign(false), scale_by_cocob()) }

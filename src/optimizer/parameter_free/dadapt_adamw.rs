@@ -40,6 +40,7 @@ use crate::range::DECAY;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::dadapt_adamw;
 ///
 /// let optimizer = dadapt_adamw();
 /// let mut params = 0.0_f64;
@@ -92,6 +93,7 @@ impl DadaptAdamw {
 /// What [`dadapt_adamw`](dadapt_adamw()) remembers, besides the arrays `exp_avg`, the first moments with the learning
 /// rate in them, `exp_avg_sq`, the second moments, and `grad_sum`, the running sum `s` of gradients.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DadaptAdamwState {
     /// Steps done.
     pub count: Count,

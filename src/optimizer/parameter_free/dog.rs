@@ -27,6 +27,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::dog;
 ///
 /// let optimizer = dog();
 /// let mut params = 0.0_f64;
@@ -44,7 +45,7 @@ use crate::wrapper::{Masked, masked};
 /// Ivgi, Hinder and Carmon, [DoG is SGD's best friend: a parameter-free dynamic step size
 /// schedule](https://arxiv.org/abs/2302.12022), 2023. Optax,
 /// [`contrib.dog`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
-/// [`scale_by_dog`](crate::scale_by_dog); a mask is a [`Mask`].
+/// [`scale_by_dog`](crate::transform::scale_by_dog); a mask is a [`Mask`].
 pub fn dog() -> Dog {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Dog { chain: (decay, scale_by_dog(InitStep::Heuristic(1e-6)), scale_by_learning_rate(1.0)) }

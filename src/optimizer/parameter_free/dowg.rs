@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// DoWG: as [`dog`](crate::dog()), with each gradient weighted by the distance gone when it was taken.
+/// DoWG: as [`dog`](crate::optimizer::dog()), with each gradient weighted by the distance gone when it was taken.
 ///
 /// # Arithmetic
 ///
@@ -27,6 +27,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::dowg;
 ///
 /// let optimizer = dowg();
 /// let mut params = 0.0_f64;
@@ -44,7 +45,7 @@ use crate::wrapper::{Masked, masked};
 /// Khaled, Mishchenko and Jin, [DoWG unleashed: an efficient universal parameter-free gradient descent
 /// method](https://arxiv.org/abs/2305.16284), 2023, algorithm 1. Optax,
 /// [`contrib.dowg`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
-/// [`scale_by_dowg`](crate::scale_by_dowg); a mask is a [`Mask`].
+/// [`scale_by_dowg`](crate::transform::scale_by_dowg); a mask is a [`Mask`].
 pub fn dowg() -> Dowg {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Dowg { chain: (decay, scale_by_dowg(), scale_by_learning_rate(1.0)) }

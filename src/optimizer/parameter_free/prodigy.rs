@@ -102,6 +102,7 @@ impl Prodigy {
 /// What [`prodigy`](prodigy()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments,
 /// `grad_sum`, the running sum `s` of gradients, and `params0`, the first parameters.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProdigyState {
     /// Steps done.
     pub count: Count,

@@ -28,6 +28,7 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::schedule_free_sgd;
 ///
 /// let optimizer = schedule_free_sgd().learning_rate(0.5);
 /// let mut params = 4.0_f64;

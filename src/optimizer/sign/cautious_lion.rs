@@ -31,6 +31,7 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::cautious_lion;
 ///
 /// let optimizer = cautious_lion(0.25).weight_decay(0.0);
 /// let mut params = vec![1.0_f32; 3];

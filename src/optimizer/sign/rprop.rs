@@ -26,6 +26,7 @@ use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::rprop;
 ///
 /// let optimizer = rprop(0.5);
 /// let mut params = 2.0_f64;

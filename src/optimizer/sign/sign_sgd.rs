@@ -21,6 +21,7 @@ use crate::transform::{ScaleByLearningRate, ScaleBySign, scale_by_learning_rate,
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::sign_sgd;
 ///
 /// let optimizer = sign_sgd(0.5);
 /// let mut params = vec![1.0_f32; 3];

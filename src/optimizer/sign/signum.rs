@@ -1,7 +1,8 @@
 use crate::part::prelude::*;
 use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_learning_rate, scale_by_sign};
 
-/// Signum: [`sign_sgd`](crate::sign_sgd()) with momentum. The signs are those of the gradients' running mean.
+/// Signum: [`sign_sgd`](crate::optimizer::sign_sgd()) with momentum. The signs are those of the gradients' running
+/// mean.
 ///
 /// # Arithmetic
 ///
@@ -27,6 +28,7 @@ use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_lear
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::signum;
 ///
 /// let optimizer = signum(0.5);
 /// let mut params = 0.0_f32;

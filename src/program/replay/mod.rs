@@ -90,7 +90,7 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// }
 ///
 /// let (optimizer, mut params, gradients) = (adamw(0.1), vec![1.0, 2.0], vec![3.0, -4.0]);
-/// let placed = |x: &[f64]| Placed { tensor: x.to_vec(), dtype: DType::F64, shape: vec![2], elsewhere: None };
+/// let placed = |x: &[f64]| Placed::new(x.to_vec(), DType::F64, [2]);
 /// let given = [("", placed(&params))];
 /// let mut there = TensorState::new(Vectors, &optimizer, optimizer.init(&params)?, &given, &params)?;
 /// let mut new = Vec::new();
@@ -234,6 +234,7 @@ pub trait Tensors {
 
 /// How many bytes have crossed between this machine and a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Traffic {
     /// Bytes written to the device.
     pub to_device: u64,

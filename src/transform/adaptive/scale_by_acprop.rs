@@ -31,6 +31,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_acprop;
 ///
 /// let optimizer = scale_by_acprop().b2(0.0).eps(0.0).eps_root(0.0);
 /// let params = 0.0_f64;

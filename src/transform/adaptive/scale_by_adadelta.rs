@@ -25,6 +25,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_adadelta;
 ///
 /// let optimizer = scale_by_adadelta().rho(0.5).eps(1.0);
 /// let params = 0.0_f64;

@@ -27,6 +27,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_adamax;
 ///
 /// let optimizer = scale_by_adamax().b1(0.0).b2(0.5).eps(0.0);
 /// let params = 0.0_f64;

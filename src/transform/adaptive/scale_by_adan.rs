@@ -31,6 +31,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_adan;
 ///
 /// let optimizer = scale_by_adan().b1(0.0).b2(0.0).b3(0.0).eps(0.0);
 /// let params = 0.0_f64;

@@ -31,6 +31,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_ademamix;
 ///
 /// let optimizer = scale_by_ademamix().b3(0.5).alpha(2.0).eps(0.0);
 /// let params = 0.0_f64;

@@ -32,6 +32,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_adopt;
 ///
 /// let optimizer = scale_by_adopt().b1(0.5).b2(0.5);
 /// let params = vec![0.0_f64, 0.0];
@@ -93,7 +94,7 @@ impl ScaleByAdopt {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StepLimit {
-    /// A power of how many updates the leaf has had: of the step, unless it [rested](crate::freezable).
+    /// A power of how many updates the leaf has had: of the step, unless it [rested](crate::wrapper::freezable).
     Power(f64),
     /// Whatever a schedule says.
     Schedule(Schedule),

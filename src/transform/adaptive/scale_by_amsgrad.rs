@@ -29,6 +29,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_amsgrad;
 ///
 /// let optimizer = scale_by_amsgrad().b1(0.0).b2(0.0).eps(0.0);
 /// let params = 0.0_f64;

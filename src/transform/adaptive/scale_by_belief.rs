@@ -28,6 +28,7 @@ use crate::transform::moment::{Mean, first_moment};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_belief;
 ///
 /// let optimizer = scale_by_belief().b1(0.5).b2(0.5).eps(0.0).eps_root(0.0);
 /// let params = 0.0_f64;

@@ -33,6 +33,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_madgrad;
 ///
 /// let optimizer = scale_by_madgrad(4.0).momentum(0.5).eps(0.0);
 /// let mut params = 10.0_f64;

@@ -33,6 +33,7 @@ use crate::transform::moment::{Mean, first_moment};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_radam;
 ///
 /// let optimizer = scale_by_radam();
 /// let params = vec![0.0_f64, 0.0];

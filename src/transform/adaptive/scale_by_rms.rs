@@ -28,6 +28,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_rms;
 ///
 /// let optimizer = scale_by_rms().decay(0.75).eps(0.0);
 /// let params = 0.0_f64;

@@ -24,6 +24,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_rss;
 ///
 /// let optimizer = scale_by_rss().initial_accumulator_value(0.0).eps(0.0);
 /// let params = 0.0_f64;

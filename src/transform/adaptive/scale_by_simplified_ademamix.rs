@@ -28,6 +28,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_simplified_ademamix;
 ///
 /// let optimizer = scale_by_simplified_ademamix().b1(0.5).b2(0.0).alpha(2.0).eps(0.0);
 /// let params = 0.0_f64;

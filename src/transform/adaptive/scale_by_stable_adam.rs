@@ -37,6 +37,7 @@ use crate::transform::rescale::{factor_in, shrink};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_stable_adam;
 ///
 /// let optimizer = scale_by_stable_adam().b1(0.0).b2(0.5).eps(1e-12);
 /// let params = vec![0.0_f64];

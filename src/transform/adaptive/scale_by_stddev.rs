@@ -31,6 +31,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_stddev;
 ///
 /// let optimizer = scale_by_stddev().decay(0.5).eps(0.0);
 /// let params = 0.0_f64;

@@ -29,6 +29,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_yogi;
 ///
 /// let optimizer = scale_by_yogi().b2(0.5).eps(0.0).initial_accumulator_value(0.0);
 /// let params = 0.0_f64;

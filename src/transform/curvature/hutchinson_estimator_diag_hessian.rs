@@ -4,7 +4,7 @@ use crate::part::prelude::*;
 use crate::state::RandomKey;
 
 /// Replaces the updates by an estimate of the Hessian's diagonal, from two more gradients of the loss: for
-/// [`sophia`](crate::sophia()).
+/// [`sophia`](crate::optimizer::sophia()).
 ///
 /// # Arithmetic
 ///
@@ -34,6 +34,7 @@ use crate::state::RandomKey;
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::hutchinson_estimator_diag_hessian;
 ///
 /// // x² + 3·y²
 /// let loss = |p: &(f64, f64)| (p.0 * p.0 + 3.0 * p.1 * p.1, (2.0 * p.0, 6.0 * p.1));

@@ -40,6 +40,7 @@ use crate::tree::{Cursor, dense_strides, is_safe, length};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::{scale, scale_by_lbfgs};
 ///
 /// let optimizer = chain((scale_by_lbfgs(), scale(-1.0)));
 /// let mut x = 3.0_f64;

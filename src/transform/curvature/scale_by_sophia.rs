@@ -4,8 +4,8 @@ use crate::transform::moment::Mean;
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///
 /// The diagonal is what `hessian_diagonal_fn`, a transformation, makes of the updates every `update_interval` steps,
-/// such as a [`hutchinson_estimator_diag_hessian`](crate::hutchinson_estimator_diag_hessian); what that needs is then
-/// needed here.
+/// such as a [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian); what that
+/// needs is then needed here.
 ///
 /// # Arithmetic
 ///
@@ -34,6 +34,7 @@ use crate::transform::moment::Mean;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::{scale_by_sophia, set_to_zero};
 ///
 /// // Takes the diagonal to be 4.
 /// let optimizer = scale_by_sophia(chain((set_to_zero(), add_decayed_weights(4.0)))).gamma(1.0).b1(0.0).b2(0.0);

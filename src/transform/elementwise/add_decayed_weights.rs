@@ -23,6 +23,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
 ///
 /// let optimizer = chain((add_decayed_weights(0.5), scale(-1.0)));
 /// let mut params = 2.0_f64;

@@ -28,6 +28,7 @@ use core::hint::select_unpredictable;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::apply_every;
 ///
 /// let optimizer = apply_every(2);
 /// let params = 0.0_f32;

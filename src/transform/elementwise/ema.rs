@@ -11,7 +11,7 @@ use crate::part::prelude::*;
 /// u ← ema / (1 − decayᵗ)                  without debias: ema
 /// ```
 ///
-/// A sum instead of a mean is [`trace`](crate::trace()).
+/// A sum instead of a mean is [`trace`](crate::transform::trace()).
 ///
 /// # Cost
 ///
@@ -25,6 +25,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::ema;
 ///
 /// let optimizer = ema(0.5).debias(false);
 /// let params = 0.0_f64;

@@ -18,6 +18,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::identity;
 ///
 /// let optimizer = identity();
 /// let mut params = 1.0_f64;

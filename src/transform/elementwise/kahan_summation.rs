@@ -39,6 +39,7 @@ use crate::transform::leaf_types::LeafTypes;
 /// ```
 /// # #[cfg(feature = "half")] {
 /// use gradchain::prelude::*;
+/// use gradchain::transform::kahan_summation;
 /// use half::bf16;
 ///
 /// let optimizer = chain((sgd(1e-3), kahan_summation()));

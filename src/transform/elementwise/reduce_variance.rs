@@ -22,6 +22,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::reduce_variance;
 ///
 /// let optimizer = reduce_variance().gamma(0.5).b1(0.5);
 /// let mut params = vec![0.0_f64];

@@ -20,6 +20,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
 ///
 /// let mut params = 1.0_f64;
 /// let optimizer = scale(-0.5);

@@ -20,6 +20,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::schedule::linear;
 ///
 /// let optimizer = scale_by_learning_rate(linear(1.0, 0.0, 2));
 /// let mut params = 0.0_f64;

@@ -22,6 +22,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_optimistic_gradient;
 ///
 /// let optimizer = scale_by_optimistic_gradient();
 /// let params = 0.0_f64;

@@ -11,8 +11,8 @@ use crate::schedule::Schedule;
 /// u ← step_size_fn(t − 1)·u
 /// ```
 ///
-/// [`scale`](crate::scale) takes a schedule too. This one is Optax's name for it, and its schedule is no number that
-/// [`inject_hyperparams`](crate::inject_hyperparams) would put into the state.
+/// [`scale`](crate::transform::scale) takes a schedule too. This one is Optax's name for it, and its schedule is no
+/// number that [`inject_hyperparams`](crate::inject_hyperparams) would put into the state.
 ///
 /// # Cost
 ///
@@ -26,6 +26,8 @@ use crate::schedule::Schedule;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::schedule::linear;
+/// use gradchain::transform::scale_by_schedule;
 ///
 /// let optimizer = scale_by_schedule(linear(1.0, 0.0, 2));
 /// let mut params = 0.0_f64;

@@ -18,6 +18,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::set_to_zero;
 ///
 /// let optimizer = chain((sgd(1.0), masked(set_to_zero(), Mask::path("0"))));
 /// let mut params = (1.0_f64, 1.0_f64);

@@ -9,7 +9,7 @@ use crate::part::prelude::*;
 /// u ← trace                               with nesterov: u + decay·trace
 /// ```
 ///
-/// A mean instead of a sum is [`ema`](crate::ema).
+/// A mean instead of a sum is [`ema`](crate::transform::ema).
 ///
 /// # Cost
 ///
@@ -23,6 +23,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::trace;
 ///
 /// let optimizer = trace(0.5);
 /// let params = 0.0_f64;

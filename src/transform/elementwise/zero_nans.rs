@@ -17,6 +17,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
 ///
 /// let optimizer = chain((zero_nans(), scale(-1.0)));
 /// let mut params = (vec![1.0_f32, 1.0], 1.0_f32);
@@ -44,6 +45,7 @@ part! {
 
 /// Where a [`zero_nans`] found NaNs.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ZeroNansState {
     /// Whether each leaf had a NaN, the last time this ran on it.
     pub found_nan: PerLeaf<Flag>,

@@ -40,6 +40,7 @@ use crate::part::prelude::*;
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_backtracking_linesearch;
 ///
 /// let loss = |w: &f64| w * w / 2.0;
 /// let optimizer = chain((sgd(4.0), scale_by_backtracking_linesearch(10).decrease_factor(0.5)));
@@ -107,6 +108,7 @@ pub struct ScaleByBacktrackingLinesearchState {
 
 /// How a search went.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BacktrackingLinesearchInfo {
     /// Evaluations of the loss.
     pub num_linesearch_steps: Count,

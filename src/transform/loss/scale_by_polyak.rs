@@ -34,6 +34,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates};
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_polyak;
 ///
 /// let optimizer = scale_by_polyak().f_min(2.0);
 /// let params = vec![0.0_f64, 0.0];
@@ -72,6 +73,7 @@ part! {
 
 /// What [`scale_by_polyak`] does where the loss is below `f_min`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PolyakVariant {
     /// `sps`: steps back.
     #[default]

@@ -6,8 +6,8 @@ use crate::recipe::words;
 /// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and
 /// its slope along the updates becomes flat enough.
 ///
-/// It is what quasi-Newton methods such as [`scale_by_lbfgs`](crate::scale_by_lbfgs) need, which learn from how the
-/// slope changes. Put it last: what comes after it would change the step that was tried.
+/// It is what quasi-Newton methods such as [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) need, which learn from
+/// how the slope changes. Put it last: what comes after it would change the step that was tried.
 ///
 /// # Arithmetic
 ///
@@ -48,6 +48,7 @@ use crate::recipe::words;
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_zoom_linesearch;
 ///
 /// let loss = |w: &f64| (w * w / 2.0, *w);
 /// let optimizer = chain((sgd(0.125), scale_by_zoom_linesearch(20).curv_rtol(0.1)));
@@ -162,6 +163,7 @@ pub struct ScaleByZoomLinesearchState {
 
 /// How a search went.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ZoomLinesearchInfo {
     /// Evaluations of loss and gradient.
     pub num_linesearch_steps: Count,

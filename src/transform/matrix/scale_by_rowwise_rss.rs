@@ -31,6 +31,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_rowwise_rss;
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_rowwise_rss().eps(0.0);

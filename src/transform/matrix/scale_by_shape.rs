@@ -4,7 +4,7 @@ use crate::state::{StateWalk, StateWalkMut};
 use crate::tree::Layout;
 
 /// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers
-/// of every width after [`scale_by_muon`](crate::scale_by_muon).
+/// of every width after [`scale_by_muon`](crate::transform::scale_by_muon).
 ///
 /// # Arithmetic
 ///
@@ -30,6 +30,7 @@ use crate::tree::Layout;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_shape;
 /// use ndarray::Array2;
 ///
 /// let optimizer = scale_by_shape();

@@ -33,6 +33,7 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::add_noise;
 ///
 /// let optimizer = add_noise(0.25, 0.0, 42);
 /// let params = vec![0.0_f64; 10_000];

@@ -47,6 +47,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::differentially_private_aggregate;
 /// use ndarray::array;
 ///
 /// let optimizer = differentially_private_aggregate(1.0, 0.0, 42).then(sgd(2.0));
@@ -62,6 +63,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
+/// use gradchain::transform::differentially_private_aggregate;
 ///
 /// let private = differentially_private_aggregate(1.0, 1.1, 42);
 /// let optimizer = multi_steps(chain((clip(1.0), private)), 4);
@@ -86,6 +88,7 @@ pub fn differentially_private_aggregate(
 
 /// How the gradients of examples become one; see [`differentially_private_aggregate`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PrivateAggregate {
     /// The largest norm of an example's gradient; positive.
     pub l2_norm_clip: Hyperparam,
@@ -122,6 +125,7 @@ impl PerExample<()> {
 
 /// What an aggregate remembers.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PrivateAggregateState {
     /// Steps done.
     pub count: Count,

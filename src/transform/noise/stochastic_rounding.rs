@@ -42,6 +42,7 @@ use crate::part::prelude::*;
 /// ```
 /// # #[cfg(feature = "half")] {
 /// use gradchain::prelude::*;
+/// use gradchain::transform::stochastic_rounding;
 /// use half::bf16;
 ///
 /// let optimizer = chain((sgd(1e-3), stochastic_rounding(7)));

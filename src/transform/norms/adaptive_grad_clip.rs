@@ -44,6 +44,7 @@ use crate::tree::{LeafSpec, SMALL};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::adaptive_grad_clip;
 /// use ndarray::array;
 ///
 /// let optimizer = adaptive_grad_clip(0.5);

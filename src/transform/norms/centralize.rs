@@ -25,6 +25,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::centralize;
 /// use ndarray::{Array2, array};
 ///
 /// let optimizer = centralize();

@@ -29,6 +29,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::clip_by_block_rms;
 ///
 /// let optimizer = clip_by_block_rms(2.0);
 /// let mut params = (vec![0.0_f64, 0.0], 0.0_f64);

@@ -30,6 +30,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
 ///
 /// let optimizer = chain((clip_by_global_norm(2.5), scale(-1.0)));
 /// let mut params = (1.0_f64, vec![1.0_f64]);

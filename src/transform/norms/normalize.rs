@@ -17,6 +17,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::normalize;
 ///
 /// let optimizer = normalize();
 /// let mut params = (0.0_f64, vec![0.0_f64; 2]);

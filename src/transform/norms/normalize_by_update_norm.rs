@@ -21,6 +21,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::normalize_by_update_norm;
 ///
 /// let optimizer = normalize_by_update_norm().scale_factor(2.0).eps(0.0);
 /// let mut params = (0.0_f64, 0.0_f64);

@@ -33,6 +33,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_novograd;
 ///
 /// let optimizer = scale_by_novograd().eps(0.0);
 /// let mut params = vec![0.0_f64, 0.0];
@@ -82,6 +83,7 @@ impl ScaleByNovograd {
 
 /// What [`scale_by_novograd`] remembers, besides the array `mu`, the decaying sum.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ScaleByNovogradState {
     /// Steps done.
     pub count: Count,

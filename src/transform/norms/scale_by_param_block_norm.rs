@@ -23,6 +23,7 @@ use crate::transform::rescale::{Params, Rescale, Squares, at_least};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_param_block_norm;
 ///
 /// let optimizer = scale_by_param_block_norm();
 /// let params = vec![3.0_f64, -4.0];

@@ -23,6 +23,7 @@ use crate::transform::rescale::{Params, Rescale, Squares, at_least};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_param_block_rms;
 ///
 /// let optimizer = scale_by_param_block_rms();
 /// let params = vec![1.0_f64, -7.0];

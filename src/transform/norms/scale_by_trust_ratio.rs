@@ -30,6 +30,7 @@ use crate::transform::rescale::{Rescale, Squares, UpdatesAndParams, at_least};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_trust_ratio;
 ///
 /// let optimizer = scale_by_trust_ratio();
 /// let mut params = vec![3.0_f64, 4.0];

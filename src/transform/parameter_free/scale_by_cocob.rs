@@ -31,6 +31,7 @@ use core::hint::select_unpredictable;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_cocob;
 ///
 /// let optimizer = scale_by_cocob().alpha(4.0);
 /// let mut params = vec![1.0_f64, 1.0];

@@ -29,6 +29,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_distance_over_gradients;
 ///
 /// let optimizer = scale_by_distance_over_gradients().reps_rel(0.25).eps(0.0);
 /// let mut params = vec![3.0_f32, 0.0];
@@ -69,6 +70,7 @@ part! {
 
 /// What [`scale_by_distance_over_gradients`] remembers, besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ScaleByDistanceOverGradientsState {
     /// Steps done.
     pub count: Count,

@@ -30,7 +30,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::transform::InitStep;
+/// use gradchain::transform::{InitStep, scale_by_dog};
 ///
 /// let optimizer = scale_by_dog(InitStep::Distance(0.5)).eps(0.0);
 /// let mut params = vec![1.0_f64, 1.0];
@@ -63,7 +63,7 @@ part! {
     check Self::check_init_step;
 }
 
-/// How large the first step of [`dog`](crate::dog()) is.
+/// How large the first step of [`dog`](crate::optimizer::dog()) is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InitStep {
@@ -108,6 +108,7 @@ impl FromRecipe for InitStep {
 
 /// What [`scale_by_dog`] remembers, besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ScaleByDogState {
     /// Steps done.
     pub count: Count,

@@ -29,6 +29,7 @@ use crate::transform::rescale::factor_in;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_dowg;
 ///
 /// let optimizer = scale_by_dowg().init_estim_sq_dist(4.0).eps(0.0);
 /// let mut params = vec![1.0_f64, 1.0];
@@ -62,6 +63,7 @@ part! {
 
 /// What [`scale_by_dowg`] remembers, besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ScaleByDowgState {
     /// Steps done.
     pub count: Count,

@@ -20,6 +20,7 @@ use core::hint::select_unpredictable;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::keep_params_nonnegative;
 ///
 /// let optimizer = chain((sgd(1.0), keep_params_nonnegative()));
 /// let mut params = vec![1.0_f32, 1.0, -1.0];

@@ -38,6 +38,7 @@ use crate::projection::Projection;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::project;
 /// use gradchain::projection::{l2_ball, simplex};
 ///
 /// let optimizer = chain((sgd(1.0), project(simplex(1.0))));
@@ -59,8 +60,8 @@ use crate::projection::Projection;
 ///
 /// Bertsekas, [On the Goldstein-Levitin-Polyak gradient projection
 /// method](https://doi.org/10.1109/TAC.1976.1101194), 1976. Optax has no such transformation: its users project
-/// after `apply_updates`, and [`keep_params_nonnegative`](crate::keep_params_nonnegative) is the one case that it
-/// has. PyTorch: none.
+/// after `apply_updates`, and [`keep_params_nonnegative`](crate::transform::keep_params_nonnegative) is the one case
+/// that it has. PyTorch: none.
 pub fn project<P: Projection>(projection: P) -> P::Stage {
     projection.into_stage()
 }

@@ -25,6 +25,7 @@ use crate::recipe::words;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_lion;
 ///
 /// let optimizer = scale_by_lion();
 /// let mut params = vec![0.0_f32; 3];

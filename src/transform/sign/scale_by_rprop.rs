@@ -37,6 +37,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_rprop;
 ///
 /// let optimizer = scale_by_rprop(0.5);
 /// let params = 0.0_f64;

@@ -17,6 +17,7 @@ use core::hint::select_unpredictable;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_sign;
 ///
 /// let optimizer = scale_by_sign();
 /// let mut params = vec![0.0_f32; 3];

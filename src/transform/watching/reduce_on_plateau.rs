@@ -40,6 +40,7 @@ use crate::recipe::words;
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::reduce_on_plateau;
 ///
 /// let optimizer = chain((sgd(1.0), reduce_on_plateau().factor(0.5).patience(2)));
 /// let mut params = 0.0_f64;
@@ -129,6 +130,7 @@ impl PlateauMode {
 
 /// What [`reduce_on_plateau`] remembers.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ReduceOnPlateauState {
     /// Steps done.
     pub steps: Count,

@@ -113,7 +113,7 @@ pub fn tree_assign<X: TreeMut + ?Sized, Y: Tree + ?Sized>(to: &mut X, from: &Y) 
 /// # Example
 ///
 /// ```
-/// use gradchain::incremental_update;
+/// use gradchain::tree::incremental_update;
 ///
 /// let mut average = vec![0.0_f32, 4.0];
 /// incremental_update(&vec![1.0_f32, 0.0], &mut average, 0.25)?;
@@ -150,7 +150,7 @@ where
 /// # Example
 ///
 /// ```
-/// use gradchain::periodic_update;
+/// use gradchain::tree::periodic_update;
 ///
 /// let (online, mut target) = (vec![1.0_f32, 2.0], vec![0.0_f32, 0.0]);
 /// assert!(!periodic_update(&online, &mut target, 3, 2)?);

@@ -28,6 +28,7 @@ use crate::tree::Tree;
 /// Optax, [`optax.tree.norm`](https://optax.readthedocs.io/en/latest/api/utilities.html) with `ord` 1, 2 and `inf`, and
 /// `squared`. Differs: `f64`, whatever the type of the leaves, and no overflow of squares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Norm {
     /// The sum of the absolute values.
     L1,

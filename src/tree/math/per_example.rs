@@ -26,7 +26,7 @@ use crate::tree::{LeafRef, SMALL, Structure, Tree, TreeMut};
 /// # Example
 ///
 /// ```
-/// use gradchain::per_example_global_norm_clip;
+/// use gradchain::tree::per_example_global_norm_clip;
 /// use ndarray::array;
 ///
 /// let grads = array![[0.0_f32, 0.0], [3.0, 4.0], [0.0, 0.5]];
@@ -65,7 +65,7 @@ where
 /// # Arithmetic
 ///
 /// For each of the `K` leaves, the one of `dᵢ` elements of `d` in all, as in
-/// [`per_example_global_norm_clip`](crate::per_example_global_norm_clip) with the norm over that leaf alone and
+/// [`per_example_global_norm_clip`](crate::tree::per_example_global_norm_clip) with the norm over that leaf alone and
 ///
 /// ```text
 /// l2_norm_clip = global_l2_norm_clip·√(1/K)      if uniform
@@ -78,14 +78,14 @@ where
 ///
 /// # Errors
 ///
-/// As [`per_example_global_norm_clip`](crate::per_example_global_norm_clip).
+/// As [`per_example_global_norm_clip`](crate::tree::per_example_global_norm_clip).
 ///
 /// # Example
 ///
 /// Two leaves, so that each is clipped to `2/√2 = √2`:
 ///
 /// ```
-/// use gradchain::per_example_layer_norm_clip;
+/// use gradchain::tree::per_example_layer_norm_clip;
 /// use ndarray::array;
 ///
 /// let grads = (array![[0.0_f64, 0.0], [3.0, 4.0]], array![1.0_f64, -1.0]);

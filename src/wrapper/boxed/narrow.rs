@@ -18,6 +18,7 @@ use crate::recipe::Recipe;
 /// ```
 /// use gradchain::needs::{Nothing, ValueAndGradFn};
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::narrow;
 ///
 /// let members: Vec<Boxed<ValueAndGradFn>> = vec![Box::new(clip(1.0)), Box::new(adam(0.1))];
 /// let optimizer: Boxed = narrow::<Nothing>(Box::new(chain(members)))?;

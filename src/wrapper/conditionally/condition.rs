@@ -5,8 +5,8 @@ use crate::needs::{Needs, Value};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 
-/// Decides, step by step, whether what is inside a [`conditionally_transform`](crate::conditionally_transform) or a
-/// [`conditionally_mask`](crate::conditionally_mask) runs.
+/// Decides, step by step, whether what is inside a [`conditionally_transform`](crate::wrapper::conditionally_transform)
+/// or a [`conditionally_mask`](crate::wrapper::conditionally_mask) runs.
 ///
 /// What it must be told to decide is part of its type, and so of the wrapper's: [`value_lt`] makes a transformation of
 /// gradients one that needs the loss.
@@ -39,6 +39,7 @@ pub fn step_lt(n: u64) -> StepLt {
 
 /// See [`step_lt`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepLt {
     /// The first step that is not one of them, counted from 0.
     pub n: u64,
@@ -63,6 +64,7 @@ pub fn step_ge(n: u64) -> StepGe {
 
 /// See [`step_ge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepGe {
     /// The first step, counted from 0.
     pub n: u64,
@@ -91,6 +93,7 @@ pub fn step_mod(n: u64, remainder: u64) -> StepMod {
 
 /// See [`step_mod`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepMod {
     /// By how much the number of the step is divided; at least 1.
     pub n: u64,
@@ -125,6 +128,7 @@ pub fn value_lt(limit: f64) -> ValueLt {
 
 /// See [`value_lt`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ValueLt {
     /// What the loss is compared with.
     pub limit: f64,
@@ -153,6 +157,7 @@ impl Condition for ValueLt {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::{conditionally_mask, step_if};
 ///
 /// let powers = conditionally_mask(sgd(1.0), step_if("powers of two", |step| step.is_power_of_two()));
 /// let mut params = 0.0_f64;

@@ -38,6 +38,8 @@ use crate::recipe::Recipe;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
+/// use gradchain::wrapper::{conditionally_transform, step_lt};
 ///
 /// let optimizer = chain((conditionally_transform(clip(1.0), step_lt(1)), scale(-1.0)));
 /// let mut params = 0.0_f64;
@@ -54,6 +56,8 @@ use crate::recipe::Recipe;
 /// ```
 /// use gradchain::extra;
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale;
+/// use gradchain::wrapper::{conditionally_transform, value_lt};
 ///
 /// let optimizer = chain((conditionally_transform(clip(1.0), value_lt(10.0)), scale(-1.0)));
 /// let mut params = 0.0_f64;
@@ -65,6 +69,7 @@ use crate::recipe::Recipe;
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::{conditionally_transform, value_lt};
 ///
 /// let optimizer = conditionally_transform(clip(1.0), value_lt(10.0));
 /// let mut params = 0.0_f64;
@@ -112,6 +117,7 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::{conditionally_mask, step_mod};
 ///
 /// let optimizer = partition(
 ///     (("even", conditionally_mask(sgd(1.0), step_mod(2, 0))), ("odd", conditionally_mask(sgd(1.0), step_mod(2, 1)))),

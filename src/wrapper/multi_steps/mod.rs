@@ -30,8 +30,8 @@ use crate::tree::TreeMut;
 /// i = k − 1:   u ← inner(acc);  acc ← 0
 /// ```
 ///
-/// Around a [`skip_absent`](crate::skip_absent), a gradient that is missing counts as zeros, and a leaf that had none
-/// in the whole window rests inside: what PyTorch's `grad` holds after several backward passes.
+/// Around a [`skip_absent`](crate::wrapper::skip_absent), a gradient that is missing counts as zeros, and a leaf that
+/// had none in the whole window rests inside: what PyTorch's `grad` holds after several backward passes.
 ///
 /// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses. What comes after it
 /// in a chain, and what is around it, runs in the steps that emit only: a schedule there counts updates.
@@ -187,6 +187,7 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
     ///
     /// ```
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::skip_not_finite;
     ///
     /// let optimizer = multi_steps(sgd(1.0), 1).should_skip_update_fn(skip_not_finite());
     /// let mut params = 1.0_f32;

@@ -90,6 +90,7 @@ pub fn skip_large_updates(max_squared_norm: f64) -> SkipLargeUpdates {
 
 /// See [`skip_large_updates`].
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SkipLargeUpdates {
     /// The squared norm to skip from; positive.
     pub max_squared_norm: f64,

@@ -30,6 +30,7 @@ pub use group::IntoGroup;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::set_to_zero;
 ///
 /// let optimizer = partition(
 ///     (("fast", sgd(1.0)), ("slow", sgd(0.1)), ("frozen", set_to_zero())),

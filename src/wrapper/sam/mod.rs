@@ -44,6 +44,7 @@ use crate::state::{Evaluation, StateWalk, StateWalkMut};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::sam;
 ///
 /// let optimizer = sam(sgd(0.5), sgd(0.5));
 /// let mut params = 1.0_f64;
@@ -100,6 +101,7 @@ impl<O, A> Sam<O, A> {
     /// ```
     /// use gradchain::extra;
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::sam;
     ///
     /// let loss = |p: &f64| (p * p / 2.0, *p);
     /// let optimizer = sam(sgd(0.5), sgd(0.5)).opaque_mode();
@@ -113,6 +115,7 @@ impl<O, A> Sam<O, A> {
     ///
     /// ```compile_fail
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::sam;
     ///
     /// let optimizer = sam(sgd(0.5), sgd(0.5)).opaque_mode();
     /// let mut params = 1.0_f64;

@@ -7,8 +7,8 @@ use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{StateWalk, start_anew};
 
-/// A [`sam`](crate::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode): each step asks for the gradients at
-/// adversarial points.
+/// A [`sam`](crate::wrapper::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode): each step asks for the gradients
+/// at adversarial points.
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct OpaqueSam<O, A> {

@@ -20,7 +20,7 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// rank works out the updates of its share, and all get all updates.
 ///
 /// The leaves are cut where the engine cuts them for threads, into pieces of 16384 elements, and each rank gets as many
-/// bytes of them. What must see whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::sm3()) or
+/// bytes of them. What must see whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::optimizer::sm3()) or
 /// [`adafactor`](crate::adafactor()), gets them whole: each of its leaves is one rank's, and each rank has as much of
 /// such work as can be. Norms and other sums are added up in the order of the pieces, whoever has worked them out.
 ///
@@ -56,8 +56,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// needed. If ranks disagree, all of them have an error that says in what, and nothing has been changed.
 ///
 /// Refused by name at `init` is what works on several leaves together in memory: [`lbfgs`](crate::lbfgs()), line
-/// searches, [`flatten`](crate::flatten()), projections of the whole tree, GaLore, private aggregates. Gradients of
-/// [rows](crate::tree::SparseRows) are refused at the step.
+/// searches, [`flatten`](crate::wrapper::flatten()), projections of the whole tree, GaLore, private aggregates.
+/// Gradients of [rows](crate::tree::SparseRows) are refused at the step.
 ///
 /// If a rank is lost in the middle of a step, the others have an error that [`is_collective`](Error::is_collective)
 /// within the collective's time, their parameters have not been changed, and the state [cannot be used any
@@ -79,6 +79,7 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 ///
 /// use gradchain::collective::{Collective, threads};
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::sharded;
 ///
 /// std::thread::scope(|scope| {
 ///     for ranks in threads(2, Duration::from_secs(10)) {

@@ -43,6 +43,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::skip_on_spike;
 ///
 /// let optimizer = skip_on_spike(sgd(1.0), 6.0).warmup_steps(3);
 /// let mut params = 0.0_f64;
@@ -89,6 +90,7 @@ impl<T> SkipOnSpike<T> {
     /// ```
     /// use gradchain::extra;
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::skip_on_spike;
     ///
     /// let optimizer = skip_on_spike(sgd(1.0), 6.0).of_loss().warmup_steps(1);
     /// let mut params = 0.0_f64;
@@ -101,6 +103,7 @@ impl<T> SkipOnSpike<T> {
     ///
     /// ```compile_fail
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::skip_on_spike;
     ///
     /// let optimizer = skip_on_spike(sgd(1.0), 6.0).of_loss();
     /// let mut params = 0.0_f64;

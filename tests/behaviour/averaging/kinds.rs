@@ -1,9 +1,14 @@
 //! Whatever is put together, and however far its replicas are: a mean has the same schema, flags that are flags by
 //! policy, and counts that one of them had.
 
+use gradchain::optimizer::rprop;
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain::state::{AverageOptions, CountPolicy, Entry, FlagPolicy, KeyPolicy, State, StateWalk};
-use gradchain::transform::GlobalNorm;
+use gradchain::transform::{GlobalNorm, add_noise, ema, measure_with_ema, monitor, trace};
+use gradchain::wrapper::{
+    conditionally_transform, flatten, params_swa, schedule_free, skip_not_finite, skip_on_spike, step_lt,
+};
 use gradchain::{GradientTransformation, Result};
 use ndarray::{Array2, array};
 use proptest::prelude::*;
@@ -164,7 +169,7 @@ proptest! {
             .collect();
         let given: Vec<_> = states.iter().zip(&weights).map(|(state, w)| (state, *w)).collect();
         let flags = if all { FlagPolicy::All } else { FlagPolicy::Any };
-        let options = AverageOptions { flags, keys: KeyPolicy::First, ..Default::default() };
+        let options = AverageOptions::default().flags(flags).keys(KeyPolicy::First);
         let mean = OptState::average(&given, options).unwrap();
 
         prop_assert_eq!(mean.schema(), states[0].schema());
@@ -175,7 +180,7 @@ proptest! {
         }
 
         // Where all must agree, they do or there is an error; and the mean of one is that one.
-        let strict = AverageOptions { counts: CountPolicy::Equal, flags: FlagPolicy::Equal, keys: KeyPolicy::First };
+        let strict = AverageOptions::default().counts(CountPolicy::Equal).flags(FlagPolicy::Equal).keys(KeyPolicy::First);
         let agree = (0..rows[0].len()).all(|i| rows.iter().all(|row| match (&row[i].1, &rows[0][i].1) {
             (Field::Counts(a), Field::Counts(b)) => a == b,
             (Field::Flags(a), Field::Flags(b)) => a == b,

@@ -1,6 +1,9 @@
 //! `params_ema` and `params_swa` against averages worked out in `f64` from the parameters after each step.
 
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{keep_params_nonnegative, scale};
+use gradchain::wrapper::params_swa;
 use gradchain::{GradientTransformation, Result};
 
 use super::{flat, noise};

@@ -2,10 +2,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use gradchain::Result;
 use gradchain::prelude::*;
+use gradchain::schedule::from_fn;
 use gradchain::state::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, same_bits};
-use gradchain::tree::DynTree;
-use gradchain::{Result, average_params};
+use gradchain::transform::{add_noise, trace};
+use gradchain::tree::{DynTree, average_params};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder, array};
 
 use super::noise;
@@ -140,14 +142,14 @@ fn each_kind_goes_by_its_policy() -> Result<()> {
     let error = mean(AverageOptions::default()).unwrap_err();
     assert!(error.to_string().contains("random keys have no mean"), "{error}");
     let keys = KeyPolicy::First;
-    let any = mean(AverageOptions { keys, ..Default::default() })?;
+    let any = mean(AverageOptions::default().keys(keys))?;
     assert!(any.0.found_nan.get(0).unwrap().get() && !any.0.found_nan.get(1).unwrap().get());
     assert_eq!(any.2.count.get(), 2);
-    let all = mean(AverageOptions { keys, flags: FlagPolicy::All, ..Default::default() })?;
+    let all = mean(AverageOptions::default().keys(keys).flags(FlagPolicy::All))?;
     assert!(!all.0.found_nan.get(0).unwrap().get());
-    let error = mean(AverageOptions { keys, flags: FlagPolicy::Equal, ..Default::default() }).unwrap_err();
+    let error = mean(AverageOptions::default().keys(keys).flags(FlagPolicy::Equal)).unwrap_err();
     assert!(error.to_string().contains("`0.found_nan`: the flags differ"), "{error}");
-    let error = mean(AverageOptions { keys, counts: CountPolicy::Equal, ..Default::default() }).unwrap_err();
+    let error = mean(AverageOptions::default().keys(keys).counts(CountPolicy::Equal)).unwrap_err();
     assert!(error.to_string().contains("the counts differ"), "{error}");
 
     let of = |state: &OptState<_>| -> Vec<f64> { traced(state) };

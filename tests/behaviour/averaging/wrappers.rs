@@ -1,7 +1,10 @@
 //! What `params_ema` and `params_swa` do not change, what they wait for, and where they can be.
 
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain::state::same_bits;
+use gradchain::transform::{keep_params_nonnegative, scale};
+use gradchain::wrapper::{flatten, params_swa, skip_not_finite};
 use gradchain::{GradientTransformation, Result, apply_updates};
 use ndarray::{Array2, ShapeBuilder};
 

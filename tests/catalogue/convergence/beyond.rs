@@ -1,6 +1,8 @@
 //! What Optax does not have, and how it is written plainly.
 
-use gradchain::prelude::*;
+use gradchain::optimizer::{
+    adam_mini, cautious_adamw, cautious_lion, mars, rowwise_adagrad, shampoo, soap, stable_adamw,
+};
 
 use super::naive::Naive::{Leaf, Whole};
 use super::optimizers::trial;

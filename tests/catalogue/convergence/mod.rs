@@ -9,6 +9,8 @@ mod starts;
 
 use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 use gradchain::prelude::*;
+use gradchain::schedule::from_fn;
+use gradchain::transform::{scale, scale_by_schedule};
 use gradchain::{Real, extra};
 
 use self::naive::Naive;

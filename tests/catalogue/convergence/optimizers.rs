@@ -1,9 +1,16 @@
 //! The optimizers that must converge, one to a line.
 
 use gradchain::Real;
+use gradchain::optimizer::{
+    acprop, adabelief, adadelta, adamax, adamaxw, adan, ademamix, adopt, amsgrad, cocob, dadapt_adamw, dog, dowg,
+    fromage, galore, lars, madgrad, momo, momo_adam, nadam, nadamw, noisy_sgd, novograd, optimistic_adam,
+    optimistic_adam_v2, optimistic_gradient_descent, polyak_sgd, rprop, schedule_free_sgd, sign_sgd, signum,
+    simplified_ademamix, sm3, sophia, yogi,
+};
 use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 use gradchain::prelude::*;
-use gradchain::transform::{InitStep, InitialGuess};
+use gradchain::transform::{InitStep, InitialGuess, normalize, scale_by_zoom_linesearch};
+use gradchain::wrapper::{mechanize, sam, schedule_free};
 
 use super::naive;
 use super::naive::Naive::{self, *};

@@ -2,6 +2,7 @@
 
 use gradchain::extra;
 use gradchain::prelude::*;
+use gradchain::schedule::constant;
 use ndarray::{ArrayD, IxDyn};
 
 use super::optimizers::optimizers;

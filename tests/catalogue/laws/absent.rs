@@ -1,6 +1,7 @@
 use gradchain::prelude::*;
 use gradchain::state::{Entry, State, StateWalk, same_bits};
 use gradchain::tree::DynTree;
+use gradchain::wrapper::{freezable, skip_absent};
 
 use super::{Problem, Subject, holds, only_these, registry};
 use crate::common::given::Registered;

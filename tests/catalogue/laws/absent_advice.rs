@@ -3,7 +3,9 @@
 use gradchain::config::Config;
 use gradchain::needs::ValueAndGradFn;
 use gradchain::prelude::*;
+use gradchain::transform::scale;
 use gradchain::tree::DynTree;
+use gradchain::wrapper::{flatten, freezable, sam, sharded, skip_absent, skip_not_finite};
 use serde_json::{Value, json};
 
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};

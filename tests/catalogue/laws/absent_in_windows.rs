@@ -3,6 +3,7 @@
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
 use gradchain::tree::DynTree;
+use gradchain::wrapper::skip_absent;
 
 use super::{LeafPlan, Problem, Subject, holds, tree};
 use crate::common::given::Registered;

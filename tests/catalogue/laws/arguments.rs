@@ -1,5 +1,6 @@
 use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
+use gradchain::schedule::constant;
 
 use super::{About, LeafPlan, Number, Order, Problem, Subject, every, holds, noise, registry, same_state, tree};
 use crate::common::subject::{Anonymous as _, Entry, Named as _};
@@ -35,7 +36,7 @@ fn constant_schedules(entry: &dyn Subject, Problem { params, grads, .. }: &Probl
             Hyperparam::Number(number) if number.is_finite() => *hyperparam = constant(number).into(),
             _ => {}
         },
-        Argument::Static(_) => {}
+        _ => {}
     });
     let (plain, scheduled) = (entry.run(params, grads), run(&named, params, grads));
     same_values(&plain.params, &scheduled.params).unwrap_or_else(|at| panic!("{}: {at}", entry.name()));

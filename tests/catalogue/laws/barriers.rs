@@ -5,7 +5,11 @@ use std::time::Duration;
 
 use gradchain::collective::threads;
 use gradchain::prelude::*;
+use gradchain::transform::{
+    clip_by_block_rms, ema, normalize_by_update_norm, scale, scale_by_galore, scale_by_trust_ratio, trace,
+};
 use gradchain::tree::DynTree;
+use gradchain::wrapper::{flatten, sharded};
 
 use super::{LeafPlan, Number, Order, noise, tree};
 use crate::common::given::{Member, Registered, member};

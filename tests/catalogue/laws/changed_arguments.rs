@@ -9,6 +9,7 @@ use gradchain::prelude::*;
 use gradchain::recipe::{Builder, ConfigError, Node, Recipe};
 use gradchain::state::{Scalar, same_bits};
 use gradchain::tree::DynTree;
+use gradchain::wrapper::flatten;
 use gradchain::{Real, wrapper};
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};

@@ -1,9 +1,14 @@
 //! A step in which a transformation emits nothing runs nothing after it, and nothing around it.
 
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain::state::{Entry, State, StateWalk};
+use gradchain::transform::{ema, identity, scale_by_schedule, trace};
 use gradchain::tree::DynTree;
-use gradchain::wrapper::{multi_steps, partition};
+use gradchain::wrapper::{
+    cautious, conditionally_mask, conditionally_transform, flatten, freezable, master, mechanize, multi_steps,
+    params_swa, partition, sam, schedule_free, skip_absent, skip_on_spike, step_lt,
+};
 
 use super::{Problem, Subject, holds, large_problem, problem, same_state};
 use crate::common::given::{Member, Registered, member};

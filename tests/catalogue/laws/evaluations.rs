@@ -2,7 +2,9 @@
 //! roundings of the parameters allow.
 
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain::tree::DynTree;
+use gradchain::wrapper::{master, params_swa, sam, schedule_free};
 
 use super::{LeafPlan, Number, Order, noise, registry, tree};
 use crate::common::given::{Member, Registered, describe, member};

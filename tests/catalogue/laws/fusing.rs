@@ -1,5 +1,8 @@
+use gradchain::optimizer::dadapt_adamw;
 use gradchain::prelude::*;
+use gradchain::transform::{clip_by_block_rms, ema, identity, scale, scale_by_rms, scale_by_trust_ratio, trace};
 use gradchain::tree::DynTree;
+use gradchain::wrapper::cautious;
 
 use super::{Problem, Subject, config, holds, noise, problem, same_state};
 use crate::common::given::{Registered, member};

@@ -3,6 +3,7 @@
 use gradchain::prelude::*;
 use gradchain::state::{Entry, State, StateWalk};
 use gradchain::tree::DynTree;
+use gradchain::wrapper::master;
 
 use super::{LeafPlan, Number, Order, noise, registry, same_state, tree};
 use crate::common::given::{Member, Registered};

@@ -7,8 +7,10 @@ use gradchain::arguments::{Argument, Arguments};
 use gradchain::checkpoint::{Checkpoint, Load, Save};
 use gradchain::needs::ValueAndGradFn;
 use gradchain::prelude::*;
+use gradchain::schedule::{constant, linear};
+use gradchain::transform::scale;
 use gradchain::tree::DynTree;
-use gradchain::wrapper::Named;
+use gradchain::wrapper::{Named, injected_hyperparams};
 
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};
 use crate::common::given::{Member, Registered, member};

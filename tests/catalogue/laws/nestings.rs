@@ -3,6 +3,8 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use gradchain::prelude::*;
+use gradchain::transform::scale;
+use gradchain::wrapper::schedule_free;
 use proptest::strategy::Strategy as _;
 use proptest::test_runner::TestRunner;
 
@@ -120,7 +122,7 @@ const HELD_OTHERWISE: &[(&str, &str)] =
 #[cfg(feature = "config")]
 #[test]
 fn every_wrapper_of_the_configs_is_nested() {
-    let schema = gradchain::config::json_schema();
+    let schema: serde_json::Value = serde_json::from_str(&gradchain::config::json_schema()).unwrap();
     let arguments = schema["$defs"]["arguments"].as_object().expect("the arguments by name");
     let holds = |schema: &serde_json::Value| schema.to_string().contains("#/$defs/transformation");
     let holding = arguments.iter().filter(|(_, schema)| holds(schema)).map(|(name, _)| name.clone());

@@ -83,7 +83,7 @@ fn not_negative(schema: &Schema) -> Vec<String> {
 
 /// Whether steps and means keep the types of all that is in a state.
 pub(super) fn keeps_schema(name: &str, transformation: &impl Registered, Problem { params, grads, .. }: &Problem) {
-    let options = AverageOptions { keys: KeyPolicy::First, ..AverageOptions::default() };
+    let options = AverageOptions::default().keys(KeyPolicy::First);
     let schema = transformation.init(params).unwrap().schema();
     let after = run(transformation, params, grads);
     assert_eq!(after.state.schema(), schema, "{name}: a step keeps the schema");

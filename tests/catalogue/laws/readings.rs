@@ -2,6 +2,7 @@
 
 use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain::watch::Readings;
 
 use super::{Problem, Subject, every, holds, registry};

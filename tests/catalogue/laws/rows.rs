@@ -23,7 +23,7 @@ fn leaf<T: DynElement>(tree: &DynTree, name: &str, of: &dyn Fn(usize) -> Vec<usi
     }
     let indices = of(array.shape()[0]);
     let values = if indices.len() == array.shape()[0] { array.to_owned() } else { array.select(Axis(0), &indices) };
-    Some(Box::new(SparseRows { indices, values }))
+    Some(Box::new(SparseRows::new(indices, values)))
 }
 
 /// Some rows of each leaf.

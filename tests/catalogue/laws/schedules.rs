@@ -9,7 +9,11 @@ use gradchain::prelude::*;
 use gradchain::projection::{box_set, halfspace, hypercube, hyperplane, l2_ball, simplex};
 use gradchain::schedule::{piecewise_constant, table};
 use gradchain::state::same_bits;
-use gradchain::transform::{LionMode, Scale};
+use gradchain::transform::{
+    LionMode, Scale, adaptive_grad_clip, clip_by_block_norm, normalize_by_update_norm, project, scale,
+    scale_by_backtracking_linesearch, scale_by_distance_over_gradients, scale_by_lion, scale_by_polyak,
+    scale_by_zoom_linesearch,
+};
 use gradchain::{GradientTransformation, wrapper};
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, only_these, registry, tree};

@@ -16,7 +16,7 @@ pub(super) fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) 
         assert_eq!(session.schema(), schema, "{name}: a step keeps the schema");
         assert_eq!(Structure::of(&params).unwrap(), before, "{name}: a step keeps the parameters' types and layout");
     }
-    let options = AverageOptions { keys: KeyPolicy::First, ..AverageOptions::default() };
+    let options = AverageOptions::default().keys(KeyPolicy::First);
     let other = entry.init(&params).unwrap();
     let mean = average(&[(&session.state(), 1.0), (&other.state(), 3.0)], options).unwrap();
     session.replace(mean).unwrap_or_else(|error| panic!("{name}: averaging keeps the schema: {error}"));

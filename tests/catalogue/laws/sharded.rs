@@ -10,6 +10,7 @@ use gradchain::collective::threads;
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
 use gradchain::tree::DynTree;
+use gradchain::wrapper::{freezable, sharded};
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
 use crate::common::given::{Member, Registered};

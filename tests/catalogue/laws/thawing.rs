@@ -1,5 +1,6 @@
 use gradchain::prelude::*;
 use gradchain::tree::DynTree;
+use gradchain::wrapper::skip_absent;
 
 use super::{LeafPlan, Number, Order, every, noise, only_these, registry, tree};
 use crate::common::given::Registered;

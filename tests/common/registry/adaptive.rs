@@ -1,6 +1,16 @@
 //! What scales each element by what its gradients have been.
 
+use gradchain::optimizer::{
+    acprop, adabelief, adadelta, adam_mini, adamax, adamaxw, adan, ademamix, adopt, amsgrad, cautious_adamw, madgrad,
+    mars, nadam, nadamw, optimistic_adam, optimistic_adam_v2, simplified_ademamix, stable_adamw, yogi,
+};
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    scale_by_acprop, scale_by_adadelta, scale_by_adam_mini, scale_by_adamax, scale_by_adan, scale_by_ademamix,
+    scale_by_adopt, scale_by_amsgrad, scale_by_belief, scale_by_madgrad, scale_by_radam, scale_by_rms, scale_by_rss,
+    scale_by_simplified_ademamix, scale_by_stable_adam, scale_by_stddev, scale_by_yogi,
+};
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -1,6 +1,8 @@
 //! What goes by curvature: by differences of gradients, or by an estimate of the Hessian's diagonal.
 
+use gradchain::optimizer::sophia;
 use gradchain::prelude::*;
+use gradchain::transform::{hutchinson_estimator_diag_hessian, scale, scale_by_lbfgs, scale_by_sophia};
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -1,6 +1,12 @@
 //! What is done to each element by itself: products, sums, bounds, means over time.
 
+use gradchain::optimizer::optimistic_gradient_descent;
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    apply_every, ema, identity, kahan_summation, reduce_variance, scale, scale_by_optimistic_gradient,
+    scale_by_schedule, set_to_zero, trace,
+};
 
 use super::{ELEMENT, family};
 

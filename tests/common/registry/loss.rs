@@ -1,8 +1,12 @@
 //! What is given the loss. A line search searches the loss of the last gradients it was given, so `k` mini-steps are
 //! not one batch.
 
+use gradchain::optimizer::{momo, momo_adam, polyak_sgd};
 use gradchain::prelude::*;
-use gradchain::transform::PolyakVariant;
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    PolyakVariant, scale, scale_by_backtracking_linesearch, scale_by_polyak, scale_by_zoom_linesearch,
+};
 
 use super::{WHOLE, family};
 

@@ -1,7 +1,12 @@
 //! What goes by the axes of a leaf: rows and columns, factors, singular values.
 
+use gradchain::optimizer::{galore, rowwise_adagrad, shampoo, sm3, soap};
 use gradchain::prelude::*;
-use gradchain::transform::Preconditioning;
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    Preconditioning, scale_by_factored_rms, scale_by_galore, scale_by_muon, scale_by_rowwise_rss, scale_by_shampoo,
+    scale_by_shape, scale_by_sm3, scale_by_soap,
+};
 
 use super::{WHOLE, family};
 

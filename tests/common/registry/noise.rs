@@ -1,6 +1,8 @@
 //! What adds noise, and what makes gradients of examples private with it.
 
+use gradchain::optimizer::noisy_sgd;
 use gradchain::prelude::*;
+use gradchain::transform::{add_noise, stochastic_rounding};
 
 use super::{WHOLE, family};
 

@@ -1,6 +1,11 @@
 //! What goes by norms and means of leaves, or of the whole tree.
 
+use gradchain::optimizer::{fromage, lars, novograd};
 use gradchain::prelude::*;
+use gradchain::transform::{
+    adaptive_grad_clip, centralize, clip_by_block_norm, clip_by_block_rms, normalize, normalize_by_update_norm, scale,
+    scale_by_novograd, scale_by_param_block_norm, scale_by_param_block_rms, scale_by_trust_ratio,
+};
 
 use super::{WHOLE, family};
 

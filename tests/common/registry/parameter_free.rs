@@ -1,7 +1,10 @@
 //! What finds its step size from how far the parameters have come.
 
+use gradchain::optimizer::{cocob, dadapt_adamw, dog, dowg, schedule_free_sgd};
 use gradchain::prelude::*;
-use gradchain::transform::InitStep;
+use gradchain::transform::{
+    InitStep, ema, scale, scale_by_cocob, scale_by_distance_over_gradients, scale_by_dog, scale_by_dowg,
+};
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -2,6 +2,8 @@
 
 use gradchain::prelude::*;
 use gradchain::projection::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{keep_params_nonnegative, project};
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -1,7 +1,9 @@
 //! What goes by the sign of each element.
 
+use gradchain::optimizer::{cautious_lion, rprop, sign_sgd, signum};
 use gradchain::prelude::*;
-use gradchain::transform::LionMode;
+use gradchain::schedule::linear;
+use gradchain::transform::{LionMode, scale_by_lion, scale_by_rprop, scale_by_sign};
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -1,7 +1,9 @@
 //! What watches the steps go by.
 
 use gradchain::prelude::*;
-use gradchain::transform::{GlobalNorm, NotFinite, TreeSum};
+use gradchain::transform::{
+    GlobalNorm, NotFinite, TreeSum, measure_with_ema, monitor, of_params, ratio, reduce_on_plateau, snapshot, trace,
+};
 
 use super::{ELEMENT, WHOLE, family};
 

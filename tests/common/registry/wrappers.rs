@@ -2,7 +2,17 @@
 //! of gradients: `differentially_private_aggregate` and `dpsgd`, which take a gradient for each example;
 //! `tests/behaviour/wrappers_catalogue.rs` holds them to oracles.
 
+use gradchain::optimizer::{dog, dowg, polyak_sgd, schedule_free_sgd, sign_sgd};
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{
+    clip_by_block_norm, clip_by_block_rms, ema, normalize, scale, scale_by_factored_rms, set_to_zero, trace,
+};
+use gradchain::wrapper::{
+    cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze, graft, master, mechanize,
+    params_swa, sam, schedule_free, selective_transform, skip_absent, skip_large_updates, skip_not_finite,
+    skip_on_spike, step_ge, step_lt, step_mod, value_lt,
+};
 
 use super::{ELEMENT, WHOLE, family};
 

@@ -1,6 +1,8 @@
 //! A run in which leaves have no gradient in some steps.
 
 use gradchain::state::same_bits;
+use gradchain::transform::scale_by_stable_adam;
+use gradchain::wrapper::skip_absent;
 
 use super::*;
 

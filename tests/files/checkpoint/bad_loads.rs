@@ -2,6 +2,7 @@
 //! changes nothing.
 
 use super::*;
+use gradchain::optimizer::adabelief;
 
 type Leaves<'a> = [(&'a str, &'a [f32])];
 

@@ -10,6 +10,8 @@
 //! cargo test --features half,checkpoint --test files -- --ignored write_the_files
 //! ```
 
+use gradchain::schedule::linear;
+use gradchain::wrapper::freezable;
 use std::fs;
 use std::path::PathBuf;
 

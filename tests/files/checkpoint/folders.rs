@@ -1,3 +1,4 @@
+use gradchain::wrapper::sharded;
 use std::fs;
 
 use gradchain::checkpoint::{Rotation, latest_valid};

@@ -1,3 +1,4 @@
+use gradchain::optimizer::adabelief;
 use std::path::PathBuf;
 
 use gradchain::Migration;

@@ -1,6 +1,7 @@
 use gradchain::Migration;
 use gradchain::checkpoint::Load;
 use gradchain::state::same_bits;
+use gradchain::transform::scale_by_schedule;
 
 use super::*;
 

@@ -2,6 +2,7 @@ use gradchain::Result;
 use gradchain::part::WholeTreeTransformation;
 use gradchain::part::{InitContext, StepContext, WholeTree};
 use gradchain::state::{Count, Flag, PerLeaf, RandomKey, Scalar, same_bits};
+use gradchain::transform::{add_noise, scale_by_rowwise_rss};
 use ndarray::ShapeBuilder;
 
 use super::*;
@@ -218,7 +219,7 @@ fn a_run_with_rows_goes_on_as_the_run() {
     let start = Model { weight: Array2::from_elem((6, 3), 0.5), bias: array![0.1, 0.2] };
     let step = |params: &mut Model, state: &mut _, t: usize| {
         let values = Array2::from_shape_fn((3, 3), |(i, j)| (t + 2 * i) as f32 - j as f32);
-        let weight = SparseRows { indices: vec![t, 5, t], values };
+        let weight = SparseRows::new(vec![t, 5, t], values);
         optimizer.step(params, &Gradients { weight, bias: array![t as f64, -1.0] }, state).unwrap();
     };
     let (mut straight, mut state) = (start.clone(), optimizer.init(&start).unwrap());

@@ -3,6 +3,7 @@
 use gradchain::collective::{Collective, average};
 use gradchain::prelude::*;
 use gradchain::state::{AverageOptions, Entry, KeyPolicy, State, StateWalk, same_bits};
+use gradchain::transform::add_noise;
 
 use super::{Model, together};
 
@@ -83,7 +84,7 @@ fn keys_are_refused_or_kept_and_other_states_are_errors_that_name_them() {
         let before = state.clone();
         let refused = state.average_over(&rank, AverageOptions::default()).unwrap_err().to_string();
         assert!(same_bits(&*state, &*before));
-        let options = AverageOptions { keys: KeyPolicy::First, ..AverageOptions::default() };
+        let options = AverageOptions::default().keys(KeyPolicy::First);
         state.average_over(&rank, options).unwrap();
         assert!(same_bits(&*state, &*before));
         refused

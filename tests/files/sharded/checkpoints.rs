@@ -8,6 +8,7 @@ use gradchain::checkpoint::{Checkpoint, Rotation, Save, latest_valid, merge};
 use gradchain::collective::{Collective, Pending, threads};
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
+use gradchain::wrapper::sharded;
 use ndarray::{Array2, ShapeBuilder};
 
 use super::{LARGE, LONG, Model, together};

@@ -3,8 +3,11 @@
 use gradchain::DType;
 use gradchain::collective::{PairwiseMean, Threads, parts};
 use gradchain::constraint::{Constraints, positive};
+use gradchain::optimizer::novograd;
 use gradchain::prelude::*;
 use gradchain::state::Kind;
+use gradchain::transform::{identity, trace};
+use gradchain::wrapper::{cautious, sharded};
 
 use super::{Model, together};
 use crate::piece::PIECE;

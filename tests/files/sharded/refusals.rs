@@ -5,6 +5,7 @@ use std::time::Duration;
 use gradchain::collective::{Collective, Pending, gather, parts};
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
+use gradchain::wrapper::{flatten, sharded};
 
 use super::{Model, together, within};
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gradchain::DType;
 use gradchain::collective::{Collective, Pending, Threads};
 use gradchain::prelude::*;
+use gradchain::wrapper::sharded;
 
 use super::together;
 use crate::piece::PIECE;

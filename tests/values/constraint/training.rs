@@ -2,6 +2,7 @@
 
 use super::*;
 use gradchain::tree::Structure;
+use gradchain::wrapper::schedule_free;
 use ndarray::Array2;
 
 /// The slope of `−heads·ln p − tails·ln(1 − p)`, whose minimum is at `heads/(heads + tails)`.

@@ -64,7 +64,7 @@ impl OnBurn {
     pub(super) fn placed(&self, Flat { tensor, dims }: &Flat) -> Placed<Elements> {
         let (dtype, device) = (gradchains(tensor.dtype()), tensor.device());
         let elsewhere = (device != self.0).then(|| format!("{device:?}"));
-        Placed { tensor: Elements::Many(tensor.clone()), dtype, shape: dims.clone(), elsewhere }
+        Placed::new(Elements::Many(tensor.clone()), dtype, dims.clone()).elsewhere(elsewhere)
     }
 
     /// The tensor; a number becomes one of one element.

@@ -8,6 +8,9 @@ use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::Tensor;
 use burn::train::{InferenceStep, Learner, TrainOutput, TrainStep};
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
+use gradchain::transform::{scale, scale_by_lion, scale_by_schedule};
+use gradchain::wrapper::sam;
 use gradchain_burn::{Rate, init, optimize, per_tensor, step};
 
 use crate::{Mlp, device, values};

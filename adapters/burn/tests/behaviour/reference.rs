@@ -11,7 +11,10 @@ use burn::optim::{
 };
 use burn::tensor::{DType, Tensor, TensorData};
 use gradchain::needs;
+use gradchain::optimizer::{adan, amsgrad};
 use gradchain::prelude::*;
+use gradchain::schedule::piecewise_constant;
+use gradchain::transform::scale_by_schedule;
 use gradchain::tree::tree_assign;
 use gradchain_burn::{Leaves, gradients, init, params, params_mut, step};
 

@@ -5,9 +5,10 @@ use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::needs::Nothing;
+use gradchain::optimizer::{adamax, lars, madgrad, nadam};
 use gradchain::prelude::*;
 use gradchain::state::{Entry, State, StateWalk};
-use gradchain::transform::Preconditioning;
+use gradchain::transform::{Preconditioning, scale, scale_by_muon};
 use gradchain_burn::{DeviceState, init, params, params_mut, step};
 
 use crate::{device, values};

@@ -34,12 +34,9 @@ impl OnCandle {
             other => return Err(Error::argument("DeviceState", path, "of type f32, f64, f16 or bf16", other.as_str())),
         };
         let device = tensor.device();
-        Ok(Placed {
-            tensor: tensor.detach().flatten_all().map_err(of_candle)?,
-            dtype,
-            shape: tensor.dims().to_vec(),
-            elsewhere: (!device.same_device(&self.0)).then(|| format!("{:?}", device.location())),
-        })
+        let elsewhere = (!device.same_device(&self.0)).then(|| format!("{:?}", device.location()));
+        let flat = tensor.detach().flatten_all().map_err(of_candle)?;
+        Ok(Placed::new(flat, dtype, tensor.dims()).elsewhere(elsewhere))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What cannot be done is said with the path, and changes nothing.
 
 use gradchain::prelude::*;
+use gradchain::wrapper::skip_absent;
 use gradchain_candle::{init, step};
 
 use super::*;

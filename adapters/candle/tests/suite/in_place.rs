@@ -3,6 +3,7 @@
 use candle_core::{DType, Device, Storage, Tensor, Var};
 use gradchain::prelude::*;
 use gradchain::tree::{SlicesMut, for_each_leaf};
+use gradchain::wrapper::freeze;
 use gradchain_candle::{Vars, init, step};
 use half::{bf16, f16};
 

@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use gradchain::prelude::*;
+use gradchain::wrapper::skip_absent;
 use gradchain_candle::{init, step};
 
 use super::*;

@@ -2,8 +2,9 @@
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::needs::Nothing;
+use gradchain::optimizer::{adamax, lars, madgrad, nadam};
 use gradchain::prelude::*;
-use gradchain::transform::{DimensionNumbers, Preconditioning, WeightDimensionNumbers};
+use gradchain::transform::{DimensionNumbers, Preconditioning, WeightDimensionNumbers, scale, scale_by_muon};
 use gradchain_candle::{DeviceState, init, step};
 
 use super::*;

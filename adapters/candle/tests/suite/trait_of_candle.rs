@@ -3,6 +3,7 @@
 use candle_core::Var;
 use candle_nn::Optimizer;
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain_candle::{VarOptimizer, init, step};
 
 use super::*;

@@ -22,6 +22,7 @@ fn what_is_missing_is_an_error() {
 #[test]
 fn more_numbers_than_a_launch_has_room_for_are_an_error() {
     use gradchain::prelude::*;
+    use gradchain::transform::scale;
     let source = |members: usize| {
         let many: Vec<_> = (0..members).map(|_| boxed(scale(0.5))).collect();
         let programs = many.programs(&std::collections::BTreeMap::from([("w".to_owned(), vec![1.0_f32; 8])])).unwrap();

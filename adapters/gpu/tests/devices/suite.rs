@@ -7,6 +7,8 @@ use std::io::Cursor;
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::prelude::*;
 use gradchain::program::{LeafProgram, Op, Pass};
+use gradchain::schedule::linear;
+use gradchain::transform::scale_by_belief;
 use gradchain::tree::{DynTree, Slices};
 use gradchain_gpu::{Backend, Device};
 

@@ -28,6 +28,7 @@ pub struct Around<Asks = Nothing, Own = NoArithmetic>(PhantomData<fn() -> (Asks,
 
 /// What a wrapper does in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Decision {
     /// Its own arithmetic and what is inside.
     Run,
@@ -45,6 +46,7 @@ pub enum Decision {
 
 /// What happens to the leaves that a wrapper does not act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Elsewhere {
     /// Their gradients go through as they are.
     Pass,

@@ -30,6 +30,7 @@ pub enum WithSums {}
 /// use gradchain::Real;
 /// use gradchain::part::{AroundWithSums, Sums, Weighing, Wrapper};
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::sign_sgd;
 /// use gradchain::state::{Scalar, State};
 ///
 /// gradchain::wrapper! {

@@ -29,6 +29,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::galore;
 /// use ndarray::Array2;
 ///
 /// let optimizer = galore(0.5).rank(1);

@@ -36,6 +36,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::shampoo;
 ///
 /// let optimizer = shampoo(0.5).momentum(0.0).eps(1e-12);
 /// let mut params = 1.0_f64;
@@ -50,7 +51,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568),
 /// 2018, algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; another optimizer's step size is grafted by
-/// [`graft`](crate::graft()): `graft(shampoo(1.0).momentum(0.0), adam(1e-3))`.
+/// [`graft`](crate::wrapper::graft()): `graft(shampoo(1.0).momentum(0.0), adam(1e-3))`.
 pub fn shampoo(learning_rate: impl IntoHyperparam) -> Shampoo {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Shampoo { chain: (scale_by_shampoo(), trace(0.9), decay, scale_by_learning_rate(learning_rate)) }

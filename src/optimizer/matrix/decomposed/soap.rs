@@ -35,6 +35,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::soap;
 ///
 /// let optimizer = soap(0.5).weight_decay(0.0).eps(0.0);
 /// let mut params = vec![1.0_f64, 1.0];

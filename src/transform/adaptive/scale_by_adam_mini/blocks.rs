@@ -30,6 +30,7 @@ pub enum Block {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::optimizer::adam_mini;
 /// use gradchain::transform::{Block, Blocks};
 ///
 /// let blocks = Blocks::tree([

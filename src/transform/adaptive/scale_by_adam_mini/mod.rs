@@ -37,6 +37,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_adam_mini;
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_adam_mini().eps(0.0);

@@ -41,7 +41,8 @@ use crate::tree::LeafSpec;
 /// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass,
 /// before which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and
 /// each refresh of a root of `n × n` about `12n³`, in `f64`: for large matrices set a large frequency, or use
-/// [`scale_by_soap`](crate::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no parameters.
+/// [`scale_by_soap`](crate::transform::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no
+/// parameters.
 ///
 /// # Errors
 ///
@@ -54,6 +55,7 @@ use crate::tree::LeafSpec;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_shampoo;
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_shampoo().eps(1e-12);
@@ -71,8 +73,8 @@ use crate::tree::LeafSpec;
 /// learning](https://arxiv.org/abs/2002.09018), 2020, for `b2` and sides without a factor. Optax has none. Differs:
 /// `eps` is added where a root is taken instead of once at the start, which is the same where `b2` is 1; roots are also
 /// refreshed where they are too old for a gradient; leaves of more than two axes are matrices if they are described as
-/// such, never tensors. [`graft`](crate::graft()) gives the updates the size of another optimizer's, as Anil and others
-/// do.
+/// such, never tensors. [`graft`](crate::wrapper::graft()) gives the updates the size of another optimizer's, as Anil
+/// and others do.
 pub fn scale_by_shampoo() -> ScaleByShampoo {
     ScaleByShampoo::with()
 }

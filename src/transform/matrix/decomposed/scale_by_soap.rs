@@ -48,6 +48,7 @@ use crate::tree::LeafSpec;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_soap;
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_soap().eps(1e-12).b1(0.0);

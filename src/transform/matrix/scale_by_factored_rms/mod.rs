@@ -51,6 +51,7 @@ use means::{Factor, Factored, Plain};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_factored_rms;
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_factored_rms().min_dim_size_to_factor(2);

@@ -22,6 +22,7 @@ use crate::tree::{Layout, LeafSpec};
 /// # let _ = (kernel, heads);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DimensionNumbers {
     /// The axes of the rows.
     pub reduction_axis: Vec<isize>,

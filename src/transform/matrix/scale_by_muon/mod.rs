@@ -54,6 +54,7 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_muon;
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_muon().ns_coeffs([1.875, -1.25, 0.375]).ns_steps(20);

@@ -41,6 +41,7 @@ use loops::{Elements, Least, Rows, Scalars};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::scale_by_sm3;
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_sm3().b1(0.0).eps(0.0);

@@ -8,11 +8,11 @@ use crate::engine::{Isa, Job, dispatch, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
-/// A number that follows from a sum over the elements of all updates; see [`monitor`](crate::monitor).
+/// A number that follows from a sum over the elements of all updates; see [`monitor`](crate::transform::monitor).
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::transform::Measure;
+/// use gradchain::transform::{Measure, snapshot};
 ///
 /// /// The largest power of two that the mean square has in it, for a histogram.
 /// #[derive(Clone, Debug)]
@@ -35,7 +35,8 @@ use crate::recipe::Recipe;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait Measure: fmt::Debug + Send + Sync + 'static {
-    /// What is added up for one element: an update, or a parameter for what is [of parameters](crate::of_params()).
+    /// What is added up for one element: an update, or a parameter for what is [of
+    /// parameters](crate::transform::of_params()).
     fn element(&self, u: f64) -> f64;
 
     /// The measurement, from the sum over all elements and their number.
@@ -153,6 +154,7 @@ impl Measure for NotFinite {
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::{measure_fn, snapshot};
 ///
 /// // How much of the tree a `clip(1.0)` changes.
 /// let clipped = measure_fn("clipped", |u| f64::from(u.abs() > 1.0), |sum, elements| sum / elements as f64);

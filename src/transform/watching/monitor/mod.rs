@@ -43,7 +43,7 @@ use crate::select::Labels;
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::transform::GlobalNorm;
+/// use gradchain::transform::{GlobalNorm, measure_with_ema, monitor};
 ///
 /// let watch = monitor().measure("norm", GlobalNorm).measure("norm_ema", measure_with_ema(GlobalNorm, 0.9));
 /// let optimizer = chain((watch, clip_by_global_norm(1.0), sgd(0.1)));
@@ -70,7 +70,7 @@ pub fn monitor() -> Monitor {
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::transform::GlobalNorm;
+/// use gradchain::transform::{GlobalNorm, snapshot};
 ///
 /// let optimizer = chain((clip_by_global_norm(1.0), snapshot("clipped_norm", GlobalNorm), sgd(0.5)));
 /// let mut params = vec![0.0_f32, 0.0];
@@ -108,7 +108,7 @@ impl Monitor {
     ///
     /// ```
     /// use gradchain::prelude::*;
-    /// use gradchain::transform::GlobalNorm;
+    /// use gradchain::transform::{GlobalNorm, monitor};
     ///
     /// let optimizer = chain((monitor().measure("norm", GlobalNorm).by_leaf(true), sgd(1.0)));
     /// let mut params = (0.0_f32, vec![0.0_f32, 0.0]);
@@ -127,7 +127,7 @@ impl Monitor {
     ///
     /// ```
     /// use gradchain::prelude::*;
-    /// use gradchain::transform::GlobalNorm;
+    /// use gradchain::transform::{GlobalNorm, monitor};
     ///
     /// let layers = Labels::tree([("0", "first"), ("1", "first"), ("2", "last")]);
     /// let optimizer = chain((monitor().measure("norm", GlobalNorm).by_group(layers), sgd(1.0)));

@@ -25,7 +25,8 @@ impl<M: Measure> From<M> for Quantity {
     }
 }
 
-/// A measure of the parameters, as they are before the step, in place of the updates; for [`monitor`](crate::monitor).
+/// A measure of the parameters, as they are before the step, in place of the updates; for
+/// [`monitor`](crate::transform::monitor).
 ///
 /// # Cost
 ///
@@ -36,7 +37,7 @@ impl<M: Measure> From<M> for Quantity {
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::transform::GlobalNorm;
+/// use gradchain::transform::{GlobalNorm, of_params, snapshot};
 ///
 /// let optimizer = chain((snapshot("size", of_params(GlobalNorm)), sgd(1.0)));
 /// let mut params = vec![3.0_f32, 4.0];
@@ -49,8 +50,8 @@ pub fn of_params(measure: impl Measure) -> Quantity {
     Quantity(Kind::Params(Arc::new(measure)))
 }
 
-/// One number divided by another; for [`monitor`](crate::monitor). Of a leaf or a group it is the ratio of its own
-/// numbers.
+/// One number divided by another; for [`monitor`](crate::transform::monitor). Of a leaf or a group it is the ratio of
+/// its own numbers.
 ///
 /// After an optimizer, the norm of the updates over that of the parameters says how far a step goes: for many networks
 /// about 10⁻³.
@@ -59,7 +60,7 @@ pub fn of_params(measure: impl Measure) -> Quantity {
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::transform::GlobalNorm;
+/// use gradchain::transform::{GlobalNorm, of_params, ratio, snapshot};
 ///
 /// let how_far = snapshot("how far", ratio(GlobalNorm, of_params(GlobalNorm)));
 /// let optimizer = chain((sgd(0.5), how_far));
@@ -150,7 +151,7 @@ impl ToRecipe for Quantity {
     }
 }
 
-/// The running mean of a measurement, from one step to the next; for [`monitor`](crate::monitor).
+/// The running mean of a measurement, from one step to the next; for [`monitor`](crate::transform::monitor).
 ///
 /// # Arithmetic
 ///
@@ -173,7 +174,7 @@ impl ToRecipe for Quantity {
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::transform::GlobalNorm;
+/// use gradchain::transform::{GlobalNorm, measure_with_ema, monitor};
 ///
 /// let watch = monitor().measure("norm", measure_with_ema(GlobalNorm, 0.5));
 /// let mut params = vec![0.0_f64, 0.0];

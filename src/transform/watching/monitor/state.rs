@@ -8,7 +8,7 @@ use crate::element::{Element, with_dtype};
 use crate::engine::{Clock, InitContext, Sums};
 use crate::state::{Count, PerLeaf, Scalar, State, StateWalk, StateWalkMut};
 
-/// The measurements of a [`monitor`](crate::monitor), by name.
+/// The measurements of a [`monitor`](crate::transform::monitor), by name.
 #[derive(Clone, Debug, Default)]
 pub struct Measurements {
     values: Vec<(String, Scalar)>,
@@ -41,7 +41,7 @@ impl State for Measurements {
 /// as those built from a config.
 ///
 /// ```
-/// use gradchain::measurements;
+/// use gradchain::transform::{measurements, snapshot};
 /// use gradchain::prelude::*;
 /// use gradchain::transform::GlobalNorm;
 ///
@@ -65,7 +65,7 @@ pub fn measurements<'a, S: State>(state: &'a S) -> Vec<(String, &'a Measurements
     found
 }
 
-/// The state of a [`monitor`](crate::monitor).
+/// The state of a [`monitor`](crate::transform::monitor).
 #[derive(Clone, Debug)]
 pub struct MonitorState {
     measurements: Measurements,

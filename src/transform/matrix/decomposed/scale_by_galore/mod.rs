@@ -56,6 +56,7 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::{identity, scale_by_galore};
 /// use ndarray::array;
 ///
 /// let optimizer = scale_by_galore().rank(1).base_optimizer(identity());
@@ -86,6 +87,7 @@ pub fn scale_by_galore() -> ScaleByGalore {
 /// See [`scale_by_galore`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
+#[non_exhaustive]
 pub struct ScaleByGalore<T = ScaleByAdam> {
     /// The most dimensions of the space that a matrix is projected to; at least 1.
     pub rank: usize,
