@@ -44,7 +44,7 @@
 //! | [`collective`] | machines that train together |
 //! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
-//! The [guide](https://docs.rs/crate/gradchain/latest/source/docs/introduction.md) goes on from here;
+//! The [guide](https://docs.rs/gradchain/latest/gradchain/_guide/introduction/index.html) goes on from here;
 //! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -28,7 +28,7 @@
 //! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`. [`DeviceState`] takes steps on
 //! devices whose memory the CPU cannot address.
 //!
-//! The guide has a page on what stays the same [in burn](https://docs.rs/crate/gradchain/latest/source/docs/in-burn.md)
+//! The guide has a page on what stays the same [in burn](https://docs.rs/gradchain-burn/latest/gradchain_burn/_guide/index.html)
 //! and what does not.
 //!
 //! # Features

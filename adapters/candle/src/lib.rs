@@ -31,7 +31,7 @@
 //! | [`DeviceState`] | a state and steps on a device whose memory cannot be lent, such as CUDA's |
 //! | [`VarOptimizer`] | all three together, as [`candle_nn::Optimizer`] |
 //!
-//! Guide: [In candle](https://docs.rs/crate/gradchain/latest/source/docs/in-candle.md).
+//! Guide: [In candle](https://docs.rs/gradchain-candle/latest/gradchain_candle/_guide/index.html).
 
 mod buffers;
 mod open;
