@@ -44,16 +44,15 @@
 //! | [`collective`] | machines that train together |
 //! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
-//! The [guide](https://docs.rs/gradchain/latest/gradchain/_guide/introduction/index.html) goes on from here;
-//! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
+//! The [guide](_guide) goes on from here: first steps, coming from PyTorch or Optax, which optimizer, and the rest.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
 
+#[cfg(any(doc, doctest))]
+pub mod _guide;
 pub mod arguments;
-#[cfg(doctest)]
-mod book;
 #[cfg(feature = "checkpoint")]
 #[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
 pub mod checkpoint;

@@ -57,10 +57,9 @@ pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
 pub use optimizer::{Rate, optimize, per_tensor, whole_tree};
 pub use replay::{DeviceState, Elements, OnBurn};
 
-/// The page of the guide, whose code is compiled and run here.
-#[cfg(doctest)]
+#[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]
-mod page {}
+pub mod _guide {}
 
 /// The state of an optimizer before the first step, for the trained parameters of a module.
 ///

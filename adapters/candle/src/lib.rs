@@ -45,10 +45,9 @@ pub use replay::{DeviceState, OnCandle};
 pub use step::{init, step};
 pub use vars::Vars;
 
-/// The page of the guide, so that its code is compiled and run.
-#[cfg(doctest)]
+#[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]
-mod page {}
+pub mod _guide {}
 
 /// What went wrong in candle itself.
 fn of_candle(error: candle_core::Error) -> gradchain::Error {
