@@ -255,7 +255,7 @@ fn named<'a>(code: &'a str, catalogue: &BTreeMap<String, Vec<&str>>) -> Option<&
     Some(&code[..end]).filter(|name| called && catalogue.contains_key(*name))
 }
 
-/// A cell whose code is linked to the pages of what it names: each name once in a row.
+/// A cell whose code, or only word, is linked to the pages of what it names: each name once in a row.
 fn linked_cell(cell: &str, catalogue: &BTreeMap<String, Vec<&str>>, linked: &mut BTreeSet<String>) -> String {
     let bare = cell.trim();
     if catalogue.contains_key(bare) && linked.insert(bare.into()) {
@@ -286,17 +286,20 @@ fn with_links(page: &str, text: &str, catalogue: &BTreeMap<String, Vec<&str>>) -
     const API: &str = "https://docs.rs/gradchain/latest/gradchain/";
     let definition =
         |line: &&str| line.starts_with("[`") && line.contains(&format!("`]: {API}")) && line.contains("/fn.");
+    // A column of names that others give.
+    let is_other = |cell: &&str| ["PyTorch", "Optax", "burn", "candle"].contains(&cell.trim());
     let (mut code, mut foreign, mut out) = (false, None, String::new());
     for line in text.lines().filter(|line| !definition(line)) {
         code ^= line.starts_with("```");
         if code || !line.starts_with('|') {
             foreign = None;
             out.push_str(line);
+        } else if foreign.is_none() && cells(line).iter().all(|cell| !cell.contains('`')) {
+            // A head has words, not names.
+            foreign = Some(cells(line).iter().map(is_other).collect::<Vec<_>>());
+            out.push_str(line);
         } else {
             let cells = cells(line);
-            // A column of names that others give.
-            let others = ["PyTorch", "Optax", "burn", "candle"];
-            let is_other = |cell: &&str| others.iter().any(|other| cell.trim() == *other);
             let head = || cells.iter().map(is_other).collect::<Vec<_>>();
             let foreign = foreign.get_or_insert_with(head);
             let other = |i: usize| foreign.get(i).copied().unwrap_or(false);
