@@ -11,6 +11,7 @@
 //! * [In burn](https://docs.rs/gradchain-burn/latest/gradchain_burn/_guide/index.html)
 //! * [In candle](https://docs.rs/gradchain-candle/latest/gradchain_candle/_guide/index.html)
 //! * [Which optimizer?](which_optimizer)
+//! * [Gallery](gallery)
 //! * [Examples](examples)
 //!
 //! ## Guide
@@ -89,6 +90,7 @@ pages! {
     from_pytorch: "../docs/from-pytorch.md",;
     from_optax: "../docs/from-optax.md",;
     which_optimizer: "../docs/which-optimizer.md", "../docs/images/inline/which-optimizer.md";
+    gallery: "../docs/gallery.md", "../docs/images/inline/gallery.md";
     examples: "../docs/examples.md",;
     trees: "../docs/trees.md",;
     chains: "../docs/chains.md",;
