@@ -1,5 +1,9 @@
 //! gradchain's optimizers for modules of [burn]: a step over all parameters at once, in place.
 //!
+//! ```text
+//! cargo add burn gradchain gradchain-burn
+//! ```
+//!
 //! ```
 //! use burn::nn::LinearConfig;
 //! use burn::optim::GradientsParams;
@@ -28,8 +32,7 @@
 //! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`. [`DeviceState`] takes steps on
 //! devices whose memory the CPU cannot address.
 //!
-//! The guide has a page on what stays the same [in burn](https://docs.rs/gradchain-burn/latest/gradchain_burn/_guide/index.html)
-//! and what does not.
+//! The [guide](_guide) trains a model, and says what stays the same in burn and what does not.
 //!
 //! # Features
 //!

@@ -1,6 +1,10 @@
 //! [gradchain]'s optimizers for models of [candle](candle_core): a step over all variables at once, in
 //! place, in the memory that candle has, with the paths of a [`VarMap`](candle_nn::VarMap).
 //!
+//! ```text
+//! cargo add candle-core candle-nn gradchain gradchain-candle
+//! ```
+//!
 //! ```
 //! use candle_core::{DType, Device, Tensor};
 //! use candle_nn::{Module, VarBuilder, VarMap};
@@ -31,7 +35,7 @@
 //! | [`DeviceState`] | a state and steps on a device whose memory cannot be lent, such as CUDA's |
 //! | [`VarOptimizer`] | all three together, as [`candle_nn::Optimizer`] |
 //!
-//! Guide: [In candle](https://docs.rs/gradchain-candle/latest/gradchain_candle/_guide/index.html).
+//! The [guide](_guide) has the rest: checkpoints, candle's own optimizers beside these, other devices, constraints.
 
 mod buffers;
 mod open;

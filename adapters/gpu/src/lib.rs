@@ -1,6 +1,10 @@
 //! Optimizers of [gradchain](https://docs.rs/gradchain) on GPUs: parameters, gradients and the state's arrays stay on
 //! the device.
 //!
+//! ```text
+//! cargo add gradchain gradchain-gpu
+//! ```
+//!
 //! A step is recorded as [programs](gradchain::program), a pass at a time, which are printed as kernels: in WGSL for
 //! [`Device::wgpu`], in CUDA C for [`Device::cuda`]. What follows from sums and schedules is worked out on this machine
 //! in `f64`, as on a CPU, and comes to the kernels as numbers, so that each kernel is compiled once.
