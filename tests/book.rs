@@ -379,6 +379,44 @@ fn pictures_are_inline_in_the_documentation() {
     assert!(pictures > 20, "the pictures were found: {pictures}");
 }
 
+/// Words are what has a letter or a digit. The core's pages are in the sum, and have no limit of their own.
+#[test]
+fn the_guide_stays_short() {
+    let words = |page: &String| {
+        let text = read(Path::new("docs").join(page));
+        let written = text.lines().filter(|line| !(line.starts_with('[') && line.contains("]: ")));
+        written.flat_map(str::split_whitespace).filter(|word| word.contains(char::is_alphanumeric)).count()
+    };
+    let all: usize = pages().iter().map(words).sum();
+    assert!(all <= 45_000, "{all} words");
+    for page in ["performance", "few-bits", "least-squares", "conformance", "reliability", "scale-on-paper"] {
+        let found = words(&format!("{page}.md"));
+        assert!(found <= 1_200, "docs/{page}.md: {found} words");
+    }
+}
+
+/// Every card of the gallery is what an example drew: its command names one, and its picture is small.
+#[test]
+fn cards_of_the_gallery_are_drawn_by_examples() {
+    let gallery = read("docs/gallery.md");
+    let mut cards = 0;
+    for card in gallery.split("\n## ").skip(1) {
+        cards += 1;
+        let command = card.lines().find(|line| line.starts_with("cargo run ")).expect("a card has a command");
+        assert!(command.contains(" --example "), "{command}");
+        assert!(card.contains("\n!["), "a card has a picture: {command}");
+        let code = card.split("```rust\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a card has code");
+        assert!(code.lines().filter(|line| !line.starts_with("# ")).count() <= 20, "{command}");
+    }
+    assert!(cards >= 6);
+    for entry in fs::read_dir(root().join("docs/images/gallery")).expect("the pictures") {
+        let path = entry.expect("readable").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(gallery.contains(&format!("images/gallery/{name}")), "{name} is shown");
+        assert!(fs::metadata(path).expect("readable").len() <= 60_000, "{name} is too large");
+    }
+}
+
 /// Every address on docs.rs is a page, and has the anchor, in what `cargo doc` has made. Pages of adapters count where
 /// they have been made.
 #[test]
