@@ -55,6 +55,10 @@ fuzz *args:
 examples features="half,rayon,serde,config,checkpoint,tracing,plot,faer":
     ci/examples.sh {{features}}
 
+# Every address on docs.rs is a page of `cargo doc`
+links:
+    ci/links
+
 # Lints, tests and documents an adapter: burn, candle, gpu, mpi
 adapters *names:
     ci/adapters {{names}}

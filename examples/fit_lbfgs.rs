@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release --example fit_lbfgs
+//! cargo run --release --features plot --example fit_lbfgs -- FILE      draws how it converges
 //! ```
 //!
 //! The data is the example of R's `glm`, after Dobson, An introduction to generalized linear models, 1990, page 93:
@@ -58,11 +59,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let optimizer = lbfgs();
     let mut state = optimizer.init(&model)?;
+    let mut norms = Vec::new();
     for number in 0.. {
         let deviance = model.deviance();
         let step = optimizer.minimize_step(&mut model, Poisson::loss, &mut state)?;
         let (norm, calls) = (step.gradient_norm, step.evaluations);
         println!("step {number:2}  deviance {deviance:.12}  gradient {norm:.1e}  evaluations {calls}");
+        norms.push(norm);
         if norm < 1e-10 {
             break;
         }
@@ -84,5 +87,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     println!("deviance     {:14.10}", model.deviance());
+    if let Some(path) = std::env::args_os().nth(1) {
+        std::fs::write(path, picture(&norms)?)?;
+    }
     Ok(())
+}
+
+/// The norm of the gradient before each step, as SVG.
+#[cfg(feature = "plot")]
+fn picture(norms: &[f64]) -> gradchain::Result<String> {
+    let chart = gradchain::plot::Chart::new("Poisson regression: norm of the gradient by step");
+    chart.logarithmic(true).line("lbfgs", norms.iter().copied()).svg([600, 220])
+}
+
+#[cfg(not(feature = "plot"))]
+fn picture(_: &[f64]) -> Result<String, &'static str> {
+    Err("a picture needs the feature `plot`")
 }

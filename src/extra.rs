@@ -1,6 +1,6 @@
 //! What a step is given besides gradients: [`value`], [`value_fn`], [`value_and_grad_fn`], or `()` for nothing.
 //!
-//! Guide: [More than gradients](https://docs.rs/crate/gradchain/latest/source/docs/extra.md).
+//! Guide: [More than gradients](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
 //! Whether it is enough is decided by the compiler; see [`needs`]. More than is needed may be given.
 

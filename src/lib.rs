@@ -3,22 +3,49 @@
 //! A *transformation* turns gradients into updates and remembers what it needs in a *state*. Transformations are small
 //! and [`chain`]; a chain of any length runs as one loop over memory.
 //!
+//! ```text
+//! cargo add gradchain
 //! ```
+//!
+//! ```
+//! use gradchain::ndarray::{Array1, Array2, Axis, array};
 //! use gradchain::prelude::*;
-//! use ndarray::{Array1, Array2, array};
 //!
 //! #[derive(Tree)]
-//! struct Model { weight: Array2<f64>, bias: Array1<f64> }
+//! struct Linear { weight: Array1<f64>, bias: f64 }
 //!
-//! let mut model = Model { weight: array![[1.0, -1.0]], bias: array![0.0] };
-//! let gradient = Model { weight: array![[2.0, -2.0]], bias: array![1.0] };
+//! /// The gradient of the mean squared error: a struct of the same shape, by whatever computes it.
+//! fn gradient(model: &Linear, x: &Array2<f64>, y: &Array1<f64>) -> Linear {
+//!     let error = (x.dot(&model.weight) + model.bias - y) / y.len() as f64;
+//!     Linear { weight: 2.0 * x.t().dot(&error), bias: 2.0 * error.sum() }
+//! }
 //!
-//! let optimizer = chain((clip(1.0), adamw(0.1).weight_decay(0.01).mask(Mask::path("weight"))));
+//! let x = array![[0.0, 1.0], [1.0, 0.0], [1.0, 1.0], [2.0, 1.0]];
+//! let y = x.index_axis(Axis(1), 0).mapv(|x| 3.0 * x + 0.5);
+//! let mut model = Linear { weight: Array1::zeros(2), bias: 0.0 };
+//!
+//! // Clip by the norm of all gradients together, then AdamW, whose decay is for the weights only.
+//! let adamw = adamw(cosine_decay(0.1, 1000)).weight_decay(1e-4).mask(Mask::path("weight"));
+//! let optimizer = chain((clip_by_global_norm(1.0), adamw));
 //! let mut state = optimizer.init(&model)?;
-//! optimizer.step(&mut model, &gradient, &mut state)?;
-//! approx::assert_relative_eq!(model.bias[0], -0.1, max_relative = 1e-6);
+//! for _ in 0..1000 {
+//!     let gradient = gradient(&model, &x, &y);
+//!     optimizer.step(&mut model, &gradient, &mut state)?;
+//! }
+//! assert!((model.weight[0] - 3.0).abs() < 0.01 && (model.bias - 0.5).abs() < 0.01);
 //! # Ok::<(), gradchain::Error>(())
 //! ```
+//!
+//! **[The guide](_guide)** goes on from here: [first steps](_guide::first_steps), [coming from
+//! PyTorch](_guide::from_pytorch), [from Optax](_guide::from_optax), [which optimizer?](_guide::which_optimizer), and
+//! the rest. Models of [burn] and [candle] are stepped in place by crates of their own, and [GPUs] by another.
+//!
+//! [burn]: https://docs.rs/gradchain-burn/latest/gradchain_burn/_guide/index.html
+//! [candle]: https://docs.rs/gradchain-candle/latest/gradchain_candle/_guide/index.html
+//! [GPUs]: https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html
+//!
+//! In a debug build a step is almost a thousand times slower: [two lines](_guide::debug_builds) in your `Cargo.toml`
+//! change that.
 //!
 //! # Where things are
 //!
@@ -40,21 +67,22 @@
 //! | [`minimize`] | fitting by L-BFGS until it converges |
 //! | [`needs`], [`extra`] | losses and other things that a step may need |
 //! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
-//! | [`recipe`], `config` | optimizers as data |
-//! | `checkpoint` | state and parameters in files |
+//! | [`recipe`], [`config`](https://docs.rs/gradchain/latest/gradchain/config/index.html) | optimizers as data; `config` is a feature |
+//! | [`checkpoint`](https://docs.rs/gradchain/latest/gradchain/checkpoint/index.html) | state and parameters in files; a feature |
+//! | [`watch`], [`plot`](https://docs.rs/gradchain/latest/gradchain/plot/index.html) | readings of a run, as JSON and as pictures; `plot` is a feature |
 //! | [`collective`] | machines that train together |
 //! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
-//! The [guide](https://docs.rs/crate/gradchain/latest/source/docs/introduction.md) goes on from here;
-//! [its table of contents](https://docs.rs/crate/gradchain/latest/source/docs/SUMMARY.md) lists the pages.
+//! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `faer` (`soap`, `shampoo`, `galore`), `config`,
+//! `checkpoint`, `tracing`, `plot`; and `derive`, on by default.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
 
+#[cfg(any(doc, doctest))]
+pub mod _guide;
 pub mod arguments;
-#[cfg(doctest)]
-mod book;
 #[cfg(feature = "checkpoint")]
 #[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
 pub mod checkpoint;

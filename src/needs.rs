@@ -1,6 +1,6 @@
 //! What a transformation must be given besides gradients, as a type.
 //!
-//! Guide: [More than gradients](https://docs.rs/crate/gradchain/latest/source/docs/extra.md).
+//! Guide: [More than gradients](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
 //! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some must be able to ask for it at other points

@@ -16,12 +16,12 @@
 //! and averaged like those of the crate, and is safe code: no part can make the engine read or write memory that is not
 //! its own.
 //!
-//! [rule]: https://docs.rs/crate/gradchain/latest/source/docs/own-rule.md
-//! [two-pass]: https://docs.rs/crate/gradchain/latest/source/docs/own-two-pass.md
-//! [wrapper]: https://docs.rs/crate/gradchain/latest/source/docs/own-wrapper.md
-//! [whole-tree]: https://docs.rs/crate/gradchain/latest/source/docs/own-whole-tree.md
-//! [look]: https://docs.rs/crate/gradchain/latest/source/docs/own-look.md
-//! [onlooker]: https://docs.rs/crate/gradchain/latest/source/docs/own-onlooker.md
+//! [rule]: https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html
+//! [two-pass]: https://docs.rs/gradchain/latest/gradchain/_guide/own_two_pass/index.html
+//! [wrapper]: https://docs.rs/gradchain/latest/gradchain/_guide/own_wrapper/index.html
+//! [whole-tree]: https://docs.rs/gradchain/latest/gradchain/_guide/own_whole_tree/index.html
+//! [look]: https://docs.rs/gradchain/latest/gradchain/_guide/own_look/index.html
+//! [onlooker]: https://docs.rs/gradchain/latest/gradchain/_guide/own_onlooker/index.html
 
 pub use crate::engine::{
     Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Codes, Decision, Effect,

@@ -90,7 +90,7 @@ const LAYERS: &[&str] = &[
     "config/schema",
     "config",
     // The guide, whose code is run.
-    "book",
+    "_guide",
     // Tests of programs, over parts of every kind.
     "program/tests",
 ];
@@ -206,7 +206,7 @@ fn the_map_of_the_guide_has_the_same_order() {
     let layers = LAYERS.iter().filter(|layer| !layer.ends_with("/tests"));
     let mut folders: Vec<_> = layers.map(|layer| layer.split('/').next().unwrap()).collect();
     folders.dedup();
-    folders.pop_if(|last| *last == "book");
+    folders.pop_if(|last| *last == "_guide");
     assert_eq!(places, folders);
 }
 

@@ -22,15 +22,20 @@ pub(crate) fn smoothed(values: &[f64], window: usize) -> Vec<f64> {
     (1..=values.len()).map(mean).collect()
 }
 
+/// Every fifth value with its place: smooth lines need no more, and the picture stays small.
+fn thinned(values: &[f64]) -> Vec<(f64, f64)> {
+    values.iter().enumerate().step_by(5).map(|(i, value)| (i as f64, *value)).collect()
+}
+
 /// The picture, as the text of an SVG file.
 pub(crate) fn picture(history: &History, title: &str) -> gradchain::Result<String> {
     let loss = Chart::new(title)
         .logarithmic(true)
         .line("loss of each update", history.losses.iter().copied())
         .faint()
-        .line("mean loss of the last 40", smoothed(&history.losses, 40));
+        .points("mean loss of the last 40", thinned(&smoothed(&history.losses, 40)));
     let repaired = |chart: Chart, update: &usize| chart.note(*update as f64, "NaN");
-    let rate = Chart::new("learning rate by update").line("", history.learning_rates.iter().copied());
+    let rate = Chart::new("learning rate by update").points("", thinned(&history.learning_rates));
     let noted = |chart: Chart, (update, note): &(usize, String)| chart.note(*update as f64, note);
     let charts = [history.repaired.iter().fold(loss, repaired), history.notes.iter().fold(rate, noted)];
     grid(&charts, 1, [860, 280])

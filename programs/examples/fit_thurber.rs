@@ -3,10 +3,12 @@
 //!
 //! ```text
 //! cargo run --release --example fit_thurber
+//! cargo run --release --example fit_thurber -- FILE      draws data and curve
 //! ```
 //!
 //! Data and certified parameters are those of Thurber, in the Statistical Reference Datasets of NIST.
 
+use gradchain::plot::Chart;
 use gradchain::prelude::*;
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::{Dyn, OMatrix, OVector, Owned, SVector, U7};
@@ -124,6 +126,20 @@ fn by_levenberg_marquardt() -> [f64; 7] {
     fitted.b.into()
 }
 
+/// The data, and the curve through it, as SVG.
+fn picture(b: &[f64; 7]) -> gradchain::Result<String> {
+    let mut data = DATA.map(|(y, x)| (x, y));
+    data.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (first, last) = (data[0].0, data[DATA.len() - 1].0);
+    let places = (0..=200).map(|i| first + (last - first) * f64::from(i) / 200.0);
+    let fitted = places.map(|x| (x, curve(b, x).0));
+    Chart::new("electron mobility by the logarithm of the density")
+        .points("NIST's data", data)
+        .faint()
+        .points("fitted by lbfgs", fitted)
+        .svg([600, 260])
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let certified = [
         1.2881396800e3,
@@ -141,6 +157,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if fits.iter().any(|b| (b[k] - certified).abs() > 1e-6 * certified.abs()) {
             return Err(format!("parameter {} should be {certified}", k + 1).into());
         }
+    }
+    if let Some(path) = std::env::args_os().nth(1) {
+        std::fs::write(path, picture(&fits[0])?)?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Checkpoints: optimizer state and parameters in one safetensors file.
 //!
-//! Guide: [Checkpoints](https://docs.rs/crate/gradchain/latest/source/docs/checkpoints.md).
+//! Guide: [Checkpoints](https://docs.rs/gradchain/latest/gradchain/_guide/checkpoints/index.html).
 //!
 //! ```
 //! use gradchain::checkpoint::{Checkpoint, Save};

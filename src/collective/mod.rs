@@ -1,6 +1,6 @@
 //! Machines that train together: what they say to each other.
 //!
-//! Guide: [Many machines](https://docs.rs/crate/gradchain/latest/source/docs/many-machines.md).
+//! Guide: [Many machines](https://docs.rs/gradchain/latest/gradchain/_guide/many_machines/index.html).
 //!
 //! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same
 //! order. The group can be threads of one process, by [`threads`], or processes on many machines, by MPI in the crate

@@ -1,6 +1,6 @@
 //! Optimizers as data: from JSON to transformations and schedules.
 //!
-//! Guide: [Optimizers as data](https://docs.rs/crate/gradchain/latest/source/docs/configs.md).
+//! Guide: [Optimizers as data](https://docs.rs/gradchain/latest/gradchain/_guide/configs/index.html).
 //!
 //! A transformation is an object of one entry, its name, with an object of its arguments: `{"adam": {"learning_rate":
 //! 0.1}}`. Names, arguments and defaults are those of [Optax], in the form of the conformance cases in

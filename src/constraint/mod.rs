@@ -1,6 +1,6 @@
 //! Parameters that stay in a set, because what the optimizer steps are other numbers: raw ones, which are free.
 //!
-//! Guide: [Constraints](https://docs.rs/crate/gradchain/latest/source/docs/constraints.md).
+//! Guide: [Constraints](https://docs.rs/gradchain/latest/gradchain/_guide/constraints/index.html).
 //!
 //! A [`Constraint`] maps raw numbers to a leaf of a set. [`Constraints`] says which leaf has which, and makes a [`Raw`]
 //! tree of a tree of parameters. The raw tree is what the optimizer steps; the model is called with what

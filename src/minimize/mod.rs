@@ -1,6 +1,6 @@
 //! Steps of what is given the loss as a function, without evaluating it twice anywhere.
 //!
-//! Guide: [Least squares](https://docs.rs/crate/gradchain/latest/source/docs/least-squares.md).
+//! Guide: [Least squares](https://docs.rs/gradchain/latest/gradchain/_guide/least_squares/index.html).
 //!
 //! [`Minimize`] does one step, or steps until there is a reason to end; [`Stop`] has the reasons.
 

@@ -1,6 +1,6 @@
 //! The named optimizers: each a short chain, written as one.
 //!
-//! [Which optimizer?](https://docs.rs/crate/gradchain/latest/source/docs/which-optimizer.md) in the guide helps to
+//! [Which optimizer?](https://docs.rs/gradchain/latest/gradchain/_guide/which_optimizer/index.html) in the guide helps to
 //! choose; [`transform`](crate::transform) lists the families and the page of each.
 
 mod adaptive;

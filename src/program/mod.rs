@@ -1,7 +1,7 @@
 //! Element arithmetic as data: what a rule does to one element, written down while it is done to numbers that only
 //! record.
 //!
-//! Guide: [A rule of your own](https://docs.rs/crate/gradchain/latest/source/docs/own-rule.md).
+//! Guide: [A rule of your own](https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html).
 //!
 //! A rule is a function of Rust, which a compiler reads and nobody else. Run once on numbers that
 //! [record](Program::of_rule), it is a [`Program`]: lines of arithmetic that can be shown, compared, run, or written in

@@ -82,7 +82,7 @@ pub struct Array {
 /// gradients and the state's arrays. What follows from sums is worked out here, and comes with the next pass as
 /// [scalars](LeafProgram::scalars).
 ///
-/// Guide: [On a device](https://docs.rs/crate/gradchain/latest/source/docs/on-a-device.md).
+/// Guide: [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html).
 /// [`Interpreter`](super::Interpreter) is one to compare others with.
 pub trait Machine {
     /// Does a pass. Returns for each of its [leaves](Pass::leaves) what was added to each of the program's sums in each

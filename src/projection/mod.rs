@@ -1,6 +1,6 @@
 //! Projections: the nearest point of a set.
 //!
-//! Guide: [Projections](https://docs.rs/crate/gradchain/latest/source/docs/projections.md).
+//! Guide: [Projections](https://docs.rs/gradchain/latest/gradchain/_guide/projections/index.html).
 //!
 //! Each set is a value, made by a function of its name. [`Projection::project`] changes a tree in place; the function
 //! `projection_*` of the same name, as in Optax, is short for that; and [`project`](crate::transform::project) makes a

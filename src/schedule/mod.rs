@@ -1,6 +1,6 @@
 //! Schedules: numbers that change with the step count.
 //!
-//! Guide: [Schedules and hyperparameters](https://docs.rs/crate/gradchain/latest/source/docs/schedules.md).
+//! Guide: [Schedules and hyperparameters](https://docs.rs/gradchain/latest/gradchain/_guide/schedules/index.html).
 //!
 //! A [`Schedule`] is a value that [`at`](Schedule::at) turns a step count into a number. Nothing in this crate decides
 //! by callability whether an argument is a schedule: arguments that take either take a [`Hyperparam`], and a closure

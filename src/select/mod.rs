@@ -1,6 +1,6 @@
 //! Which leaves: [`Mask`] says whether a transformation acts on a leaf, [`Labels`] to which group a leaf belongs.
 //!
-//! Guide: [Masks, labels, freezing](https://docs.rs/crate/gradchain/latest/source/docs/masks.md).
+//! Guide: [Masks, labels, freezing](https://docs.rs/gradchain/latest/gradchain/_guide/masks/index.html).
 //!
 //! Both go by a leaf's path, shape and type, never by its value, and both are types of their own: nothing in this crate
 //! decides by callability whether an argument is a mask, a label function or a model. A closure becomes one through

@@ -1,6 +1,6 @@
 //! What a transformation remembers, by kind.
 //!
-//! Guide: [What a transformation remembers](https://docs.rs/crate/gradchain/latest/source/docs/state.md).
+//! Guide: [What a transformation remembers](https://docs.rs/gradchain/latest/gradchain/_guide/state/index.html).
 //!
 //! A state is a struct whose fields each have a *kind*. What may be done with a field follows from its kind alone:
 //!

@@ -17,17 +17,17 @@
 //! | what keeps parameters in a set | [Projections][projection] |
 //! | what watches the steps go by | [Watching][watching] |
 //!
-//! [elementwise]: https://docs.rs/crate/gradchain/latest/source/docs/elementwise.md
-//! [adaptive]: https://docs.rs/crate/gradchain/latest/source/docs/adaptive.md
-//! [norms]: https://docs.rs/crate/gradchain/latest/source/docs/norms.md
-//! [sign]: https://docs.rs/crate/gradchain/latest/source/docs/sign.md
-//! [matrix]: https://docs.rs/crate/gradchain/latest/source/docs/matrix.md
-//! [parameter_free]: https://docs.rs/crate/gradchain/latest/source/docs/parameter-free.md
-//! [loss]: https://docs.rs/crate/gradchain/latest/source/docs/loss.md
-//! [curvature]: https://docs.rs/crate/gradchain/latest/source/docs/curvature.md
-//! [noise]: https://docs.rs/crate/gradchain/latest/source/docs/noise.md
-//! [projection]: https://docs.rs/crate/gradchain/latest/source/docs/projections.md
-//! [watching]: https://docs.rs/crate/gradchain/latest/source/docs/watching.md
+//! [elementwise]: https://docs.rs/gradchain/latest/gradchain/_guide/elementwise/index.html
+//! [adaptive]: https://docs.rs/gradchain/latest/gradchain/_guide/adaptive/index.html
+//! [norms]: https://docs.rs/gradchain/latest/gradchain/_guide/norms/index.html
+//! [sign]: https://docs.rs/gradchain/latest/gradchain/_guide/sign/index.html
+//! [matrix]: https://docs.rs/gradchain/latest/gradchain/_guide/matrix/index.html
+//! [parameter_free]: https://docs.rs/gradchain/latest/gradchain/_guide/parameter_free/index.html
+//! [loss]: https://docs.rs/gradchain/latest/gradchain/_guide/loss/index.html
+//! [curvature]: https://docs.rs/gradchain/latest/gradchain/_guide/curvature/index.html
+//! [noise]: https://docs.rs/gradchain/latest/gradchain/_guide/noise/index.html
+//! [projection]: https://docs.rs/gradchain/latest/gradchain/_guide/projections/index.html
+//! [watching]: https://docs.rs/gradchain/latest/gradchain/_guide/watching/index.html
 
 mod adaptive;
 mod curvature;

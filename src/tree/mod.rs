@@ -1,6 +1,6 @@
 //! Parameters and gradients as trees of leaves.
 //!
-//! Guide: [Trees](https://docs.rs/crate/gradchain/latest/source/docs/trees.md).
+//! Guide: [Trees](https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html).
 //!
 //! A *tree* is anything that can show its leaves, float arrays, in a fixed order and under stable paths such as
 //! `layers/0/weight`. [`Tree`] shows them for reading, which is all that gradients need; [`TreeMut`] for writing, which

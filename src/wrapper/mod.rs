@@ -1,6 +1,6 @@
 //! What holds other transformations: chains, masks, partitions, and everything that decides when to run what is inside.
 //!
-//! Guide: [Around an optimizer](https://docs.rs/crate/gradchain/latest/source/docs/wrappers.md).
+//! Guide: [Around an optimizer](https://docs.rs/gradchain/latest/gradchain/_guide/wrappers/index.html).
 
 mod apply_if_finite;
 mod boxed;

@@ -42,7 +42,7 @@ use crate::state::{StateWalk, StateWalkMut};
 /// 2/127)/127`, for fourth roots of at least `s/10⁴` a part `5/(255·(x/s)^¼)` of `x`, for logarithms an eighth of `x`.
 /// In a running mean with decay `b` each error is `b` times as large a step later, so that they sum up to at most `1/(1
 /// − b)` of the largest one; signs are by chance, so that they come to about `1/√(1 − b²)` of one. [The
-/// guide](https://docs.rs/crate/gradchain/latest/source/docs/few-bits.md) has what is measured.
+/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html) has what is measured.
 ///
 /// **What is not finite** stays so, and harms no other number: the scale is the size of the largest finite one. In such
 /// a block the two codes next to zero stand for infinities and NaN.
@@ -54,7 +54,7 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// 1.016 bytes for each number of state: 2.03 for each parameter of Adam, in the place of 8. More arithmetic: where one
 /// thread alone has the memory to itself a step takes longer than with state in `f32`; see
-/// [the guide](https://docs.rs/crate/gradchain/latest/source/docs/few-bits.md).
+/// [the guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html).
 ///
 /// # Errors
 ///

@@ -1,5 +1,9 @@
 //! gradchain's optimizers for modules of [burn]: a step over all parameters at once, in place.
 //!
+//! ```text
+//! cargo add burn gradchain gradchain-burn
+//! ```
+//!
 //! ```
 //! use burn::nn::LinearConfig;
 //! use burn::optim::GradientsParams;
@@ -28,8 +32,7 @@
 //! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`. [`DeviceState`] takes steps on
 //! devices whose memory the CPU cannot address.
 //!
-//! The guide has a page on what stays the same [in burn](https://docs.rs/crate/gradchain/latest/source/docs/in-burn.md)
-//! and what does not.
+//! The [guide](_guide) trains a model, and says what stays the same in burn and what does not.
 //!
 //! # Features
 //!
@@ -57,10 +60,9 @@ pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
 pub use optimizer::{Rate, optimize, per_tensor, whole_tree};
 pub use replay::{DeviceState, Elements, OnBurn};
 
-/// The page of the guide, whose code is compiled and run here.
-#[cfg(doctest)]
+#[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]
-mod page {}
+pub mod _guide {}
 
 /// The state of an optimizer before the first step, for the trained parameters of a module.
 ///

@@ -1,6 +1,10 @@
 //! [gradchain]'s optimizers for models of [candle](candle_core): a step over all variables at once, in
 //! place, in the memory that candle has, with the paths of a [`VarMap`](candle_nn::VarMap).
 //!
+//! ```text
+//! cargo add candle-core candle-nn gradchain gradchain-candle
+//! ```
+//!
 //! ```
 //! use candle_core::{DType, Device, Tensor};
 //! use candle_nn::{Module, VarBuilder, VarMap};
@@ -31,7 +35,7 @@
 //! | [`DeviceState`] | a state and steps on a device whose memory cannot be lent, such as CUDA's |
 //! | [`VarOptimizer`] | all three together, as [`candle_nn::Optimizer`] |
 //!
-//! Guide: [In candle](https://docs.rs/crate/gradchain/latest/source/docs/in-candle.md).
+//! The [guide](_guide) has the rest: checkpoints, candle's own optimizers beside these, other devices, constraints.
 
 mod buffers;
 mod open;
@@ -45,10 +49,9 @@ pub use replay::{DeviceState, OnCandle};
 pub use step::{init, step};
 pub use vars::Vars;
 
-/// The page of the guide, so that its code is compiled and run.
-#[cfg(doctest)]
+#[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]
-mod page {}
+pub mod _guide {}
 
 /// What went wrong in candle itself.
 fn of_candle(error: candle_core::Error) -> gradchain::Error {

@@ -1,6 +1,10 @@
 //! Optimizers of [gradchain](https://docs.rs/gradchain) on GPUs: parameters, gradients and the state's arrays stay on
 //! the device.
 //!
+//! ```text
+//! cargo add gradchain gradchain-gpu
+//! ```
+//!
 //! A step is recorded as [programs](gradchain::program), a pass at a time, which are printed as kernels: in WGSL for
 //! [`Device::wgpu`], in CUDA C for [`Device::cuda`]. What follows from sums and schedules is worked out on this machine
 //! in `f64`, as on a CPU, and comes to the kernels as numbers, so that each kernel is compiled once.
@@ -24,7 +28,7 @@
 //! The parameters and the state have the bits that a CPU gives them: by CUDA always; by wgpu where the device adds and
 //! multiplies as IEEE 754 says, as Mesa's `lavapipe` and NVIDIA's driver do. Quotients and roots of `f32` are worked
 //! out so that they have them on any such device. Other functions (`exp`, `ln`, powers) may differ in the last bits.
-//! The guide's page [On a device](https://github.com/gradchain/gradchain/blob/main/docs/on-a-device.md) says more.
+//! The guide's page [On a device](_guide) says more.
 
 mod backend;
 #[cfg(feature = "cuda")]
@@ -42,9 +46,9 @@ pub use by_wgpu::{Wgpu, wgsl_source};
 pub use device::{Device, DeviceArrays, OnDevice};
 pub use gradchain::program::Traffic;
 
-#[cfg(doctest)]
+#[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]
-mod guide {}
+pub mod _guide {}
 
 #[cfg(feature = "wgpu")]
 impl Device<Wgpu> {

@@ -13,6 +13,7 @@ mod data;
 mod model;
 mod tensorboard;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::error::Error;
 use std::fs::{self, File};
@@ -81,22 +82,28 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Charts of what the file says.
+/// Charts of what the file says: means of two steps, which half the picture's size.
 fn draw(lines: &PathBuf) -> Result<String, Box<dyn Error>> {
     let all: Vec<_> = read_json_lines(BufReader::new(File::open(lines)?)).collect::<Result<_, _>>()?;
-    let column = |name: &str| all.iter().map(|(_, numbers)| numbers[name]).collect::<Vec<f64>>();
+    let column = |name: &str| -> Vec<(f64, f64)> {
+        let mean = |steps: &[(u64, BTreeMap<String, f64>)]| {
+            steps.iter().map(|(_, numbers)| numbers[name]).sum::<f64>() / steps.len() as f64
+        };
+        all.chunks(2).map(|steps| (steps[0].0 as f64, mean(steps))).collect()
+    };
     let by_leaf = |name: &str| {
         let chart = Chart::new("norm of the gradient, by leaf").logarithmic(true);
         ["w1", "b1", "w2", "b2"]
             .into_iter()
-            .fold(chart, |chart, leaf| chart.line(leaf, column(&format!("{name}[{leaf}]"))))
+            .fold(chart, |chart, leaf| chart.points(leaf, column(&format!("{name}[{leaf}]"))))
     };
     let far = Chart::new("norm of the step over that of the parameters").logarithmic(true);
     let charts = [
-        Chart::new("loss").logarithmic(true).line("", column("loss")),
-        Chart::new("learning rate").line("", column("adamw.learning_rate")),
+        Chart::new("loss").logarithmic(true).points("", column("loss")),
+        Chart::new("learning rate").points("", column("adamw.learning_rate")),
         by_leaf("clip.norm"),
-        far.line("hidden", column("step.by_group.ratio.hidden")).line("output", column("step.by_group.ratio.output")),
+        far.points("hidden", column("step.by_group.ratio.hidden"))
+            .points("output", column("step.by_group.ratio.output")),
     ];
     Ok(grid(&charts, 2, [480, 260])?)
 }

@@ -48,7 +48,7 @@ use crate::transform::moment::{Mean, unbias};
 /// [`scale_by_amsgrad`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
 /// leaves are `f32` unless `mu_dtype` asks otherwise. PyTorch's `Adam(amsgrad=True)` takes the largest of the
 /// uncorrected means and corrects that; [the
-/// guide](https://docs.rs/crate/gradchain/latest/source/docs/from-pytorch.md#the-same-numbers) has the schedules that
+/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/from_pytorch/index.html#the-same-numbers) has the schedules that
 /// give the same.
 pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
     ScaleByAmsgrad::with()

@@ -1,0 +1,152 @@
+//! The guide: how to train with gradchain, a page a subject. The same pages, in `docs/`, are a book for mdBook.
+//!
+//! * [Introduction](introduction)
+//!
+//! ## Begin
+//!
+//! * [First steps](first_steps)
+//! * [From your own Adam](from_your_own_adam)
+//! * [Coming from PyTorch](from_pytorch)
+//! * [Coming from Optax](from_optax)
+//! * [In burn](https://docs.rs/gradchain-burn/latest/gradchain_burn/_guide/index.html)
+//! * [In candle](https://docs.rs/gradchain-candle/latest/gradchain_candle/_guide/index.html)
+//! * [Which optimizer?](which_optimizer)
+//! * [Gallery](gallery)
+//! * [Examples](examples)
+//!
+//! ## Guide
+//!
+//! * [Trees: your parameters](trees)
+//! * [Chains and plans](chains)
+//! * [Schedules and hyperparameters](schedules)
+//! * [Masks, labels, freezing](masks)
+//! * [Several mini-batches a step, and NaN](multi_steps)
+//! * [Checkpoints, and state for other parameters](checkpoints)
+//! * [What a transformation remembers](state)
+//! * [Averaging: of parameters, of replicas](averaging)
+//! * [Few bits](few_bits)
+//! * [Embeddings by rows](sparse)
+//! * [Watching](watching)
+#![cfg_attr(feature = "config", doc = " * [Optimizers as data](configs)")]
+//! * [More than gradients](extra)
+//! * [Projections: parameters that must stay in a set](projections)
+//! * [Constraints: raw and constrained parameters](constraints)
+//! * [Many machines](many_machines)
+//! * [Scale on paper](scale_on_paper)
+//! * [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html)
+//!
+//! ## Catalogue
+//!
+//! * [Around an optimizer](wrappers)
+//! * [One element at a time](elementwise)
+//! * [Adaptive optimizers](adaptive)
+//! * [By norms and means](norms)
+//! * [Steps by sign](sign)
+//! * [By rows and columns](matrix)
+//! * [Without a learning rate](parameter_free)
+//! * [From the loss](loss)
+//! * [By curvature](curvature)
+//! * [Noise and privacy](noise)
+//! * [Beyond Optax](beyond_optax)
+//!
+//! ## Fitting
+//!
+//! * [Fitting a statistics model with L-BFGS](statistics)
+//! * [Least squares: a curve through data](least_squares)
+//!
+//! ## Parts of your own
+//!
+//! * [A rule of your own](own_rule)
+//! * [A part of two passes of your own](own_two_pass)
+//! * [A wrapper of your own](own_wrapper)
+//! * [A whole-tree part of your own](own_whole_tree)
+//! * [A look of your own](own_look)
+//! * [An onlooker of your own](own_onlooker)
+//!
+//! ## Reference
+//!
+//! * [Glossary](glossary)
+//! * [Comparison](compare)
+//! * [Performance](performance)
+//! * [Platforms](platforms)
+//! * [Reliability](reliability)
+//! * [Conformance and departures](conformance)
+//! * [Architecture](architecture)
+//! * [Debug builds and compile time](debug_builds)
+
+macro_rules! pages {
+    ($($name:ident: $path:literal, $($pictures:literal)?;)*) => {$(
+        // Of two definitions of a link the first counts: pictures come from data URIs, since rustdoc copies no files.
+        $(#[doc = include_str!($pictures)])?
+        #[doc = include_str!($path)]
+        pub mod $name {}
+    )*};
+}
+
+pages! {
+    introduction: "../docs/introduction.md",;
+    first_steps: "../docs/first-steps.md",;
+    from_your_own_adam: "../docs/from-your-own-adam.md",;
+    from_pytorch: "../docs/from-pytorch.md",;
+    from_optax: "../docs/from-optax.md",;
+    which_optimizer: "../docs/which-optimizer.md", "../docs/images/inline/which-optimizer.md";
+    gallery: "../docs/gallery.md", "../docs/images/inline/gallery.md";
+    examples: "../docs/examples.md",;
+    trees: "../docs/trees.md",;
+    chains: "../docs/chains.md",;
+    schedules: "../docs/schedules.md", "../docs/images/inline/schedules.md";
+    masks: "../docs/masks.md",;
+    multi_steps: "../docs/multi-steps.md",;
+    checkpoints: "../docs/checkpoints.md",;
+    state: "../docs/state.md",;
+    averaging: "../docs/averaging.md",;
+    few_bits: "../docs/few-bits.md",;
+    sparse: "../docs/sparse.md",;
+    watching: "../docs/watching.md",;
+    extra: "../docs/extra.md",;
+    projections: "../docs/projections.md",;
+    constraints: "../docs/constraints.md",;
+    many_machines: "../docs/many-machines.md",;
+    scale_on_paper: "../docs/scale-on-paper.md",;
+    wrappers: "../docs/wrappers.md",;
+    elementwise: "../docs/elementwise.md",;
+    adaptive: "../docs/adaptive.md",;
+    norms: "../docs/norms.md",;
+    sign: "../docs/sign.md",;
+    matrix: "../docs/matrix.md",;
+    parameter_free: "../docs/parameter-free.md",;
+    loss: "../docs/loss.md",;
+    curvature: "../docs/curvature.md",;
+    noise: "../docs/noise.md",;
+    beyond_optax: "../docs/beyond-optax.md",;
+    statistics: "../docs/statistics.md",;
+    least_squares: "../docs/least-squares.md",;
+    own_rule: "../docs/own-rule.md",;
+    own_two_pass: "../docs/own-two-pass.md",;
+    own_wrapper: "../docs/own-wrapper.md",;
+    own_whole_tree: "../docs/own-whole-tree.md",;
+    own_look: "../docs/own-look.md",;
+    own_onlooker: "../docs/own-onlooker.md",;
+    glossary: "../docs/glossary.md",;
+    compare: "../docs/compare.md",;
+    performance: "../docs/performance.md", "../docs/images/inline/performance.md";
+    platforms: "../docs/platforms.md",;
+    reliability: "../docs/reliability.md",;
+    conformance: "../docs/conformance.md",;
+    architecture: "../docs/architecture.md",;
+    debug_builds: "../docs/debug-builds.md",;
+}
+
+#[cfg(feature = "config")]
+pages! {
+    configs: "../docs/configs.md",;
+}
+
+/// Pages whose code is tested, and that are read elsewhere.
+#[cfg(doctest)]
+mod elsewhere {
+    pages! {
+        readme: "../README.md",;
+        contributing: "../CONTRIBUTING.md",;
+    }
+}
