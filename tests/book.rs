@@ -529,3 +529,43 @@ fn the_features_are_those_in_the_readme() {
         assert!(readme.contains(&format!("| `{name}` |")), "the README should explain the feature `{name}`");
     }
 }
+
+/// The scripts that a file names: `ci/NAME` with anything but a path before it.
+fn scripts(text: &str) -> BTreeSet<String> {
+    let part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let words = text.split(|c: char| !part(c) && c != '/').map(|word| word.trim_end_matches(['.', '/']));
+    let named = words.filter(|word| {
+        word.split_once('/').is_some_and(|(folder, name)| matches!(folder, "ci" | ".ci") && name.chars().all(part))
+    });
+    named.map(String::from).collect()
+}
+
+#[test]
+fn scripts_that_are_named_exist() {
+    let mut files: Vec<PathBuf> =
+        [".ci/run", "justfile", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"].map(PathBuf::from).into();
+    for folder in [".github/workflows", "ci"] {
+        let entries =
+            fs::read_dir(root().join(folder)).expect("a folder").map(|entry| entry.expect("readable").file_name());
+        files.extend(entries.map(|name| Path::new(folder).join(name)));
+    }
+    files.extend(pages().into_iter().map(|page| Path::new("docs").join(page)));
+    for file in files {
+        for script in scripts(&read(&file)) {
+            assert!(root().join(&script).is_file(), "{}: {script} is not there", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_script_is_a_recipe_and_explained() {
+    let (recipes, explained) = (scripts(&read("justfile")), scripts(&read("CONTRIBUTING.md")));
+    for entry in fs::read_dir(root().join("ci")).expect("the scripts") {
+        let script = format!("ci/{}", entry.expect("readable").file_name().to_string_lossy());
+        // Parts of `ci/examples.sh` and of `ci/weight`.
+        if script != "ci/accuracy" && script != "ci/weight.rs" {
+            assert!(recipes.contains(&script), "the justfile should have a recipe for {script}");
+            assert!(explained.contains(&script), "CONTRIBUTING.md should explain {script}");
+        }
+    }
+}

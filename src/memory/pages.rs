@@ -59,7 +59,7 @@ fn ask(pages: Range<usize>, advice: Advice) -> bool {
         unsafe extern "C" {
             fn madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int;
         }
-        // SAFETY: what any memory holds stays as it is, by both advices.
+        // SAFETY: what any memory holds stays as it is, under either advice.
         unsafe { madvise(core::ptr::without_provenance_mut(pages.start), pages.len(), advice as c_int) == 0 }
     }
     #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]

@@ -84,6 +84,11 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(12)
 }
 
+/// True if a law runs all of its cases: with `GRADCHAIN_ALL_CASES`, as in `ci/deep`, or on the entries that `ENTRY` names.
+fn all_cases() -> bool {
+    std::env::var_os("GRADCHAIN_ALL_CASES").is_some() || !every()
+}
+
 /// Whether a state of any type, such as one in a box or in a wrapper, is this one.
 fn same_state<S: State>(ours: &AnyState, theirs: &S) -> bool {
     same_bits(ours, &AnyState::of(theirs))

@@ -1,7 +1,7 @@
 //! Every entry trains leaves of every small shape, and is saved and resumed with them.
 
 use super::resuming::{resumed, saved};
-use super::{LeafPlan, Number, Order, Problem, Subject, noise, registry, tree};
+use super::{LeafPlan, Number, Order, Problem, Subject, all_cases, noise, registry, tree};
 use crate::common::values;
 
 /// Every shape of at most four axes whose sides are 0, 1 or 2.
@@ -51,13 +51,16 @@ fn all_small_shapes_in_one_tree_are_trained_and_resumed() {
     }
 }
 
-/// A tree of one leaf, so that no other one makes up for what the leaf lacks.
+/// A tree of one leaf, so that no other one makes up for what the leaf lacks. Each entry trains all shapes of up to two
+/// axes and a quarter of the others, each of which is trained by a quarter of the entries, but for `all_cases`.
 #[test]
 fn each_small_shape_alone_is_trained_and_resumed() {
-    let shapes = shapes();
+    let (shapes, entries) = (shapes(), registry());
     assert_eq!(shapes.len(), 1 + 3 + 9 + 27 + 81);
-    for shape in shapes {
+    for (s, shape) in shapes.into_iter().enumerate() {
+        let by_all = shape.len() <= 2 || all_cases();
         let problem = small_problem(vec![LeafPlan { number: Number::F32, shape, order: Order::C }]);
-        registry().iter().for_each(|entry| trains(&**entry, &problem));
+        let trained = entries.iter().enumerate().filter(|(e, _)| by_all || (s + e) % 4 == 0);
+        trained.for_each(|(_, entry)| trains(&**entry, &problem));
     }
 }

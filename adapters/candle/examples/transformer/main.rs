@@ -2,8 +2,10 @@
 //! bits, from several seeds.
 //!
 //! ```text
-//! cargo run --release -p gradchain-candle --example transformer
+//! cargo run --release -p gradchain-candle --example transformer [FOLDER]
 //! ```
+//!
+//! `FOLDER` holds other text, as Markdown files. The package of the adapter has no guide, so there the example needs it.
 //!
 //! A seed draws initial weights and the order of the text, the same for all three ways to keep the state. In the end
 //! there is a picture of the losses on text that was not trained on. The example fails where a run with state in 8 bits
@@ -36,7 +38,7 @@ const LOOK: u64 = 25;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 fn main() -> Result<()> {
-    let text = Text::read()?;
+    let text = Text::read(std::env::args_os().nth(1).map(PathBuf::from))?;
     println!("{text}");
     let optimizer = adamw(warmup_cosine_decay(0.0, 3e-3, 40, STEPS)).weight_decay(0.1).mask(Mask::path("**/weight"));
     let single = Way::train("f32", &text, &optimizer)?;

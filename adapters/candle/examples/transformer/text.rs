@@ -1,8 +1,8 @@
-//! The text of the guide, as numbers of its characters.
+//! The text of the guide or of a folder of Markdown files, as numbers of its characters.
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use candle_core::{Device, Tensor};
 
@@ -22,10 +22,16 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// All pages of `docs/`, in the order of their names.
-    pub(crate) fn read() -> Result<Text> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        let mut pages = std::fs::read_dir(&folder)?.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    /// Reads all Markdown files of a folder, in the order of their names.
+    ///
+    /// Without a folder it reads the guide, which lies beside the adapters in the repository and in no package of them.
+    pub(crate) fn read(folder: Option<PathBuf>) -> Result<Text> {
+        let guide = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let folder = folder.unwrap_or_else(guide);
+        let entries = std::fs::read_dir(&folder).map_err(|error| {
+            format!("{}: {error}; the argument of the example is a folder of Markdown files", folder.display())
+        })?;
+        let mut pages = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
         pages.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
         pages.sort();
         let pages = pages.iter().map(std::fs::read_to_string).collect::<std::io::Result<String>>()?;
