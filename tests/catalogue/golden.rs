@@ -1,5 +1,5 @@
-//! Hashes of parameters and state after ten steps of every entry, in three types, typed, boxed and from a config, on one
-//! leaf of several pieces and on several small ones. What changes the engine must not change them.
+//! Hashes of parameters and state after ten steps of every entry, in three types, typed, boxed and from a config, on
+//! one leaf of several pieces and on several small ones. What changes the engine must not change them.
 //!
 //! ```text
 //! cargo test --features half,rayon,serde,config,checkpoint,tracing,plot,faer --test catalogue golden -- --ignored

@@ -84,7 +84,7 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(12)
 }
 
-/// True if a law runs all of its cases: with `GRADCHAIN_ALL_CASES`, as in `ci/deep`, or on the entries that `ENTRY` names.
+/// True if a law runs all of its cases: with `GRADCHAIN_ALL_CASES`, as in `ci/deep`, or on the entries of `ENTRY`.
 fn all_cases() -> bool {
     std::env::var_os("GRADCHAIN_ALL_CASES").is_some() || !every()
 }

@@ -89,8 +89,8 @@ fn odd_layouts() -> Problem {
     Problem { plan: plan(0), params, grads }
 }
 
-/// Each sees the leaves, or what stands for them, and no others: whatever begins anew in the middle of a step too. Every
-/// wrapper is around a third of the others and inside a third, and around itself, but for `all_cases`.
+/// Each sees the leaves, or what stands for them, and no others: whatever begins anew in the middle of a step too.
+/// Every wrapper is around a third of the others and inside a third, and around itself, but for `all_cases`.
 #[test]
 fn every_wrapper_works_around_every_other() {
     let problem = odd_layouts();

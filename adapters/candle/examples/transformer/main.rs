@@ -5,7 +5,7 @@
 //! cargo run --release -p gradchain-candle --example transformer [FOLDER]
 //! ```
 //!
-//! `FOLDER` holds other text, as Markdown files. The package of the adapter has no guide, so there the example needs it.
+//! `FOLDER` holds other text, as Markdown files. The package has no guide, so there the example needs it.
 //!
 //! A seed draws initial weights and the order of the text, the same for all three ways to keep the state. In the end
 //! there is a picture of the losses on text that was not trained on. The example fails where a run with state in 8 bits
