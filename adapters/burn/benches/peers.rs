@@ -1,7 +1,7 @@
 //! burn's AdamW, one step at a time, for `benches/peers/peers.py`, which times others in turn with it.
 //!
 //! `cargo bench -p gradchain-burn --bench peers -- CHAIN TREE`: reads `step` from each line, does it once, and prints
-//! the seconds. burn clips each gradient by itself; a clip by the global norm is written with its tensor operations here.
+//! the seconds. burn clips each gradient by itself; a clip by the global norm is written with its tensor operations.
 #![allow(missing_docs, reason = "a program")]
 
 use std::io::Write;
