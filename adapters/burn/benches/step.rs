@@ -12,7 +12,6 @@ use burn::module::{Module, Param};
 use burn::optim::{AdamWConfig, GradientsParams, ModuleOptimizer};
 use burn::tensor::{Device, Tensor, TensorData};
 use gradchain::prelude::*;
-use gradchain::schedule::linear;
 use gradchain::tree::{Slices, SlicesMut, for_each_leaf};
 use gradchain_burn::{init, params, step};
 

@@ -12,7 +12,6 @@ use candle_core::{DType, Device, Tensor, Var, WithDType};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW};
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
-use gradchain::transform::ratio;
 use gradchain::tree::{Slices, SlicesMut};
 use gradchain_candle::{Vars, init, step};
 

@@ -8,7 +8,6 @@ use burn::tensor::{Bool, DType, Device, Int, Tensor, TensorData};
 use gradchain::Migration;
 use gradchain::checkpoint::{Checkpoint, Load, Rotation, Save, latest_valid};
 use gradchain::prelude::*;
-use gradchain::schedule::linear;
 use gradchain::wrapper::sharded;
 use gradchain_burn::{init, params, params_mut, step};
 

@@ -6,7 +6,7 @@ use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::GradientsParams;
 use burn::tensor::{DType, Device, Tensor, TensorData};
 use gradchain::prelude::*;
-use gradchain::schedule::{from_fn, linear};
+use gradchain::schedule::from_fn;
 use gradchain::tree::{Structure, tree_fill};
 use gradchain::wrapper::{freeze, skip_absent};
 use gradchain_burn::{init, params, params_mut, step};
