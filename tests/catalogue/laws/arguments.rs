@@ -30,13 +30,14 @@ fn what_is_wrapped_in_inject_hyperparams_equals_what_is_not() {
 /// A schedule that never changes is a number, for every argument that takes either.
 fn constant_schedules(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let Some(mut named) = entry.named() else { return };
-    named.arguments(&mut |_, argument| match argument {
-        Argument::Hyperparam(hyperparam) => match *hyperparam {
-            // No schedule gives a number that is not finite.
-            Hyperparam::Number(number) if number.is_finite() => *hyperparam = constant(number).into(),
-            _ => {}
-        },
-        _ => {}
+    named.arguments(&mut |_, argument| {
+        // No schedule gives a number that is not finite.
+        if let Argument::Hyperparam(hyperparam) = argument
+            && let Hyperparam::Number(number) = *hyperparam
+            && number.is_finite()
+        {
+            *hyperparam = constant(number).into();
+        }
     });
     let (plain, scheduled) = (entry.run(params, grads), run(&named, params, grads));
     same_values(&plain.params, &scheduled.params).unwrap_or_else(|at| panic!("{}: {at}", entry.name()));
