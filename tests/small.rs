@@ -7,7 +7,7 @@
 #![allow(missing_docs, reason = "a test program")]
 
 use gradchain::Tree;
-use gradchain::optimizer::{dog, fromage, lars, madgrad, rowwise_adagrad, sophia};
+use gradchain::optimizer::{dog, madgrad, rowwise_adagrad, sophia};
 use gradchain::prelude::*;
 use gradchain::transform::{
     GlobalNorm, monitor, normalize_by_update_norm, scale, scale_by_factored_rms, scale_by_lbfgs, scale_by_sm3,
@@ -174,6 +174,8 @@ fn tiles_of_16_bits_are_added_up() {
             assert!(params.iter().all(|p| p.as_f64().is_finite()), "{one_loop:?}, step {step}");
         }
     }
+    use gradchain::optimizer::{fromage, lars};
+
     fn of_type<E: gradchain::Element>(largest: f64)
     where
         Vec<E>: TreeMut,

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+#[cfg(feature = "faer")]
 use gradchain::optimizer::soap;
 use gradchain::prelude::*;
 use ndarray::{Array2, s};
