@@ -9,6 +9,7 @@ use super::save::{Spec, Take, param_name};
 use crate::error::{Error, Result};
 use crate::layout::elements;
 use crate::migrate::Resolved;
+use crate::state::Moves;
 use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
 
 /// How the tensors of buffers begin.

@@ -11,14 +11,13 @@ use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
 use super::save::param_name;
 use super::shards::ShardList;
 use super::source::{Bytes, Source};
-use super::tensors::{Tensors, leaf_dtype, tensor_dtype};
+use super::tensors::{Tensors, leaf_dtype, put_bytes, tensor_dtype};
 use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
-use crate::layout::{dense_strides, elements};
-use crate::memory::Buffer;
+use crate::layout::elements;
 use crate::transformation::OptState;
-use crate::tree::{BufferSpec, LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut};
+use crate::tree::{BufferSpec, LeafMut, LeafRef, Structure, Tree, TreeMut};
 
 /// A checkpoint to load from: see [the module](super).
 #[derive(Debug)]
@@ -215,17 +214,8 @@ impl Checkpoint {
             leaf.copy_from(&from.ok_or_else(|| self.damaged(format_args!("`{tensor}` lies in no order")))?);
             return Ok(());
         }
-        let found = if tensor.starts_with("params/") { leaf.dtype() } else { self.array(tensor)?.0 };
-        if found != leaf.dtype() {
-            let there = Buffer::zeros(found, elements(leaf.shape()).unwrap_or(0));
-            let strides = dense_strides(leaf.shape());
-            let parts = || LeafParts { data: there.raw(), shape: leaf.shape().into(), strides: strides.clone() };
-            self.fill(tensor, &mut LeafMut::lend(parts()))?;
-            leaf.copy_from(&LeafRef::lend(parts()));
-            return Ok(());
-        }
         if let Some(assembly) = &self.assembly {
-            leaf.take_bytes(&assembly.bytes(tensor)?);
+            put_bytes(leaf, self.array(tensor)?.0, &assembly.bytes(tensor)?);
             return Ok(());
         }
         let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
@@ -295,13 +285,48 @@ impl Checkpoint {
         Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
     }
 
-    /// Loads the parameters and buffers alone, as for evaluation: no optimizer is needed, and none of its state is
+    /// Loads the parameters that are trained, and the buffers, alone: no optimizer is needed, and none of its state is
     /// read.
+    ///
+    /// They are the ones to evaluate with too, unless a wrapper keeps others:
+    /// [`load_eval_params`](Checkpoint::load_eval_params).
     ///
     /// # Errors
     ///
     /// If they are not in the file, or differ in structure; nothing is changed then.
     pub fn load_params<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         Load::strict().load_params(self, params).map(|_| ())
+    }
+
+    /// Loads the parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
+    /// [`schedule_free`](crate::schedule_free()), [`lookahead`](crate::lookahead()) or [`sam`](crate::sam()) trains
+    /// others: as [`eval_params`](OptState::eval_params) makes them of what was saved. The buffers are loaded as they
+    /// were saved.
+    ///
+    /// ```
+    /// use gradchain::checkpoint::{Checkpoint, Save};
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = params_ema(sgd(0.5), 0.5);
+    /// let mut params = vec![1.0_f32];
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &vec![1.0_f32], &mut state)?;
+    /// let mut file = std::io::Cursor::new(Vec::new());
+    /// Save::new(&optimizer, &state).params(&params).to_writer(&mut file)?;
+    ///
+    /// let (file, mut model) = (Checkpoint::from_bytes(file.into_inner())?, vec![0.0_f32]);
+    /// file.load_eval_params(&optimizer, &mut model)?;
+    /// assert_eq!(model, *state.eval_params(&params)?);
+    /// file.load_params(&mut model)?;
+    /// assert_eq!(model, params);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Checkpoint::load) and [`eval_params`](OptState::eval_params): also if nothing in the optimizer keeps
+    /// other parameters than those that are trained. Nothing is changed then.
+    pub fn load_eval_params<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<()> {
+        Load::strict().load_eval_params(self, transformation, params).map(|_| ())
     }
 }

@@ -46,8 +46,11 @@ impl<'a, T: Stage> Save<'a, T> {
         Save { transformation, state, params: None, notes: BTreeMap::new() }
     }
 
-    /// The parameters, so that [`load`](super::Checkpoint::load) can bring them back, and with them the
+    /// The parameters that are trained, so that [`load`](super::Checkpoint::load) can bring them back, and with them the
     /// [buffers](crate::tree::Buffer) that the tree shows.
+    ///
+    /// Those that [`eval_params`](OptState::eval_params) made last are refused when the file is written:
+    /// [`load_eval_params`](super::Checkpoint::load_eval_params) makes them of the file.
     pub fn params<P: Tree + ?Sized>(self, params: &'a P) -> Save<'a, T, P> {
         let Save { transformation, state, notes, .. } = self;
         Save { transformation, state, params: Some(params), notes }
@@ -101,6 +104,11 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             let differences = structure.differences(params);
             if !differences.is_empty() {
                 return Err(Error::structure("the parameters are not those that the state was made for", differences));
+            }
+            if self.state.is_evaluated(params) {
+                let problem = "the parameters are those that `eval_params` made, from which training would continue: save \
+                               those that are trained; `Checkpoint::load_eval_params` makes the others of the file";
+                return Err(Error::state("checkpoint", problem));
             }
             if has_params {
                 params

@@ -9,7 +9,9 @@ use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use super::source::{Bytes, Reader, Source};
 use crate::element::DType;
 use crate::error::{Error, Result};
-use crate::tree::LeafMut;
+use crate::layout::{dense_strides, elements};
+use crate::memory::Buffer;
+use crate::tree::{LeafMut, LeafParts, LeafRef};
 
 /// The tensors of a file, by name.
 #[derive(Debug)]
@@ -99,8 +101,17 @@ impl Tensors {
         Ok(())
     }
 
-    /// Fills a leaf, whose type and shape have been compared, and shows what has been read.
+    /// Fills a leaf, whose shape has been compared, and shows what has been read. Of another type, it is rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>, mut show: impl FnMut(&[u8])) -> Result<()> {
+        if let Some(found) = leaf_dtype(self.info(tensor)?.dtype).filter(|found| *found != leaf.dtype()) {
+            let mut bytes = Vec::new();
+            self.pieces(tensor, |piece| {
+                show(piece);
+                bytes.extend_from_slice(piece);
+            })?;
+            put_bytes(leaf, found, &bytes);
+            return Ok(());
+        }
         let ((mut place, _), mut reader) = (self.place(tensor)?, self.reader()?);
         leaf.write_bytes(|piece| {
             reader.read_at(place, piece).map_err(|error| unread(&self.name, &error))?;
@@ -115,6 +126,18 @@ impl Tensors {
         let (begin, end) = self.info(tensor)?.data_offsets;
         Ok((self.start + begin as u64, end - begin))
     }
+}
+
+/// Writes the elements of a leaf of the same shape, as they are in a file; of another type, each is rounded.
+pub(super) fn put_bytes(leaf: &mut LeafMut<'_>, found: DType, bytes: &[u8]) {
+    if found == leaf.dtype() {
+        return leaf.take_bytes(bytes);
+    }
+    let there = Buffer::zeros(found, elements(leaf.shape()).unwrap_or(0));
+    let (shape, strides) = (leaf.shape().to_vec(), dense_strides(leaf.shape()));
+    let parts = || LeafParts::new(there.raw(), &shape, &strides);
+    LeafMut::lend(parts()).take_bytes(bytes);
+    leaf.copy_from(&LeafRef::lend(parts()));
 }
 
 /// Reads the header of a safetensors file.

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::migrate::Migration;
 use crate::recipe::json::{Bounded, from_text};
 use crate::state::data::{Array, Coded, Datum, Entry, FORMAT, Leaves};
-use crate::state::{Item, ItemName, Single, StateData, items, items_mut};
+use crate::state::{Item, ItemName, Single, Source, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
 
@@ -64,12 +64,14 @@ impl StateData {
             structure: &structure,
             beside: Beside::default(),
             items,
+            has_params: false,
         };
         let fit = saved.fit(None, &Migration::new(), transformation, params)?;
         let (mut state, here) = (fit.state, fit.sources);
         let structure = state.shared_structure();
         for ((name, item), source) in items_mut(&mut *state, &structure).into_iter().zip(here) {
-            let value = source.and_then(|source| self.items.get(source)).map(|entry| &entry.value);
+            let source = if let Source::Item(source) = source { self.items.get(source) } else { None };
+            let value = source.map(|entry| &entry.value);
             if !value.is_some_and(|value| value.put(item)) {
                 return Err(bad(&format_args!("`{name}` is of another kind")));
             }

@@ -7,7 +7,7 @@ mod origin;
 use std::path::Path;
 
 use self::contents::Contents;
-use self::fit::Fit;
+use self::fit::Order;
 pub use self::origin::Origin;
 use super::source::{Bytes, Source};
 use super::tensors::Tensors;
@@ -137,36 +137,76 @@ impl Import {
     }
 
     fn of(origin: Origin, tensors: Tensors) -> Import {
-        Import { contents: Contents::of(origin, tensors), step: None, migration: Migration::new() }
+        Import { contents: Contents::of(origin, tensors, &[]), step: None, migration: Migration::new() }
     }
 
-    /// How many steps have been done, where the file does not say. A file that says something else is refused.
+    /// Names the parameters of a PyTorch file whose state is by number, as in `optimizer.state_dict()`: in the order in
+    /// which the optimizer was given them.
+    ///
+    /// ```
+    /// use gradchain::checkpoint::{Import, Origin};
+    /// use gradchain::prelude::*;
+    /// use gradchain::tree::DynTree;
+    /// # use safetensors::{Dtype, tensor::TensorView};
+    /// # let [w, m] = [[1.0_f32, 2.0], [0.5, -0.5]].map(|x| x.map(f32::to_le_bytes).concat());
+    /// # let array = |data| TensorView::new(Dtype::F32, vec![2], data).unwrap();
+    /// # let file = [("params/fc.weight", array(&w[..])), ("state/0/momentum_buffer", array(&m))];
+    /// # let file = safetensors::serialize(file, None).unwrap();
+    ///
+    /// let mut params = DynTree::new();
+    /// params.insert("fc/weight", ndarray::array![0.0_f32, 0.0]);
+    /// let import = Import::from_bytes(Origin::Torch, file)?.names(["fc.weight"]).at_step(3);
+    /// let state = import.load(&sgd(0.1).momentum(0.9), &mut params)?;
+    /// assert_eq!(state.0.moment("trace").unwrap().get::<f32>(0), Some(&[0.5, -0.5][..]));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Import {
+        let Contents { origin, tensors, .. } = self.contents;
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        Import { contents: Contents::of(origin, tensors, &names), ..self }
+    }
+
+    /// Says how many steps have been done, where the file does not. An Optax file that says another number is refused,
+    /// and a PyTorch file in which a parameter has had more.
     pub fn at_step(mut self, steps: u64) -> Import {
         self.step = Some(steps);
         self
     }
 
-    /// Leaves have other paths here, or start [`fresh`](Migration::fresh), or are of no use here
-    /// ([`drop`](Migration::drop)). Fresh leaves keep their values; the count of steps goes on for them too.
+    /// Says what differs here, by the verbs of a [`Migration`].
+    ///
+    /// [`rename`](Migration::rename), [`fresh`](Migration::fresh) and [`drop`](Migration::drop) speak of leaves, which
+    /// have other paths here, start anew, or are of no use. Fresh leaves keep their values; updates are counted for each
+    /// leaf then, so that the first steps of fresh ones are those of a new optimizer. [`cast`](Migration::cast) says
+    /// that leaves are of another type here.
+    ///
+    /// Of the parts of the state, [`wrap_part`](Migration::wrap_part), [`wrap_in_chain`](Migration::wrap_in_chain),
+    /// [`insert_part`](Migration::insert_part) and [`fresh_part`](Migration::fresh_part) say what the file has nothing
+    /// for, and [`cast_part`](Migration::cast_part) which arrays are rounded.
+    /// [`params_to_part`](Migration::params_to_part) fills the copies of [`master`](crate::master).
     pub fn migrating(mut self, migration: Migration) -> Import {
         self.migration = migration;
         self
     }
 
-    /// Loads the parameters, and makes the state that the file describes.
+    fn order(&self, with_params: bool) -> Order<'_> {
+        Order { contents: &self.contents, steps: self.step, migration: &self.migration, with_params }
+    }
+
+    /// Loads the parameters, and makes the state that the file describes. What the file has nothing for starts as `init`
+    /// makes it of the parameters that were loaded.
     ///
     /// # Errors
     ///
     /// If anything differs, as [above](Import#errors); nothing is changed then. If the disk fails while parameters are
     /// read, they may be partly loaded.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
-        let mut fit = Fit::new(&self.contents, self.step, &self.migration, transformation, params, true)?;
+        let fit = self.order(true).fit(transformation, params)?;
         let buffers = fit.buffers()?;
         buffers.fit(params)?;
-        fit.fill_state()?;
         fit.fill_params(params)?;
         buffers.write(params)?;
-        Ok(fit.state)
+        fit.state(transformation, params)
     }
 
     /// Makes the state that the file describes, for parameters that are here already. Those of the file, if it has any,
@@ -176,8 +216,6 @@ impl Import {
     ///
     /// As [`load`](Import::load).
     pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
-        let mut fit = Fit::new(&self.contents, self.step, &self.migration, transformation, params, false)?;
-        fit.fill_state()?;
-        Ok(fit.state)
+        self.order(false).fit(transformation, params)?.state(transformation, params)
     }
 }

@@ -3,6 +3,7 @@
 mod absent;
 mod bad_loads;
 mod buffers;
+mod continued;
 pub(crate) mod damage;
 mod fixtures;
 mod folders;
