@@ -29,6 +29,7 @@ pages! {
     many_machines: "../docs/many-machines.md",
     scale_on_paper: "../docs/scale-on-paper.md",
     checkpoints: "../docs/checkpoints.md",
+    importing: "../docs/importing.md",
     adaptive: "../docs/adaptive.md",
     sign: "../docs/sign.md",
     curvature: "../docs/curvature.md",

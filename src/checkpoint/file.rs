@@ -108,7 +108,7 @@ impl Checkpoint {
         let Some(text) = text else {
             return Err(Error::file(
                 &*tensors.name,
-                format!("it has no metadata `{KEY}`, so it is not a checkpoint of this crate"),
+                "it is a safetensors file, and not a checkpoint of this crate; `Import` reads those of PyTorch and Optax",
             ));
         };
         let manifest = Manifest::parse(&tensors.name, text)?;
@@ -118,7 +118,21 @@ impl Checkpoint {
         let structure = manifest.structure.structure();
         let structure = structure.ok_or_else(|| tensors.damaged("a leaf is larger than any memory"))?;
         let checkpoint = Checkpoint::new(tensors, manifest, structure, None);
-        checkpoint.consistent()?;
+        if checkpoint.manifest.models.is_empty() {
+            checkpoint.consistent()?;
+            return Ok(checkpoint);
+        }
+        let mut described = 0;
+        for name in checkpoint.manifest.models.keys() {
+            if let Some(model) = checkpoint.view(name)? {
+                model.consistent()?;
+                described += model.tensors.len();
+            }
+        }
+        let there = checkpoint.tensors.len();
+        if described != there {
+            return Err(checkpoint.damaged(format!("the models have {described} tensors, {there} are there")));
+        }
         Ok(checkpoint)
     }
 
@@ -136,7 +150,7 @@ impl Checkpoint {
     fn consistent(&self) -> Result<()> {
         let params = if self.manifest.params { self.structure.len() } else { 0 };
         let expected = self.manifest.arrays.len() + params + self.buffers.len();
-        let announced = self.tensors.metadata.tensors().len();
+        let announced = self.tensors.len();
         if expected != announced || announced != self.manifest.crc32.len() {
             return Err(self.damaged(format!("{expected} tensors are described, {announced} are there")));
         }
@@ -157,7 +171,7 @@ impl Checkpoint {
             }
         }
         let arrays = self.manifest.arrays.iter().map(|(_, tensor)| tensor);
-        match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.tensors.metadata.info(tensor).is_none()) {
+        match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.tensors.get(tensor).is_none()) {
             Some(tensor) => Err(self.damaged(format!("there is no tensor `{tensor}`"))),
             None => Ok(()),
         }
@@ -174,7 +188,7 @@ impl Checkpoint {
     ///
     /// If a tensor is not as it was written.
     pub fn verify(&self) -> Result<()> {
-        if self.verified.load(Ordering::Relaxed) {
+        if self.is_verified() {
             return Ok(());
         }
         self.assembly.as_ref().map_or(Ok(()), Assembly::verify)?;
@@ -183,8 +197,17 @@ impl Checkpoint {
             self.tensors.pieces(tensor, |piece| hasher.update(piece))?;
             self.same(tensor, *expected, hasher.finalize())?;
         }
-        self.verified.store(true, Ordering::Relaxed);
+        self.set_verified(true);
         Ok(())
+    }
+
+    /// True if every byte is known to be as it was written.
+    pub(super) fn is_verified(&self) -> bool {
+        self.verified.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_verified(&self, is_verified: bool) {
+        self.verified.store(is_verified, Ordering::Relaxed);
     }
 
     fn same(&self, tensor: &str, expected: Crc, found: u32) -> Result<()> {

@@ -248,6 +248,7 @@ impl Load {
         params: &P,
         beside: Beside<'_>,
     ) -> Result<Fit<T>> {
+        file.is_one()?;
         let saved = Saved {
             called: file.tensors.called("the checkpoint"),
             optimizer: &file.manifest.optimizer,
@@ -380,6 +381,7 @@ fn fill_params<P: TreeMut + ?Sized>(
 }
 
 fn has_params(file: &Checkpoint) -> Result<()> {
+    file.is_one()?;
     if file.has_params() {
         return Ok(());
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::buffers::{self, Buffers};
-use super::manifest::{Coded, Crc, FORMAT, KEY, Manifest, check_of};
+use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
 use super::tensors::tensor_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
@@ -57,7 +57,7 @@ impl<'a, T: Stage> Save<'a, T> {
     }
 }
 
-impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
+impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
     /// Something of your own: the place in the data, a loss. It is a text in the file.
     pub fn note(mut self, name: impl Into<String>, value: impl core::fmt::Display) -> Self {
         self.notes.insert(name.into(), value.to_string());
@@ -91,12 +91,19 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         to: &mut (impl Write + Seek),
         shard: Option<(usize, usize)>,
     ) -> Result<Crc> {
+        let ModelOf { tensors, manifest } = self.model(shard)?;
+        put(shown, to, tensors.iter().map(|(spec, held)| (spec.clone(), held)).collect(), manifest)
+    }
+
+    /// What is to be written of all, or of one rank's share.
+    pub(super) fn model(&self, shard: Option<(usize, usize)>) -> Result<ModelOf<'a>> {
         self.state.usable()?;
         if shard.is_none() && is_shared(&**self.state) {
             let problem = "the state is one rank's share: `to_shards` writes down that of all";
             return Err(Error::state("checkpoint", problem));
         }
-        let structure = self.state.structure();
+        let state: &'a OptState<T> = self.state;
+        let structure = state.structure();
         let (mut tensors, mut kept, mut described) = (Vec::new(), Vec::new(), Buffers::new());
         // All ranks have all parameters: the first writes them down.
         let has_params = self.params.is_some() && shard.is_none_or(|(rank, _)| rank == 0);
@@ -121,7 +128,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         }
         let (mut arrays, mut values) = (Vec::new(), Vec::new());
         let (mut parts, mut coded) = (BTreeMap::new(), BTreeMap::new());
-        for (name, item) in items(&**self.state, structure) {
+        for (name, item) in items(&**state, structure) {
             match item {
                 Item::Single(value) => values.push((name, value)),
                 Item::Array(leaf) => {
@@ -142,19 +149,10 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         let leaves =
             tensors.into_iter().map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), Held::Leaf(leaf)));
         let kept = kept.into_iter().map(|(spec, buffer)| (spec, Held::Buffer(buffer)));
-        let mut tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
-        in_order(&mut tensors, |(spec, _)| spec);
-        if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
-            return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
-        }
-        let (specs, held): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
+        let tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
         let manifest = self.manifest(structure, values, arrays)?;
         let manifest = Manifest { params: has_params, buffers: described, shard, parts, coded, ..manifest };
-        let read = |number: usize, take: Take<'_>| match &held[number] {
-            Held::Leaf(leaf) => leaf.read_bytes(take),
-            Held::Buffer(buffer) => buffer.read_bytes(take),
-        };
-        write(shown, to, &specs, read, manifest)
+        Ok(ModelOf { tensors, manifest })
     }
 
     fn manifest(
@@ -164,26 +162,46 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         arrays: Vec<(ItemName, String)>,
     ) -> Result<Manifest> {
         Ok(Manifest {
-            check: Crc(0),
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION").into(),
             optimizer: as_data(self.transformation)?,
             structure: Leaves::of(structure),
             params: self.params.is_some(),
-            buffers: Buffers::new(),
             values,
             arrays,
-            crc32: BTreeMap::new(),
             notes: self.notes.clone(),
-            shard: None,
-            parts: BTreeMap::new(),
-            coded: BTreeMap::new(),
+            ..Manifest::default()
         })
     }
 }
 
+/// What a file has of a model and its optimizer: the tensors, and all else.
+#[derive(Debug)]
+pub(super) struct ModelOf<'a> {
+    pub(super) tensors: Vec<(Spec, Held<'a>)>,
+    pub(super) manifest: Manifest,
+}
+
+/// Writes tensors and what is said of them; returns the check sum of the header.
+pub(super) fn put(
+    shown: &str,
+    to: &mut (impl Write + Seek),
+    mut tensors: Vec<(Spec, &Held<'_>)>,
+    manifest: Manifest,
+) -> Result<Crc> {
+    in_order(&mut tensors, |(spec, _)| spec);
+    if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
+        return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
+    }
+    let (specs, held): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
+    let read = |number: usize, take: Take<'_>| match held[number] {
+        Held::Leaf(leaf) => leaf.read_bytes(take),
+        Held::Buffer(buffer) => buffer.read_bytes(take),
+    };
+    write(shown, to, &specs, read, manifest)
+}
+
 /// What the bytes of a tensor are taken from.
-enum Held<'a> {
+#[derive(Debug)]
+pub(super) enum Held<'a> {
     Leaf(LeafRef<'a>),
     Buffer(buffers::Saved<'a>),
 }
@@ -250,7 +268,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// One tensor of a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Spec {
     name: String,
     dtype: Dtype,
@@ -271,6 +289,11 @@ impl Spec {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same, under a name that begins so.
+    pub(super) fn within(&self, prefix: &str) -> Spec {
+        Spec { name: format!("{prefix}{}", self.name), ..self.clone() }
     }
 }
 

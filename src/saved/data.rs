@@ -10,6 +10,54 @@ use crate::state::{Item, ItemName, Single, Source, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
 
+/// A state is serialized as [`StateData`], with the transformation that made it, or that did the last step.
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::state::StateData;
+///
+/// let (optimizer, mut params) = (adam(0.1), vec![1.0_f32, 2.0]);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;
+/// let text = serde_json::to_string(&state).unwrap();
+///
+/// let data: StateData = serde_json::from_str(&text).unwrap();
+/// let state = data.load(&optimizer, &params)?;
+/// assert_eq!(state.0.count.get(), 1);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// Neither masks nor memory orders are in the data, so a state cannot be deserialized without its transformation and the
+/// parameters:
+///
+/// ```compile_fail
+/// use gradchain::prelude::*;
+///
+/// let state: OptState<gradchain::optimizer::Adam> = serde_json::from_str("{}").unwrap();
+/// ```
+impl<T: Stage> serde::Serialize for OptState<T> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        StateData::of(self.made_by(), self).map_err(serde::ser::Error::custom)?.serialize(to)
+    }
+}
+
+/// Implemented by nothing: it is there for what the compiler says.
+#[diagnostic::on_unimplemented(
+    message = "the state of an optimizer cannot be deserialized without the optimizer and the parameters",
+    label = "deserialize a `gradchain::state::StateData` here, and call its `load(&optimizer, &params)`",
+    note = "with the feature `checkpoint`, `gradchain::checkpoint::Save` puts state and parameters into one file"
+)]
+pub trait FromDataAlone {}
+
+impl<'de, T: Stage> serde::Deserialize<'de> for OptState<T>
+where
+    OptState<T>: FromDataAlone,
+{
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<OptState<T>, D::Error> {
+        Err(serde::de::Error::custom("a `StateData` is deserialized, and loads a state"))
+    }
+}
+
 impl StateData {
     /// The state of a transformation, which is written down too.
     ///

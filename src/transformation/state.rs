@@ -109,6 +109,12 @@ impl<T: Stage> OptState<T> {
         &self.structure
     }
 
+    /// The transformation that made it, or did the last step.
+    #[cfg(feature = "serde")]
+    pub(crate) fn made_by(&self) -> &T {
+        &self.made_by
+    }
+
     /// Every value and array of the state: field, leaf, kind, type, shape.
     pub fn schema(&self) -> Schema {
         Schema::of(&self.inner, &self.structure)

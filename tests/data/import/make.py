@@ -85,6 +85,8 @@ def torch_cases():
         "torch_rmsprop_momentum": (f32, False, one(lambda ps: optim.RMSprop(ps, **rmsprop, momentum=0.9))),
         "torch_adagrad": (f32, False, one(lambda ps: optim.Adagrad(ps, lr=0.1))),
         "torch_muon": (f32, False, muon_and_adamw),
+        # With products in f32, so that more than the first digits can be compared.
+        "torch_muon_f32": (f32, False, muon_and_adamw),
         "torch_groups": (f32, False, lambda model: [optim.AdamW(groups(model))]),
         "torch_groups_bf16": (bf16, False, lambda model: [optim.AdamW(groups(model))]),
         "torch_f16": (torch.float16, False, one(lambda ps: optim.AdamW(ps, lr=0.01, eps=1e-4))),
@@ -96,6 +98,7 @@ def torch_cases():
     for case, (dtype, transposed, make) in cases.items():
         model = Model(dtype, transposed)
         optimizers = make(model)
+        torch.bfloat16 = f32 if case == "torch_muon_f32" else bf16
         end = {}
         for t in range(BEFORE + AFTER):
             if t == BEFORE and case == "torch_state_dict":

@@ -8,6 +8,7 @@ pub(crate) mod damage;
 mod fixtures;
 mod folders;
 mod import;
+mod models;
 mod refusals;
 mod round_trips;
 
