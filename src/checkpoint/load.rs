@@ -12,7 +12,7 @@ use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Model, Resolved};
 use crate::saved::{self, Beside, Saved};
-use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items_mut};
+use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items, items_mut, put};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
@@ -150,6 +150,7 @@ impl Load {
         fit.fill_state(file)?;
         fill_params(file, &fit.moves, &fit.params, params)?;
         values.write(params)?;
+        fit.start_anew(transformation, params)?;
         Ok((fit.state, fit.report))
     }
 
@@ -276,6 +277,23 @@ struct Fit<T: Stage> {
 }
 
 impl<T: Stage> Fit<T> {
+    /// Makes what the file has nothing for as `init` does of the parameters that have been loaded.
+    fn start_anew<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
+        if !self.sources.contains(&Source::Own) {
+            return Ok(());
+        }
+        let mut fresh = OptState::new_counting(transformation, params, self.state.is_by_leaf())?;
+        let structure = self.state.shared_structure();
+        let (from, into) = (items(&*self.state, &structure), items_mut(&mut *fresh, &structure));
+        for (((name, into), (_, from)), source) in into.into_iter().zip(&from).zip(&self.sources) {
+            if *source != Source::Own {
+                put(into, from).ok_or_else(|| Error::state(name.to_string(), "it is of another kind"))?;
+            }
+        }
+        self.state = fresh;
+        Ok(())
+    }
+
     fn fill_state(&mut self, file: &Checkpoint) -> Result<()> {
         let structure = self.state.shared_structure();
         let (values, arrays) = (&file.manifest.values, &file.manifest.arrays);

@@ -181,6 +181,15 @@ pub(super) fn put_bytes(leaf: &mut LeafMut<'_>, found: DType, bytes: &[u8]) {
     leaf.copy_from(&LeafRef::lend(parts()));
 }
 
+/// The bytes of numbers of one type, as those of another, to which each is rounded.
+pub(super) fn converted(bytes: &[u8], from: DType, to: DType) -> Vec<u8> {
+    let len = bytes.len() / from.size();
+    let there = Buffer::zeros(to, len);
+    let parts = || LeafParts::new(there.raw(), &[len], &dense_strides(&[len]));
+    put_bytes(&mut LeafMut::lend(parts()), from, bytes);
+    LeafRef::lend(parts()).to_bytes()
+}
+
 /// Reads the header of a safetensors file.
 pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     let mut reader = source.reader().map_err(|error| unread(name, &error))?;

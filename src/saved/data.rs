@@ -41,17 +41,12 @@ impl<T: Stage> serde::Serialize for OptState<T> {
     }
 }
 
-/// Implemented by nothing: it is there for what the compiler says.
-#[diagnostic::on_unimplemented(
-    message = "the state of an optimizer cannot be deserialized without the optimizer and the parameters",
-    label = "deserialize a `gradchain::state::StateData` here, and call its `load(&optimizer, &params)`",
-    note = "with the feature `checkpoint`, `gradchain::checkpoint::Save` puts state and parameters into one file"
-)]
-pub trait FromDataAlone {}
+/// Implemented by nothing: the compiler names it where a state is to be deserialized alone.
+pub trait DeserializeStateDataAndLoadIt {}
 
 impl<'de, T: Stage> serde::Deserialize<'de> for OptState<T>
 where
-    OptState<T>: FromDataAlone,
+    OptState<T>: DeserializeStateDataAndLoadIt,
 {
     fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<OptState<T>, D::Error> {
         Err(serde::de::Error::custom("a `StateData` is deserialized, and loads a state"))

@@ -155,7 +155,6 @@ pub(crate) struct Sources {
     /// Each value of the new state.
     pub(crate) values: Vec<Source>,
     /// The values of the old state that parameters become.
-    #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints have parameters"))]
     pub(crate) params: Vec<usize>,
 }
 

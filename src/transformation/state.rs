@@ -115,6 +115,12 @@ impl<T: Stage> OptState<T> {
         &self.made_by
     }
 
+    /// True if updates are counted for each leaf.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn is_by_leaf(&self) -> bool {
+        self.by_leaf
+    }
+
     /// Every value and array of the state: field, leaf, kind, type, shape.
     pub fn schema(&self) -> Schema {
         Schema::of(&self.inner, &self.structure)

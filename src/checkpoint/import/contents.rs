@@ -49,6 +49,15 @@ impl Contents {
         self.origin == Origin::Torch && arrays.next().is_some_and(is_number) && arrays.all(is_number)
     }
 
+    /// True if the names are those of the other library.
+    pub(super) fn is_of_other(&self) -> bool {
+        let has = |begins: &str| self.tensors.metadata.offset_keys().iter().any(|name| name.starts_with(begins));
+        match self.origin {
+            Origin::Torch => !has("state/") && ["mu/", "nu/", "trace/", "sum_of_squares/"].into_iter().any(has),
+            Origin::Optax => has("state/"),
+        }
+    }
+
     /// The leaves and buffers of the file, as what masks and renames are about: those that it has an array of.
     pub(super) fn structure(&self) -> Result<Structure> {
         let mut leaves: BTreeMap<&str, (DType, &[usize])> = BTreeMap::new();

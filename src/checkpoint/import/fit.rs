@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use safetensors::tensor::TensorInfo;
 
 use super::contents::Contents;
-use super::origin::{Filled, Parts, Role};
+use super::origin::{Filled, Origin, Parts, Role};
 use crate::checkpoint::buffers::{self, Values};
 use crate::checkpoint::tensors::leaf_dtype;
 use crate::element::DType;
@@ -24,7 +24,7 @@ pub(super) struct Fit<'a> {
     /// For each value of the state, what it is filled from.
     values: Vec<Value<'a>>,
     /// The buffers here, each with its tensor.
-    buffers: Vec<(String, &'a str)>,
+    buffers: Vec<(BufferSpec, &'a str)>,
     /// True if updates are counted for each leaf.
     by_leaf: bool,
 }
@@ -83,6 +83,7 @@ impl<'a> Order<'a> {
             let value = match (item, compare.is_fresh(name)) {
                 _ if of_parts.is_fresh(&name.field) && !of_parts.is_of_params(&name.field) => Some(Value::Fresh),
                 (_, true) => Some(Value::Fresh),
+                _ if parts.is_told(Some(&name.field)) => None,
                 (ItemMut::Count(_), _) if ["count", "gradient_step"].contains(&last(&name.field)) => {
                     count.map(Value::Steps)
                 }
@@ -100,7 +101,7 @@ impl<'a> Order<'a> {
                 specs.iter().flat_map(|buffer| [Role::Buffer, Role::Param].map(|role| (role, buffer.path().into())));
             compare.wanted.extend(names);
         }
-        compare.unwanted(&held);
+        compare.unwanted(&held, &parts);
         compare.uncounted(&held, self.steps);
         compare.propose(&here, &held);
         let misfit = compare.misfit;
@@ -130,10 +131,10 @@ impl Fit<'_> {
 
     /// Reads what the buffers are to be.
     pub(super) fn buffers(&self) -> Result<Values> {
-        let read = |(path, tensor): &(String, &str)| {
-            let mut bytes = Vec::new();
-            self.contents.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
-            Ok((path.clone(), bytes))
+        let read = |(buffer, tensor): &(BufferSpec, &str)| {
+            let (mut bytes, tensors) = (Vec::new(), &self.contents.tensors);
+            tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+            Ok((buffer.path().to_owned(), buffers::value(bytes, tensors.info(tensor)?.dtype, buffer)))
         };
         self.buffers.iter().map(read).collect::<Result<_>>().map(Values::of)
     }
@@ -250,7 +251,7 @@ impl<'a> Compare<'a, '_> {
     }
 
     /// Compares the buffers here with their tensors, which may be parameters: in PyTorch a frozen one is.
-    fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>) -> Vec<(String, &'a str)> {
+    fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>) -> Vec<(BufferSpec, &'a str)> {
         let mut found = Vec::new();
         for buffer in here.iter().filter(|buffer| !self.moves.is_kept(buffer.path())) {
             let names = [Role::Buffer, Role::Param].map(|role| (role, buffer.path().to_owned()));
@@ -261,8 +262,12 @@ impl<'a> Compare<'a, '_> {
             };
             let tensor = held[name];
             self.wanted.insert(name.clone());
+            let fits = |info: &TensorInfo| {
+                buffers::is_of(info, buffer)
+                    || (self.moves.is_cast(buffer.path()) && buffers::can_be_cast(info, buffer))
+            };
             match self.contents.tensors.metadata.info(tensor) {
-                Some(info) if buffers::is_of(info, buffer) => found.push((buffer.path().to_owned(), tensor)),
+                Some(info) if fits(info) => found.push((buffer.clone(), tensor)),
                 info => {
                     let found = info.map_or_else(|| "nothing".into(), what);
                     let (dtype, shape) = (buffer.dtype(), buffer.shape());
@@ -315,8 +320,9 @@ impl<'a> Compare<'a, '_> {
     }
 
     /// What is in the file and nothing takes.
-    fn unwanted(&mut self, held: &Held<'a>) {
+    fn unwanted(&mut self, held: &Held<'a>, parts: &Parts) {
         let lines = held.iter().filter(|(what, _)| what.0 != Role::Step && !self.wanted.contains(what));
+        let lines = lines.filter(|((role, _), _)| !(matches!(role, Role::Array(_)) && parts.is_told(None)));
         let lines: Vec<_> = lines.map(|(_, tensor)| format!("unexpected tensor `{tensor}`")).collect();
         self.misfit.lines.extend(lines);
     }
@@ -368,6 +374,13 @@ impl<'a> Compare<'a, '_> {
     fn propose(&mut self, here: &Structure, held: &Held<'a>) {
         if self.misfit.lines.is_empty() {
             return;
+        }
+        if self.contents.is_of_other() {
+            let (other, call) = match self.contents.origin {
+                Origin::Torch => ("Optax", "optax"),
+                Origin::Optax => ("PyTorch", "torch"),
+            };
+            return self.misfit.hints.push(format!("the names are those of {other}: `Import::{call}` reads them"));
         }
         if self.contents.is_by_number() {
             let hint = "`names` says which parameters the numbers are of, in the order in which the optimizer had them";

@@ -17,12 +17,11 @@ use crate::migrate::Migration;
 use crate::transformation::OptState;
 use crate::tree::{Tree, TreeMut};
 
-/// A file with the state of PyTorch's `Adam`, `AdamW` or `SGD`, or of Optax's, to go on from with
-/// [`adam`](crate::adam()), [`adamw`](crate::adamw()) or [`sgd`](crate::sgd()).
+/// A file with the state of an optimizer of PyTorch or Optax, to continue from.
 ///
 /// # The file
 ///
-/// Safetensors, with these names; `docs/checkpoints.md` has the lines of Python that write it. `params/…` is needed by
+/// Safetensors, with these names; `docs/importing.md` has the lines of Python that write it. `params/…` is needed by
 /// [`load`](Import::load) alone.
 ///
 /// | here | PyTorch | Optax |
@@ -30,29 +29,40 @@ use crate::tree::{Tree, TreeMut};
 /// | a parameter | `params/{name}` | `params/{path}` |
 /// | a [buffer](crate::tree::Buffer) | `buffers/{name}`, or `params/{name}` if frozen | `buffers/{path}`, or
 /// `params/{path}` |
-/// | `mu`, the first moment | `state/{name}/exp_avg` | `mu/{path}` |
-/// | `nu`, the second moment | `state/{name}/exp_avg_sq` | `nu/{path}` |
-/// | `trace`, the momentum | `state/{name}/momentum_buffer` | `trace/{path}` |
-/// | every count of steps | `state/{name}/step`, for each parameter, all the same | `count`, one for all |
+/// | `mu` of `adam`, `adamw`, `amsgrad` | `state/{name}/exp_avg` | `mu/{path}` |
+/// | `nu` of these | `state/{name}/exp_avg_sq` | `nu/{path}` |
+/// | `nu_max` of `amsgrad` | `state/{name}/max_exp_avg_sq` | `nu_max/{path}` |
+/// | `trace` of `sgd`, `mu` of `muon` | `state/{name}/momentum_buffer` | `trace/{path}`, `mu/{path}` |
+/// | `nu` of `rmsprop`, `mu` if centered | `state/{name}/square_avg`, `…/grad_avg` | `nu/{path}`, `mu/{path}` |
+/// | `sum_of_squares` of `adagrad` | `state/{name}/sum` | `sum_of_squares/{path}` |
+/// | counts of steps | `state/{name}/step`, for each parameter | `count`, one for all |
 ///
 /// The dots of PyTorch's names are the slashes of paths: `layers.0.weight` is `layers/0/weight`. Leaves of other paths
-/// are renamed by [`migrating`](Import::migrating).
+/// are renamed by [`migrating`](Import::migrating). State by number, as a `state_dict` has it, needs
+/// [`names`](Import::names).
 ///
 /// # What fits
 ///
-/// `adam`, `adamw`, `sgd`, [`scale_by_adam`](crate::scale_by_adam()), [`trace`](crate::trace()), also in a
-/// [`chain`](crate::chain) with what has no state of its own but a count, such as clipping and schedules, or
-/// [`masked`](crate::masked). Everything else is refused, since a file does not say by which algorithm it was made: two
-/// moments could as well be those of RAdam.
+/// The optimizers of the table and their parts, such as [`scale_by_adam`](crate::scale_by_adam()) and
+/// [`trace`](crate::trace()), also in a [`chain`](crate::chain) with what has no state of its own but a count, such as
+/// clipping and schedules; in a [`partition`](crate::partition); in [`masked`](crate::masked),
+/// [`freezable`](crate::freezable()), [`skip_absent`](crate::skip_absent()),
+/// [`inject_hyperparams`](crate::inject_hyperparams()) and [`multi_steps`](crate::multi_steps()), in which a window
+/// begins. Of other wrappers [`wrap_part`](Migration::wrap_part) says that their own state starts as `init` makes it.
+/// Everything else is refused, since a file does not say by which algorithm it was made: two moments could as well be
+/// those of RAdam.
 ///
 /// The optimizer's arguments are not in the file; those of the optimizer here are used. PyTorch and Optax have other
 /// defaults: `AdamW` decays by 1e-2 in PyTorch, by 1e-4 in Optax and here.
 ///
+/// 16-bit moments are widened where they are `f32` here, which is exact. Counts that differ from parameter to parameter
+/// are those of the leaves here.
+///
 /// # Errors
 ///
 /// Loading compares everything before anything is changed, and lists every difference: a tensor that is missing or that
-/// nothing wants, another shape, another type (an `f64` is not rounded, nor a `bf16` widened: ask for
-/// [`mu_dtype`](crate::optimizer::Adam::mu_dtype)), counts that differ from parameter to parameter.
+/// nothing wants, another shape, another type (nothing is rounded unless [`cast`](Migration::cast) or
+/// [`cast_part`](Migration::cast_part) says so).
 ///
 /// Nothing is filled in. PyTorch has no state for a parameter that has had no gradient, and its `SGD` has neither a
 /// buffer before the first step nor ever a count: say [`fresh`](Migration::fresh) of such leaves, and

@@ -137,12 +137,17 @@ const WITHOUT_ARRAYS: [&str; 15] = [
 /// Wrappers that remember nothing of the steps done, at the end of one that `multi_steps` has emitted.
 const WRAPPERS: [&str; 5] = ["masked", "freezable", "inject_hyperparams", "multi_steps", "skip_absent"];
 
+/// The arguments of wrappers that are what is inside.
+const INSIDE: [&str; 3] = [INNER, "fast_optimizer", "base_optimizer"];
+
 /// What the state of an optimizer is made of, as far as files of others have it.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     /// By the path of its state: the arrays of a part; none of a wrapper.
     held: Vec<(String, &'static [Array])>,
-    /// Lines about what no file of this kind can hold, and what helps.
+    /// The paths of states that no file of this kind can hold.
+    strange: Vec<String>,
+    /// Lines about these, and about arguments, and what helps.
     pub(super) lines: Vec<String>,
     pub(super) hints: Vec<String>,
 }
@@ -168,7 +173,9 @@ impl Parts {
         if fresh.iter().any(|(part, but)| but.is_none() && below(&path, part).is_some()) {
             return;
         }
-        let Some((name, arguments)) = recipe.as_call() else { return self.stranger(origin, at, &recipe.to_string()) };
+        let Some((name, arguments)) = recipe.as_call() else {
+            return self.stranger(origin, at, &recipe.to_string(), path);
+        };
         let inside = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
         let number = |i: usize| i.to_string();
         match name {
@@ -197,12 +204,12 @@ impl Parts {
             }
             _ => {}
         }
-        if let Some(inner) = arguments.get(INNER) {
+        if let Some((key, inner)) = INSIDE.iter().find_map(|key| Some((key, arguments.get(key)?))) {
             let state = inside(INNER);
             let is_wrapped = |(part, but): &(String, Option<String>)| *part == path && but.as_ref() == Some(&state);
             if WRAPPERS.contains(&name) || fresh.iter().any(is_wrapped) {
                 self.held.push((path, &[]));
-                return self.scan(origin, inner, &format!("{at}.{name}.inner"), state, fresh);
+                return self.scan(origin, inner, &format!("{at}.{name}.{key}"), state, fresh);
             }
             self.hints
                 .push(format!("`Migration::new().wrap_part({path:?})` starts the own state of {name} as `init` does"));
@@ -211,11 +218,12 @@ impl Parts {
             self.differs(origin, name, arguments, at);
             self.held.push((path, arrays));
         } else if !WITHOUT_ARRAYS.contains(&name) {
-            self.stranger(origin, at, name);
+            self.stranger(origin, at, name, path);
         }
     }
 
-    fn stranger(&mut self, origin: Origin, at: &str, name: &str) {
+    fn stranger(&mut self, origin: Origin, at: &str, name: &str, path: String) {
+        self.strange.push(path);
         self.lines.push(format!("optimizer: {at}: {} has no state such as that of {name}", origin.name()));
     }
 
@@ -234,6 +242,11 @@ impl Parts {
             _ => return,
         };
         self.lines.push(format!("optimizer: {at}: {problem}"));
+    }
+
+    /// True if nothing is to be said of a field, or of what the file has for no field, since its part is named already.
+    pub(super) fn is_told(&self, field: Option<&str>) -> bool {
+        self.strange.iter().any(|part| field.is_none_or(|field| below(field, part).is_some()))
     }
 
     /// What a field of the state that is an array, or a value of a wrapper's own, is filled from.

@@ -279,3 +279,15 @@ fn parameters_that_are_their_own_average_are_saved() {
     let file = file(&optimizer, &state, &*eval);
     assert_eq!(file.structure().len(), 2);
 }
+
+/// What a wrapper keeps of the parameters, it keeps of those that were loaded.
+#[test]
+fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
+    let (before, after) = (adamw(0.1), params_ema(adamw(0.1), 0.9));
+    let params = tree([1.0, -2.0, 0.3]);
+    let file = file(&before, &before.init(&params).unwrap(), &params);
+    let mut loaded = tree([7.0; 3]);
+    let load = Load::strict().migrating(Migration::new().wrap_part(""));
+    let (state, _) = load.load(&file, &after, &mut loaded).unwrap();
+    assert!(same_bits(&*state, &*after.init(&params).unwrap()));
+}

@@ -587,8 +587,16 @@ fn what_is_not_adam_is_not_taken_for_it() {
     assert!(said.contains("optimizer: $: PyTorch has no state such as that of radam"), "{said}");
     let said = refused(&torch, &chain((adabelief(0.1), clip(1.0))));
     assert!(said.contains("optimizer: $.chain[0]: PyTorch has no state such as that of adabelief"), "{said}");
-    let said = refused(&torch, &lookahead(adam(0.1), 2, 0.5));
-    assert!(said.contains("PyTorch has no state such as that of lookahead"), "{said}");
+    for said in
+        [refused(&torch, &lookahead(adam(0.1), 2, 0.5)), refused(&torch, &master(schedule_free(adam(0.1), 1.0)))]
+    {
+        let name = if said.contains("lookahead") { "lookahead" } else { "master" };
+        let expected = format!(
+            "1 difference\n  optimizer: $: PyTorch has no state such as that of {name}\n  \
+             `Migration::new().wrap_part(\"\")` starts the own state of {name} as `init` does"
+        );
+        assert_eq!(said, expected);
+    }
     let said = refused(&torch, &amsgrad(0.1));
     assert!(said.contains("$: PyTorch takes the largest second moment before it is corrected"), "{said}");
     let said = refused(&torch, &rmsprop(0.1).momentum(0.9));
@@ -601,6 +609,10 @@ fn what_is_not_adam_is_not_taken_for_it() {
     // A file of the other library.
     let said = refused(&Import::from_bytes(Origin::Optax, made(&ADAM)).unwrap(), &adam(0.1));
     assert!(said.contains("unexpected tensor `state/a/exp_avg`") && said.contains("missing tensor `mu/a`"), "{said}");
+    assert!(said.ends_with("the names are those of PyTorch: `Import::torch` reads them"), "{said}");
+    let optax = made(&[("params/a", F, &[2], &[1.0, 2.0]), ("mu/a", F, &[2], &[0.5, 0.25])]);
+    let said = refused(&Import::from_bytes(Origin::Torch, optax).unwrap(), &adam(0.1));
+    assert!(said.ends_with("the names are those of Optax: `Import::optax` reads them"), "{said}");
 }
 
 #[test]
