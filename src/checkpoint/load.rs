@@ -188,8 +188,9 @@ impl Load {
         Ok((fit.state, fit.report))
     }
 
-    /// Loads the parameters to evaluate with, as [`eval_params`](OptState::eval_params) makes them of what was saved, and
-    /// the buffers. See [`Checkpoint::load_eval_params`].
+    /// Loads the parameters to evaluate with, and the buffers.
+    ///
+    /// They are those that [`eval_params`](OptState::eval_params) makes of what was saved. See [`Checkpoint::load_eval_params`].
     ///
     /// # Errors
     ///
@@ -365,6 +366,13 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
     if lines.is_empty() { Ok(from) } else { Err(Error::misfit(&file.tensors.called("the checkpoint"), lines.into())) }
 }
 
+/// What a parameter is filled from.
+enum Read {
+    /// A tensor that nobody changes.
+    Tensor(String),
+    Bytes(DType, Vec<u8>),
+}
+
 /// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is
 /// written to: it may have been changed since it was verified.
 fn fill_params<P: TreeMut + ?Sized>(
@@ -383,16 +391,17 @@ fn fill_params<P: TreeMut + ?Sized>(
         Some((new, buffer_name(buffer.path())))
     });
     let from = from.chain(thawed);
-    let held = if file.tensors.is_held() { None } else { Some(()) };
+    let is_held = file.tensors.is_held();
     let read = |(new, tensor): (_, String)| {
-        let bytes = held.map(|()| Ok((file.array(&tensor)?.0, file.bytes(&tensor)?))).transpose()?;
-        Ok((new, (tensor, bytes)))
+        let read =
+            if is_held { Read::Tensor(tensor) } else { Read::Bytes(file.array(&tensor)?.0, file.bytes(&tensor)?) };
+        Ok((new, read))
     };
-    let from: HashMap<&str, (String, Option<(DType, Vec<u8>)>)> = from.map(read).collect::<Result<_>>()?;
+    let from: HashMap<&str, Read> = from.map(read).collect::<Result<_>>()?;
     let mut failure = None;
     params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |path, mut leaf| match from.get(path) {
-        Some((_, Some((dtype, bytes)))) => put_bytes(&mut leaf, *dtype, bytes),
-        Some((tensor, None)) if failure.is_none() => failure = file.fill(tensor, &mut leaf).err(),
+        Some(Read::Bytes(dtype, bytes)) => put_bytes(&mut leaf, *dtype, bytes),
+        Some(Read::Tensor(tensor)) if failure.is_none() => failure = file.fill(tensor, &mut leaf).err(),
         _ => {}
     }));
     failure.map_or(Ok(()), Err)

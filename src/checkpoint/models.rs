@@ -11,9 +11,9 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree};
 
-/// Several models, each with its optimizer, to put into one checkpoint, so that none is from another step than the
-/// others: the networks of a GAN, an actor and its critic.
+/// Several models, each with its optimizer, to put into one checkpoint.
 ///
+/// None can be from another step than the others: the networks of a GAN, an actor and its critic.
 /// [`Checkpoint::model`] gives each of them. Notes are those of the file.
 ///
 /// # Errors
@@ -115,13 +115,14 @@ fn prefix(model: &str) -> String {
 }
 
 impl Checkpoint {
-    /// The names of the models that [`SaveModels`] has put into the file; none if it holds one model, without a name.
+    /// Returns the names of the models that [`SaveModels`] has put into the file; none if it holds one model, without a name.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         self.manifest.models.keys().map(String::as_str)
     }
 
-    /// The model of this name, with its optimizer, as a checkpoint of its own. The whole file is verified first, so that
-    /// no model is loaded from a file in which another is damaged.
+    /// Returns the model of this name, with its optimizer, as a checkpoint of its own.
+    ///
+    /// The whole file is verified first, so that no model is loaded from a file in which another is damaged.
     ///
     /// See [`SaveModels`].
     ///

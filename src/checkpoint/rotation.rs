@@ -104,8 +104,9 @@ impl Rotation {
         self
     }
 
-    /// Writes a file, of one model or [several](super::SaveModels), and when it is on the disk removes those that are not
-    /// to be kept.
+    /// Writes a file, and when it is on the disk removes those that are not to be kept.
+    ///
+    /// It holds one model or [several](super::SaveModels).
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl Rotation {
         Ok((self.folder.join(name(step)), save))
     }
 
-    /// The checkpoint of the lowest score in the folder: see [`best_valid`].
+    /// Returns the checkpoint of the lowest score in the folder: see [`best_valid`].
     ///
     /// # Errors
     ///
@@ -317,10 +318,9 @@ pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
     Ok(sorted(found, skipped))
 }
 
-/// The checkpoint of the lowest score in a folder, of those whose every byte is as it was written; of equal scores that
-/// of the latest step.
+/// Returns the checkpoint of the lowest score in a folder, of those whose every byte is as it was written.
 ///
-/// Files without a score, or of one that is NaN, are never it. Damaged files of lower scores are skipped, and those
+/// Of equal scores it is that of the latest step. Files without a score, or of one that is NaN, are never it. Damaged files of lower scores are skipped, and those
 /// whose score cannot be read.
 ///
 /// ```

@@ -46,8 +46,8 @@ impl<'a, T: Stage> Save<'a, T> {
         Save { transformation, state, params: None, notes: BTreeMap::new() }
     }
 
-    /// The parameters that are trained, so that [`load`](super::Checkpoint::load) can bring them back, and with them the
-    /// [buffers](crate::tree::Buffer) that the tree shows.
+    /// The parameters that are trained, and the [buffers](crate::tree::Buffer) that the tree shows, so that
+    /// [`load`](super::Checkpoint::load) can bring them back.
     ///
     /// Those that [`eval_params`](OptState::eval_params) made last are refused when the file is written:
     /// [`load_eval_params`](super::Checkpoint::load_eval_params) makes them of the file.

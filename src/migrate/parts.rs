@@ -102,8 +102,9 @@ impl Migration {
         self.with(Verb::Take { from: from.into(), to: to.into() })
     }
 
-    /// The part at this path is a [`partition`](crate::partition) now, of these groups: each takes over the state of its
-    /// leaves, and a copy of what there is one of.
+    /// The part at this path is a [`partition`](crate::partition) of these groups now.
+    ///
+    /// Each takes over the state of its leaves, and a copy of what there is one of.
     ///
     /// ```
     /// use gradchain::Migration;
@@ -119,8 +120,8 @@ impl Migration {
     /// let gradients = params.clone();
     /// before.step(&mut params, &gradients, &mut state)?;
     ///
-    /// let groups = [("body", adamw(0.01)), ("head", adamw(0.1))];
-    /// let after = partition((groups[0].clone(), groups[1].clone()), Labels::tree([("body", "body"), ("head", "head")]));
+    /// let labels = Labels::tree([("body", "body"), ("head", "head")]);
+    /// let after = partition((("body", adamw(0.01)), ("head", adamw(0.1))), labels);
     /// let mut state = state.migrate(&after, &params, &Migration::new().split_part("", ["body", "head"]))?;
     /// after.step(&mut params, &gradients, &mut state)?;
     /// // And back, since both groups have done the same number of steps.
@@ -132,17 +133,20 @@ impl Migration {
         self.with(Verb::Split { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
     }
 
-    /// The groups of the [`partition`](crate::partition) at this path are one part there now. What there is one of must
-    /// be the same in all of them: [`drop_part`](Migration::drop_part) says whose is not to count where it is not.
+    /// The groups of the [`partition`](crate::partition) at this path are one part there now.
+    ///
+    /// What there is one of must be the same in all of them: [`drop_part`](Migration::drop_part) says whose is not to
+    /// count where it is not.
     ///
     /// See [`split_part`](Migration::split_part).
     pub fn join_parts(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {
         self.with(Verb::Join { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
     }
 
-    /// The arrays of the part at this path start as the parameters that were saved, with all their bits: `master` of
-    /// [`master`](crate::master), when a run in `f32` continues in 16 bits. It is understood where parameters are
-    /// loaded, by [`Load::load`](crate::checkpoint::Load::load) and [`Import::load`](crate::checkpoint::Import::load).
+    /// The arrays of the part at this path start as the parameters that were saved, with all their bits.
+    ///
+    /// `params_to_part("master")` fills the copies of [`master`](crate::master) when a run in `f32` continues in 16 bits.
+    /// It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and [`Import::load`](crate::checkpoint::Import::load).
     ///
     /// ```
     /// # #[cfg(all(feature = "checkpoint", feature = "half"))] {
@@ -171,8 +175,9 @@ impl Migration {
         self.with(Verb::ParamsTo(to.into()))
     }
 
-    /// The parameters are the arrays that were saved at this path, for leaves that have one there, rounded if
-    /// [`cast`](Migration::cast) says so: `params_from_part("master").unwrap_part("")` continues a run of
+    /// The parameters are the arrays that were saved at this path, for leaves that have one there.
+    ///
+    /// They are rounded if [`cast`](Migration::cast) says so. `params_from_part("master").unwrap_part("")` continues a run of
     /// [`master`](crate::master) in `f32`, and `params_from_part("params_ema").unwrap_part("")` from an average.
     ///
     /// It is understood by [`Load::load`](crate::checkpoint::Load::load) and
@@ -278,8 +283,8 @@ impl Verbs {
         self.0.is_empty()
     }
 
-    /// Where each field of the old state is in the new one, after these verbs and some more, and what of that is new. If
-    /// there is no old state, what its arrays are cast to is not compared with it.
+    /// Where each field of the old state is in the new one, after these verbs and some more, and what of that is new.
+    /// Without an old state a cast need not speak of a part of it.
     ///
     /// # Errors
     ///

@@ -27,8 +27,8 @@ use crate::tree::Tree;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// Neither masks nor memory orders are in the data, so a state cannot be deserialized without its transformation and the
-/// parameters:
+/// Neither masks nor memory orders are in the data, so a state cannot be deserialized without its transformation and
+/// the parameters:
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;

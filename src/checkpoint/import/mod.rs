@@ -186,9 +186,9 @@ impl Import {
     /// Says what differs here, by the verbs of a [`Migration`].
     ///
     /// [`rename`](Migration::rename), [`fresh`](Migration::fresh) and [`drop`](Migration::drop) speak of leaves, which
-    /// have other paths here, start anew, or are of no use. Fresh leaves keep their values; updates are counted for each
-    /// leaf then, so that the first steps of fresh ones are those of a new optimizer. [`cast`](Migration::cast) says
-    /// that leaves are of another type here.
+    /// have other paths here, start anew, or are of no use. Fresh leaves keep their values; updates are counted by leaf
+    /// then, so that the first steps of fresh ones are those of a new optimizer. [`cast`](Migration::cast) says that
+    /// leaves are of another type here.
     ///
     /// Of the parts of the state, [`wrap_part`](Migration::wrap_part), [`wrap_in_chain`](Migration::wrap_in_chain),
     /// [`insert_part`](Migration::insert_part) and [`fresh_part`](Migration::fresh_part) say what the file has nothing
@@ -203,8 +203,9 @@ impl Import {
         Order { contents: &self.contents, steps: self.step, migration: &self.migration, with_params }
     }
 
-    /// Loads the parameters, and makes the state that the file describes. What the file has nothing for starts as `init`
-    /// makes it of the parameters that were loaded.
+    /// Loads the parameters, and makes the state that the file describes.
+    ///
+    /// What the file has nothing for starts as `init` makes it of the parameters that were loaded.
     ///
     /// # Errors
     ///
