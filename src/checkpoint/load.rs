@@ -190,7 +190,8 @@ impl Load {
 
     /// Loads the parameters to evaluate with, and the buffers.
     ///
-    /// They are those that [`eval_params`](OptState::eval_params) makes of what was saved. See [`Checkpoint::load_eval_params`].
+    /// They are those that [`eval_params`](OptState::eval_params) makes of what was saved. See
+    /// [`Checkpoint::load_eval_params`].
     ///
     /// # Errors
     ///

@@ -115,7 +115,8 @@ fn prefix(model: &str) -> String {
 }
 
 impl Checkpoint {
-    /// Returns the names of the models that [`SaveModels`] has put into the file; none if it holds one model, without a name.
+    /// Returns the names of the models that [`SaveModels`] has put into the file; none if it holds one model, without a
+    /// name.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         self.manifest.models.keys().map(String::as_str)
     }

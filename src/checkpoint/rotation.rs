@@ -320,8 +320,8 @@ pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
 
 /// Returns the checkpoint of the lowest score in a folder, of those whose every byte is as it was written.
 ///
-/// Of equal scores it is that of the latest step. Files without a score, or of one that is NaN, are never it. Damaged files of lower scores are skipped, and those
-/// whose score cannot be read.
+/// Of equal scores it is that of the latest step. Files without a score, or of one that is NaN, are never it. Damaged
+/// files of lower scores are skipped, and those whose score cannot be read.
 ///
 /// ```
 /// use gradchain::checkpoint::{Rotation, Save, best_valid};

@@ -145,8 +145,9 @@ impl Migration {
 
     /// The arrays of the part at this path start as the parameters that were saved, with all their bits.
     ///
-    /// `params_to_part("master")` fills the copies of [`master`](crate::master) when a run in `f32` continues in 16 bits.
-    /// It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and [`Import::load`](crate::checkpoint::Import::load).
+    /// `params_to_part("master")` fills the copies of [`master`](crate::master) when a run in `f32` continues in 16
+    /// bits. It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
+    /// [`Import::load`](crate::checkpoint::Import::load).
     ///
     /// ```
     /// # #[cfg(all(feature = "checkpoint", feature = "half"))] {
@@ -177,8 +178,8 @@ impl Migration {
 
     /// The parameters are the arrays that were saved at this path, for leaves that have one there.
     ///
-    /// They are rounded if [`cast`](Migration::cast) says so. `params_from_part("master").unwrap_part("")` continues a run of
-    /// [`master`](crate::master) in `f32`, and `params_from_part("params_ema").unwrap_part("")` from an average.
+    /// They are rounded if [`cast`](Migration::cast) says so. `params_from_part("master").unwrap_part("")` continues a
+    /// run of [`master`](crate::master) in `f32`, and `params_from_part("params_ema").unwrap_part("")` from an average.
     ///
     /// It is understood by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Load::load_params`](crate::checkpoint::Load::load_params).
