@@ -81,6 +81,12 @@ impl Migration {
         self
     }
 
+    /// True if it gives leaves other paths.
+    #[cfg(feature = "serde")]
+    pub(crate) fn renames(&self) -> bool {
+        !self.renames.is_empty()
+    }
+
     /// Whether it speaks of parts of the state.
     #[cfg(feature = "serde")]
     pub(crate) fn moves_parts(&self) -> bool {

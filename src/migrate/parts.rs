@@ -309,8 +309,10 @@ impl Verbs {
                     Verb::Split { .. } if is_meant => *to = copies,
                     _ => *to = moved.into_iter().filter_map(|(path, _)| path).chain(copies).collect(),
                 }
-                if let (Verb::ParamsFrom(_), true) = (verb, is_meant) {
-                    parts.to_params.push(i);
+                match verb {
+                    Verb::ParamsFrom(_) if is_meant => parts.to_params.push(i),
+                    Verb::Drop(_) if is_meant => _ = parts.dropped.insert(i),
+                    _ => {}
                 }
             }
             if let (Some((name, path)), false) = (verb.needs(), meant)

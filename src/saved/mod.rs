@@ -220,8 +220,9 @@ pub(crate) fn moves(
         Difference::Unexpected { found } => strange.push(found.path()),
         _ => {}
     });
-    let renames: String =
-        missing_heads(&missing, &strange).iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
+    // Paths are those here already, and verbs speak of those there.
+    let heads = if migration.renames() { Vec::new() } else { missing_heads(&missing, &strange) };
+    let renames: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
     if !renames.is_empty() {
         misfit.hints.push(format!("`Migration::new(){renames}` gives leaves the paths that they have here"));
     }

@@ -1,7 +1,7 @@
 //! Which value of one state goes where in another.
 
 use core::fmt;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::proposals::proposals;
 use super::{Item, ItemMut, ItemName, Kind, Owner, Single, Verb};
@@ -107,6 +107,8 @@ pub(crate) struct Parts {
     pub(crate) of_params: Vec<String>,
     /// The fields of the old state that the parameters are now.
     pub(crate) to_params: Vec<usize>,
+    /// Those of which a copy was dropped.
+    pub(crate) dropped: HashSet<usize>,
 }
 
 impl Parts {
@@ -147,6 +149,12 @@ pub(crate) enum Source {
     Item(usize),
     /// The parameter of its leaf, as that was before.
     Param,
+}
+
+impl Source {
+    fn item(self) -> Option<usize> {
+        if let Source::Item(i) = self { Some(i) } else { None }
+    }
 }
 
 /// What values become.
@@ -307,8 +315,10 @@ impl Matched {
         }
         casts.dedup();
         // A leaf is in one of the groups that the state was split into.
+        let used: HashSet<usize> = from.iter().filter_map(|source| source.item()).collect();
         let is_elsewhere = |name: &ItemName, i: usize| {
-            matches!(name.of, Owner::Leaf(_)) && is_in(&parts.groups, &name.field) && from.contains(&Source::Item(i))
+            let is_told = used.contains(&i) || parts.dropped.contains(&i);
+            matches!(name.of, Owner::Leaf(_)) && is_in(&parts.groups, &name.field) && is_told
         };
         let left = by_name.into_iter().filter(|(name, i)| !is_elsewhere(name, *i));
         let mut left: Vec<(ItemName, usize)> = left.collect();

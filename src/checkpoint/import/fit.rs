@@ -103,7 +103,7 @@ impl<'a> Order<'a> {
         }
         compare.unwanted(&held, &parts);
         compare.uncounted(&held, self.steps);
-        compare.propose(&here, &held);
+        compare.propose(&here, &held, self.migration.renames());
         let misfit = compare.misfit;
         if !misfit.lines.is_empty() {
             return Err(Error::misfit(&contents.tensors.called("the file"), misfit));
@@ -371,7 +371,7 @@ impl<'a> Compare<'a, '_> {
     }
 
     /// Says by which verbs the leaves of the file would be those here.
-    fn propose(&mut self, here: &Structure, held: &Held<'a>) {
+    fn propose(&mut self, here: &Structure, held: &Held<'a>, renames: bool) {
         if self.misfit.lines.is_empty() {
             return;
         }
@@ -392,7 +392,8 @@ impl<'a> Compare<'a, '_> {
         let missing: Vec<&str> =
             here.paths().filter(|path| !there.contains(path) && !self.moves.is_fresh(path)).collect();
         let strange: Vec<&str> = there.iter().copied().filter(|path| !is_here(path)).collect();
-        let heads = missing_heads(&missing, &strange);
+        // Paths are those here already, and verbs speak of those there.
+        let heads = if renames { Vec::new() } else { missing_heads(&missing, &strange) };
         if !heads.is_empty() {
             let verbs: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
             let is_added = |(from, _): &(String, String)| ["module", "_orig_mod"].contains(&last_level(from));

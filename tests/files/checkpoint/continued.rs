@@ -291,3 +291,46 @@ fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
     let (state, _) = load.load(&file, &after, &mut loaded).unwrap();
     assert!(same_bits(&*state, &*after.init(&params).unwrap()));
 }
+
+/// A group with another optimizer has nothing to take over.
+#[test]
+fn a_group_begins_anew_where_it_is_of_another_optimizer() {
+    let (one, mut params) = (adamw(0.1), tree([1.0, -2.0, 0.5]));
+    let many = partition((("body", adamw(0.1)), ("head", sgd(0.1).momentum(0.9))), labels());
+    let mut state = one.init(&params).unwrap();
+    steps(&one, &mut params, &mut state, 0..3);
+    let split = || Migration::new().split_part("", ["body", "head"]);
+    let error = state.migrate(&many, &params, &split()).unwrap_err().to_string();
+    assert!(error.contains("`0.mu[head/w]`: unexpected moment f32 [1]"), "{error}");
+    let by_part = state.migrate(&many, &params, &split().drop_part("head").fresh_part("head")).unwrap();
+    let by_leaf = Migration::new().split_part("", ["body"]).fresh_part("head").fresh("head/*");
+    let by_leaf = state.migrate(&many, &params, &by_leaf).unwrap();
+    for moved in [&by_part, &by_leaf] {
+        assert_eq!((moved.0.0.count.get(), moved.1.0.count.get()), (3, 0));
+        assert_eq!(moved.0.0.moment("mu").unwrap().get::<f32>(0), state.0.moment("mu").unwrap().get::<f32>(0));
+        assert_eq!(moved.1.0.moment("trace").unwrap().get::<f32>(1), Some(&[0.0][..]));
+    }
+    // What is not said is not thrown away: the state of a group that is not named.
+    let none = partition((("body", adamw(0.1)), ("head", sgd(0.1))), labels());
+    let error = state.migrate(&none, &params, &Migration::new().split_part("", ["body"]).fresh_part("head"));
+    assert!(error.unwrap_err().to_string().contains("`0.mu[head/w]`: unexpected"));
+}
+
+#[test]
+fn renames_are_proposed_by_the_paths_of_the_file() {
+    let (optimizer, params) = (adamw(0.1), tree([1.0, -2.0, 0.5]));
+    let file = file(&optimizer, &optimizer.init(&params).unwrap(), &params);
+    let mut other = DynTree::new();
+    other.insert("net/body/w", array![0.0_f32, 0.0]);
+    other.insert("net/head/w", array![0.0_f32]);
+    let error = file.load(&optimizer, &mut other).unwrap_err().to_string();
+    assert!(
+        error.ends_with("`Migration::new().rename(\"\", \"net\")` gives leaves the paths that they have here"),
+        "{error}"
+    );
+    let load = |migration| Load::strict().migrating(migration);
+    load(Migration::new().rename("", "net")).load(&file, &optimizer, &mut other).unwrap();
+    // With other renames the paths of the message are not those of the file.
+    let error = load(Migration::new().rename("body", "nets/body")).load(&file, &optimizer, &mut other).unwrap_err();
+    assert!(!error.to_string().contains("rename(\"\""), "{error}");
+}
