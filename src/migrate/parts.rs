@@ -179,7 +179,7 @@ impl Migration {
     /// The parameters are the arrays that were saved at this path, for leaves that have one there.
     ///
     /// They are rounded if [`cast`](Migration::cast) says so. `params_from_part("master").unwrap_part("")` continues a
-    /// run of [`master`](crate::master) in `f32`, and `params_from_part("params_ema").unwrap_part("")` from an average.
+    /// run of [`master`](crate::master) in `f32`, with all bits of its copies.
     ///
     /// It is understood by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Load::load_params`](crate::checkpoint::Load::load_params).
