@@ -400,19 +400,28 @@ impl<T: Stage> OptState<T> {
 /// taken away: one for all of either, or one for each that is missing. None if it cannot be told.
 #[cfg(feature = "serde")]
 pub(crate) fn missing_heads(missing: &[&str], strange: &[&str]) -> Vec<(String, String)> {
-    let heads_of = |path: &str| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, path)).collect() };
-    let by_path: Vec<BTreeSet<_>> = missing.iter().map(|path| heads_of(path)).collect();
-    let explains = |head: &&(String, String)| by_path.iter().filter(|heads| heads.contains(*head)).count();
-    let most = by_path.iter().flatten().max_by_key(explains);
-    let Some((most, explained)) = most.map(|most| (most, explains(&most))) else { return Vec::new() };
-    if explained == missing.len() || explained == strange.len() {
-        return vec![most.clone()];
+    /// So that a message about a model of very many leaves takes no time.
+    const FEW: usize = 16;
+    const MANY: usize = 1000;
+    let heads_of = |path: &&str| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, path)).collect() };
+    let all: HashSet<&str> = missing.iter().copied().collect();
+    let is_under = |path: &str, from: &str| subtree::holds(from, path);
+    let explains = |head: &(String, String)| {
+        let moved = strange.iter().filter(|path| is_under(path, &head.0)).map(|path| moved(path, head));
+        moved.filter(|path| all.contains(&**path)).count()
+    };
+    let candidates: BTreeSet<_> = missing.iter().take(FEW).flat_map(heads_of).collect();
+    let of_all = |head: &&(String, String)| [missing.len(), strange.len()].contains(&explains(head));
+    if let Some(head) = candidates.iter().find(of_all) {
+        return vec![head.clone()];
     }
+    if missing.len().max(strange.len()) > MANY {
+        return Vec::new();
+    }
+    let by_path: Vec<BTreeSet<_>> = missing.iter().map(heads_of).collect();
     let one_each = by_path.iter().all(|heads| heads.len() == 1);
     let all: BTreeSet<_> = by_path.into_iter().flatten().collect();
-    let is_above =
-        |a: &str, b: &str| a != b && (a.is_empty() || b.strip_prefix(a).is_some_and(|rest| rest.starts_with('/')));
-    let apart = all.iter().all(|(a, _)| !all.iter().any(|(b, _)| is_above(a, b)));
+    let apart = all.iter().all(|(a, _)| !all.iter().any(|(b, _)| a != b && subtree::holds(a, b)));
     if one_each && apart { all.into_iter().collect() } else { Vec::new() }
 }
 
