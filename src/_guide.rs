@@ -22,6 +22,7 @@
 //! * [Masks, labels, freezing](masks)
 //! * [Several mini-batches a step, and NaN](multi_steps)
 //! * [Checkpoints, and state for other parameters](checkpoints)
+//! * [Importing a run of PyTorch or Optax](importing)
 //! * [What a transformation remembers](state)
 //! * [Averaging: of parameters, of replicas](averaging)
 //! * [Few bits](few_bits)
@@ -98,6 +99,7 @@ pages! {
     masks: "../docs/masks.md",;
     multi_steps: "../docs/multi-steps.md",;
     checkpoints: "../docs/checkpoints.md",;
+    importing: "../docs/importing.md",;
     state: "../docs/state.md",;
     averaging: "../docs/averaging.md",;
     few_bits: "../docs/few-bits.md",;

@@ -82,6 +82,12 @@ impl DType {
         matches!(self, DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8)
     }
 
+    /// True if every number of this type is one of `wider` too.
+    pub(crate) const fn is_exact_in(self, wider: DType) -> bool {
+        let is_half = matches!(self, DType::F16 | DType::Bf16);
+        matches!((self, wider), (DType::F32, DType::F64)) || (is_half && matches!(wider, DType::F32 | DType::F64))
+    }
+
     /// The type that arithmetic on elements of this type is done in: `F64` for itself, `F32` for all others.
     pub const fn compute(self) -> DType {
         match self {

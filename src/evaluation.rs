@@ -7,7 +7,7 @@ use crate::engine::{Stage, read_leaf, table, write_leaf};
 use crate::error::{Error, Result};
 use crate::state::{Evaluation, State, StateWalk};
 use crate::transformation::OptState;
-use crate::tree::{LeafSpec, Tree, TreeMut, Walk};
+use crate::tree::{LeafSpec, Structure, Tree, TreeMut, Walk};
 
 /// Parameters to evaluate a model with: what [`eval_params`](OptState::eval_params) gives.
 ///
@@ -78,6 +78,20 @@ impl<T: Stage> OptState<T> {
     /// inside a [`flatten`](crate::wrapper::flatten()), which knows no leaves; or the parameters do not have the
     /// structure that the state was made for.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
+        let evaluate = self.evaluate()?;
+        let mut evaluated = params.clone();
+        evaluate.apply(&mut evaluated)?;
+        #[cfg(feature = "checkpoint")]
+        self.note_evaluated(params, &evaluated);
+        Ok(EvalParams(evaluated))
+    }
+
+    /// How parameters to evaluate with are made.
+    ///
+    /// # Errors
+    ///
+    /// As [`eval_params`](Self::eval_params), but for what the parameters are.
+    pub(crate) fn evaluate(&self) -> Result<Evaluate<'_>> {
         self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
         (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e, is_apart| {
@@ -98,15 +112,16 @@ impl<T: Stage> OptState<T> {
                  `schedule_free` and `lookahead` do",
             ));
         }
-        let mut params = params.clone();
-        let (mut leaves, mut path) = (table::Table::new(), String::new());
-        table::params_mut(&mut params, self.structure(), &mut leaves, &mut path)?;
+        let mut by_leaf = Vec::with_capacity(self.structure().len());
         for (i, spec) in self.structure().leaves().iter().enumerate() {
             let mut of_leaf = found.iter().filter(|(_, e)| e.moments.dtype(i).is_some());
-            let Some((first, mut evaluation)) = of_leaf.next().map(|(path, e)| (path, e)) else { continue };
+            let Some((first, mut evaluation)) = of_leaf.next().map(|(path, e)| (path, *e)) else {
+                by_leaf.push(None);
+                continue;
+            };
             for (second, other) in of_leaf {
                 if first == second {
-                    evaluation = other;
+                    evaluation = *other;
                     continue;
                 }
                 let problem = format!("`{first}` and `{second}` both have parameters to evaluate with");
@@ -117,13 +132,32 @@ impl<T: Stage> OptState<T> {
                     "other ranks have the rest of the averages; load a checkpoint of all of them without `sharded`";
                 return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
             }
+            by_leaf.push(Some(evaluation));
+        }
+        Ok(Evaluate { structure: self.structure(), by_leaf })
+    }
+}
+
+/// How parameters to evaluate with are made, leaf by leaf.
+pub(crate) struct Evaluate<'a> {
+    structure: &'a Structure,
+    by_leaf: Vec<Option<Evaluation<'a>>>,
+}
+
+impl Evaluate<'_> {
+    /// Turns the parameters that are trained into those to evaluate with.
+    pub(crate) fn apply<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+        let (mut leaves, mut path) = (table::Table::new(), String::new());
+        table::params_mut(params, self.structure, &mut leaves, &mut path)?;
+        for (i, (spec, evaluation)) in self.structure.leaves().iter().zip(&self.by_leaf).enumerate() {
+            let Some(evaluation) = evaluation else { continue };
             let mut values = vec![0.0; spec.len()];
             read_leaf::<f64>(&leaves[i], spec, Some(&mut values));
             evaluate(evaluation, i, spec, &mut values);
             write_leaf::<f64>(&leaves[i], spec, &values);
         }
         leaves.clear();
-        Ok(EvalParams(params))
+        Ok(())
     }
 }
 

@@ -2,12 +2,16 @@
 
 mod parts;
 
+#[cfg(feature = "serde")]
+use std::collections::BTreeSet;
 use std::collections::{HashMap, HashSet};
 
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
-use crate::state::{ItemSpec, Moves, Owner, Parts, State, Verb, counts_by_leaf, items, items_mut, put, sources};
+use crate::state::{
+    ItemSpec, Moves, Owner, Parts, Source, State, Verb, counts_by_leaf, items, items_mut, put, sources,
+};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, LeafSpec, Structure, Tree};
 
@@ -21,6 +25,7 @@ pub struct Migration {
     renames: Vec<(String, String)>,
     fresh: Vec<Mask>,
     dropped: Vec<Mask>,
+    cast: Vec<Mask>,
     parts: parts::Verbs,
 }
 
@@ -50,6 +55,38 @@ impl Migration {
         self
     }
 
+    /// These leaves may be of another type here than before: their state is rounded to the types that it has here, each
+    /// number once, and so are their values where values are loaded.
+    ///
+    /// ```
+    /// use gradchain::Migration;
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = adam(0.1);
+    /// let mut params = vec![1.0_f32, 2.0];
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;
+    ///
+    /// let params: Vec<f64> = params.into_iter().map(f64::from).collect();
+    /// assert!(state.migrate(&optimizer, &params, &Migration::new()).is_err());
+    /// let state = state.migrate(&optimizer, &params, &Migration::new().cast(Mask::all()))?;
+    /// assert_eq!(state.0.count.get(), 1);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// Moments of 16-bit leaves are `f32` unless asked, so they keep all their bits on the way from `f32` to `bf16`.
+    /// [`params_to_part`](Migration::params_to_part) keeps those of the parameters too.
+    pub fn cast(mut self, leaves: impl Into<Mask>) -> Migration {
+        self.cast.push(leaves.into());
+        self
+    }
+
+    /// True if it gives leaves other paths.
+    #[cfg(feature = "serde")]
+    pub(crate) fn renames(&self) -> bool {
+        !self.renames.is_empty()
+    }
+
     /// Whether it speaks of parts of the state.
     #[cfg(feature = "serde")]
     pub(crate) fn moves_parts(&self) -> bool {
@@ -66,6 +103,7 @@ impl Migration {
         let (there, here) = (old.beside(kept), new.beside(wanted));
         let dropped = any(&self.dropped, &there, "drop")?;
         let fresh = any(&self.fresh, &here, "fresh")?;
+        let cast = any(&self.cast, &here, "cast")?;
         let from: Vec<&str> = self.renames.iter().map(|(from, _)| from.as_str()).collect();
         let renames = subtree::assign(&from, &there, false, "migrate: rename")?;
         let (mut to, mut values) = (HashMap::new(), HashMap::new());
@@ -82,9 +120,10 @@ impl Migration {
         let none = |taken: &[bool], leaves: usize| !taken[..leaves].contains(&true);
         let same = none(&dropped, old.len()) && none(&fresh, new.len());
         let identity = same && self.renames.is_empty() && old.compare(new, |a, b| a == b).is_empty();
+        let cast = here.paths().zip(cast).filter(|(_, cast)| *cast).map(|(path, _)| path.to_owned()).collect();
         let taken = here.paths().zip(fresh).filter(|(_, fresh)| *fresh).map(|(path, _)| path.to_owned());
         let (fresh, kept) = taken.partition(|path| new.index_of(path).is_some());
-        Ok(Resolved { to, fresh, kept, values, identity, parts: self.parts.clone() })
+        Ok(Resolved { to, fresh, cast, kept, values, identity, parts: self.parts.clone() })
     }
 }
 
@@ -117,11 +156,12 @@ fn moved(path: &str, (from, to): &(String, String)) -> String {
 pub(crate) struct Resolved {
     to: HashMap<String, String>,
     fresh: HashSet<String>,
+    /// The leaves that may be of another type.
+    cast: HashSet<String>,
     /// The buffers that keep the values they have here.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only what was saved has buffers"))]
     kept: HashSet<String>,
     /// By the new path: the old one, of leaves that are dropped too.
-    #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only what was saved has buffers"))]
     values: HashMap<String, String>,
     identity: bool,
     parts: parts::Verbs,
@@ -131,8 +171,14 @@ impl Moves for Resolved {
     fn to(&self, old: &str) -> Option<&str> {
         self.to.get(old).map(String::as_str)
     }
+    fn from(&self, new: &str) -> Option<&str> {
+        self.values.get(new).map(String::as_str)
+    }
     fn is_fresh(&self, new: &str) -> bool {
         self.fresh.contains(new)
+    }
+    fn is_cast(&self, new: &str) -> bool {
+        self.cast.contains(new)
     }
     fn is_identity(&self) -> bool {
         self.identity
@@ -143,12 +189,6 @@ impl Moves for Resolved {
 }
 
 impl Resolved {
-    /// The old path of what has this path now.
-    #[cfg(feature = "serde")]
-    pub(crate) fn from(&self, new: &str) -> Option<&str> {
-        self.values.get(new).map(String::as_str)
-    }
-
     /// True if a buffer keeps the value that it has here.
     #[cfg(feature = "serde")]
     pub(crate) fn is_kept(&self, new: &str) -> bool {
@@ -194,7 +234,7 @@ impl Resolved {
                 let (expected, found_) = (theirs.shape().to_vec(), leaf.shape().to_vec());
                 found.push(Difference::Shape { path: path.into(), expected, found: found_ });
             }
-            if leaf.dtype() != theirs.dtype() {
+            if leaf.dtype() != theirs.dtype() && !self.is_cast(path) {
                 let (expected, found_) = (theirs.dtype(), leaf.dtype());
                 found.push(Difference::DType { path: path.into(), expected, found: found_ });
             }
@@ -258,7 +298,14 @@ impl<T: Stage> OptState<T> {
         let moves = migration.resolve(self.structure(), &here)?;
         let differences = moves.differences(self.structure(), &here);
         if !differences.is_empty() {
-            let what = "the state does not fit the parameters, and no verb of the migration says why";
+            let is_cast = |difference: &Difference| matches!(difference, Difference::DType { .. });
+            let what = match differences.iter().any(is_cast) {
+                false => "the state does not fit the parameters, and no verb of the migration says why",
+                true => {
+                    "the state does not fit the parameters, and no verb of the migration says why, as `cast` does of \
+                     another type"
+                }
+            };
             return Err(Error::structure(what, differences));
         }
         let mut new = OptState::new_counting(transformation, params, moves.starts_leaves() || self.counts_by_leaf())?;
@@ -311,8 +358,8 @@ impl<T: Stage> OptState<T> {
             return Err(Error::state("reset", format!("`{name}` mixes all leaves, so that of some cannot be reset")));
         }
         let into = items_mut(&mut **self, &structure);
-        let same =
-            into.len() == from.len() && into.iter().zip(&from).all(|(a, b)| ItemSpec::of_mut(a) == ItemSpec::of(b));
+        let same = into.len() == from.len()
+            && into.iter().zip(&from).all(|(a, b)| ItemSpec::of_mut(a).is_like(&ItemSpec::of(b)));
         if !same {
             return Err(Error::state("reset", "the state was made by another transformation"));
         }
@@ -333,13 +380,57 @@ impl<T: Stage> OptState<T> {
         let into = items_mut(&mut **self, &own);
         let old: Vec<_> = from.iter().map(ItemSpec::of).collect();
         let new: Vec<_> = into.iter().map(ItemSpec::of_mut).collect();
-        let sources = sources(&old, &new, moves).map_err(|misfit| Error::mismatch("migrate", misfit))?;
-        for ((name, into), source) in into.into_iter().zip(sources) {
-            if let Some(source) = source {
+        let sources = sources(&old, &new, moves, None).map_err(|misfit| Error::mismatch("migrate", misfit))?;
+        if !sources.params.is_empty() {
+            let problem = "`params_from_part`: parameters are not written here; save them with the state, and load by \
+                           `Load::migrating`";
+            return Err(Error::state("migrate", problem));
+        }
+        for ((name, into), source) in into.into_iter().zip(sources.values) {
+            if let Source::Item(source) = source {
                 put(into, &from[source].1)
                     .ok_or_else(|| Error::state("migrate", format!("`{name}` is of another kind")))?;
             }
         }
         Ok(())
     }
+}
+
+/// The renames of paths that nothing wants to those that are missing, where levels have been added before names or
+/// taken away: one for all of either, or one for each that is missing. None if it cannot be told.
+#[cfg(feature = "serde")]
+pub(crate) fn missing_heads(missing: &[&str], strange: &[&str]) -> Vec<(String, String)> {
+    /// So that a message about a model of very many leaves takes no time.
+    const FEW: usize = 16;
+    const MANY: usize = 1000;
+    let heads_of = |path: &&str| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, path)).collect() };
+    let all: HashSet<&str> = missing.iter().copied().collect();
+    let is_under = |path: &str, from: &str| subtree::holds(from, path);
+    let explains = |head: &(String, String)| {
+        let moved = strange.iter().filter(|path| is_under(path, &head.0)).map(|path| moved(path, head));
+        moved.filter(|path| all.contains(&**path)).count()
+    };
+    let candidates: BTreeSet<_> = missing.iter().take(FEW).flat_map(heads_of).collect();
+    let of_all = |head: &&(String, String)| [missing.len(), strange.len()].contains(&explains(head));
+    if let Some(head) = candidates.iter().find(of_all) {
+        return vec![head.clone()];
+    }
+    if missing.len().max(strange.len()) > MANY {
+        return Vec::new();
+    }
+    let by_path: Vec<BTreeSet<_>> = missing.iter().map(heads_of).collect();
+    let one_each = by_path.iter().all(|heads| heads.len() == 1);
+    let all: BTreeSet<_> = by_path.into_iter().flatten().collect();
+    let apart = all.iter().all(|(a, _)| !all.iter().any(|(b, _)| a != b && subtree::holds(a, b)));
+    if one_each && apart { all.into_iter().collect() } else { Vec::new() }
+}
+
+/// What comes in two paths before the levels that both end with, if it is the same but for levels more in one.
+#[cfg(feature = "serde")]
+fn heads(from: &str, to: &str) -> Option<(String, String)> {
+    let [from, to]: [Vec<&str>; 2] = [from, to].map(|path| path.split('/').collect());
+    let same = from.iter().rev().zip(to.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (from, to) = (&from[..from.len() - same], &to[..to.len() - same]);
+    let is_more = from != to && (from.starts_with(to) || to.starts_with(from));
+    (same > 0 && is_more).then(|| (from.join("/"), to.join("/")))
 }

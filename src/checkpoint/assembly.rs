@@ -160,11 +160,11 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
 impl Scattered {
     /// Where a tensor is, of which each file has a stretch or all, or nothing.
     fn of(tensor: &str, files: &[Checkpoint]) -> Result<Scattered> {
-        let having = files.iter().enumerate().filter(|(_, file)| file.tensors.metadata.info(tensor).is_some());
+        let having = files.iter().enumerate().filter(|(_, file)| file.tensors.get(tensor).is_some());
         let having: Vec<_> = having.collect();
         // Where one rank has a leaf whole, the others have a part without elements.
         let is_nothing = |file: &Checkpoint| {
-            let info = file.tensors.metadata.info(tensor);
+            let info = file.tensors.get(tensor);
             file.manifest.parts.contains_key(tensor) && info.is_some_and(|info| elements(&info.shape) == Some(0))
         };
         let nowhere = having.iter().all(|(_, file)| is_nothing(file));

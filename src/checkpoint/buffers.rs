@@ -6,9 +6,12 @@ use safetensors::tensor::{Dtype, TensorInfo};
 
 use super::file::Checkpoint;
 use super::save::{Spec, Take, param_name};
+use super::tensors::{converted, leaf_dtype};
+use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::layout::elements;
 use crate::migrate::Resolved;
+use crate::state::Moves;
 use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
 
 /// How the tensors of buffers begin.
@@ -48,6 +51,20 @@ pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
         Some(dtype) => info.dtype == dtype && info.shape == buffer.shape(),
         None => info.dtype == Dtype::U8 && info.shape.len() == 1,
     }
+}
+
+/// The bytes of a tensor as a buffer has them: of another type of float, which has been allowed, they are rounded.
+pub(super) fn value(bytes: Vec<u8>, found: Dtype, buffer: &BufferSpec) -> Vec<u8> {
+    match (leaf_dtype(found), DType::from_name(buffer.dtype())) {
+        (Some(found), Some(dtype)) if found != dtype => converted(&bytes, found, dtype),
+        _ => bytes,
+    }
+}
+
+/// True if a tensor is of a buffer's shape, and of another type of float than that.
+pub(super) fn can_be_cast(info: &TensorInfo, buffer: &BufferSpec) -> bool {
+    let floats = leaf_dtype(info.dtype).is_some() && DType::from_name(buffer.dtype()).is_some();
+    floats && info.shape == buffer.shape()
 }
 
 /// A buffer that is about to be written.
@@ -114,12 +131,13 @@ impl Values {
     /// Reads what the buffers here are to be, which has been compared.
     pub(super) fn read(file: &Checkpoint, moves: &Resolved, here: &[BufferSpec]) -> Result<Values> {
         let filled = here.iter().filter(|buffer| !moves.is_kept(buffer.path()));
-        let value = |buffer: &BufferSpec| {
+        let read = |buffer: &BufferSpec| {
             let old = moves.from(buffer.path()).unwrap_or_default();
             let tensor = if file.manifest.buffers.contains_key(old) { buffer_name(old) } else { param_name(old) };
-            Ok((buffer.path().to_owned(), file.bytes(&tensor)?))
+            let (bytes, found) = (file.bytes(&tensor)?, file.tensors.info(&tensor)?.dtype);
+            Ok((buffer.path().to_owned(), value(bytes, found, buffer)))
         };
-        filled.map(value).collect::<Result<_>>().map(Values)
+        filled.map(read).collect::<Result<_>>().map(Values)
     }
 
     /// True if the tree shows each of them for writing.

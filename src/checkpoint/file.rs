@@ -11,14 +11,13 @@ use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
 use super::save::param_name;
 use super::shards::ShardList;
 use super::source::{Bytes, Source};
-use super::tensors::{Tensors, leaf_dtype, tensor_dtype};
+use super::tensors::{Tensors, leaf_dtype, put_bytes, tensor_dtype};
 use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
-use crate::layout::{dense_strides, elements};
-use crate::memory::Buffer;
+use crate::layout::elements;
 use crate::transformation::OptState;
-use crate::tree::{BufferSpec, LeafMut, LeafParts, LeafRef, Structure, Tree, TreeMut};
+use crate::tree::{BufferSpec, LeafMut, LeafRef, Structure, Tree, TreeMut};
 
 /// A checkpoint to load from: see [the module](super).
 #[derive(Debug)]
@@ -109,7 +108,7 @@ impl Checkpoint {
         let Some(text) = text else {
             return Err(Error::file(
                 &*tensors.name,
-                format!("it has no metadata `{KEY}`, so it is not a checkpoint of this crate"),
+                "it is a safetensors file, and not a checkpoint of this crate; `Import` reads those of PyTorch and Optax",
             ));
         };
         let manifest = Manifest::parse(&tensors.name, text)?;
@@ -119,7 +118,21 @@ impl Checkpoint {
         let structure = manifest.structure.structure();
         let structure = structure.ok_or_else(|| tensors.damaged("a leaf is larger than any memory"))?;
         let checkpoint = Checkpoint::new(tensors, manifest, structure, None);
-        checkpoint.consistent()?;
+        if checkpoint.manifest.models.is_empty() {
+            checkpoint.consistent()?;
+            return Ok(checkpoint);
+        }
+        let mut described = 0;
+        for name in checkpoint.manifest.models.keys() {
+            if let Some(model) = checkpoint.view(name)? {
+                model.consistent()?;
+                described += model.tensors.len();
+            }
+        }
+        let there = checkpoint.tensors.len();
+        if described != there {
+            return Err(checkpoint.damaged(format!("the models have {described} tensors, {there} are there")));
+        }
         Ok(checkpoint)
     }
 
@@ -137,7 +150,7 @@ impl Checkpoint {
     fn consistent(&self) -> Result<()> {
         let params = if self.manifest.params { self.structure.len() } else { 0 };
         let expected = self.manifest.arrays.len() + params + self.buffers.len();
-        let announced = self.tensors.metadata.tensors().len();
+        let announced = self.tensors.len();
         if expected != announced || announced != self.manifest.crc32.len() {
             return Err(self.damaged(format!("{expected} tensors are described, {announced} are there")));
         }
@@ -158,7 +171,7 @@ impl Checkpoint {
             }
         }
         let arrays = self.manifest.arrays.iter().map(|(_, tensor)| tensor);
-        match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.tensors.metadata.info(tensor).is_none()) {
+        match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.tensors.get(tensor).is_none()) {
             Some(tensor) => Err(self.damaged(format!("there is no tensor `{tensor}`"))),
             None => Ok(()),
         }
@@ -175,7 +188,7 @@ impl Checkpoint {
     ///
     /// If a tensor is not as it was written.
     pub fn verify(&self) -> Result<()> {
-        if self.verified.load(Ordering::Relaxed) {
+        if self.is_verified() {
             return Ok(());
         }
         self.assembly.as_ref().map_or(Ok(()), Assembly::verify)?;
@@ -184,8 +197,17 @@ impl Checkpoint {
             self.tensors.pieces(tensor, |piece| hasher.update(piece))?;
             self.same(tensor, *expected, hasher.finalize())?;
         }
-        self.verified.store(true, Ordering::Relaxed);
+        self.set_verified(true);
         Ok(())
+    }
+
+    /// True if every byte is known to be as it was written.
+    pub(super) fn is_verified(&self) -> bool {
+        self.verified.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_verified(&self, is_verified: bool) {
+        self.verified.store(is_verified, Ordering::Relaxed);
     }
 
     fn same(&self, tensor: &str, expected: Crc, found: u32) -> Result<()> {
@@ -215,17 +237,8 @@ impl Checkpoint {
             leaf.copy_from(&from.ok_or_else(|| self.damaged(format_args!("`{tensor}` lies in no order")))?);
             return Ok(());
         }
-        let found = if tensor.starts_with("params/") { leaf.dtype() } else { self.array(tensor)?.0 };
-        if found != leaf.dtype() {
-            let there = Buffer::zeros(found, elements(leaf.shape()).unwrap_or(0));
-            let strides = dense_strides(leaf.shape());
-            let parts = || LeafParts { data: there.raw(), shape: leaf.shape().into(), strides: strides.clone() };
-            self.fill(tensor, &mut LeafMut::lend(parts()))?;
-            leaf.copy_from(&LeafRef::lend(parts()));
-            return Ok(());
-        }
         if let Some(assembly) = &self.assembly {
-            leaf.take_bytes(&assembly.bytes(tensor)?);
+            put_bytes(leaf, self.array(tensor)?.0, &assembly.bytes(tensor)?);
             return Ok(());
         }
         let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
@@ -295,13 +308,48 @@ impl Checkpoint {
         Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
     }
 
-    /// Loads the parameters and buffers alone, as for evaluation: no optimizer is needed, and none of its state is
+    /// Loads the parameters that are trained, and the buffers, alone: no optimizer is needed, and none of its state is
     /// read.
+    ///
+    /// They are the ones to evaluate with too, unless a wrapper keeps others:
+    /// [`load_eval_params`](Checkpoint::load_eval_params).
     ///
     /// # Errors
     ///
     /// If they are not in the file, or differ in structure; nothing is changed then.
     pub fn load_params<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         Load::strict().load_params(self, params).map(|_| ())
+    }
+
+    /// Loads the parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
+    /// [`schedule_free`](crate::schedule_free()), [`lookahead`](crate::lookahead()) or [`sam`](crate::sam()) trains
+    /// others: as [`eval_params`](OptState::eval_params) makes them of what was saved. The buffers are loaded as they
+    /// were saved.
+    ///
+    /// ```
+    /// use gradchain::checkpoint::{Checkpoint, Save};
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = params_ema(sgd(0.5), 0.5);
+    /// let mut params = vec![1.0_f32];
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &vec![1.0_f32], &mut state)?;
+    /// let mut file = std::io::Cursor::new(Vec::new());
+    /// Save::new(&optimizer, &state).params(&params).to_writer(&mut file)?;
+    ///
+    /// let (file, mut model) = (Checkpoint::from_bytes(file.into_inner())?, vec![0.0_f32]);
+    /// file.load_eval_params(&optimizer, &mut model)?;
+    /// assert_eq!(model, *state.eval_params(&params)?);
+    /// file.load_params(&mut model)?;
+    /// assert_eq!(model, params);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Checkpoint::load) and [`eval_params`](OptState::eval_params): also if nothing in the optimizer keeps
+    /// other parameters than those that are trained. Nothing is changed then.
+    pub fn load_eval_params<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<()> {
+        Load::strict().load_eval_params(self, transformation, params).map(|_| ())
     }
 }

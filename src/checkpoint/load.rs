@@ -6,13 +6,15 @@ use std::collections::{HashMap, HashSet};
 use super::buffers::{Values, buffer_name};
 use super::file::Checkpoint;
 use super::save::param_name;
+use super::tensors::put_bytes;
+use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Model, Resolved};
 use crate::saved::{self, Beside, Saved};
-use crate::state::{ItemMut, ItemSpec, Kind, Moves, items_mut};
+use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items, items_mut, put};
 use crate::transformation::OptState;
-use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
+use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
 /// What may differ between a checkpoint and what it is loaded into; nothing, unless it is said.
 ///
@@ -78,6 +80,8 @@ pub struct Report {
     pub dropped: Vec<String>,
     /// Arguments and parts of the optimizer that differ, as they were allowed to; those that are here are used.
     pub differed: Vec<String>,
+    /// Leaves of another type than in the file, by their paths here, as [`cast`](Migration::cast) says.
+    pub cast: Vec<String>,
 }
 
 impl fmt::Display for Report {
@@ -88,7 +92,8 @@ impl fmt::Display for Report {
         part("loaded", &self.loaded)?;
         part("fresh", &self.fresh)?;
         part("dropped", &self.dropped)?;
-        part("differed", &self.differed)
+        part("differed", &self.differed)?;
+        part("cast", &self.cast)
     }
 }
 
@@ -141,17 +146,28 @@ impl Load {
         transformation: &T,
         params: &mut P,
     ) -> Result<(OptState<T>, Report)> {
+        let (mut fit, values) = self.ready(file, transformation, params)?;
+        fit.fill_state(file)?;
+        fill_params(file, &fit.moves, &fit.params, params)?;
+        values.write(params)?;
+        fit.start_anew(transformation, params)?;
+        Ok((fit.state, fit.report))
+    }
+
+    /// Compares and verifies everything that is loaded, and reads what buffers are to be.
+    fn ready<T: Stage, P: TreeMut + ?Sized>(
+        &self,
+        file: &Checkpoint,
+        transformation: &T,
+        params: &mut P,
+    ) -> Result<(Fit<T>, Values)> {
         has_params(file)?;
         let here = buffers(params);
-        let mut fit =
-            self.fit(file, transformation, params, Beside { there: &file.buffers, here: &here, loads: true })?;
+        let fit = self.fit(file, transformation, params, Beside { there: &file.buffers, here: &here, loads: true })?;
         file.verify()?;
         let values = Values::read(file, &fit.moves, &here)?;
         values.fit(params)?;
-        fit.fill_state(file)?;
-        fill_params(file, &fit.moves, params)?;
-        values.write(params)?;
-        Ok((fit.state, fit.report))
+        Ok((fit, values))
     }
 
     /// Makes the state that was saved, for parameters that are here already, as their buffers are.
@@ -172,7 +188,32 @@ impl Load {
         Ok((fit.state, fit.report))
     }
 
-    /// Loads the parameters and buffers alone: no optimizer is needed, and none of its state is read.
+    /// Loads the parameters to evaluate with, and the buffers.
+    ///
+    /// They are those that [`eval_params`](OptState::eval_params) makes of what was saved. See
+    /// [`Checkpoint::load_eval_params`].
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Load::load) and [`eval_params`](OptState::eval_params); nothing has been changed.
+    pub fn load_eval_params<T: Stage, P: TreeMut + ?Sized>(
+        &self,
+        file: &Checkpoint,
+        transformation: &T,
+        params: &mut P,
+    ) -> Result<Report> {
+        let (mut fit, values) = self.ready(file, transformation, params)?;
+        fit.fill_state(file)?;
+        let evaluate = fit.state.evaluate()?;
+        fill_params(file, &fit.moves, &fit.params, params)?;
+        values.write(params)?;
+        evaluate.apply(params)?;
+        Ok(fit.report)
+    }
+
+    /// Loads the parameters that are trained, and the buffers, alone: no optimizer is needed, and none of its state is
+    /// read. Where a wrapper such as [`params_ema`](crate::params_ema()) keeps others to evaluate with,
+    /// [`load_eval_params`](Load::load_eval_params) loads those.
     ///
     /// # Errors
     ///
@@ -183,13 +224,21 @@ impl Load {
         let mut misfit = Misfit::default();
         let there = (file.structure(), &*file.buffers);
         let moves = saved::moves(&self.migration, there, (&structure, &here), true, &mut misfit)?;
+        let specs = file.item_specs()?;
+        let fields: Vec<&str> = specs.iter().map(|spec| &*spec.name.field).collect();
+        let from = if self.migration.moves_parts() { moves.parts(&fields, &[]) } else { Ok(Default::default()) };
+        let from = from.map(|parts| parts.to_params).unwrap_or_else(|line| {
+            misfit.lines.push(line);
+            Vec::new()
+        });
         if !misfit.lines.is_empty() {
             return Err(Error::misfit(&file.tensors.called("the checkpoint"), misfit));
         }
+        let from = params_from(file, &moves, &from, &structure)?;
         file.verify()?;
         let values = Values::read(file, &moves, &here)?;
         values.fit(params)?;
-        fill_params(file, &moves, params)?;
+        fill_params(file, &moves, &from, params)?;
         values.write(params)?;
         Ok(report(file, (&structure, &here), &moves, true))
     }
@@ -202,47 +251,71 @@ impl Load {
         params: &P,
         beside: Beside<'_>,
     ) -> Result<Fit<T>> {
+        file.is_one()?;
         let saved = Saved {
             called: file.tensors.called("the checkpoint"),
             optimizer: &file.manifest.optimizer,
             structure: file.structure(),
             beside,
             items: file.item_specs()?,
+            has_params: file.has_params(),
         };
         let fit = saved.fit(Some(&self.may_differ), &self.migration, transformation, params)?;
         let here = (fit.state.structure(), beside.here);
         let report = Report { differed: fit.differed, ..report(file, here, &fit.moves, beside.loads) };
-        Ok(Fit { state: fit.state, sources: fit.sources, moves: fit.moves, report })
+        let params = params_from(file, &fit.moves, &fit.params, fit.state.structure())?;
+        Ok(Fit { state: fit.state, sources: fit.sources, params, moves: fit.moves, report })
     }
 }
 
 /// A file and a state that fit.
 struct Fit<T: Stage> {
     state: OptState<T>,
-    /// For each value of the state, the number of the file's.
-    sources: Vec<Option<usize>>,
+    /// What each value of the state becomes.
+    sources: Vec<Source>,
+    params: FromState,
     moves: Resolved,
     report: Report,
 }
 
 impl<T: Stage> Fit<T> {
+    /// Makes what the file has nothing for as `init` does of the parameters that have been loaded.
+    fn start_anew<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
+        if !self.sources.contains(&Source::Own) {
+            return Ok(());
+        }
+        let mut fresh = OptState::new_counting(transformation, params, self.state.is_by_leaf())?;
+        let structure = self.state.shared_structure();
+        let (from, into) = (items(&*self.state, &structure), items_mut(&mut *fresh, &structure));
+        for (((name, into), (_, from)), source) in into.into_iter().zip(&from).zip(&self.sources) {
+            if *source != Source::Own {
+                put(into, from).ok_or_else(|| Error::state(name.to_string(), "it is of another kind"))?;
+            }
+        }
+        self.state = fresh;
+        Ok(())
+    }
+
     fn fill_state(&mut self, file: &Checkpoint) -> Result<()> {
         let structure = self.state.shared_structure();
         let (values, arrays) = (&file.manifest.values, &file.manifest.arrays);
         for ((name, item), source) in items_mut(&mut *self.state, &structure).into_iter().zip(&self.sources) {
-            let Some(source) = *source else { continue };
-            let done = match item {
-                ItemMut::Array(mut leaf) => match source.checked_sub(values.len()).and_then(|i| arrays.get(i)) {
-                    Some((_, tensor)) => {
-                        match leaf.part.take() {
-                            Some(part) => file.fill_part(tensor, &mut leaf, &part)?,
-                            None => file.fill(tensor, &mut leaf)?,
-                        }
-                        true
+            let tensor = match (source, &name.of) {
+                (Source::Own, _) => continue,
+                (Source::Item(i), _) => i.checked_sub(values.len()).and_then(|i| arrays.get(i)).map(|(_, t)| t.clone()),
+                (Source::Param, Owner::Leaf(path)) => self.moves.from(path).map(param_name),
+                (Source::Param, _) => None,
+            };
+            let done = match (item, tensor, source) {
+                (ItemMut::Array(mut leaf), Some(tensor), _) => {
+                    match leaf.part.take() {
+                        Some(part) => file.fill_part(&tensor, &mut leaf, &part)?,
+                        None => file.fill(&tensor, &mut leaf)?,
                     }
-                    None => false,
-                },
-                single => values.get(source).is_some_and(|(_, value)| single.set(*value)),
+                    true
+                }
+                (single, None, Source::Item(i)) => values.get(*i).is_some_and(|(_, value)| single.set(*value)),
+                _ => false,
             };
             if !done {
                 return Err(Error::state(name.to_string(), "it is of another kind in the file"));
@@ -255,21 +328,63 @@ impl<T: Stage> Fit<T> {
 impl Checkpoint {
     /// What the file has of the state: the single values, then the arrays.
     fn item_specs(&self) -> Result<Vec<ItemSpec>> {
+        let spec = |name: &ItemName, kind, array, single| ItemSpec { name: name.clone(), kind, array, single };
         let values = self.manifest.values.iter();
-        let values = values.map(|(name, value)| Ok(ItemSpec { name: name.clone(), kind: value.kind(), array: None }));
-        let arrays = self.manifest.arrays.iter().map(|(name, tensor)| {
-            Ok(ItemSpec { name: name.clone(), kind: Kind::Moment, array: Some(self.array(tensor)?) })
-        });
+        let values = values.map(|(name, value)| Ok(spec(name, value.kind(), None, Some(*value))));
+        let arrays = self
+            .manifest
+            .arrays
+            .iter()
+            .map(|(name, tensor)| Ok(spec(name, Kind::Moment, Some(self.array(tensor)?), None)));
         values.chain(arrays).collect()
     }
 }
 
+/// By the path here of a leaf: the array of the state that it is filled from.
+type FromState = HashMap<String, String>;
+
+/// The arrays of the state, of these numbers, that parameters are filled from.
+///
+/// # Errors
+///
+/// Those of other types or shapes than the parameters.
+fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &Structure) -> Result<FromState> {
+    let (mut from, mut lines) = (FromState::new(), Vec::new());
+    let first = file.manifest.values.len();
+    let arrays = numbers.iter().filter_map(|i| file.manifest.arrays.get(i.checked_sub(first)?));
+    for (name, tensor) in arrays {
+        let Owner::Leaf(old) = &name.of else { continue };
+        let Some(path) = moves.to(old).filter(|path| !moves.is_fresh(path)) else { continue };
+        let Some(leaf) = here.index_of(path).map(|leaf| &here.leaves()[leaf]) else { continue };
+        let (dtype, shape) = file.array(tensor)?;
+        if shape != leaf.shape() || (dtype != leaf.dtype() && !moves.is_cast(path)) {
+            lines.push(format!("parameters: expected {leaf}, found {dtype} {shape:?} in `{name}`"));
+        }
+        if let Some(other) = from.insert(path.to_owned(), tensor.clone()) {
+            lines.push(format!("parameters: {path}: expected one array of the state, found `{other}` and `{tensor}`"));
+        }
+    }
+    if lines.is_empty() { Ok(from) } else { Err(Error::misfit(&file.tensors.called("the checkpoint"), lines.into())) }
+}
+
+/// What a parameter is filled from.
+enum Read {
+    /// A tensor that nobody changes.
+    Tensor(String),
+    Bytes(DType, Vec<u8>),
+}
+
 /// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is
 /// written to: it may have been changed since it was verified.
-fn fill_params<P: TreeMut + ?Sized>(file: &Checkpoint, moves: &Resolved, params: &mut P) -> Result<()> {
+fn fill_params<P: TreeMut + ?Sized>(
+    file: &Checkpoint,
+    moves: &Resolved,
+    from_state: &FromState,
+    params: &mut P,
+) -> Result<()> {
     let from = file.structure().leaves().iter().filter_map(|old| {
         let new = moves.to(old.path()).filter(|new| !moves.is_fresh(new))?;
-        Some((new, param_name(old.path())))
+        Some((new, from_state.get(new).cloned().unwrap_or_else(|| param_name(old.path()))))
     });
     // What has been thawed since was a buffer.
     let thawed = file.buffers.iter().filter_map(|buffer| {
@@ -277,22 +392,24 @@ fn fill_params<P: TreeMut + ?Sized>(file: &Checkpoint, moves: &Resolved, params:
         Some((new, buffer_name(buffer.path())))
     });
     let from = from.chain(thawed);
-    let held = if file.tensors.is_held() { None } else { Some(()) };
+    let is_held = file.tensors.is_held();
     let read = |(new, tensor): (_, String)| {
-        let bytes = held.map(|()| file.bytes(&tensor)).transpose()?;
-        Ok((new, (tensor, bytes)))
+        let read =
+            if is_held { Read::Tensor(tensor) } else { Read::Bytes(file.array(&tensor)?.0, file.bytes(&tensor)?) };
+        Ok((new, read))
     };
-    let from: HashMap<&str, (String, Option<Vec<u8>>)> = from.map(read).collect::<Result<_>>()?;
+    let from: HashMap<&str, Read> = from.map(read).collect::<Result<_>>()?;
     let mut failure = None;
     params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |path, mut leaf| match from.get(path) {
-        Some((_, Some(bytes))) => leaf.take_bytes(bytes),
-        Some((tensor, None)) if failure.is_none() => failure = file.fill(tensor, &mut leaf).err(),
+        Some(Read::Bytes(dtype, bytes)) => put_bytes(&mut leaf, *dtype, bytes),
+        Some(Read::Tensor(tensor)) if failure.is_none() => failure = file.fill(tensor, &mut leaf).err(),
         _ => {}
     }));
     failure.map_or(Ok(()), Err)
 }
 
 fn has_params(file: &Checkpoint) -> Result<()> {
+    file.is_one()?;
     if file.has_params() {
         return Ok(());
     }
@@ -309,7 +426,13 @@ fn report(file: &Checkpoint, (leaves, buffers): Model<'_>, moves: &Resolved, loa
     let is_here = |old: &&str| moves.to(old).is_some_and(|new| known.contains(new));
     let there = file.structure().paths().chain(saved.iter().map(BufferSpec::path));
     let dropped = there.filter(|old| !is_here(old)).map(String::from).collect();
-    Report { loaded, fresh, dropped, differed: Vec::new() }
+    let is_cast = |leaf: &&LeafSpec| {
+        let old = moves.from(leaf.path()).and_then(|old| file.structure().index_of(old));
+        let differs = |old: usize| file.structure().leaves()[old].dtype() != leaf.dtype();
+        comes(leaf.path()) && old.is_some_and(differs)
+    };
+    let cast = leaves.leaves().iter().filter(is_cast).map(|leaf| leaf.path().into()).collect();
+    Report { loaded, fresh, dropped, differed: Vec::new(), cast }
 }
 
 fn buffers<P: Tree + ?Sized>(params: &P) -> Vec<BufferSpec> {

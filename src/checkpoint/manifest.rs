@@ -12,7 +12,7 @@ use crate::layout::elements;
 use crate::recipe::json;
 use crate::state::data::{Leaves, fits_in_memory};
 use crate::state::{ItemName, Single};
-use crate::tree::PartOf;
+use crate::tree::{PartOf, Structure};
 
 /// The key of the entry.
 pub(super) const KEY: &str = "gradchain";
@@ -52,6 +52,32 @@ pub(super) struct Manifest {
     /// Which tensors are the bytes of arrays in 8 bits, as these lie in memory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) coded: BTreeMap<String, Coded>,
+    /// What is said of each model, if there are several: their tensors begin with their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) models: BTreeMap<String, Manifest>,
+}
+
+impl Default for Manifest {
+    /// Of nothing, as this version writes it.
+    fn default() -> Manifest {
+        Manifest {
+            check: Crc(0),
+            format: FORMAT,
+            version: env!("CARGO_PKG_VERSION").into(),
+            optimizer: Value::Null,
+            structure: Leaves::of(&Structure::from_parts(core::iter::empty())),
+            params: false,
+            buffers: Buffers::new(),
+            values: Vec::new(),
+            arrays: Vec::new(),
+            crc32: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            shard: None,
+            parts: BTreeMap::new(),
+            coded: BTreeMap::new(),
+            models: BTreeMap::new(),
+        }
+    }
 }
 
 /// What an array in 8 bits is, of whose bytes the file knows no more than how many there are. Of a stretch it is that
@@ -107,7 +133,7 @@ pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
         notes: BTreeMap<String, String>,
     }
     let Header { entries } = serde_json::from_str(header).map_err(|error| error.to_string())?;
-    let text = entries.get(KEY).ok_or_else(|| format!("it has no metadata `{KEY}`"))?;
+    let text = entries.get(KEY).ok_or("it is a safetensors file, and no checkpoint of this crate")?;
     let Noted { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let is_whole = check_of(header) == Some(check);
     if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }

@@ -32,6 +32,8 @@
 //! fingerprint, the single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32
 //! of each tensor and of the header. Numbers keep every bit, NaN included.
 //!
+//! A file of [several models](SaveModels) has the same of each, in tensors whose names begin with that of the model.
+//!
 //! # Writing
 //!
 //! The file appears under its name only when it is whole and on the disk: it is written to a temporary file in the same
@@ -72,6 +74,7 @@ mod file;
 mod import;
 mod load;
 mod manifest;
+mod models;
 mod rotation;
 mod save;
 mod shards;
@@ -81,6 +84,7 @@ mod tensors;
 pub use file::Checkpoint;
 pub use import::{Import, Origin};
 pub use load::{Load, Report};
-pub use rotation::{Latest, Rotation, Skipped, latest_valid};
+pub use models::{SaveModels, Saves};
+pub use rotation::{Found, Rotation, Skipped, best_valid, latest_valid};
 pub use save::Save;
 pub use shards::merge;

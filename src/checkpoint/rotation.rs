@@ -1,6 +1,6 @@
 //! A folder of checkpoints: the last few, the best few, and the last that can be used.
 
-use core::cmp::Reverse;
+use core::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use super::file::Checkpoint;
+use super::models::Saves;
 use super::save::{Save, TEMPORARY};
 use super::shards::{list_of, notes_of, remove_unlisted};
 use crate::collective::Collective;
@@ -105,18 +106,15 @@ impl Rotation {
 
     /// Writes a file, and when it is on the disk removes those that are not to be kept.
     ///
+    /// It holds one model or [several](super::SaveModels).
+    ///
     /// # Errors
     ///
     /// As [`Save::to_file`], and if the system refuses to read a file of the folder. If a file cannot be removed the
     /// new one is there.
-    pub fn save<T: Stage, P: Tree + ?Sized>(
-        &self,
-        step: u64,
-        score: Option<f64>,
-        save: Save<'_, T, P>,
-    ) -> Result<PathBuf> {
+    pub fn save(&self, step: u64, score: Option<f64>, save: impl Saves) -> Result<PathBuf> {
         let (path, save) = self.noted(step, score, save)?;
-        save.to_file(&path)?;
+        save.put(&path)?;
         self.remove_others()?;
         Ok(path)
     }
@@ -146,21 +144,25 @@ impl Rotation {
     }
 
     /// Where a step is saved, and what is to be known of it when others are.
-    fn noted<'a, T: Stage, P: Tree + ?Sized>(
-        &self,
-        step: u64,
-        score: Option<f64>,
-        save: Save<'a, T, P>,
-    ) -> Result<(PathBuf, Save<'a, T, P>)> {
+    fn noted<S: Saves>(&self, step: u64, score: Option<f64>, save: S) -> Result<(PathBuf, S)> {
         let last = self.written()?.last().map_or(0, |written| written.said.order);
-        let save = save.note(ORDER, last.saturating_add(1));
+        let save = save.noted(ORDER, &last.saturating_add(1));
         let save = match score {
-            Some(score) => save.note(SCORE, format_args!("{score:?}")),
+            Some(score) => save.noted(SCORE, &format_args!("{score:?}")),
             None => save,
         };
         // The file is another one from now on, whatever its length and time.
         self.known().remove(&step);
         Ok((self.folder.join(name(step)), save))
+    }
+
+    /// Returns the checkpoint of the lowest score in the folder: see [`best_valid`].
+    ///
+    /// # Errors
+    ///
+    /// As [`best_valid`].
+    pub fn best(&self) -> Result<Found> {
+        best_valid(&self.folder)
     }
 
     /// The steps of the files that are there, in order.
@@ -215,10 +217,10 @@ impl Rotation {
 
     /// The steps of the lowest scores; of equal ones that of the latest step.
     fn best_of(&self, files: &[Written]) -> Vec<u64> {
-        let scored = files.iter().filter_map(|file| Some((file.said.score?, file.step)));
-        let mut scored: Vec<(f64, u64)> = scored.filter(|(score, _)| !score.is_nan()).collect();
-        scored.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-        scored.into_iter().take(self.best).map(|(_, step)| step).collect()
+        let mut scored: Vec<&Written> =
+            files.iter().filter(|file| file.said.score.is_some_and(|score| !score.is_nan())).collect();
+        scored.sort_by(|a, b| a.better(b));
+        scored.into_iter().take(self.best).map(|file| file.step).collect()
     }
 }
 
@@ -260,6 +262,12 @@ impl Written {
     fn place(&self) -> (u64, u64) {
         (self.said.order, self.step)
     }
+
+    /// Whether its score is lower, or the same of a later step.
+    fn better(&self, other: &Written) -> Ordering {
+        let [a, b] = [self, other].map(|file| file.said.score.unwrap_or(f64::INFINITY));
+        a.total_cmp(&b).then(other.step.cmp(&self.step))
+    }
 }
 
 /// A result with the error inside, if the file is damaged.
@@ -274,13 +282,13 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// What [`latest_valid`] found.
+/// What [`latest_valid`] or [`best_valid`] found.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Latest {
-    /// The checkpoint that was written last of those that are whole, and its step.
+pub struct Found {
+    /// The checkpoint, and its step.
     pub found: Option<(u64, Checkpoint)>,
-    /// Files of later steps that are not, the latest first.
+    /// Files that might be it and are not whole, the latest first.
     pub skipped: Vec<Skipped>,
 }
 
@@ -303,25 +311,79 @@ pub struct Skipped {
 ///
 /// If the folder cannot be read; one that does not exist is empty. If the system refuses to read a file, for want of
 /// permission or file descriptors or since the disk fails: such a file may be whole, so it is not skipped.
-pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Latest> {
+pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
+    let (mut all, mut skipped) = noted_files(folder.as_ref())?;
+    all.sort_by_key(Written::place);
+    let found = last_whole(all, &mut skipped)?;
+    skipped.retain(|(step, _)| found.as_ref().is_none_or(|(found, _)| step > found));
+    Ok(sorted(found, skipped))
+}
+
+/// Returns the checkpoint of the lowest score in a folder, of those whose every byte is as it was written.
+///
+/// Of equal scores it is that of the latest step. Files without a score, or of one that is NaN, are never it. Damaged
+/// files of lower scores are skipped, and those whose score cannot be read.
+///
+/// ```
+/// use gradchain::checkpoint::{Rotation, Save, best_valid};
+/// use gradchain::prelude::*;
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let folder = folder.path().join("run");
+/// let (optimizer, mut params) = (sgd(0.5), 8.0_f64);
+/// let mut state = optimizer.init(&params)?;
+/// let rotation = Rotation::new(&folder)?.keep_last(1).keep_best(1);
+/// for (step, loss) in [(1, 0.5), (2, 0.25), (3, 0.75)] {
+///     optimizer.step(&mut params, &1.0, &mut state)?;
+///     rotation.save(step, Some(loss), Save::new(&optimizer, &state).params(&params))?;
+/// }
+/// let (step, file) = best_valid(&folder)?.found.expect("there is one");
+/// file.load_params(&mut params)?;
+/// assert_eq!((step, params), (2, 7.0));
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// As [`latest_valid`].
+pub fn best_valid(folder: impl AsRef<Path>) -> Result<Found> {
+    let (all, mut skipped) = noted_files(folder.as_ref())?;
+    let mut scored: Vec<Written> =
+        all.into_iter().filter(|file| file.said.score.is_some_and(|score| !score.is_nan())).collect();
+    scored.sort_by(Written::better);
+    scored.reverse();
+    let found = last_whole(scored, &mut skipped)?;
+    Ok(sorted(found, skipped))
+}
+
+type Damaged = Vec<(u64, Skipped)>;
+
+/// The files of a folder, and those whose notes cannot be read.
+fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
     let (mut all, mut skipped) = (Vec::new(), Vec::new());
-    for (step, path) in files(folder.as_ref())? {
+    for (step, path) in files(folder)? {
         match unless_damaged(Said::by(&path))? {
             Ok(said) => all.push(Written { said, step, path }),
             Err(reason) => skipped.push((step, Skipped { path, reason })),
         }
     }
-    all.sort_by_key(Written::place);
-    let found = loop {
-        let Some(Written { step, path, .. }) = all.pop() else { break None };
+    Ok((all, skipped))
+}
+
+/// The last of these files that is whole.
+fn last_whole(mut all: Vec<Written>, skipped: &mut Damaged) -> Result<Option<(u64, Checkpoint)>> {
+    while let Some(Written { step, path, .. }) = all.pop() {
         match unless_damaged(Checkpoint::open(&path).and_then(|file| file.verify().map(|()| file)))? {
-            Ok(file) => break Some((step, file)),
+            Ok(file) => return Ok(Some((step, file))),
             Err(reason) => skipped.push((step, Skipped { path, reason })),
         }
-    };
-    skipped.retain(|(step, _)| found.as_ref().is_none_or(|(found, _)| step > found));
+    }
+    Ok(None)
+}
+
+fn sorted(found: Option<(u64, Checkpoint)>, mut skipped: Damaged) -> Found {
     skipped.sort_by_key(|(step, _)| Reverse(*step));
-    Ok(Latest { found, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() })
+    Found { found, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() }
 }
 
 fn name(step: u64) -> String {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::buffers::{self, Buffers};
-use super::manifest::{Coded, Crc, FORMAT, KEY, Manifest, check_of};
+use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
 use super::tensors::tensor_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
@@ -46,15 +46,18 @@ impl<'a, T: Stage> Save<'a, T> {
         Save { transformation, state, params: None, notes: BTreeMap::new() }
     }
 
-    /// The parameters, so that [`load`](super::Checkpoint::load) can bring them back, and with them the
-    /// [buffers](crate::tree::Buffer) that the tree shows.
+    /// The parameters that are trained, and the [buffers](crate::tree::Buffer) that the tree shows, so that
+    /// [`load`](super::Checkpoint::load) can bring them back.
+    ///
+    /// Those that [`eval_params`](OptState::eval_params) made last are refused when the file is written:
+    /// [`load_eval_params`](super::Checkpoint::load_eval_params) makes them of the file.
     pub fn params<P: Tree + ?Sized>(self, params: &'a P) -> Save<'a, T, P> {
         let Save { transformation, state, notes, .. } = self;
         Save { transformation, state, params: Some(params), notes }
     }
 }
 
-impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
+impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
     /// Something of your own: the place in the data, a loss. It is a text in the file.
     pub fn note(mut self, name: impl Into<String>, value: impl core::fmt::Display) -> Self {
         self.notes.insert(name.into(), value.to_string());
@@ -88,12 +91,19 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         to: &mut (impl Write + Seek),
         shard: Option<(usize, usize)>,
     ) -> Result<Crc> {
+        let ModelOf { tensors, manifest } = self.model(shard)?;
+        put(shown, to, tensors.iter().map(|(spec, held)| (spec.clone(), held)).collect(), manifest)
+    }
+
+    /// What is to be written of all, or of one rank's share.
+    pub(super) fn model(&self, shard: Option<(usize, usize)>) -> Result<ModelOf<'a>> {
         self.state.usable()?;
         if shard.is_none() && is_shared(&**self.state) {
             let problem = "the state is one rank's share: `to_shards` writes down that of all";
             return Err(Error::state("checkpoint", problem));
         }
-        let structure = self.state.structure();
+        let state: &'a OptState<T> = self.state;
+        let structure = state.structure();
         let (mut tensors, mut kept, mut described) = (Vec::new(), Vec::new(), Buffers::new());
         // All ranks have all parameters: the first writes them down.
         let has_params = self.params.is_some() && shard.is_none_or(|(rank, _)| rank == 0);
@@ -101,6 +111,11 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
             let differences = structure.differences(params);
             if !differences.is_empty() {
                 return Err(Error::structure("the parameters are not those that the state was made for", differences));
+            }
+            if self.state.is_evaluated(params) {
+                let problem = "the parameters are those that `eval_params` made, from which training would continue: save \
+                               those that are trained; `Checkpoint::load_eval_params` makes the others of the file";
+                return Err(Error::state("checkpoint", problem));
             }
             if has_params {
                 params
@@ -113,7 +128,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         }
         let (mut arrays, mut values) = (Vec::new(), Vec::new());
         let (mut parts, mut coded) = (BTreeMap::new(), BTreeMap::new());
-        for (name, item) in items(&**self.state, structure) {
+        for (name, item) in items(&**state, structure) {
             match item {
                 Item::Single(value) => values.push((name, value)),
                 Item::Array(leaf) => {
@@ -134,19 +149,10 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         let leaves =
             tensors.into_iter().map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), Held::Leaf(leaf)));
         let kept = kept.into_iter().map(|(spec, buffer)| (spec, Held::Buffer(buffer)));
-        let mut tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
-        in_order(&mut tensors, |(spec, _)| spec);
-        if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
-            return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
-        }
-        let (specs, held): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
+        let tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
         let manifest = self.manifest(structure, values, arrays)?;
         let manifest = Manifest { params: has_params, buffers: described, shard, parts, coded, ..manifest };
-        let read = |number: usize, take: Take<'_>| match &held[number] {
-            Held::Leaf(leaf) => leaf.read_bytes(take),
-            Held::Buffer(buffer) => buffer.read_bytes(take),
-        };
-        write(shown, to, &specs, read, manifest)
+        Ok(ModelOf { tensors, manifest })
     }
 
     fn manifest(
@@ -156,26 +162,46 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         arrays: Vec<(ItemName, String)>,
     ) -> Result<Manifest> {
         Ok(Manifest {
-            check: Crc(0),
-            format: FORMAT,
-            version: env!("CARGO_PKG_VERSION").into(),
             optimizer: as_data(self.transformation)?,
             structure: Leaves::of(structure),
             params: self.params.is_some(),
-            buffers: Buffers::new(),
             values,
             arrays,
-            crc32: BTreeMap::new(),
             notes: self.notes.clone(),
-            shard: None,
-            parts: BTreeMap::new(),
-            coded: BTreeMap::new(),
+            ..Manifest::default()
         })
     }
 }
 
+/// What a file has of a model and its optimizer: the tensors, and all else.
+#[derive(Debug)]
+pub(super) struct ModelOf<'a> {
+    pub(super) tensors: Vec<(Spec, Held<'a>)>,
+    pub(super) manifest: Manifest,
+}
+
+/// Writes tensors and what is said of them; returns the check sum of the header.
+pub(super) fn put(
+    shown: &str,
+    to: &mut (impl Write + Seek),
+    mut tensors: Vec<(Spec, &Held<'_>)>,
+    manifest: Manifest,
+) -> Result<Crc> {
+    in_order(&mut tensors, |(spec, _)| spec);
+    if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
+        return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
+    }
+    let (specs, held): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
+    let read = |number: usize, take: Take<'_>| match held[number] {
+        Held::Leaf(leaf) => leaf.read_bytes(take),
+        Held::Buffer(buffer) => buffer.read_bytes(take),
+    };
+    write(shown, to, &specs, read, manifest)
+}
+
 /// What the bytes of a tensor are taken from.
-enum Held<'a> {
+#[derive(Debug)]
+pub(super) enum Held<'a> {
     Leaf(LeafRef<'a>),
     Buffer(buffers::Saved<'a>),
 }
@@ -242,7 +268,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// One tensor of a file.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Spec {
     name: String,
     dtype: Dtype,
@@ -263,6 +289,11 @@ impl Spec {
 
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same, under a name that begins so.
+    pub(super) fn within(&self, prefix: &str) -> Spec {
+        Spec { name: format!("{prefix}{}", self.name), ..self.clone() }
     }
 }
 

@@ -3,24 +3,39 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::source::{Bytes, Reader, Source};
 use crate::element::DType;
 use crate::error::{Error, Result};
-use crate::tree::LeafMut;
+use crate::layout::{dense_strides, elements};
+use crate::memory::Buffer;
+use crate::tree::{LeafMut, LeafParts, LeafRef};
 
 /// The tensors of a file, by name.
 #[derive(Debug)]
 pub(super) struct Tensors {
     /// The file, as it is called in messages.
     pub(super) name: String,
-    source: Source,
+    source: Arc<Source>,
     /// Where the tensors begin.
     start: u64,
-    pub(super) metadata: Metadata,
+    pub(super) metadata: Arc<Metadata>,
+    /// How the names of those begin that are meant; they are called without it.
+    prefix: String,
 }
+
+/// How files begin that are taken for checkpoints, and what they are.
+const OTHERS: [(&[u8], &str); 6] = [
+    (b"PK\x03\x04", "a zip archive, as `torch.save` and `numpy.savez` write"),
+    (b"\x80\x02", "a Python pickle"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"\x89HDF", "an HDF5 file, as Keras writes"),
+    (b"GGUF", "a GGUF file"),
+];
 
 /// The most that a header may be long: what the format's own readers allow.
 const LONGEST_HEADER: u64 = 100_000_000;
@@ -45,28 +60,56 @@ impl Tensors {
         let damaged = |problem: &dyn core::fmt::Display| damaged(&name, problem);
         let header = header_of(&name, &source)?;
         let metadata: Metadata = serde_json::from_str(&header).map_err(|error| damaged(&error))?;
-        let length = header.len() as u64;
-        let expected = (length + 8).checked_add(metadata.data_len() as u64);
-        if expected != Some(source.len()) {
-            let long = metadata.data_len();
-            return Err(damaged(&format_args!("{long} bytes of tensors are announced, the file has {}", source.len())));
+        let (length, found) = (header.len() as u64, source.len());
+        match (length + 8).checked_add(metadata.data_len() as u64) {
+            Some(expected) if found == expected => {}
+            Some(expected) if found < expected => {
+                return Err(Error::file(name, format!("cut off: it has {found} of {expected} bytes")));
+            }
+            expected => {
+                let expected = expected.unwrap_or(u64::MAX);
+                return Err(damaged(&format_args!("it has {found} bytes, and its header describes {expected}")));
+            }
         }
-        Ok((Tensors { name, source, start: length + 8, metadata }, header))
+        let (source, metadata) = (Arc::new(source), Arc::new(metadata));
+        Ok((Tensors { name, source, start: length + 8, metadata, prefix: String::new() }, header))
     }
 
     /// What is said of tensors that are in other files.
     pub(super) fn elsewhere(name: String, metadata: Metadata) -> Tensors {
-        Tensors { name, source: Source::Elsewhere, start: 0, metadata }
+        let (source, metadata) = (Arc::new(Source::Elsewhere), Arc::new(metadata));
+        Tensors { name, source, start: 0, metadata, prefix: String::new() }
+    }
+
+    /// Those of a model, whose names begin so.
+    pub(super) fn within(&self, model: &str, prefix: String) -> Tensors {
+        let Tensors { source, start, metadata, .. } = self;
+        let name = format!("{}: {model}", self.name);
+        Tensors { name, source: source.clone(), start: *start, metadata: metadata.clone(), prefix }
+    }
+
+    /// What the header says of a tensor, if it does.
+    pub(super) fn get(&self, tensor: &str) -> Option<&TensorInfo> {
+        if self.prefix.is_empty() {
+            self.metadata.info(tensor)
+        } else {
+            self.metadata.info(&(self.prefix.clone() + tensor))
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.metadata.tensors().keys().filter(|tensor| tensor.starts_with(&self.prefix)).count()
     }
 
     /// Whether the tensors are in memory, where nobody changes them.
     pub(super) fn is_held(&self) -> bool {
-        matches!(self.source, Source::Bytes(_))
+        matches!(*self.source, Source::Bytes(_))
     }
 
     /// As messages call it.
     pub(super) fn called(&self, what: &str) -> String {
-        if matches!(self.source, Source::Bytes(Bytes::Owned(_))) {
+        if matches!(*self.source, Source::Bytes(Bytes::Owned(_))) {
             self.name.clone()
         } else {
             format!("{what} {}", self.name)
@@ -83,7 +126,7 @@ impl Tensors {
 
     /// What the header says of a tensor.
     pub(super) fn info(&self, tensor: &str) -> Result<&TensorInfo> {
-        self.metadata.info(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
+        self.get(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
     }
 
     /// Shows the bytes of a tensor in pieces.
@@ -99,8 +142,17 @@ impl Tensors {
         Ok(())
     }
 
-    /// Fills a leaf, whose type and shape have been compared, and shows what has been read.
+    /// Fills a leaf, whose shape has been compared, and shows what has been read. Of another type, it is rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>, mut show: impl FnMut(&[u8])) -> Result<()> {
+        if let Some(found) = leaf_dtype(self.info(tensor)?.dtype).filter(|found| *found != leaf.dtype()) {
+            let mut bytes = Vec::new();
+            self.pieces(tensor, |piece| {
+                show(piece);
+                bytes.extend_from_slice(piece);
+            })?;
+            put_bytes(leaf, found, &bytes);
+            return Ok(());
+        }
         let ((mut place, _), mut reader) = (self.place(tensor)?, self.reader()?);
         leaf.write_bytes(|piece| {
             reader.read_at(place, piece).map_err(|error| unread(&self.name, &error))?;
@@ -117,16 +169,49 @@ impl Tensors {
     }
 }
 
+/// Writes the elements of a leaf of the same shape, as they are in a file; of another type, each is rounded.
+pub(super) fn put_bytes(leaf: &mut LeafMut<'_>, found: DType, bytes: &[u8]) {
+    if found == leaf.dtype() {
+        return leaf.take_bytes(bytes);
+    }
+    let there = Buffer::zeros(found, elements(leaf.shape()).unwrap_or(0));
+    let (shape, strides) = (leaf.shape().to_vec(), dense_strides(leaf.shape()));
+    let parts = || LeafParts::new(there.raw(), &shape, &strides);
+    LeafMut::lend(parts()).take_bytes(bytes);
+    leaf.copy_from(&LeafRef::lend(parts()));
+}
+
+/// The bytes of numbers of one type, as those of another, to which each is rounded.
+pub(super) fn converted(bytes: &[u8], from: DType, to: DType) -> Vec<u8> {
+    let len = bytes.len() / from.size();
+    let there = Buffer::zeros(to, len);
+    let parts = || LeafParts::new(there.raw(), &[len], &dense_strides(&[len]));
+    put_bytes(&mut LeafMut::lend(parts()), from, bytes);
+    LeafRef::lend(parts()).to_bytes()
+}
+
 /// Reads the header of a safetensors file.
 pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     let mut reader = source.reader().map_err(|error| unread(name, &error))?;
     let mut read = |place, buffer: &mut [u8]| reader.read_at(place, buffer).map_err(|error| unread(name, &error));
-    let mut length = [0; 8];
-    read(0, &mut length)?;
-    let length = u64::from_le_bytes(length);
+    let found = source.len();
+    let mut start = [0; 9];
+    read(0, &mut start[..found.min(9) as usize])?;
+    let other = |what: &dyn core::fmt::Display| Err(Error::file(name, format!("it is {what}")));
+    let other_format = OTHERS.iter().find(|(begins, _)| start.starts_with(begins) && start[8] != b'{');
+    if let Some((_, what)) = other_format {
+        return other(&format_args!("{what}, and no safetensors file"));
+    }
+    if found < 9 {
+        return other(&format_args!("no safetensors file: it has {found} bytes"));
+    }
+    let length = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| start[i]));
     // Before anything is allocated for it.
-    if length > LONGEST_HEADER || length.saturating_add(8) > source.len() {
-        return Err(damaged(name, format_args!("a header of {length} bytes in a file of {}", source.len())));
+    if length > LONGEST_HEADER {
+        return other(&format_args!("no safetensors file: it announces a header of {length} bytes"));
+    }
+    if length + 8 > found {
+        return Err(Error::file(name, format!("cut off in a header of {length} bytes: it has {found}")));
     }
     let mut header = vec![0; length as usize];
     read(8, &mut header)?;

@@ -101,6 +101,91 @@ impl Migration {
     pub fn take_part(self, from: impl Into<String>, to: impl Into<String>) -> Migration {
         self.with(Verb::Take { from: from.into(), to: to.into() })
     }
+
+    /// The part at this path is a [`partition`](crate::partition) of these groups now.
+    ///
+    /// Each takes over the state of its leaves, and a copy of what there is one of.
+    ///
+    /// ```
+    /// use gradchain::Migration;
+    /// use gradchain::prelude::*;
+    /// use gradchain::tree::DynTree;
+    /// use ndarray::array;
+    ///
+    /// let before = adamw(0.1);
+    /// let mut params = DynTree::new();
+    /// params.insert("body/w", array![1.0_f32, 2.0]);
+    /// params.insert("head/w", array![3.0_f32]);
+    /// let mut state = before.init(&params)?;
+    /// let gradients = params.clone();
+    /// before.step(&mut params, &gradients, &mut state)?;
+    ///
+    /// let labels = Labels::tree([("body", "body"), ("head", "head")]);
+    /// let after = partition((("body", adamw(0.01)), ("head", adamw(0.1))), labels);
+    /// let mut state = state.migrate(&after, &params, &Migration::new().split_part("", ["body", "head"]))?;
+    /// after.step(&mut params, &gradients, &mut state)?;
+    /// // And back, since both groups have done the same number of steps.
+    /// let state = state.migrate(&before, &params, &Migration::new().join_parts("", ["body", "head"]))?;
+    /// assert_eq!(state.0.count.get(), 2);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn split_part(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {
+        self.with(Verb::Split { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
+    }
+
+    /// The groups of the [`partition`](crate::partition) at this path are one part there now.
+    ///
+    /// What there is one of must be the same in all of them: [`drop_part`](Migration::drop_part) says whose is not to
+    /// count where it is not.
+    ///
+    /// See [`split_part`](Migration::split_part).
+    pub fn join_parts(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {
+        self.with(Verb::Join { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
+    }
+
+    /// The arrays of the part at this path start as the parameters that were saved, with all their bits.
+    ///
+    /// `params_to_part("master")` fills the copies of [`master`](crate::master) when a run in `f32` continues in 16
+    /// bits. It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
+    /// [`Import::load`](crate::checkpoint::Import::load).
+    ///
+    /// ```
+    /// # #[cfg(all(feature = "checkpoint", feature = "half"))] {
+    /// use gradchain::Migration;
+    /// use gradchain::checkpoint::{Checkpoint, Load, Save};
+    /// use gradchain::prelude::*;
+    /// use half::bf16;
+    ///
+    /// let before = adamw(0.1);
+    /// let mut params = vec![1.0_f32, 2.0];
+    /// let mut state = before.init(&params)?;
+    /// before.step(&mut params, &vec![0.3_f32, -0.3], &mut state)?;
+    /// let mut file = std::io::Cursor::new(Vec::new());
+    /// Save::new(&before, &state).params(&params).to_writer(&mut file)?;
+    /// let file = Checkpoint::from_bytes(file.into_inner())?;
+    ///
+    /// let (after, mut rounded) = (master(adamw(0.1)), vec![bf16::ZERO; 2]);
+    /// let migration = Migration::new().cast(Mask::all()).wrap_part("").params_to_part("master");
+    /// let (state, _) = Load::strict().migrating(migration).load(&file, &after, &mut rounded)?;
+    /// assert_eq!(state.master().get::<f32>(0), Some(&params[..]));
+    /// assert_eq!(rounded, [bf16::from_f32(params[0]), bf16::from_f32(params[1])]);
+    /// # }
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn params_to_part(self, to: impl Into<String>) -> Migration {
+        self.with(Verb::ParamsTo(to.into()))
+    }
+
+    /// The parameters are the arrays that were saved at this path, for leaves that have one there.
+    ///
+    /// They are rounded if [`cast`](Migration::cast) says so. `params_from_part("master").unwrap_part("")` continues a
+    /// run of [`master`](crate::master) in `f32`, with all bits of its copies.
+    ///
+    /// It is understood by [`Load::load`](crate::checkpoint::Load::load) and
+    /// [`Load::load_params`](crate::checkpoint::Load::load_params).
+    pub fn params_from_part(self, from: impl Into<String>) -> Migration {
+        self.with(Verb::ParamsFrom(from.into()))
+    }
 }
 
 /// As the call that adds it to a migration.
@@ -143,7 +228,27 @@ impl Verb {
             },
             Verb::Fresh(at) | Verb::Drop(at) if below(path, at).is_some() => (None, true),
             Verb::Fresh(_) | Verb::Drop(_) => stays(),
-            Verb::Take { from: part, .. } | Verb::Cast(part) => (Some(path.to_owned()), below(path, part).is_some()),
+            Verb::Take { from: part, .. } | Verb::Cast(part) | Verb::ParamsFrom(part) => {
+                (Some(path.to_owned()), below(path, part).is_some())
+            }
+            Verb::Join { at, groups } => {
+                let rest = groups.iter().find_map(|group| below(path, &joined(at, group)));
+                rest.map_or_else(stays, |rest| (Some(joined(at, rest)), true))
+            }
+            // A path in many: see `copies`.
+            Verb::Split { .. } | Verb::ParamsTo(_) => stays(),
+        }
+    }
+
+    /// The paths at which there are copies of a field after this.
+    fn copies(&self, path: &str) -> Vec<String> {
+        match self {
+            Verb::Take { from, to } => below(path, from).map(|rest| joined(to, rest)).into_iter().collect(),
+            Verb::Split { at, groups } => match below(path, at) {
+                Some(rest) => groups.iter().map(|group| joined(&joined(at, group), rest)).collect(),
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
         }
     }
 
@@ -164,6 +269,9 @@ impl Verb {
             Verb::Drop(at) => Some(("drop_part", at)),
             Verb::Take { from, .. } => Some(("take_part", from)),
             Verb::Cast(at) => Some(("cast_part", at)),
+            Verb::Split { at, .. } => Some(("split_part", at)),
+            Verb::Join { at, .. } => Some(("join_parts", at)),
+            Verb::ParamsFrom(at) => Some(("params_from_part", at)),
             // What has no state may be inserted, removed and wrapped.
             _ => None,
         }
@@ -177,13 +285,14 @@ impl Verbs {
     }
 
     /// Where each field of the old state is in the new one, after these verbs and some more, and what of that is new.
+    /// Without an old state a cast need not speak of a part of it.
     ///
     /// # Errors
     ///
     /// In words, the first verb that speaks of a part that is not there.
     pub(crate) fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
-        let mut parts = Parts { to, fresh: Vec::new(), asked: Vec::new(), cast: Vec::new(), in_vain: Vec::new() };
+        let mut parts = Parts { to, ..Parts::default() };
         for verb in self.0.iter().chain(more) {
             if let Verb::Insert(at) | Verb::Remove(at) = verb
                 && member(at).is_none()
@@ -191,29 +300,41 @@ impl Verbs {
                 return Err(format!("`{at}` is no member of a chain: its path ends with a number"));
             }
             let mut meant = false;
-            for to in &mut parts.to {
-                if let Verb::Take { from, to: copy } = verb {
-                    let copies: Vec<_> = to.iter().filter_map(|path| Some(joined(copy, below(path, from)?))).collect();
-                    meant |= !copies.is_empty();
-                    to.extend(copies);
-                    continue;
-                }
+            for (i, to) in parts.to.iter_mut().enumerate() {
+                let copies: Vec<_> = to.iter().flat_map(|path| verb.copies(path)).collect();
                 let moved: Vec<_> = to.iter().map(|path| verb.moved(path)).collect();
-                meant |= moved.iter().any(|(_, meant)| *meant);
-                *to = moved.into_iter().filter_map(|(path, _)| path).collect();
+                let is_meant = !copies.is_empty() || moved.iter().any(|(_, meant)| *meant);
+                meant |= is_meant;
+                match verb {
+                    Verb::Split { .. } if is_meant => *to = copies,
+                    _ => *to = moved.into_iter().filter_map(|(path, _)| path).chain(copies).collect(),
+                }
+                match verb {
+                    Verb::ParamsFrom(_) if is_meant => parts.to_params.push(i),
+                    Verb::Drop(_) if is_meant => _ = parts.dropped.insert(i),
+                    _ => {}
+                }
             }
-            if let (Some((verb, path)), false) = (verb.needs(), meant) {
-                return Err(no_part(verb, path));
+            if let (Some((name, path)), false) = (verb.needs(), meant)
+                && !(old.is_empty() && matches!(verb, Verb::Cast(_)))
+            {
+                return Err(no_part(name, path));
             }
             if let (Verb::Insert(at), false) = (verb, meant) {
                 parts.in_vain.push(at.clone());
             }
-            let asked = core::mem::take(&mut parts.asked).into_iter().filter_map(|at| verb.moved(&at).0);
-            let own = if let Verb::Fresh(at) = verb { Some(at.clone()) } else { None };
-            parts.asked = asked.chain(own).collect();
-            let cast = core::mem::take(&mut parts.cast).into_iter().filter_map(|at| verb.moved(&at).0);
-            let own = if let Verb::Cast(at) = verb { Some(at.clone()) } else { None };
-            parts.cast = cast.chain(own).collect();
+            let Parts { asked, cast, groups, joined: one, of_params, .. } = &mut parts;
+            for marked in [asked, cast, groups, one, of_params] {
+                *marked = core::mem::take(marked).into_iter().filter_map(|at| verb.moved(&at).0).collect();
+            }
+            match verb {
+                Verb::Fresh(at) => parts.asked.push(at.clone()),
+                Verb::Cast(at) => parts.cast.push(at.clone()),
+                Verb::Split { at, groups } => parts.groups.extend(groups.iter().map(|group| joined(at, group))),
+                Verb::Join { at, .. } => parts.joined.push(at.clone()),
+                Verb::ParamsTo(to) => parts.of_params.push(to.clone()),
+                _ => {}
+            }
             let later = |(at, but): (String, Option<String>)| {
                 Some((verb.moved(&at).0?, but.and_then(|but| verb.moved(&but).0)))
             };

@@ -54,16 +54,18 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
         }
         (Value::Object(own), Value::Object(others)) => match (name(own), name(others)) {
             (Some(ours), Some(theirs)) if ours != theirs => {
-                // What was wrapped, or taken out of a wrapper, may differ inside too.
+                // What was wrapped, or taken out of a wrapper, may differ inside too; so may each group of a partition.
                 let (inside, outside) = (calls(place, expected, theirs), calls(place, found, ours));
                 let chains = [ours, theirs].iter().all(|name| ["chain", "named_chain"].contains(name));
-                let is_said = is_of_part(place) && (chains || inside.len() == 1 || outside.len() == 1);
+                let is_one = |all: &[_], around| all.len() == 1 || (!all.is_empty() && around == "partition");
+                let (is_inside, is_outside) = (is_one(&inside, ours), is_one(&outside, theirs));
+                let is_said = is_of_part(place) && (chains || is_inside || is_outside);
                 let of = if is_said { Of::Parts } else { Of::Arguments };
                 show(place, of, &format!("expected {ours}, found {theirs}"));
-                if let [(inside, ours)] = &inside[..] {
-                    at(inside, ours, found, show);
-                } else if let [(_, theirs)] = &outside[..] {
-                    at(place, expected, theirs, show);
+                if is_inside {
+                    inside.iter().for_each(|(inside, ours)| at(inside, ours, found, show));
+                } else if is_outside {
+                    outside.iter().for_each(|(_, theirs)| at(place, expected, theirs, show));
                 }
             }
             _ => {

@@ -6,9 +6,52 @@ use crate::error::{Error, Result};
 use crate::migrate::Migration;
 use crate::recipe::json::{Bounded, from_text};
 use crate::state::data::{Array, Coded, Datum, Entry, FORMAT, Leaves};
-use crate::state::{Item, ItemName, Single, StateData, items, items_mut};
+use crate::state::{Item, ItemName, Single, Source, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
+
+/// A state is serialized as [`StateData`], with the transformation that made it, or that did the last step.
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::state::StateData;
+///
+/// let (optimizer, mut params) = (adam(0.1), vec![1.0_f32, 2.0]);
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &vec![0.5_f32, -0.5], &mut state)?;
+/// let text = serde_json::to_string(&state).unwrap();
+///
+/// let data: StateData = serde_json::from_str(&text).unwrap();
+/// let state = data.load(&optimizer, &params)?;
+/// assert_eq!(state.0.count.get(), 1);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// Neither masks nor memory orders are in the data, so a state cannot be deserialized without its transformation and
+/// the parameters:
+///
+/// ```compile_fail
+/// use gradchain::prelude::*;
+///
+/// let state: OptState<gradchain::optimizer::Adam> = serde_json::from_str("{}").unwrap();
+/// ```
+impl<T: Stage> serde::Serialize for OptState<T> {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        StateData::of(self.made_by(), self).map_err(serde::ser::Error::custom)?.serialize(to)
+    }
+}
+
+/// Implemented by nothing: the compiler names it where a state is to be deserialized alone.
+pub trait DeserializeStateDataAndLoadIt {}
+
+impl<'de, T: Stage> serde::Deserialize<'de> for OptState<T>
+where
+    OptState<T>: DeserializeStateDataAndLoadIt,
+{
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<OptState<T>, D::Error> {
+        Err(serde::de::Error::custom("a `StateData` is deserialized, and loads a state"))
+    }
+}
 
 impl StateData {
     /// The state of a transformation, which is written down too.
@@ -64,12 +107,14 @@ impl StateData {
             structure: &structure,
             beside: Beside::default(),
             items,
+            has_params: false,
         };
         let fit = saved.fit(None, &Migration::new(), transformation, params)?;
         let (mut state, here) = (fit.state, fit.sources);
         let structure = state.shared_structure();
         for ((name, item), source) in items_mut(&mut *state, &structure).into_iter().zip(here) {
-            let value = source.and_then(|source| self.items.get(source)).map(|entry| &entry.value);
+            let source = if let Source::Item(source) = source { self.items.get(source) } else { None };
+            let value = source.map(|entry| &entry.value);
             if !value.is_some_and(|value| value.put(item)) {
                 return Err(bad(&format_args!("`{name}` is of another kind")));
             }

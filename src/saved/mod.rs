@@ -13,9 +13,9 @@ use self::compare::Of;
 use self::compare::as_json;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
-use crate::migrate::{Migration, Model, Resolved};
+use crate::migrate::{Migration, Model, Resolved, missing_heads};
 use crate::recipe::json::too_deep;
-use crate::state::{ItemSpec, Owner, SHARES, State, StateWalk, counts_by_leaf, items_mut, sources};
+use crate::state::{ItemSpec, Owner, SHARES, Source, State, StateWalk, counts_by_leaf, items_mut, sources};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
@@ -27,6 +27,8 @@ pub(crate) struct Saved<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) beside: Beside<'a>,
     pub(crate) items: Vec<ItemSpec>,
+    /// True if the parameters were saved too.
+    pub(crate) has_params: bool,
 }
 
 /// The buffers that were saved, and those of the model.
@@ -41,8 +43,11 @@ pub(crate) struct Beside<'a> {
 /// A state that fits, to be filled.
 pub(crate) struct Fit<T: Stage> {
     pub(crate) state: OptState<T>,
-    /// For each value of the state, the number of the one that was saved.
-    pub(crate) sources: Vec<Option<usize>>,
+    /// For each value of the state, what it becomes of what was saved.
+    pub(crate) sources: Vec<Source>,
+    /// The numbers of the arrays that were saved and are parameters now.
+    #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints have parameters"))]
+    pub(crate) params: Vec<usize>,
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "checkpoints fill parameters too"))]
     pub(crate) moves: Resolved,
     /// What differs, and may.
@@ -118,13 +123,17 @@ impl Saved<'_> {
             |item: &ItemSpec| !shared || !matches!(item.name.of, Owner::Leaf(_)) || names.contains(&item.name);
         let (numbers, old): (Vec<_>, Vec<_>) =
             self.items.iter().cloned().enumerate().filter(|(_, item)| is_here(item)).unzip();
-        let more = match sources(&old, &new, &moves) {
+        let more = match sources(&old, &new, &moves, self.has_params.then_some(self.structure)) {
             Ok(sources) if misfit.lines.is_empty() => {
                 let kept = injected::overruled(&mut *state, &transformation.recipe(), may_differ);
-                let sources = sources.into_iter().zip(&new);
-                let sources = sources.map(|(source, new)| source.filter(|_| !kept.contains(&new.name.field)));
-                let sources = sources.map(|source| source.map(|i| numbers[i])).collect();
-                return Ok(Fit { state, sources, moves, differed });
+                let values = sources.values.into_iter().zip(&new);
+                let values = values.map(|(source, new)| match source {
+                    Source::Item(_) if kept.contains(&new.name.field) => Source::Own,
+                    Source::Item(i) => Source::Item(numbers[i]),
+                    source => source,
+                });
+                let params = sources.params.into_iter().map(|i| numbers[i]).collect();
+                return Ok(Fit { state, sources: values.collect(), params, moves, differed });
             }
             Ok(_) => Misfit::default(),
             Err(more) => more,
@@ -197,8 +206,25 @@ pub(crate) fn moves(
     if differences.is_empty() {
         return Ok(moves);
     }
-    if differences.iter().any(|difference| !matches!(difference, Difference::DType { .. })) {
+    let is_cast = |difference: &Difference| matches!(difference, Difference::DType { .. });
+    if differences.iter().any(|difference| !is_cast(difference)) {
         misfit.hints.push("a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`".into());
+    }
+    if differences.iter().any(is_cast) {
+        let hint = "`Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here";
+        misfit.hints.push(hint.into());
+    }
+    let (mut missing, mut strange) = (Vec::new(), Vec::new());
+    differences.iter().for_each(|difference| match difference {
+        Difference::Missing { expected } => missing.push(expected.path()),
+        Difference::Unexpected { found } => strange.push(found.path()),
+        _ => {}
+    });
+    // Paths are those here already, and verbs speak of those there.
+    let heads = if migration.renames() { Vec::new() } else { missing_heads(&missing, &strange) };
+    let renames: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
+    if !renames.is_empty() {
+        misfit.hints.push(format!("`Migration::new(){renames}` gives leaves the paths that they have here"));
     }
     Ok(moves.without(&differences))
 }

@@ -50,9 +50,17 @@ pub(crate) enum Single {
 
 impl Single {
     /// Whether it is the same to the last bit.
-    #[cfg(feature = "checkpoint")]
     pub(crate) fn same(&self, other: &Single) -> bool {
         (self.kind(), self.bits()) == (other.kind(), other.bits())
+    }
+
+    /// As messages show it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Single::Count(n) | Single::Key(n) => n.to_string(),
+            Single::Flag(is) => is.to_string(),
+            Single::Scalar(x) => format!("{x:?}"),
+        }
     }
 
     /// Its bits.

@@ -45,7 +45,7 @@ pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, items, items_mut,
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub use moments::Moments;
-pub(crate) use moves::{ItemSpec, Moves, Parts, below, counts_by_leaf, no_part, sources};
+pub(crate) use moves::{ItemSpec, Moves, Parts, Source, below, counts_by_leaf, no_part, sources};
 pub(crate) use readings::{Given, Reader};
 pub use readings::{Reading, Readings};
 pub use schema::{Kind, Schema, SchemaEntry, SizeReport, same_bits};

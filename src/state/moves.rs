@@ -1,30 +1,37 @@
 //! Which value of one state goes where in another.
 
 use core::fmt;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::proposals::proposals;
-use super::{Item, ItemMut, ItemName, Kind, Owner, Verb};
+use super::{Item, ItemMut, ItemName, Kind, Owner, Single, Verb};
 use crate::element::DType;
 use crate::error::Misfit;
-use crate::tree::PartOf;
+use crate::tree::{PartOf, Structure};
 
-/// What a value is, without the value.
-#[derive(Clone, Debug, PartialEq)]
+/// What a value is, without its elements if it is an array.
+#[derive(Clone, Debug)]
 pub(crate) struct ItemSpec {
     pub(crate) name: ItemName,
     pub(crate) kind: Kind,
     /// Of arrays.
     pub(crate) array: Option<(DType, Vec<usize>)>,
+    /// Of single values that are to be moved.
+    pub(crate) single: Option<Single>,
 }
 
 impl ItemSpec {
+    /// True if both are the same field, of the same kind, type and shape.
+    pub(crate) fn is_like(&self, other: &ItemSpec) -> bool {
+        (&self.name, self.kind, &self.array) == (&other.name, other.kind, &other.array)
+    }
+
     pub(crate) fn of((name, item): &(ItemName, Item<'_>)) -> ItemSpec {
-        let (kind, array) = match item {
-            Item::Array(array) => (Kind::Moment, Some((array.dtype(), whole(&array.part, array.shape())))),
-            Item::Single(single) => (single.kind(), None),
+        let (kind, array, single) = match item {
+            Item::Array(array) => (Kind::Moment, Some((array.dtype(), whole(&array.part, array.shape()))), None),
+            Item::Single(single) => (single.kind(), None, Some(*single)),
         };
-        ItemSpec { name: name.clone(), kind, array }
+        ItemSpec { name: name.clone(), kind, array, single }
     }
 
     pub(crate) fn of_mut((name, item): &(ItemName, ItemMut<'_>)) -> ItemSpec {
@@ -32,7 +39,7 @@ impl ItemSpec {
             ItemMut::Array(array) => Some((array.dtype(), whole(&array.part, array.shape()))),
             _ => None,
         };
-        ItemSpec { name: name.clone(), kind: item.kind(), array }
+        ItemSpec { name: name.clone(), kind: item.kind(), array, single: None }
     }
 
     fn what(&self) -> impl fmt::Display + '_ {
@@ -63,8 +70,14 @@ pub(crate) trait Moves {
     /// The path that a leaf of the old state has in the new one; `None` if it is not to come along.
     fn to(&self, old: &str) -> Option<&str>;
 
+    /// The path that a leaf of the new state has in the old one.
+    fn from(&self, new: &str) -> Option<&str>;
+
     /// Whether a leaf of the new state starts afresh, whatever the old one has.
     fn is_fresh(&self, new: &str) -> bool;
+
+    /// True if a leaf may be of another type than before.
+    fn is_cast(&self, new: &str) -> bool;
 
     /// Whether nothing at all changes in the structure.
     fn is_identity(&self) -> bool;
@@ -74,6 +87,7 @@ pub(crate) trait Moves {
 }
 
 /// What becomes of the fields of a state on the way.
+#[derive(Default)]
 pub(crate) struct Parts {
     /// For each of the old state, its paths in the new one.
     pub(crate) to: Vec<Vec<String>>,
@@ -85,12 +99,30 @@ pub(crate) struct Parts {
     pub(crate) cast: Vec<String>,
     /// Those that were inserted where there was nothing, nor after it.
     pub(crate) in_vain: Vec<String>,
+    /// Those that a part was split into: each has some of its leaves.
+    pub(crate) groups: Vec<String>,
+    /// Those that others were joined to, which agree on what there is one of.
+    pub(crate) joined: Vec<String>,
+    /// Those that start as the parameters of before.
+    pub(crate) of_params: Vec<String>,
+    /// The fields of the old state that the parameters are now.
+    pub(crate) to_params: Vec<usize>,
+    /// Those of which a copy was dropped.
+    pub(crate) dropped: HashSet<usize>,
 }
 
 impl Parts {
-    fn is_fresh(&self, field: &str) -> bool {
+    pub(crate) fn is_fresh(&self, field: &str) -> bool {
         let is_in = |part: &str| below(field, part).is_some();
         self.fresh.iter().any(|(part, but)| is_in(part) && !but.as_deref().is_some_and(is_in))
+    }
+}
+
+#[cfg(feature = "checkpoint")]
+impl Parts {
+    /// True if a field of the new state starts as the parameters of before.
+    pub(crate) fn is_of_params(&self, field: &str) -> bool {
+        self.of_params.iter().any(|part| below(field, part).is_some())
     }
 }
 
@@ -108,26 +140,59 @@ pub(crate) fn no_part(verb: &str, part: &str) -> String {
     format!("{verb}: there is no part `{part}` of the state")
 }
 
-/// For each value of the new state, the number of the old one that it becomes; `None` where it stays as it is.
+/// What a value of the new state becomes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Source {
+    /// It stays as `init` makes it.
+    Own,
+    /// The value of this number in the old state.
+    Item(usize),
+    /// The parameter of its leaf, as that was before.
+    Param,
+}
+
+impl Source {
+    fn item(self) -> Option<usize> {
+        if let Source::Item(i) = self { Some(i) } else { None }
+    }
+}
+
+/// What values become.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    /// Each value of the new state.
+    pub(crate) values: Vec<Source>,
+    /// The values of the old state that parameters become.
+    pub(crate) params: Vec<usize>,
+}
+
+/// What each value of the new state becomes. `params` is the structure of the parameters of before, if these are known.
 ///
 /// # Errors
 ///
 /// Every value that has no counterpart or another kind, type or shape there. Verbs are proposed only if the states fit
 /// with them.
-pub(crate) fn sources(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves) -> Result<Vec<Option<usize>>, Misfit> {
-    let matched = Matched::of(old, new, moves, &[]).map_err(|line| vec![line])?;
+pub(crate) fn sources(
+    old: &[ItemSpec],
+    new: &[ItemSpec],
+    moves: &impl Moves,
+    params: Option<&Structure>,
+) -> Result<Sources, Misfit> {
+    let matched = Matched::of(old, new, moves, params, &[]).map_err(|line| vec![line])?;
     if matched.lines.is_empty() {
-        return Ok(matched.from);
+        return Ok(Sources { values: matched.from, params: matched.to_params });
     }
-    let with = |verbs: &[Verb]| Matched::of(old, new, moves, verbs).ok();
+    let with = |verbs: &[Verb]| Matched::of(old, new, moves, params, verbs).ok();
     let proposed = proposals(&matched, old, new, &with);
     Err(Misfit { lines: matched.lines, hints: matched.in_vain, proposed })
 }
 
 /// What a migration makes of two states.
 pub(super) struct Matched {
-    /// For each value of the new state, the number of the old one; `None` where it stays as it is.
-    from: Vec<Option<usize>>,
+    /// What each value of the new state becomes.
+    from: Vec<Source>,
+    /// The values of the old state that parameters become.
+    to_params: Vec<usize>,
     /// What does not fit.
     pub(super) lines: Vec<String>,
     /// Values of the new state that have no counterpart.
@@ -150,8 +215,15 @@ impl Matched {
     /// # Errors
     ///
     /// In words, the first verb that speaks of a part that is not there.
-    fn of(old: &[ItemSpec], new: &[ItemSpec], moves: &impl Moves, more: &[Verb]) -> Result<Matched, String> {
+    fn of(
+        old: &[ItemSpec],
+        new: &[ItemSpec],
+        moves: &impl Moves,
+        params: Option<&Structure>,
+        more: &[Verb],
+    ) -> Result<Matched, String> {
         let (mut lines, mut by_name, mut twice) = (Vec::new(), HashMap::new(), Vec::new());
+        let is_in = |parts: &[String], field: &str| parts.iter().any(|part| below(field, part).is_some());
         let parts = moves.parts(&old.iter().map(|spec| &*spec.name.field).collect::<Vec<_>>(), more)?;
         for (i, spec) in old.iter().enumerate() {
             let of = match &spec.name.of {
@@ -167,9 +239,19 @@ impl Matched {
                 }
             };
             for field in &parts.to[i] {
-                if let Some(other) = by_name.insert(ItemName { field: field.clone(), of: of.clone() }, i) {
-                    twice.push([other, i]);
-                    lines.push(format!("`{}`: there are two of it", spec.name));
+                let name = ItemName { field: field.clone(), of: of.clone() };
+                let Some(other) = by_name.insert(name.clone(), i) else { continue };
+                let (first, is_joined) = (&old[other], is_in(&parts.joined, field));
+                match (first.single, spec.single) {
+                    (Some(a), Some(b)) if is_joined && a.same(&b) => _ = by_name.insert(name, other),
+                    (Some(a), Some(b)) if is_joined => {
+                        let (a, b, first) = (a.shown(), b.shown(), &first.name);
+                        lines.push(format!("`{}`: expected {a}, as `{first}` is, found {b}", spec.name));
+                    }
+                    _ => {
+                        twice.push([other, i]);
+                        lines.push(format!("`{}`: there are two of it", spec.name));
+                    }
                 }
             }
         }
@@ -184,8 +266,10 @@ impl Matched {
             let field = spec.name.field.strip_suffix("updates").filter(|_| matches!(spec.name.of, Owner::Leaf(_)))?;
             counts.get(field).copied().filter(|_| spec.kind == Kind::Count)
         };
-        let is_in = |part: &str| new.iter().any(|spec| below(&spec.name.field, part).is_some());
-        lines.extend(parts.asked.iter().filter(|part| !is_in(part)).map(|part| no_part("fresh_part", part)));
+        let is_new = |part: &str| new.iter().any(|spec| below(&spec.name.field, part).is_some());
+        lines.extend(parts.asked.iter().filter(|part| !is_new(part)).map(|part| no_part("fresh_part", part)));
+        let none = parts.of_params.iter().filter(|part| !is_new(part));
+        lines.extend(none.map(|part| no_part("params_to_part", part)));
         // Arrays of another type, all else the same.
         let is_cast = |old: &ItemSpec, new: &ItemSpec| match (&old.array, &new.array) {
             (Some((theirs, from)), Some((ours, to))) => old.kind == new.kind && theirs != ours && from == to,
@@ -196,17 +280,24 @@ impl Matched {
             if let (Owner::Leaf(path), false) = (&spec.name.of, moves.is_identity())
                 && moves.is_fresh(path)
             {
-                from.push(None);
+                from.push(Source::Own);
+                continue;
+            }
+            if let (Owner::Leaf(path), true) = (&spec.name.of, is_in(&parts.of_params, &spec.name.field)) {
+                by_name.remove(&spec.name);
+                from.push(Source::Param);
+                lines.extend(of_param(spec, path, moves, params));
                 continue;
             }
             let found = by_name.remove(&spec.name).or_else(|| of_all(spec));
             if found.is_none() && parts.is_fresh(&spec.name.field) {
-                from.push(None);
+                from.push(Source::Own);
                 continue;
             }
+            let leaf_is_cast = matches!(&spec.name.of, Owner::Leaf(path) if moves.is_cast(path));
             match found.map(|i| &old[i]) {
                 Some(old) if is_cast(old, spec) => {
-                    if !parts.cast.iter().any(|part| below(&spec.name.field, part).is_some()) {
+                    if !leaf_is_cast && !is_in(&parts.cast, &spec.name.field) {
                         casts.push(spec.name.field.clone());
                         lines.push(format!("`{}`: expected {}, found {}", spec.name, spec.what(), old.what()));
                     }
@@ -220,15 +311,38 @@ impl Matched {
                     lines.push(format!("`{}`: expected {}, found nothing", spec.name, spec.what()));
                 }
             }
-            from.push(found);
+            from.push(found.map_or(Source::Own, Source::Item));
         }
         casts.dedup();
-        let mut left: Vec<(ItemName, usize)> = by_name.into_iter().collect();
+        // A leaf is in one of the groups that the state was split into.
+        let used: HashSet<usize> = from.iter().filter_map(|source| source.item()).collect();
+        let is_elsewhere = |name: &ItemName, i: usize| {
+            let is_told = used.contains(&i) || parts.dropped.contains(&i);
+            matches!(name.of, Owner::Leaf(_)) && is_in(&parts.groups, &name.field) && is_told
+        };
+        let left = by_name.into_iter().filter(|(name, i)| !is_elsewhere(name, *i));
+        let mut left: Vec<(ItemName, usize)> = left.collect();
         left.sort_unstable_by(|(a, i), (b, j)| (i, a).cmp(&(j, b)));
         lines.extend(left.iter().map(|(_, i)| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
         let in_vain =
             |at: &String| format!("`insert_part({at:?})` does nothing: no field of the state is there, or after it");
-        let in_vain = parts.in_vain.iter().filter(|at| !is_in(at)).map(in_vain).collect();
-        Ok(Matched { from, lines, missing, left, twice, casts, to: parts.to, in_vain })
+        let in_vain = parts.in_vain.iter().filter(|at| !is_new(at)).map(in_vain).collect();
+        Ok(Matched { from, to_params: parts.to_params, lines, missing, left, twice, casts, to: parts.to, in_vain })
     }
+}
+
+/// What is wrong with filling an array from the parameter of its leaf.
+fn of_param(spec: &ItemSpec, path: &str, moves: &impl Moves, params: Option<&Structure>) -> Option<String> {
+    let Some(params) = params else {
+        return Some(format!(
+            "`{}`: the parameters of before are not known here; save them with the state, and load by `Load::migrating`",
+            spec.name
+        ));
+    };
+    let leaf = params.leaves().get(params.index_of(moves.from(path)?)?)?;
+    let fits = spec.array.as_ref().is_some_and(|(dtype, shape)| {
+        let same = leaf.dtype() == *dtype || leaf.dtype().is_exact_in(*dtype) || moves.is_cast(path);
+        same && shape == leaf.shape()
+    });
+    (!fits).then(|| format!("`{}`: expected {}, found the parameter {leaf}", spec.name, spec.what()))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::moves::Matched;
-use super::{ItemSpec, Kind, Owner, Verb, below};
+use super::{INNER, ItemSpec, Kind, Owner, Verb, below};
 use crate::element::DType;
 
 /// A line of a message, and the verbs that it proposes.
@@ -121,7 +121,9 @@ fn moved(
 ) -> Vec<Proposal> {
     let rename = |from: &str, to: &str| Verb::Rename { from: from.into(), to: to.into() };
     let (mut told, mut all) = (BTreeSet::new(), Vec::new());
-    for (from, to) in pairs {
+    let Parted { proposals, rest } = parted(pairs);
+    all.extend(proposals);
+    for (from, to) in &rest {
         if let Some((chain, shift)) = chain_of_both(from, to).and_then(|chain| Some((chain, shift(pairs, chain)?))) {
             // One member more or less moves all that come after it.
             if told.insert(chain) {
@@ -146,8 +148,42 @@ fn moved(
     all
 }
 
+/// What is said of partitions, and the pairs of which nothing has been said.
+struct Parted {
+    proposals: Vec<Proposal>,
+    rest: BTreeSet<(String, String)>,
+}
+
+/// Finds parts that are in several groups now, and groups that are one part.
+fn parted(pairs: &BTreeSet<(String, String)>) -> Parted {
+    let (mut proposals, mut rest) = (Vec::new(), pairs.clone());
+    let group = |path: &str, at: &str| {
+        let level = levels(path, at).filter(|levels| levels.len() == 1)?[0].to_owned();
+        (level != INNER && level.parse::<usize>().is_err()).then_some(level)
+    };
+    let all: BTreeSet<&String> = pairs.iter().flat_map(|(from, to)| [from, to]).collect();
+    for at in all {
+        let parts: Vec<String> =
+            pairs.iter().filter(|(from, _)| from == at).filter_map(|(_, to)| group(to, at)).collect();
+        let joins: Vec<String> =
+            pairs.iter().filter(|(_, to)| to == at).filter_map(|(from, _)| group(from, at)).collect();
+        let (verb, what) = match (parts.len(), joins.len()) {
+            (2.., _) => (Verb::Split { at: at.clone(), groups: parts }, "is in groups now"),
+            (_, 2..) => (Verb::Join { at: at.clone(), groups: joins }, "was in groups"),
+            _ => continue,
+        };
+        rest.retain(|(from, to)| from != at && to != at);
+        proposals.push(Proposal::of(verb, |verb| format!("{} {what}: `{verb}` says so", called(at))));
+    }
+    Parted { proposals, rest }
+}
+
+/// A part, as messages call it.
+fn called(path: &str) -> String {
+    if path.is_empty() { "the whole state".into() } else { format!("`{path}`") }
+}
+
 fn found(from: &str, to: &str) -> String {
-    let called = |path: &str| if path.is_empty() { "the whole state".into() } else { format!("`{path}`") };
     format!("what was {} has the fields of {}", called(from), called(to))
 }
 

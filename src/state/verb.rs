@@ -14,6 +14,10 @@ pub(crate) enum Verb {
     Drop(String),
     Take { from: String, to: String },
     Cast(String),
+    Split { at: String, groups: Vec<String> },
+    Join { at: String, groups: Vec<String> },
+    ParamsTo(String),
+    ParamsFrom(String),
 }
 
 impl fmt::Display for Verb {
@@ -29,6 +33,10 @@ impl fmt::Display for Verb {
             Verb::Drop(at) => write!(f, "drop_part({at:?})"),
             Verb::Take { from, to } => write!(f, "take_part({from:?}, {to:?})"),
             Verb::Cast(at) => write!(f, "cast_part({at:?})"),
+            Verb::Split { at, groups } => write!(f, "split_part({at:?}, {groups:?})"),
+            Verb::Join { at, groups } => write!(f, "join_parts({at:?}, {groups:?})"),
+            Verb::ParamsTo(to) => write!(f, "params_to_part({to:?})"),
+            Verb::ParamsFrom(from) => write!(f, "params_from_part({from:?})"),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
+#[cfg(feature = "checkpoint")]
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::element::DType;
@@ -13,6 +15,8 @@ use crate::engine::{
 use crate::error::{Error, Result};
 use crate::recall::{Known, Recall};
 use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, items, items_mut, put};
+#[cfg(feature = "checkpoint")]
+use crate::tree::Walk;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
 /// The state of a transformation of type `T`, made by [`init`](crate::GradientTransformation::init) for parameters of
@@ -40,6 +44,35 @@ pub struct OptState<T: Stage> {
     by_leaf: bool,
     /// What is known of the loss since [`minimize_step`](crate::Minimize::minimize_step) evaluated it.
     pub(crate) recall: Option<Box<Recall>>,
+    /// The parameters to evaluate with that were made last.
+    #[cfg(feature = "checkpoint")]
+    evaluated: Evaluated,
+}
+
+/// The check sum of parameters to evaluate with, if they are not those that are trained: no checkpoint may have them in
+/// their place.
+#[cfg(feature = "checkpoint")]
+#[derive(Default)]
+struct Evaluated(AtomicU64);
+
+#[cfg(feature = "checkpoint")]
+impl Clone for Evaluated {
+    fn clone(&self) -> Evaluated {
+        Evaluated(self.0.load(Ordering::Relaxed).into())
+    }
+}
+
+#[cfg(feature = "checkpoint")]
+fn check_sum<P: Tree + ?Sized>(params: &P) -> u64 {
+    let mut hasher = crc32fast::Hasher::new();
+    params.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| {
+        let Ok(()) = leaf.read_bytes(|bytes| -> Result<(), core::convert::Infallible> {
+            hasher.update(bytes);
+            Ok(())
+        });
+    }));
+    // Never that of none.
+    1 << 32 | u64::from(hasher.finalize())
 }
 
 impl<T: Stage> OptState<T> {
@@ -66,12 +99,26 @@ impl<T: Stage> OptState<T> {
             lent: false,
             by_leaf,
             recall: None,
+            #[cfg(feature = "checkpoint")]
+            evaluated: Evaluated::default(),
         })
     }
 
     /// The structure of the parameters that the state was made for.
     pub fn structure(&self) -> &Structure {
         &self.structure
+    }
+
+    /// The transformation that made it, or did the last step.
+    #[cfg(feature = "serde")]
+    pub(crate) fn made_by(&self) -> &T {
+        &self.made_by
+    }
+
+    /// True if updates are counted for each leaf.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn is_by_leaf(&self) -> bool {
+        self.by_leaf
     }
 
     /// Every value and array of the state: field, leaf, kind, type, shape.
@@ -128,6 +175,24 @@ impl<T: Stage> OptState<T> {
             lent: false,
             by_leaf: self.by_leaf,
             recall: None,
+            #[cfg(feature = "checkpoint")]
+            evaluated: self.evaluated.clone(),
+        }
+    }
+
+    /// Remembers parameters to evaluate with, where they differ from those that are trained.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn note_evaluated<P: Tree + ?Sized>(&self, trained: &P, evaluated: &P) {
+        let sum = check_sum(evaluated);
+        self.evaluated.0.store(if sum == check_sum(trained) { 0 } else { sum }, Ordering::Relaxed);
+    }
+
+    /// True if these are the parameters to evaluate with that were made last, and not those that are trained.
+    #[cfg(feature = "checkpoint")]
+    pub(crate) fn is_evaluated<P: Tree + ?Sized>(&self, params: &P) -> bool {
+        match self.evaluated.0.load(Ordering::Relaxed) {
+            0 => false,
+            sum => sum == check_sum(params),
         }
     }
 

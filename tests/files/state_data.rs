@@ -167,7 +167,8 @@ fn what_does_not_fit_is_refused() {
     );
     assert_eq!(
         said(data.load(&optimizer, &vec![1.0_f64; 2]).unwrap_err()),
-        "the state does not fit: 1 difference\n  parameters: (root): expected type f64, found f32"
+        "the state does not fit: 1 difference\n  parameters: (root): expected type f64, found f32\n  \
+         `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
     );
     assert_eq!(
         said(data.load(&radam(0.1), &params).unwrap_err()),
@@ -227,4 +228,15 @@ fn a_state_without_counts_by_leaf_is_read_with_that_of_all() {
     }
     check(&freezable(chain((adam(0.1), masked(trace(0.5), Mask::path("weight"))))));
     check(&skip_absent(chain((scale_by_novograd(), scale_by_stable_adam(), prodigy()))));
+}
+
+#[test]
+fn a_state_is_serialized_as_its_data() {
+    let (optimizer, mut params) = (chain((clip(1.0), adamw(0.1))), vec![1.0_f32, -2.0]);
+    let mut state = optimizer.init(&params).unwrap();
+    optimizer.step(&mut params, &vec![0.5_f32, -0.5], &mut state).unwrap();
+    let text = serde_json::to_string(&state).unwrap();
+    assert_eq!(text, serde_json::to_string(&StateData::of(&optimizer, &state).unwrap()).unwrap());
+    let data: StateData = serde_json::from_str(&text).unwrap();
+    assert!(same_bits(&*data.load(&optimizer, &params).unwrap(), &*state));
 }

@@ -23,14 +23,15 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    pub(super) fn of(origin: Origin, tensors: Tensors) -> Contents {
+    /// `names` are those of PyTorch's parameters, if the state is by their numbers.
+    pub(super) fn of(origin: Origin, tensors: Tensors, names: &[String]) -> Contents {
         let (mut held, mut strange) = (BTreeMap::new(), Vec::new());
-        let mut names: Vec<String> = tensors.metadata.offset_keys();
-        names.sort();
-        for tensor in names {
-            match origin.parse(&tensor) {
-                None => strange.push(format!("unexpected tensor `{tensor}`")),
-                Some(what) => {
+        let mut all: Vec<String> = tensors.metadata.offset_keys();
+        all.sort();
+        for tensor in all {
+            match origin.parse(&tensor, names) {
+                Err(line) => strange.push(line),
+                Ok(what) => {
                     if let Some(other) = held.get(&what) {
                         strange.push(format!("`{other}` and `{tensor}` are the same, of leaf `{}`", what.1));
                     }
@@ -39,6 +40,22 @@ impl Contents {
             }
         }
         Contents { origin, tensors, held, strange }
+    }
+
+    /// True if the state is by the numbers of parameters, as in a `state_dict` of PyTorch's.
+    pub(super) fn is_by_number(&self) -> bool {
+        let mut arrays = self.held.keys().filter(|(role, _)| matches!(role, Role::Array(_))).map(|(_, path)| path);
+        let is_number = |path: &String| path.parse::<usize>().is_ok();
+        self.origin == Origin::Torch && arrays.next().is_some_and(is_number) && arrays.all(is_number)
+    }
+
+    /// True if the names are those of the other library.
+    pub(super) fn is_of_other(&self) -> bool {
+        let has = |begins: &str| self.tensors.metadata.offset_keys().iter().any(|name| name.starts_with(begins));
+        match self.origin {
+            Origin::Torch => !has("state/") && ["mu/", "nu/", "trace/", "sum_of_squares/"].into_iter().any(has),
+            Origin::Optax => has("state/"),
+        }
     }
 
     /// The leaves and buffers of the file, as what masks and renames are about: those that it has an array of.

@@ -5,56 +5,95 @@ use std::collections::{BTreeMap, BTreeSet};
 use safetensors::tensor::TensorInfo;
 
 use super::contents::Contents;
-use super::origin::{ARRAYS, Role, strangers};
+use super::origin::{Filled, Origin, Parts, Role};
 use crate::checkpoint::buffers::{self, Values};
 use crate::checkpoint::tensors::leaf_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
-use crate::error::{Error, Result};
-use crate::migrate::{Migration, Resolved};
-use crate::state::{ItemMut, ItemName, Moves, Owner, Single, items_mut};
+use crate::error::{Error, Misfit, Result};
+use crate::migrate::{Migration, Resolved, missing_heads};
+use crate::state::{ItemMut, ItemName, Moves, Owner, Single, below, items_mut, no_part};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
-/// A file, and a state that it fits.
-pub(super) struct Fit<'a, T: Stage> {
-    pub(super) state: OptState<T>,
+/// A file that has been compared with a state.
+pub(super) struct Fit<'a> {
     contents: &'a Contents,
     /// By what it is and the path of its leaf here; leaves that start afresh are not in it.
-    held: BTreeMap<(Role, String), &'a str>,
+    held: Held<'a>,
+    /// For each value of the state, what it is filled from.
+    values: Vec<Value<'a>>,
     /// The buffers here, each with its tensor.
-    buffers: Vec<(String, &'a str)>,
-    steps: u64,
+    buffers: Vec<(BufferSpec, &'a str)>,
+    /// True if updates are counted for each leaf.
+    by_leaf: bool,
 }
 
-impl<'a, T: Stage> Fit<'a, T> {
+/// What a value of the state is filled from.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    /// It stays as `init` makes it.
+    Fresh,
+    Tensor(&'a str),
+    Steps(u64),
+}
+
+/// What is to be imported, and how.
+pub(super) struct Order<'a> {
+    pub(super) contents: &'a Contents,
+    pub(super) steps: Option<u64>,
+    pub(super) migration: &'a Migration,
+    pub(super) with_params: bool,
+}
+
+impl<'a> Order<'a> {
     /// Compares everything.
-    pub(super) fn new<P: Tree + ?Sized>(
-        contents: &'a Contents,
-        steps: Option<u64>,
-        migration: &Migration,
-        transformation: &T,
-        params: &P,
-        with_params: bool,
-    ) -> Result<Fit<'a, T>> {
-        let mut state = OptState::new(transformation, params)?;
-        let here = state.shared_structure();
-        let mut compare = Compare { contents, lines: Vec::new(), wanted: BTreeSet::new() };
-        let whose = contents.origin.name();
-        strangers(&transformation.recipe(), "$", &mut |place, name| {
-            compare.lines.push(format!("optimizer: {place}: {whose} has no state such as that of {name}"));
-        });
-        compare.lines.extend(contents.strange.iter().cloned());
+    pub(super) fn fit<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<Fit<'a>> {
+        let &Order { contents, with_params, .. } = self;
+        transformation.validate()?;
+        let here = Structure::of(params)?;
         let specs: Vec<_> = buffers_of(params).into_iter().map(|(spec, _)| spec).collect();
-        let moves = migration.resolve_beside((&contents.structure()?, &[]), (&here, &specs))?;
-        let held = compare.moved(&moves);
+        let moves = self.migration.resolve_beside((&contents.structure()?, &[]), (&here, &specs))?;
+        let mut misfit = Misfit { lines: contents.strange.clone(), ..Misfit::default() };
+        let of_parts = moves.parts(&[], &[]).unwrap_or_else(|line| {
+            misfit.lines.push(format!("{line}: a file of {} has leaves", contents.origin.name()));
+            Default::default()
+        });
+        let parts = Parts::of(contents.origin, &transformation.recipe(), &of_parts.fresh);
+        misfit.lines.splice(0..0, parts.lines.iter().cloned());
+        misfit.hints.extend(parts.hints.iter().cloned());
+        let mut compare = Compare { contents, moves: &moves, misfit, wanted: BTreeSet::new(), steps: BTreeMap::new() };
+        let held = compare.moved();
+        compare.steps = compare.leaf_steps(&held)?;
+        let count = compare.count(&held, self.steps)?;
+        let by_leaf = moves.starts_leaves() || compare.steps.values().any(|steps| Some(*steps) != count);
         // A file that has some of the parameters must have them all, of the right shapes.
         if with_params || held.keys().any(|(role, _)| *role == Role::Param) {
-            compare.params(&here, &held, &moves);
+            compare.params(&here, &held);
         }
-        let buffers = compare.buffers(if with_params { &specs } else { &[] }, &held, &moves);
-        for (name, item) in items_mut(&mut *state, &here) {
-            compare.item(&name, &item, &held, &moves);
+        let buffers = compare.buffers(if with_params { &specs } else { &[] }, &held);
+        let mut state = OptState::new_counting(transformation, params, by_leaf)?;
+        let mut values = Vec::new();
+        let names: Vec<_> = items_mut(&mut *state, &here);
+        let is_in = |part: &str| names.iter().any(|(name, _)| below(&name.field, part).is_some());
+        let none = of_parts.asked.iter().map(|part| ("fresh_part", part));
+        let none = none.chain(of_parts.cast.iter().map(|part| ("cast_part", part))).filter(|(_, part)| !is_in(part));
+        compare.misfit.lines.extend(none.map(|(verb, part)| no_part(verb, part)));
+        for (name, item) in &names {
+            let value = match (item, compare.is_fresh(name)) {
+                _ if of_parts.is_fresh(&name.field) && !of_parts.is_of_params(&name.field) => Some(Value::Fresh),
+                (_, true) => Some(Value::Fresh),
+                _ if parts.is_told(Some(&name.field)) => None,
+                (ItemMut::Count(_), _) if ["count", "gradient_step"].contains(&last(&name.field)) => {
+                    count.map(Value::Steps)
+                }
+                (ItemMut::Count(_), _) if last(&name.field) == "updates" => compare.updates(name, count),
+                (ItemMut::Array(array), _) if of_parts.is_of_params(&name.field) => {
+                    compare.of_param(name, (array.dtype(), array.shape()), &held)
+                }
+                _ => compare.item(name, item, &parts, &of_parts.cast, &held),
+            };
+            values.extend(value);
         }
         if !with_params {
             // They are not read, as parameters are not.
@@ -62,39 +101,40 @@ impl<'a, T: Stage> Fit<'a, T> {
                 specs.iter().flat_map(|buffer| [Role::Buffer, Role::Param].map(|role| (role, buffer.path().into())));
             compare.wanted.extend(names);
         }
-        compare.unwanted(&held);
-        let steps = compare.steps(&held, steps)?;
-        match (steps, compare.lines.is_empty()) {
-            (Some(steps), true) => Ok(Fit { state, contents, held, buffers, steps }),
-            _ => Err(Error::misfit(&contents.tensors.called("the file"), compare.lines.into())),
+        compare.unwanted(&held, &parts);
+        compare.uncounted(&held, self.steps);
+        compare.propose(&here, &held, self.migration.renames());
+        let misfit = compare.misfit;
+        if !misfit.lines.is_empty() {
+            return Err(Error::misfit(&contents.tensors.called("the file"), misfit));
         }
+        Ok(Fit { contents, held, values, buffers, by_leaf })
     }
+}
 
-    /// Writes the state.
-    pub(super) fn fill_state(&mut self) -> Result<()> {
-        let structure = self.state.shared_structure();
-        for (name, item) in items_mut(&mut *self.state, &structure) {
-            let wanted = role(&name);
-            match item {
-                ItemMut::Array(mut leaf) => {
-                    if let Some(tensor) = wanted.and_then(|wanted| self.held.get(&wanted)) {
-                        self.contents.tensors.fill(tensor, &mut leaf, |_| {})?;
-                    }
+impl Fit<'_> {
+    /// Makes the state.
+    pub(super) fn state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
+        let mut state = OptState::new_counting(transformation, params, self.by_leaf)?;
+        let structure = state.shared_structure();
+        for ((_, item), value) in items_mut(&mut *state, &structure).into_iter().zip(&self.values) {
+            match (item, *value) {
+                (ItemMut::Array(mut leaf), Value::Tensor(tensor)) => {
+                    self.contents.tensors.fill(tensor, &mut leaf, |_| {})?;
                 }
-                count => {
-                    count.set(Single::Count(self.steps));
-                }
+                (count, Value::Steps(steps)) => _ = count.set(Single::Count(steps)),
+                _ => {}
             }
         }
-        Ok(())
+        Ok(state)
     }
 
     /// Reads what the buffers are to be.
     pub(super) fn buffers(&self) -> Result<Values> {
-        let read = |(path, tensor): &(String, &str)| {
-            let mut bytes = Vec::new();
-            self.contents.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
-            Ok((path.clone(), bytes))
+        let read = |(buffer, tensor): &(BufferSpec, &str)| {
+            let (mut bytes, tensors) = (Vec::new(), &self.contents.tensors);
+            tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+            Ok((buffer.path().to_owned(), buffers::value(bytes, tensors.info(tensor)?.dtype, buffer)))
         };
         self.buffers.iter().map(read).collect::<Result<_>>().map(Values::of)
     }
@@ -111,149 +151,274 @@ impl<'a, T: Stage> Fit<'a, T> {
     }
 }
 
-/// What an array of a state is to be filled from.
-fn role(name: &ItemName) -> Option<(Role, String)> {
-    let Owner::Leaf(path) = &name.of else { return None };
-    let field = last(&name.field);
-    ARRAYS.iter().find(|(array, _)| *array == field).map(|(_, role)| (*role, path.clone()))
-}
-
 fn last(field: &str) -> &str {
     field.rsplit('.').next().unwrap_or(field)
 }
 
 /// A comparison that is going on.
-struct Compare<'a> {
+struct Compare<'a, 'm> {
     contents: &'a Contents,
-    lines: Vec<String>,
+    moves: &'m Resolved,
+    misfit: Misfit,
     /// What parameters and state take from the file.
     wanted: BTreeSet<(Role, String)>,
+    /// The steps of each leaf that has a count of its own.
+    steps: BTreeMap<String, u64>,
 }
 
 type Held<'a> = BTreeMap<(Role, String), &'a str>;
 
-impl<'a> Compare<'a> {
+impl<'a> Compare<'a, '_> {
+    fn line(&mut self, line: String) {
+        self.misfit.lines.push(line);
+    }
+
     /// What the file holds, by the paths here.
-    fn moved(&mut self, moves: &Resolved) -> Held<'a> {
+    fn moved(&mut self) -> Held<'a> {
         let mut held = Held::new();
-        for ((role, path), tensor) in &self.contents.held {
+        let contents = self.contents;
+        for ((role, path), tensor) in &contents.held {
             let path = match role {
-                Role::Step if !self.contents.origin.counts_leaves() => path.clone(),
-                _ => match moves.to(path) {
-                    Some(path) if moves.is_fresh(path) || moves.is_kept(path) => continue,
+                Role::Step if !contents.origin.counts_leaves() => path.clone(),
+                _ => match self.moves.to(path) {
+                    Some(path) if self.moves.is_fresh(path) || self.moves.is_kept(path) => continue,
                     Some(path) => path.to_owned(),
                     // A count without any array: of a leaf that is dropped, or of none.
                     None if *role == Role::Step => {
-                        let of_none = !self.contents.held.keys().any(|(r, p)| *r != Role::Step && p == path);
-                        if of_none {
-                            self.lines.push(format!("unexpected tensor `{tensor}`"));
+                        if !contents.held.keys().any(|(r, p)| *r != Role::Step && p == path) {
+                            self.line(format!("unexpected tensor `{tensor}`"));
                         }
                         continue;
                     }
                     None => continue,
                 },
             };
-            if let Some(other) = held.insert((*role, path.clone()), tensor.as_str()) {
-                self.lines.push(format!("`{other}` and `{tensor}` are both renamed to `{path}`"));
+            if let Some(other) = held.insert((role.clone(), path.clone()), tensor.as_str()) {
+                self.line(format!("`{other}` and `{tensor}` are both renamed to `{path}`"));
             }
         }
         held
     }
 
-    /// Compares a tensor with the leaf or the array that it is to fill.
-    fn tensor(&mut self, wanted: (Role, String), dtype: DType, shape: &[usize], held: &Held<'a>) {
-        match held.get(&wanted).copied() {
-            None => {
-                let tensor = self.contents.origin.tensor(wanted.0, &wanted.1);
-                self.lines.push(format!("missing tensor `{tensor}`: {dtype} {shape:?}"));
-            }
-            Some(tensor) => match self.contents.tensors.metadata.info(tensor) {
-                Some(info) if leaf_dtype(info.dtype) == Some(dtype) && info.shape == shape => {}
-                info => {
-                    let found = info.map_or_else(|| "nothing".into(), what);
-                    self.lines.push(format!("`{tensor}`: expected {dtype} {shape:?}, found {found}"));
-                }
-            },
-        }
-        let tensor = self.contents.origin.tensor(wanted.0, &wanted.1);
-        if !self.wanted.insert(wanted) {
-            self.lines.push(format!("optimizer: two arrays of its state would be filled from `{tensor}`"));
-        }
+    fn is_fresh(&self, name: &ItemName) -> bool {
+        matches!(&name.of, Owner::Leaf(path) if self.moves.is_fresh(path))
     }
 
-    fn params(&mut self, here: &Structure, held: &Held<'a>, moves: &Resolved) {
-        for leaf in here.leaves().iter().filter(|leaf| !moves.is_fresh(leaf.path())) {
-            self.tensor((Role::Param, leaf.path().into()), leaf.dtype(), leaf.shape(), held);
+    /// Compares a tensor with the leaf or the array that it is to fill. State may be widened, since that is exact.
+    fn tensor(
+        &mut self,
+        wanted: (Role, String),
+        (dtype, shape): (DType, &[usize]),
+        is_cast: bool,
+        held: &Held<'a>,
+    ) -> Option<&'a str> {
+        let name = self.contents.origin.tensor(&wanted.0, &wanted.1);
+        let found = held.get(&wanted).copied();
+        let fits = |found: DType| {
+            let widened = wanted.0 != Role::Param && found.is_exact_in(dtype);
+            found == dtype || is_cast || widened
+        };
+        match found.map(|tensor| (tensor, self.contents.tensors.metadata.info(tensor))) {
+            None => self.line(format!("missing tensor `{name}`: {dtype} {shape:?}")),
+            Some((_, Some(info))) if leaf_dtype(info.dtype).is_some_and(fits) && info.shape == shape => {}
+            Some((tensor, info)) => {
+                let what = info.map_or_else(|| "nothing".into(), what);
+                self.line(format!("`{tensor}`: expected {dtype} {shape:?}, found {what}"));
+                if info.is_some_and(|info| leaf_dtype(info.dtype).is_some() && info.shape == shape) {
+                    let hint = if wanted.0 == Role::Param {
+                        "`Migration::new().cast(Mask::all())` rounds parameters and their state to the types that they \
+                         have here"
+                    } else {
+                        "`Migration::new().cast_part(..)` rounds arrays of the state to the types that they have here"
+                    };
+                    if !self.misfit.hints.iter().any(|known| known == hint) {
+                        self.misfit.hints.push(hint.into());
+                    }
+                }
+            }
+        }
+        if !self.wanted.insert(wanted) {
+            self.line(format!("optimizer: two arrays of its state would be filled from `{name}`"));
+        }
+        found
+    }
+
+    fn params(&mut self, here: &Structure, held: &Held<'a>) {
+        for leaf in here.leaves().iter().filter(|leaf| !self.moves.is_fresh(leaf.path())) {
+            let is_cast = self.moves.is_cast(leaf.path());
+            self.tensor((Role::Param, leaf.path().into()), (leaf.dtype(), leaf.shape()), is_cast, held);
         }
     }
 
     /// Compares the buffers here with their tensors, which may be parameters: in PyTorch a frozen one is.
-    fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>, moves: &Resolved) -> Vec<(String, &'a str)> {
+    fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>) -> Vec<(BufferSpec, &'a str)> {
         let mut found = Vec::new();
-        for buffer in here.iter().filter(|buffer| !moves.is_kept(buffer.path())) {
+        for buffer in here.iter().filter(|buffer| !self.moves.is_kept(buffer.path())) {
             let names = [Role::Buffer, Role::Param].map(|role| (role, buffer.path().to_owned()));
             let Some(name) = names.iter().find(|name| held.contains_key(name)) else {
-                let tensor = self.contents.origin.tensor(Role::Buffer, buffer.path());
-                self.lines.push(format!("missing tensor `{tensor}`: {} {:?}", buffer.dtype(), buffer.shape()));
+                let tensor = self.contents.origin.tensor(&Role::Buffer, buffer.path());
+                self.line(format!("missing tensor `{tensor}`: {} {:?}", buffer.dtype(), buffer.shape()));
                 continue;
             };
             let tensor = held[name];
             self.wanted.insert(name.clone());
+            let fits = |info: &TensorInfo| {
+                buffers::is_of(info, buffer)
+                    || (self.moves.is_cast(buffer.path()) && buffers::can_be_cast(info, buffer))
+            };
             match self.contents.tensors.metadata.info(tensor) {
-                Some(info) if buffers::is_of(info, buffer) => found.push((buffer.path().to_owned(), tensor)),
+                Some(info) if fits(info) => found.push((buffer.clone(), tensor)),
                 info => {
                     let found = info.map_or_else(|| "nothing".into(), what);
                     let (dtype, shape) = (buffer.dtype(), buffer.shape());
-                    self.lines.push(format!("`{tensor}`: expected {dtype} {shape:?}, found {found}"));
+                    self.line(format!("`{tensor}`: expected {dtype} {shape:?}, found {found}"));
                 }
             }
         }
         found
     }
 
-    fn item(&mut self, name: &ItemName, item: &ItemMut<'_>, held: &Held<'a>, moves: &Resolved) {
-        match (item, role(name), &name.of) {
-            (ItemMut::Count(_), _, Owner::State) if last(&name.field) == "count" => {}
-            (ItemMut::Array(_), Some((_, path)), _) if moves.is_fresh(&path) => {}
-            (ItemMut::Array(array), Some(wanted), _) => {
-                self.tensor(wanted, array.dtype(), array.shape(), held);
+    /// What an array of the state, or a value of a wrapper's own, is filled from.
+    fn item(
+        &mut self,
+        name: &ItemName,
+        item: &ItemMut<'_>,
+        parts: &Parts,
+        casts: &[String],
+        held: &Held<'a>,
+    ) -> Option<Value<'a>> {
+        match (parts.filled(self.contents.origin, &name.field), item, &name.of) {
+            (Filled::Fresh, ..) => return Some(Value::Fresh),
+            (Filled::From(role), ItemMut::Array(array), Owner::Leaf(path)) => {
+                let is_cast = self.moves.is_cast(path) || casts.iter().any(|part| below(&name.field, part).is_some());
+                let wanted = (role, path.clone());
+                return self.tensor(wanted, (array.dtype(), array.shape()), is_cast, held).map(Value::Tensor);
             }
-            _ => self.lines.push(format!("state: {} has nothing for `{name}`", self.contents.origin.name())),
+            _ => {}
         }
+        self.line(format!("state: {} has nothing for `{name}`", self.contents.origin.name()));
+        None
+    }
+
+    /// The parameter of the file that an array is filled from.
+    fn of_param(&mut self, name: &ItemName, (dtype, shape): (DType, &[usize]), held: &Held<'a>) -> Option<Value<'a>> {
+        let Owner::Leaf(path) = &name.of else { return None };
+        let tensor = held.get(&(Role::Param, path.clone())).copied();
+        let info = tensor.and_then(|tensor| self.contents.tensors.metadata.info(tensor));
+        let fits = |found: DType| found == dtype || found.is_exact_in(dtype) || self.moves.is_cast(path);
+        if !info.is_some_and(|info| info.shape == shape && leaf_dtype(info.dtype).is_some_and(fits)) {
+            let found = info.map_or_else(|| "no parameter".into(), what);
+            self.line(format!("`{name}`: expected {dtype} {shape:?}, found {found}"));
+        }
+        tensor.map(Value::Tensor)
+    }
+
+    /// How often a leaf was updated.
+    fn updates(&self, name: &ItemName, count: Option<u64>) -> Option<Value<'a>> {
+        let of_leaf = if let Owner::Leaf(path) = &name.of { self.steps.get(path).copied() } else { None };
+        of_leaf.or(count).map(Value::Steps)
     }
 
     /// What is in the file and nothing takes.
-    fn unwanted(&mut self, held: &Held<'a>) {
+    fn unwanted(&mut self, held: &Held<'a>, parts: &Parts) {
         let lines = held.iter().filter(|(what, _)| what.0 != Role::Step && !self.wanted.contains(what));
+        let lines = lines.filter(|((role, _), _)| !(matches!(role, Role::Array(_)) && parts.is_told(None)));
         let lines: Vec<_> = lines.map(|(_, tensor)| format!("unexpected tensor `{tensor}`")).collect();
-        self.lines.extend(lines);
+        self.misfit.lines.extend(lines);
     }
 
-    /// The count that all agree on.
-    fn steps(&mut self, held: &Held<'a>, given: Option<u64>) -> Result<Option<u64>> {
-        let mut agreed = given.map(|steps| (steps, String::from("`at_step`")));
-        for (_, tensor) in held.iter().filter(|((role, _), _)| *role == Role::Step) {
-            match (self.contents.steps(tensor)?, &agreed) {
-                (Err(line), _) => self.lines.push(line),
-                (Ok(steps), None) => agreed = Some((steps, format!("`{tensor}`"))),
-                (Ok(steps), Some((expected, whose))) if steps != *expected => {
-                    self.lines.push(format!("`{tensor}`: expected {expected} steps, as {whose} says, found {steps}"));
-                }
-                (Ok(_), Some(_)) => {}
+    /// The steps of each leaf, where leaves are counted apart.
+    fn leaf_steps(&mut self, held: &Held<'a>) -> Result<BTreeMap<String, u64>> {
+        let mut steps = BTreeMap::new();
+        for ((_, path), tensor) in held.iter().filter(|((role, _), _)| *role == Role::Step) {
+            match self.contents.steps(tensor)? {
+                Ok(found) => _ = steps.insert(path.clone(), found),
+                Err(line) => self.line(line),
             }
         }
-        // Adam of PyTorch counts for each parameter.
-        let missing = self.wanted.iter().filter(|(role, path)| {
-            *role == Role::Mu && !held.contains_key(&(Role::Step, path.clone())) && self.contents.origin.counts_leaves()
-        });
-        let missing = missing.map(|(_, path)| self.contents.origin.tensor(Role::Step, path));
-        let missing: Vec<_> = missing.map(|tensor| format!("missing tensor `{tensor}`: a count of steps")).collect();
-        if agreed.is_none() && missing.is_empty() && self.lines.is_empty() {
-            self.lines.push("there is no count of steps; `at_step` says it".into());
-        }
-        self.lines.extend(missing);
-        Ok(agreed.map(|(steps, _)| steps))
+        Ok(steps)
     }
+
+    /// How many steps have been done: as was said, or as many as the leaf has that was updated most often.
+    fn count(&mut self, held: &Held<'a>, given: Option<u64>) -> Result<Option<u64>> {
+        let counts_leaves = self.contents.origin.counts_leaves();
+        if let Some(given) = given {
+            let (fewer, at_most) = if counts_leaves { (true, "at most ") } else { (false, "") };
+            let differ = self.steps.iter().filter(|(_, steps)| **steps > given || (!fewer && **steps != given));
+            let tensor = |path: &String| held.get(&(Role::Step, path.clone())).copied().unwrap_or_default();
+            let line = |(path, steps): (&String, &u64)| {
+                format!("`{}`: expected {at_most}{given} steps, as `at_step` says, found {steps}", tensor(path))
+            };
+            let lines: Vec<_> = differ.map(line).collect();
+            self.misfit.lines.extend(lines);
+        }
+        Ok(given.or(self.steps.values().max().copied()))
+    }
+
+    /// Tells the counts that are missing.
+    fn uncounted(&mut self, held: &Held<'a>, given: Option<u64>) {
+        let origin = self.contents.origin;
+        let of_leaves = self.wanted.iter().filter(|(role, _)| origin.counts_leaves() && role.is_counted());
+        let missing: BTreeSet<_> = of_leaves.map(|(_, path)| (Role::Step, path.clone())).collect();
+        let missing = missing.iter().filter(|wanted| !held.contains_key(wanted));
+        let missing = missing.map(|(role, path)| origin.tensor(role, path));
+        let missing: Vec<_> = missing.map(|tensor| format!("missing tensor `{tensor}`: a count of steps")).collect();
+        let none = given.is_none() && !held.keys().any(|(role, _)| *role == Role::Step);
+        if none && missing.is_empty() && self.misfit.lines.is_empty() {
+            self.line("there is no count of steps; `at_step` says it".into());
+        }
+        self.misfit.lines.extend(missing);
+    }
+
+    /// Says by which verbs the leaves of the file would be those here.
+    fn propose(&mut self, here: &Structure, held: &Held<'a>, renames: bool) {
+        if self.misfit.lines.is_empty() {
+            return;
+        }
+        if self.contents.is_of_other() {
+            let (other, call) = match self.contents.origin {
+                Origin::Torch => ("Optax", "optax"),
+                Origin::Optax => ("PyTorch", "torch"),
+            };
+            return self.misfit.hints.push(format!("the names are those of {other}: `Import::{call}` reads them"));
+        }
+        if self.contents.is_by_number() {
+            let hint = "`names` says which parameters the numbers are of, in the order in which the optimizer had them";
+            self.misfit.hints.push(hint.into());
+        }
+        let there: BTreeSet<&str> =
+            held.keys().filter(|(role, _)| *role != Role::Step).map(|(_, path)| &**path).collect();
+        let is_here = |path: &str| here.index_of(path).is_some();
+        let missing: Vec<&str> =
+            here.paths().filter(|path| !there.contains(path) && !self.moves.is_fresh(path)).collect();
+        let strange: Vec<&str> = there.iter().copied().filter(|path| !is_here(path)).collect();
+        // Paths are those here already, and verbs speak of those there.
+        let heads = if renames { Vec::new() } else { missing_heads(&missing, &strange) };
+        if !heads.is_empty() {
+            let verbs: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
+            let is_added = |(from, _): &(String, String)| ["module", "_orig_mod"].contains(&last_level(from));
+            let added = "; `DistributedDataParallel` and `torch.compile` put that before names";
+            let added = if heads.iter().all(is_added) { added } else { "" };
+            self.misfit
+                .hints
+                .push(format!("`Migration::new(){verbs}` gives leaves the paths that they have here{added}"));
+            return;
+        }
+        let arrays: BTreeSet<&str> =
+            held.keys().filter(|(role, _)| matches!(role, Role::Array(_))).map(|(_, path)| &**path).collect();
+        let stateless =
+            self.wanted.iter().find(|(role, path)| matches!(role, Role::Array(_)) && !arrays.contains(&**path));
+        if let Some((_, path)) = stateless.filter(|_| !arrays.is_empty()) {
+            let hint =
+                format!("`Migration::new().fresh({path:?})` starts the state of a leaf that the file has none of");
+            self.misfit.hints.push(hint);
+        }
+    }
+}
+
+/// The last level of a path.
+fn last_level(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// A tensor as messages show it.

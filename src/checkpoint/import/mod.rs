@@ -7,7 +7,7 @@ mod origin;
 use std::path::Path;
 
 use self::contents::Contents;
-use self::fit::Fit;
+use self::fit::Order;
 pub use self::origin::Origin;
 use super::source::{Bytes, Source};
 use super::tensors::Tensors;
@@ -17,12 +17,11 @@ use crate::migrate::Migration;
 use crate::transformation::OptState;
 use crate::tree::{Tree, TreeMut};
 
-/// A file with the state of PyTorch's `Adam`, `AdamW` or `SGD`, or of Optax's, to go on from with
-/// [`adam`](crate::adam()), [`adamw`](crate::adamw()) or [`sgd`](crate::sgd()).
+/// A file with the state of an optimizer of PyTorch or Optax, to continue from.
 ///
 /// # The file
 ///
-/// Safetensors, with these names; `docs/checkpoints.md` has the lines of Python that write it. `params/…` is needed by
+/// Safetensors, with these names; `docs/importing.md` has the lines of Python that write it. `params/…` is needed by
 /// [`load`](Import::load) alone.
 ///
 /// | here | PyTorch | Optax |
@@ -30,29 +29,40 @@ use crate::tree::{Tree, TreeMut};
 /// | a parameter | `params/{name}` | `params/{path}` |
 /// | a [buffer](crate::tree::Buffer) | `buffers/{name}`, or `params/{name}` if frozen | `buffers/{path}`, or
 /// `params/{path}` |
-/// | `mu`, the first moment | `state/{name}/exp_avg` | `mu/{path}` |
-/// | `nu`, the second moment | `state/{name}/exp_avg_sq` | `nu/{path}` |
-/// | `trace`, the momentum | `state/{name}/momentum_buffer` | `trace/{path}` |
-/// | every count of steps | `state/{name}/step`, for each parameter, all the same | `count`, one for all |
+/// | `mu` of `adam`, `adamw`, `amsgrad` | `state/{name}/exp_avg` | `mu/{path}` |
+/// | `nu` of these | `state/{name}/exp_avg_sq` | `nu/{path}` |
+/// | `nu_max` of `amsgrad` | `state/{name}/max_exp_avg_sq` | `nu_max/{path}` |
+/// | `trace` of `sgd`, `mu` of `muon` | `state/{name}/momentum_buffer` | `trace/{path}`, `mu/{path}` |
+/// | `nu` of `rmsprop`, `mu` if centered | `state/{name}/square_avg`, `…/grad_avg` | `nu/{path}`, `mu/{path}` |
+/// | `sum_of_squares` of `adagrad` | `state/{name}/sum` | `sum_of_squares/{path}` |
+/// | counts of steps | `state/{name}/step`, for each parameter | `count`, one for all |
 ///
 /// The dots of PyTorch's names are the slashes of paths: `layers.0.weight` is `layers/0/weight`. Leaves of other paths
-/// are renamed by [`migrating`](Import::migrating).
+/// are renamed by [`migrating`](Import::migrating). State by number, as a `state_dict` has it, needs
+/// [`names`](Import::names).
 ///
 /// # What fits
 ///
-/// `adam`, `adamw`, `sgd`, [`scale_by_adam`](crate::scale_by_adam()), [`trace`](crate::transform::trace()), also in a
-/// [`chain`](crate::chain) with what has no state of its own but a count, such as clipping and schedules, or
-/// [`masked`](crate::masked). Everything else is refused, since a file does not say by which algorithm it was made: two
-/// moments could as well be those of RAdam.
+/// The optimizers of the table and their parts, such as [`scale_by_adam`](crate::scale_by_adam()) and
+/// [`trace`](crate::trace()), also in a [`chain`](crate::chain) with what has no state of its own but a count, such as
+/// clipping and schedules; in a [`partition`](crate::partition); in [`masked`](crate::masked),
+/// [`freezable`](crate::freezable()), [`skip_absent`](crate::skip_absent()),
+/// [`inject_hyperparams`](crate::inject_hyperparams()) and [`multi_steps`](crate::multi_steps()), in which a window
+/// begins. Of other wrappers [`wrap_part`](Migration::wrap_part) says that their own state starts as `init` makes it.
+/// Everything else is refused, since a file does not say by which algorithm it was made: two moments could as well be
+/// those of RAdam.
 ///
 /// The optimizer's arguments are not in the file; those of the optimizer here are used. PyTorch and Optax have other
 /// defaults: `AdamW` decays by 1e-2 in PyTorch, by 1e-4 in Optax and here.
 ///
+/// 16-bit moments are widened where they are `f32` here, which is exact. Counts that differ from parameter to parameter
+/// are those of the leaves here.
+///
 /// # Errors
 ///
 /// Loading compares everything before anything is changed, and lists every difference: a tensor that is missing or that
-/// nothing wants, another shape, another type (an `f64` is not rounded, nor a `bf16` widened: ask for
-/// [`mu_dtype`](crate::optimizer::Adam::mu_dtype)), counts that differ from parameter to parameter.
+/// nothing wants, another shape, another type (nothing is rounded unless [`cast`](Migration::cast) or
+/// [`cast_part`](Migration::cast_part) says so).
 ///
 /// Nothing is filled in. PyTorch has no state for a parameter that has had no gradient, and its `SGD` has neither a
 /// buffer before the first step nor ever a count: say [`fresh`](Migration::fresh) of such leaves, and
@@ -137,36 +147,77 @@ impl Import {
     }
 
     fn of(origin: Origin, tensors: Tensors) -> Import {
-        Import { contents: Contents::of(origin, tensors), step: None, migration: Migration::new() }
+        Import { contents: Contents::of(origin, tensors, &[]), step: None, migration: Migration::new() }
     }
 
-    /// How many steps have been done, where the file does not say. A file that says something else is refused.
+    /// Names the parameters of a PyTorch file whose state is by number, as in `optimizer.state_dict()`: in the order in
+    /// which the optimizer was given them.
+    ///
+    /// ```
+    /// use gradchain::checkpoint::{Import, Origin};
+    /// use gradchain::prelude::*;
+    /// use gradchain::tree::DynTree;
+    /// # use safetensors::{Dtype, tensor::TensorView};
+    /// # let [w, m] = [[1.0_f32, 2.0], [0.5, -0.5]].map(|x| x.map(f32::to_le_bytes).concat());
+    /// # let array = |data| TensorView::new(Dtype::F32, vec![2], data).unwrap();
+    /// # let file = [("params/fc.weight", array(&w[..])), ("state/0/momentum_buffer", array(&m))];
+    /// # let file = safetensors::serialize(file, None).unwrap();
+    ///
+    /// let mut params = DynTree::new();
+    /// params.insert("fc/weight", ndarray::array![0.0_f32, 0.0]);
+    /// let import = Import::from_bytes(Origin::Torch, file)?.names(["fc.weight"]).at_step(3);
+    /// let state = import.load(&sgd(0.1).momentum(0.9), &mut params)?;
+    /// assert_eq!(state.0.moment("trace").unwrap().get::<f32>(0), Some(&[0.5, -0.5][..]));
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    pub fn names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Import {
+        let Contents { origin, tensors, .. } = self.contents;
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        Import { contents: Contents::of(origin, tensors, &names), ..self }
+    }
+
+    /// Says how many steps have been done, where the file does not. An Optax file that says another number is refused,
+    /// and a PyTorch file in which a parameter has had more.
     pub fn at_step(mut self, steps: u64) -> Import {
         self.step = Some(steps);
         self
     }
 
-    /// Leaves have other paths here, or start [`fresh`](Migration::fresh), or are of no use here
-    /// ([`drop`](Migration::drop)). Fresh leaves keep their values; the count of steps goes on for them too.
+    /// Says what differs here, by the verbs of a [`Migration`].
+    ///
+    /// [`rename`](Migration::rename), [`fresh`](Migration::fresh) and [`drop`](Migration::drop) speak of leaves, which
+    /// have other paths here, start anew, or are of no use. Fresh leaves keep their values; updates are counted by leaf
+    /// then, so that the first steps of fresh ones are those of a new optimizer. [`cast`](Migration::cast) says that
+    /// leaves are of another type here.
+    ///
+    /// Of the parts of the state, [`wrap_part`](Migration::wrap_part), [`wrap_in_chain`](Migration::wrap_in_chain),
+    /// [`insert_part`](Migration::insert_part) and [`fresh_part`](Migration::fresh_part) say what the file has nothing
+    /// for, and [`cast_part`](Migration::cast_part) which arrays are rounded.
+    /// [`params_to_part`](Migration::params_to_part) fills the copies of [`master`](crate::master).
     pub fn migrating(mut self, migration: Migration) -> Import {
         self.migration = migration;
         self
     }
 
+    fn order(&self, with_params: bool) -> Order<'_> {
+        Order { contents: &self.contents, steps: self.step, migration: &self.migration, with_params }
+    }
+
     /// Loads the parameters, and makes the state that the file describes.
+    ///
+    /// What the file has nothing for starts as `init` makes it of the parameters that were loaded.
     ///
     /// # Errors
     ///
     /// If anything differs, as [above](Import#errors); nothing is changed then. If the disk fails while parameters are
     /// read, they may be partly loaded.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
-        let mut fit = Fit::new(&self.contents, self.step, &self.migration, transformation, params, true)?;
+        let fit = self.order(true).fit(transformation, params)?;
         let buffers = fit.buffers()?;
         buffers.fit(params)?;
-        fit.fill_state()?;
         fit.fill_params(params)?;
         buffers.write(params)?;
-        Ok(fit.state)
+        fit.state(transformation, params)
     }
 
     /// Makes the state that the file describes, for parameters that are here already. Those of the file, if it has any,
@@ -176,8 +227,6 @@ impl Import {
     ///
     /// As [`load`](Import::load).
     pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
-        let mut fit = Fit::new(&self.contents, self.step, &self.migration, transformation, params, false)?;
-        fit.fill_state()?;
-        Ok(fit.state)
+        self.order(false).fit(transformation, params)?.state(transformation, params)
     }
 }

@@ -1,6 +1,7 @@
 //! How files of others name what they hold, and which transformations have the same state as theirs.
 
 use crate::recipe::Recipe;
+use crate::state::{INNER, below};
 
 /// Whose names the tensors of a file have: see [`Import`](super::Import).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,18 +14,14 @@ pub enum Origin {
 }
 
 /// What a tensor is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Param,
     Buffer,
-    Mu,
-    Nu,
-    Trace,
+    /// An array of the state, by its name there.
+    Array(String),
     Step,
 }
-
-/// The arrays of a state, by the last part of their field.
-pub(super) const ARRAYS: [(&str, Role); 3] = [("mu", Role::Mu), ("nu", Role::Nu), ("trace", Role::Trace)];
 
 impl Origin {
     /// As messages call it.
@@ -35,71 +32,97 @@ impl Origin {
         }
     }
 
-    /// Whether there is a count of steps for each leaf, and not one for all.
+    /// True if there is a count of steps for each leaf, and not one for all.
     pub(super) fn counts_leaves(self) -> bool {
         self == Origin::Torch
     }
 
-    /// The name of what there is one of for each leaf, and of the count.
-    fn key(self, role: Role) -> &'static str {
-        match (self, role) {
-            (_, Role::Param) => "params",
-            (_, Role::Buffer) => "buffers",
-            (Origin::Torch, Role::Mu) => "exp_avg",
-            (Origin::Torch, Role::Nu) => "exp_avg_sq",
-            (Origin::Torch, Role::Trace) => "momentum_buffer",
-            (Origin::Torch, Role::Step) => "step",
-            (Origin::Optax, Role::Mu) => "mu",
-            (Origin::Optax, Role::Nu) => "nu",
-            (Origin::Optax, Role::Trace) => "trace",
-            (Origin::Optax, Role::Step) => "count",
-        }
-    }
-
     /// The name of a tensor.
-    pub(super) fn tensor(self, role: Role, path: &str) -> String {
-        let key = self.key(role);
-        match (self, role) {
-            (Origin::Torch, Role::Param | Role::Buffer) => format!("{key}/{}", path.replace('/', ".")),
-            (Origin::Torch, _) => format!("state/{}/{key}", path.replace('/', ".")),
-            (Origin::Optax, Role::Step) => key.into(),
-            (Origin::Optax, _) => format!("{key}/{path}"),
+    pub(super) fn tensor(self, role: &Role, path: &str) -> String {
+        let path = if self == Origin::Torch { path.replace('/', ".") } else { path.into() };
+        match (role, self) {
+            (Role::Param, _) => format!("params/{path}"),
+            (Role::Buffer, _) => format!("buffers/{path}"),
+            (Role::Array(key), Origin::Torch) => format!("state/{path}/{key}"),
+            (Role::Array(key), Origin::Optax) => format!("{key}/{path}"),
+            (Role::Step, Origin::Torch) => format!("state/{path}/step"),
+            (Role::Step, Origin::Optax) => "count".into(),
         }
     }
 
-    /// What the tensor of a name is, and the path of its leaf; a count of Optax's belongs to none.
-    pub(super) fn parse(self, tensor: &str) -> Option<(Role, String)> {
-        let role = |key: &str, roles: &[Role]| roles.iter().copied().find(|role| self.key(*role) == key);
-        let states = [Role::Mu, Role::Nu, Role::Trace];
-        match self {
-            Origin::Torch => {
-                let dotted = |name: &str| name.replace('.', "/");
-                if let Some((key, name)) = tensor.split_once('/')
-                    && let Some(role) = role(key, &[Role::Param, Role::Buffer])
-                {
-                    return Some((role, dotted(name)));
+    /// What the tensor of a name is, and the path of its leaf; a count of Optax's belongs to none. `names` are those of
+    /// PyTorch's parameters, if the state is by their numbers.
+    ///
+    /// # Errors
+    ///
+    /// The line of a message that says what is wrong with the name.
+    pub(super) fn parse(self, tensor: &str, names: &[String]) -> Result<(Role, String), String> {
+        let unexpected = || format!("unexpected tensor `{tensor}`");
+        if self == Origin::Optax && tensor == "count" {
+            return Ok((Role::Step, String::new()));
+        }
+        let (key, rest) = tensor.split_once('/').ok_or_else(unexpected)?;
+        let path = |name: &str| if self == Origin::Torch { name.replace('.', "/") } else { name.to_owned() };
+        match (key, self) {
+            ("params", _) => Ok((Role::Param, path(rest))),
+            ("buffers", _) => Ok((Role::Buffer, path(rest))),
+            (key, Origin::Optax) => Ok((Role::Array(key.into()), rest.into())),
+            ("state", Origin::Torch) => {
+                let (name, key) = rest.rsplit_once('/').ok_or_else(unexpected)?;
+                let role = if key == "step" { Role::Step } else { Role::Array(key.into()) };
+                if names.is_empty() {
+                    return Ok((role, path(name)));
                 }
-                let (name, key) = tensor.strip_prefix("state/")?.rsplit_once('/')?;
-                Some((role(key, &states).or_else(|| role(key, &[Role::Step]))?, dotted(name)))
+                let number = name.parse().ok().and_then(|number: usize| names.get(number));
+                let problem = || format!("`{tensor}`: expected the number of one of the {} `names`", names.len());
+                Ok((role, path(number.ok_or_else(problem)?)))
             }
-            Origin::Optax if tensor == self.key(Role::Step) => Some((Role::Step, String::new())),
-            Origin::Optax => {
-                let (key, path) = tensor.split_once('/')?;
-                Some((role(key, &states).or_else(|| role(key, &[Role::Param, Role::Buffer]))?, path.into()))
-            }
+            _ => Err(unexpected()),
         }
     }
 }
 
-/// Transformations whose arrays are those of Adam or of momentum.
-const SAME: [&str; 5] = ["adam", "adamw", "sgd", "scale_by_adam", "trace"];
+/// A field of a part's state, with what holds it in files of PyTorch and of Optax.
+type Array = (&'static str, [Option<&'static str>; 2]);
+
+const MU: Array = ("mu", [Some("exp_avg"), Some("mu")]);
+const NU: Array = ("nu", [Some("exp_avg_sq"), Some("nu")]);
+const TRACE: Array = ("trace", [Some("momentum_buffer"), Some("trace")]);
+const MEAN_SQUARE: Array = ("nu", [Some("square_avg"), Some("nu")]);
+const MEAN: Array = ("mu", [Some("grad_avg"), Some("mu")]);
+
+/// Transformations whose arrays those of a file can be.
+const PARTS: [(&str, &[Array]); 14] = [
+    ("adam", &[MU, NU]),
+    ("adamw", &[MU, NU]),
+    ("scale_by_adam", &[MU, NU]),
+    ("amsgrad", AMSGRAD),
+    ("scale_by_amsgrad", AMSGRAD),
+    ("sgd", &[TRACE]),
+    ("trace", &[TRACE]),
+    // The momentum is of what the rate has been multiplied into, and in PyTorch before it is.
+    ("rmsprop", &[MEAN_SQUARE, MEAN, ("trace", [None, Some("trace")])]),
+    ("scale_by_rms", &[MEAN_SQUARE]),
+    ("scale_by_stddev", &[MEAN_SQUARE, MEAN]),
+    ("adagrad", RSS),
+    ("scale_by_rss", RSS),
+    ("muon", &[("muon.0.mu", MUON), ("adam.0.mu", MU.1), ("adam.0.nu", NU.1)]),
+    ("scale_by_muon", &[("mu", MUON)]),
+];
+const AMSGRAD: &[Array] = &[MU, NU, ("nu_max", [Some("max_exp_avg_sq"), Some("nu_max")])];
+const RSS: &[Array] = &[("sum_of_squares", [Some("sum"), Some("sum_of_squares")])];
+const MUON: [Option<&str>; 2] = [Some("momentum_buffer"), Some("mu")];
+
+/// Arrays of PyTorch's optimizers that count no steps.
+const UNCOUNTED: &str = "momentum_buffer";
 
 /// Transformations that remember a count of steps, or nothing.
-const WITHOUT_ARRAYS: [&str; 14] = [
+const WITHOUT_ARRAYS: [&str; 15] = [
     "identity",
     "scale",
     "scale_by_learning_rate",
     "scale_by_schedule",
+    "scale_by_shape",
     "scale_by_sign",
     "scale_by_trust_ratio",
     "add_decayed_weights",
@@ -112,28 +135,137 @@ const WITHOUT_ARRAYS: [&str; 14] = [
     "keep_params_nonnegative",
 ];
 
-/// Shows the place and the name of every transformation whose state no file of this kind can hold.
-pub(super) fn strangers(recipe: &Recipe, place: &str, show: &mut dyn FnMut(&str, &str)) {
-    let Some((name, arguments)) = recipe.as_call() else { return show(place, &recipe.to_string()) };
-    match name {
-        "chain" => {
-            for (i, member) in arguments.items().iter().enumerate() {
-                strangers(member, &format!("{place}.chain[{i}]"), show);
-            }
+/// Wrappers that remember nothing of the steps done, at the end of one that `multi_steps` has emitted.
+const WRAPPERS: [&str; 5] = ["masked", "freezable", "inject_hyperparams", "multi_steps", "skip_absent"];
+
+/// The arguments of wrappers that are what is inside.
+const INSIDE: [&str; 3] = [INNER, "fast_optimizer", "base_optimizer"];
+
+/// What the state of an optimizer is made of, as far as files of others have it.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    /// By the path of its state: the arrays of a part; none of a wrapper.
+    held: Vec<(String, &'static [Array])>,
+    /// The paths of states that no file of this kind can hold.
+    strange: Vec<String>,
+    /// Lines about these, and about arguments, and what helps.
+    pub(super) lines: Vec<String>,
+    pub(super) hints: Vec<String>,
+}
+
+/// What a field of the state is filled from.
+pub(super) enum Filled {
+    From(Role),
+    /// It starts as `init` makes it.
+    Fresh,
+    /// The file has nothing for it.
+    Nothing,
+}
+
+impl Parts {
+    /// `fresh` are the parts of the state that start as `init` makes them, each but for one inside.
+    pub(super) fn of(origin: Origin, recipe: &Recipe, fresh: &[(String, Option<String>)]) -> Parts {
+        let mut parts = Parts::default();
+        parts.scan(origin, recipe, "$", String::new(), fresh);
+        parts
+    }
+
+    fn scan(&mut self, origin: Origin, recipe: &Recipe, at: &str, path: String, fresh: &[(String, Option<String>)]) {
+        if fresh.iter().any(|(part, but)| but.is_none() && below(&path, part).is_some()) {
+            return;
         }
-        "named_chain" => {
-            for (i, pair) in arguments.items().iter().enumerate() {
-                pair.items().iter().skip(1).for_each(|member| {
-                    strangers(member, &format!("{place}.named_chain[{i}]"), show);
-                });
+        let Some((name, arguments)) = recipe.as_call() else {
+            return self.stranger(origin, at, &recipe.to_string(), path);
+        };
+        let inside = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+        let number = |i: usize| i.to_string();
+        match name {
+            "chain" => {
+                for (i, member) in arguments.items().iter().enumerate() {
+                    self.scan(origin, member, &format!("{at}.chain[{i}]"), inside(&number(i)), fresh);
+                }
+                return;
             }
-        }
-        "masked" => {
-            if let Some(inner) = arguments.get("inner") {
-                strangers(inner, &format!("{place}.masked.inner"), show);
+            "named_chain" => {
+                for (i, pair) in arguments.items().iter().enumerate() {
+                    if let [Recipe::Text(called), member] = pair.items() {
+                        self.scan(origin, member, &format!("{at}.named_chain[{i}]"), inside(called), fresh);
+                    }
+                }
+                return;
             }
+            "partition" => {
+                if let Some(Recipe::Map(groups)) = arguments.get("transforms") {
+                    for (label, member) in groups {
+                        let at = format!("{at}.partition.transforms.{label}");
+                        self.scan(origin, member, &at, inside(label), fresh);
+                    }
+                }
+                return;
+            }
+            _ => {}
         }
-        name if SAME.contains(&name) || WITHOUT_ARRAYS.contains(&name) => {}
-        name => show(place, name),
+        if let Some((key, inner)) = INSIDE.iter().find_map(|key| Some((key, arguments.get(key)?))) {
+            let state = inside(INNER);
+            let is_wrapped = |(part, but): &(String, Option<String>)| *part == path && but.as_ref() == Some(&state);
+            if WRAPPERS.contains(&name) || fresh.iter().any(is_wrapped) {
+                self.held.push((path, &[]));
+                return self.scan(origin, inner, &format!("{at}.{name}.{key}"), state, fresh);
+            }
+            self.hints
+                .push(format!("`Migration::new().wrap_part({path:?})` starts the own state of {name} as `init` does"));
+        }
+        if let Some((_, arrays)) = PARTS.iter().find(|(part, _)| *part == name) {
+            self.differs(origin, name, arguments, at);
+            self.held.push((path, arrays));
+        } else if !WITHOUT_ARRAYS.contains(&name) {
+            self.stranger(origin, at, name, path);
+        }
+    }
+
+    fn stranger(&mut self, origin: Origin, at: &str, name: &str, path: String) {
+        self.strange.push(path);
+        self.lines.push(format!("optimizer: {at}: {} has no state such as that of {name}", origin.name()));
+    }
+
+    /// Tells arguments with which the arrays of this name mean something else.
+    fn differs(&mut self, origin: Origin, name: &str, arguments: &Recipe, at: &str) {
+        let is = |argument: &str, value: bool| arguments.get(argument) == Some(&Recipe::Bool(value));
+        let problem = match (origin, name) {
+            (Origin::Torch, "amsgrad" | "scale_by_amsgrad") if !is("bias_correction_nu", false) => {
+                "PyTorch takes the largest second moment before it is corrected: `bias_correction_nu(false)`, with the \
+                 rate and the `eps` that `docs/from-pytorch.md` gives"
+            }
+            (Origin::Torch, "rmsprop") if arguments.get("momentum").is_some() => {
+                "PyTorch multiplies by the rate after the momentum: `chain((scale_by_rms(), trace(momentum), \
+                 scale_by_learning_rate(rate)))`, or `scale_by_stddev` if centered"
+            }
+            _ => return,
+        };
+        self.lines.push(format!("optimizer: {at}: {problem}"));
+    }
+
+    /// True if nothing is to be said of a field, or of what the file has for no field, since its part is named already.
+    pub(super) fn is_told(&self, field: Option<&str>) -> bool {
+        self.strange.iter().any(|part| field.is_none_or(|field| below(field, part).is_some()))
+    }
+
+    /// What a field of the state that is an array, or a value of a wrapper's own, is filled from.
+    pub(super) fn filled(&self, origin: Origin, field: &str) -> Filled {
+        let part = self.held.iter().filter_map(|(path, arrays)| Some((path.len(), below(field, path)?, arrays)));
+        let Some((_, rest, arrays)) = part.max_by_key(|(len, ..)| *len) else { return Filled::Nothing };
+        if arrays.is_empty() {
+            return Filled::Fresh;
+        }
+        let is_it = |name: &str| rest == name || rest.strip_suffix(name).is_some_and(|before| before.ends_with('.'));
+        let key = arrays.iter().find(|(name, _)| is_it(name)).and_then(|(_, keys)| keys[origin as usize]);
+        key.map_or(Filled::Nothing, |key| Filled::From(Role::Array(key.into())))
+    }
+}
+
+impl Role {
+    /// True if PyTorch counts the steps of parameters that have such an array.
+    pub(super) fn is_counted(&self) -> bool {
+        matches!(self, Role::Array(key) if key != UNCOUNTED)
     }
 }

@@ -102,7 +102,8 @@ impl Entry {
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
             Datum::Coded(array) => (Kind::Moment, Some(array.what())),
         };
-        ItemSpec { name, kind, array }
+        // Nothing is joined where no migration is given.
+        ItemSpec { name, kind, array, single: None }
     }
 }
 

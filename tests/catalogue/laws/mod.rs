@@ -45,6 +45,7 @@ mod sharded;
 mod sixteen_bits;
 mod step_and_update;
 mod thawing;
+mod types;
 mod weights;
 mod zero_gradients;
 

@@ -139,7 +139,8 @@ fn a_narrower_type() {
         refused(&file, &adamw_(), &(array![1.0_f32, 2.0], array![3.0_f32])),
         "the checkpoint does not fit: 2 differences\n  \
          parameters: 0: expected type f32, found f64; convert this leaf first, it is never narrowed in silence\n  \
-         parameters: 1: expected type f32, found f64; convert this leaf first, it is never narrowed in silence"
+         parameters: 1: expected type f32, found f64; convert this leaf first, it is never narrowed in silence\n  \
+         `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
     );
 }
 
@@ -151,7 +152,8 @@ fn a_narrower_type_of_sixteen_bits() {
     assert_eq!(
         refused(&file, &adamw_(), &narrow),
         "the checkpoint does not fit: 1 difference\n  \
-         parameters: (root): expected type bf16, found f32"
+         parameters: (root): expected type bf16, found f32\n  \
+         `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
     );
     // Into a state of another type, of the same parameters.
     let file = saved(&adamw_(), &narrow);

@@ -104,3 +104,41 @@ fn a_run_of_pytorch_brings_its_buffers() {
     fresh.load(&optimizer, &mut into.write()).unwrap();
     assert_eq!((into.weight, into.mean), (vec![1.0, 2.0], kept(9.0).mean));
 }
+
+/// A frozen part of a run that goes on in another type.
+#[test]
+fn buffers_are_cast_as_leaves_are() {
+    let optimizer = sgd(0.1).momentum(0.5);
+    let (weight, frozen, count) = (vec![1.0_f32, 2.0], vec![0.1_f32, 0.3], vec![7_i64]);
+    let tree = Slices::new().with("head/w", &weight, &[2]).unwrap();
+    let tree = tree.with_buffer("body/w", &frozen).with_buffer("count", &count);
+    let file = file(&optimizer, &optimizer.init(&tree).unwrap(), &tree);
+    let views = [("params/head.w", &weight), ("params/body.w", &frozen)];
+    let bytes = views.map(|(name, values)| (name, values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>()));
+    let count_bytes = 7_i64.to_le_bytes();
+    let floats = bytes.iter().map(|(name, bytes)| (*name, TensorView::new(Dtype::F32, vec![2], bytes).unwrap()));
+    let counted = ("buffers/count", TensorView::new(Dtype::I64, vec![1], &count_bytes).unwrap());
+    let theirs = safetensors::serialize(floats.chain([counted]), None).unwrap();
+
+    let migration = || Migration::new().cast(Mask::all());
+    let import = || Import::from_bytes(Origin::Torch, theirs.clone()).unwrap().at_step(0);
+    let load = |migration: Migration, from_torch: bool| {
+        let (mut weight, mut frozen, mut count) = (vec![0.0_f64; 2], Array1::<f64>::zeros(2), vec![0_i64]);
+        let tree = SlicesMut::new().with("head/w", &mut weight, &[2]).unwrap();
+        let mut tree = tree.with_buffer("body/w", &mut frozen).with_buffer("count", &mut count);
+        let done = if from_torch {
+            import().migrating(migration).load(&sgd(0.1), &mut tree).map(drop)
+        } else {
+            Load::strict().migrating(migration).load(&file, &optimizer, &mut tree).map(drop)
+        };
+        drop(tree);
+        done.map(|()| (weight, frozen, count))
+    };
+    let wide = (vec![1.0, 2.0], array![f64::from(0.1_f32), f64::from(0.3_f32)], vec![7]);
+    assert_eq!(load(migration(), false).unwrap(), wide);
+    assert_eq!(load(migration(), true).unwrap(), wide);
+    let error = load(Migration::new().cast("head/w"), false).unwrap_err().to_string();
+    assert!(error.contains("buffers: body/w: expected f64 [2], found f32 [2]"), "{error}");
+    let error = load(Migration::new().cast("head/w"), true).unwrap_err().to_string();
+    assert!(error.contains("`params/body.w`: expected f64 [2], found f32 [2]"), "{error}");
+}

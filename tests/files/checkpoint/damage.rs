@@ -100,7 +100,23 @@ fn a_header_that_claims_the_whole_memory_allocates_nothing() {
 #[test]
 fn other_files_are_not_taken_for_checkpoints() {
     let refused = |bytes: &[u8]| Checkpoint::from_bytes(bytes.to_vec()).unwrap_err().to_string();
-    assert!(refused(b"PK\x03\x04 a zip file, as PyTorch makes").contains("damaged"));
+    let zip = refused(b"PK\x03\x04 a zip file, as PyTorch makes");
+    assert_eq!(
+        zip,
+        "the checkpoint: it is a zip archive, as `torch.save` and `numpy.savez` write, and no safetensors file"
+    );
+    assert_eq!(refused(b""), "the checkpoint: it is no safetensors file: it has 0 bytes");
+    assert_eq!(refused(b"four"), "the checkpoint: it is no safetensors file: it has 4 bytes");
+    assert!(refused(b"{\"adam\": {\"learning_rate\": 0.1}}").contains("it is no safetensors file: it announces"));
+    let (bytes, _) = whole();
+    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let all = bytes.len();
+    let said = format!("the checkpoint: cut off: it has {} of {all} bytes", all - 3);
+    assert_eq!(refused(&bytes[..all - 3]), said);
+    let said = format!("the checkpoint: cut off in a header of {} bytes: it has 100", header - 8);
+    assert_eq!(refused(&bytes[..100]), said);
+    let longer = format!("the checkpoint: damaged: it has {} bytes, and its header describes {all}", all + 2);
+    assert_eq!(refused(&[&bytes[..], &[0, 0]].concat()), longer);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     let mut nested = (deep.len() as u64).to_le_bytes().to_vec();
     nested.extend(deep.as_bytes());

@@ -3,10 +3,12 @@
 mod absent;
 mod bad_loads;
 mod buffers;
+mod continued;
 pub(crate) mod damage;
 mod fixtures;
 mod folders;
 mod import;
+mod models;
 mod refusals;
 mod round_trips;
 
