@@ -5,7 +5,6 @@ use gradchain::prelude::*;
 use gradchain::state::same_bits;
 
 use super::{LeafPlan, Number, Order, Subject, noise, registry, tree};
-use crate::common::given::Registered;
 use crate::common::run;
 use crate::common::trees::map;
 
