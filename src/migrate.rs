@@ -119,11 +119,13 @@ impl Migration {
         }
         let none = |taken: &[bool], leaves: usize| !taken[..leaves].contains(&true);
         let same = none(&dropped, old.len()) && none(&fresh, new.len());
-        let identity = same && self.renames.is_empty() && old.compare(new, |a, b| a == b).is_empty();
+        let same = same && self.renames.is_empty();
+        let identity = same && old.compare(new, |a, b| a == b).is_empty();
+        let retyped = same && !self.cast.is_empty() && old.compare(new, |_, _| true).is_empty();
         let cast = here.paths().zip(cast).filter(|(_, cast)| *cast).map(|(path, _)| path.to_owned()).collect();
         let taken = here.paths().zip(fresh).filter(|(_, fresh)| *fresh).map(|(path, _)| path.to_owned());
         let (fresh, kept) = taken.partition(|path| new.index_of(path).is_some());
-        Ok(Resolved { to, fresh, cast, kept, values, identity, parts: self.parts.clone() })
+        Ok(Resolved { to, fresh, cast, kept, values, identity, retyped, parts: self.parts.clone() })
     }
 }
 
@@ -164,6 +166,8 @@ pub(crate) struct Resolved {
     /// By the new path: the old one, of leaves that are dropped too.
     values: HashMap<String, String>,
     identity: bool,
+    /// The leaves are the same but for their types.
+    retyped: bool,
     parts: parts::Verbs,
 }
 
@@ -182,6 +186,9 @@ impl Moves for Resolved {
     }
     fn is_identity(&self) -> bool {
         self.identity
+    }
+    fn is_retyped(&self) -> bool {
+        self.retyped
     }
     fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
         self.parts.parts(old, more)
@@ -203,7 +210,7 @@ impl Resolved {
     /// The same, where leaves that differ so start afresh or are thrown away.
     #[cfg(feature = "serde")]
     pub(crate) fn without(mut self, differences: &[Difference]) -> Resolved {
-        self.identity = false;
+        (self.identity, self.retyped) = (false, false);
         for difference in differences {
             match difference {
                 Difference::Unexpected { found } => _ = self.to.remove(found.path()),

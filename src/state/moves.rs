@@ -82,6 +82,9 @@ pub(crate) trait Moves {
     /// Whether nothing at all changes in the structure.
     fn is_identity(&self) -> bool;
 
+    /// True if nothing but the types of leaves changes, as has been said.
+    fn is_retyped(&self) -> bool;
+
     /// What becomes of the old state's fields, if these verbs are added to the migration.
     fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String>;
 }
@@ -233,6 +236,7 @@ impl Matched {
                     Some(path) if !moves.is_fresh(path) => Owner::Leaf(path.to_owned()),
                     _ => continue,
                 },
+                of @ Owner::Apart(_) if moves.is_retyped() => of.clone(),
                 Owner::Apart(_) => {
                     lines.push(format!("`{}` mixes all leaves, so it cannot be moved to other ones", spec.name));
                     continue;
@@ -294,7 +298,11 @@ impl Matched {
                 from.push(Source::Own);
                 continue;
             }
-            let leaf_is_cast = matches!(&spec.name.of, Owner::Leaf(path) if moves.is_cast(path));
+            let leaf_is_cast = match &spec.name.of {
+                Owner::Leaf(path) => moves.is_cast(path),
+                Owner::Apart(_) => moves.is_retyped(),
+                Owner::State => false,
+            };
             match found.map(|i| &old[i]) {
                 Some(old) if is_cast(old, spec) => {
                     if !leaf_is_cast && !is_in(&parts.cast, &spec.name.field) {
