@@ -76,6 +76,54 @@ impl<T: Stage> OptState<T> {
     /// inside a [`flatten`](crate::flatten()), which knows no leaves; or the parameters do not have the structure that
     /// the state was made for.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
+        let mut params = params.clone();
+        self.eval_params_into(&mut params)?;
+        Ok(EvalParams(params))
+    }
+
+    /// Overwrites trained parameters with those to evaluate with: [`eval_params`](Self::eval_params) for trees that
+    /// cannot be cloned, such as [`SlicesMut`](crate::tree::SlicesMut) and the trees that adapters lend.
+    ///
+    /// The trained values are gone afterwards. Give it a copy, such as [`DynTree::of`](crate::tree::DynTree::of), or
+    /// keep one and [assign](crate::tree::tree_assign()) it before training goes on.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::tree::{DynTree, SlicesMut, tree_assign};
+    ///
+    /// let optimizer = params_ema(sgd(1.0), 0.5);
+    /// let mut buffer = [0.0_f64];
+    /// let mut params = SlicesMut::new().with("w", &mut buffer, &[1])?;
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &DynTree::of(&params)?, &mut state)?; // a gradient of 0
+    ///
+    /// let trained = DynTree::of(&params)?;
+    /// state.eval_params_into(&mut params)?;
+    /// // .. evaluate the model whose memory this is ..
+    /// tree_assign(&mut params, &trained)?;
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`eval_params`](Self::eval_params); then nothing has been written.
+    pub fn eval_params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
+        let evaluations = self.evaluations()?;
+        let (mut leaves, mut path) = (table::Table::new(), String::new());
+        table::params_mut(params, self.structure(), &mut leaves, &mut path)?;
+        for (i, spec) in self.structure().leaves().iter().enumerate() {
+            let Some(evaluation) = &evaluations[i] else { continue };
+            let mut values = vec![0.0; spec.len()];
+            read_leaf::<f64>(&leaves[i], spec, Some(&mut values));
+            evaluate(evaluation, i, spec, &mut values);
+            write_leaf::<f64>(&leaves[i], spec, &values);
+        }
+        leaves.clear();
+        Ok(())
+    }
+
+    /// How to evaluate each leaf, if not with what is trained.
+    fn evaluations(&self) -> Result<Vec<Option<Evaluation<'_>>>> {
         self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
         (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e, is_apart| {
@@ -96,15 +144,13 @@ impl<T: Stage> OptState<T> {
                  `schedule_free` and `lookahead` do",
             ));
         }
-        let mut params = params.clone();
-        let (mut leaves, mut path) = (table::Table::new(), String::new());
-        table::params_mut(&mut params, self.structure(), &mut leaves, &mut path)?;
-        for (i, spec) in self.structure().leaves().iter().enumerate() {
+        let leaves = self.structure().leaves().iter().enumerate();
+        let of_leaf = |(i, spec): (usize, &LeafSpec)| {
             let mut of_leaf = found.iter().filter(|(_, e)| e.moments.dtype(i).is_some());
-            let Some((first, mut evaluation)) = of_leaf.next().map(|(path, e)| (path, e)) else { continue };
+            let Some((first, mut evaluation)) = of_leaf.next().map(|(path, e)| (path, *e)) else { return Ok(None) };
             for (second, other) in of_leaf {
                 if first == second {
-                    evaluation = other;
+                    evaluation = *other;
                     continue;
                 }
                 let problem = format!("`{first}` and `{second}` both have parameters to evaluate with");
@@ -115,13 +161,9 @@ impl<T: Stage> OptState<T> {
                     "other ranks have the rest of the averages; load a checkpoint of all of them without `sharded`";
                 return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
             }
-            let mut values = vec![0.0; spec.len()];
-            read_leaf::<f64>(&leaves[i], spec, Some(&mut values));
-            evaluate(evaluation, i, spec, &mut values);
-            write_leaf::<f64>(&leaves[i], spec, &values);
-        }
-        leaves.clear();
-        Ok(EvalParams(params))
+            Ok(Some(evaluation))
+        };
+        leaves.map(of_leaf).collect()
     }
 }
 

@@ -28,12 +28,14 @@
 //! |---|---|
 //! | [`Vars`] | the variables that are trained, by path; lends them as trees to everything that takes one |
 //! | [`init`], [`step`] | an optimizer's state, and a step |
+//! | [`Vars::evaluating`] | evaluates the model with averages instead of what is trained |
 //! | [`DeviceState`] | a state and steps on a device whose memory cannot be lent, such as CUDA's |
 //! | [`VarOptimizer`] | all three together, as [`candle_nn::Optimizer`] |
 //!
 //! Guide: [In candle](https://docs.rs/crate/gradchain/latest/source/docs/in-candle.md).
 
 mod buffers;
+mod evaluate;
 mod open;
 mod optimizer;
 mod replay;
