@@ -87,24 +87,24 @@ impl Config {
         }
     }
 
-    /// Reads JSON.
+    /// Reads JSON that names transformations of the crate; [`Registry::build_json`](super::Registry::build_json) reads
+    /// yours too.
     ///
     /// # Errors
     ///
     /// If it is not JSON, an object has a key twice, or as [`new`](Config::new).
     pub fn from_json(text: &str) -> Result<Config> {
-        let Bounded(value) = from_text(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?;
-        Config::new(value)
+        json_in(text).and_then(Config::new)
     }
 
-    /// Reads TOML. It has no `null`: write `"none"`.
+    /// Reads TOML that names transformations of the crate; [`Registry::build_toml`](super::Registry::build_toml) reads
+    /// yours too. TOML has no `null`: write `"none"`.
     ///
     /// # Errors
     ///
     /// If it is not TOML, or as [`new`](Config::new).
     pub fn from_toml(text: &str) -> Result<Config> {
-        let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", "TOML", error))?;
-        Config::new(json_of(toml::Value::Table(table)))
+        toml_in(text).and_then(Config::new)
     }
 
     /// Writes JSON, indented.
@@ -177,6 +177,17 @@ impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Config::new(Bounded::deserialize(deserializer)?.0).map_err(serde::de::Error::custom)
     }
+}
+
+/// The value that is written in JSON.
+pub(super) fn json_in(text: &str) -> Result<Value> {
+    from_text(text).map(|Bounded(value)| value).map_err(|error| ConfigError::wrong("$", "JSON", error))
+}
+
+/// The value that is written in TOML.
+pub(super) fn toml_in(text: &str) -> Result<Value> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", "TOML", error))?;
+    Ok(json_of(toml::Value::Table(table)))
 }
 
 /// NaN and infinities are strings; opaque values are strings too, which nothing reads.
