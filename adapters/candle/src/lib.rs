@@ -47,6 +47,9 @@ pub use replay::{DeviceState, OnCandle};
 pub use step::{init, step};
 pub use vars::Vars;
 
+#[cfg(doctest)]
+mod table;
+
 /// The page of the guide, so that its code is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../guide.md")]
