@@ -1,6 +1,7 @@
 //! A part whose form asks for a trait that it has not got.
 
-use gradchain::part::{OneElement, Part, TwoPass, Whole};
+use gradchain::GradientTransformation as _;
+use gradchain::part::{Around, OneElement, Part, TwoPass, Whole};
 
 #[derive(Clone, Debug)]
 struct Rescaled;
@@ -26,4 +27,11 @@ impl Part for Sorted {
     type Form = Whole;
 }
 
-fn main() {}
+gradchain::wrapper! {
+    /// Holds another.
+    pub Held<T> as "held" around inner: Around {}
+}
+
+fn main() {
+    let _ = Held::with(gradchain::prelude::sgd(0.1)).init(&vec![1.0_f32]);
+}
