@@ -89,18 +89,21 @@ impl<T: Stage> OptState<T> {
     ///
     /// ```
     /// use gradchain::prelude::*;
-    /// use gradchain::tree::{DynTree, SlicesMut, tree_assign};
+    /// use gradchain::tree::{DynTree, SlicesMut, tree_assign, tree_norm};
     ///
-    /// let optimizer = params_ema(sgd(1.0), 0.5);
-    /// let mut buffer = [0.0_f64];
-    /// let mut params = SlicesMut::new().with("w", &mut buffer, &[1])?;
+    /// let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
+    /// let mut model = [0.0_f64];
+    /// let mut params = SlicesMut::new().with("w", &mut model, &[1])?;
+    /// let grads = DynTree::of(&SlicesMut::new().with("w", &mut [1.0_f64], &[1])?)?;
     /// let mut state = optimizer.init(&params)?;
-    /// optimizer.step(&mut params, &DynTree::of(&params)?, &mut state)?; // a gradient of 0
+    /// optimizer.step(&mut params, &grads, &mut state)?;
+    /// optimizer.step(&mut params, &grads, &mut state)?;
     ///
     /// let trained = DynTree::of(&params)?;
     /// state.eval_params_into(&mut params)?;
-    /// // .. evaluate the model whose memory this is ..
+    /// assert_eq!(tree_norm(&params), 1.5); // here the model is evaluated
     /// tree_assign(&mut params, &trained)?;
+    /// assert_eq!(model, [-1.75]);
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     ///
