@@ -6,10 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use super::families::ALL;
-use super::json::recipe_of;
+use super::json::{json_in, recipe_of, toml_in};
 use crate::engine::Stage;
 use crate::needs::{Needs, Nothing};
-use crate::recipe::json::{Bounded, from_text, number, take_apart};
+use crate::recipe::json::{Bounded, number, take_apart};
 use crate::recipe::{ConfigError, Node, Recipe, Result};
 use crate::wrapper::Boxed;
 
@@ -179,17 +179,6 @@ impl<'de> Deserialize<'de> for Config {
     }
 }
 
-/// The value that is written in JSON.
-pub(super) fn json_in(text: &str) -> Result<Value> {
-    from_text(text).map(|Bounded(value)| value).map_err(|error| ConfigError::wrong("$", "JSON", error))
-}
-
-/// The value that is written in TOML.
-pub(super) fn toml_in(text: &str) -> Result<Value> {
-    let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", "TOML", error))?;
-    Ok(json_of(toml::Value::Table(table)))
-}
-
 /// NaN and infinities are strings; opaque values are strings too, which nothing reads.
 fn value_of(recipe: &Recipe) -> Value {
     match recipe {
@@ -201,20 +190,6 @@ fn value_of(recipe: &Recipe) -> Value {
         Recipe::List(items) => Value::Array(items.iter().map(value_of).collect()),
         Recipe::Map(entries) => {
             Value::Object(entries.iter().map(|(key, value)| (key.clone(), value_of(value))).collect::<Map<_, _>>())
-        }
-    }
-}
-
-fn json_of(value: toml::Value) -> Value {
-    match value {
-        toml::Value::String(text) => Value::String(text),
-        toml::Value::Integer(n) => Value::Number(n.into()),
-        toml::Value::Float(x) => number(x),
-        toml::Value::Boolean(b) => Value::Bool(b),
-        toml::Value::Datetime(at) => Value::String(at.to_string()),
-        toml::Value::Array(items) => Value::Array(items.into_iter().map(json_of).collect()),
-        toml::Value::Table(table) => {
-            Value::Object(table.into_iter().map(|(key, value)| (key, json_of(value))).collect())
         }
     }
 }

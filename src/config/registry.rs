@@ -4,9 +4,8 @@ use core::any::Any;
 use std::collections::BTreeMap;
 
 use super::alone::alone;
-use super::data::{json_in, toml_in};
 use super::given::Given;
-use super::json::recipe_of;
+use super::json::{json_in, recipe_of, toml_in};
 use crate::arguments::Arguments;
 use crate::engine::Stage;
 use crate::needs::{Includes, Needs, ValueAndGradFn};
@@ -268,8 +267,9 @@ impl Registry {
         narrow(alone(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
     }
 
-    /// Builds the transformation of a JSON text, as [`Config::from_json`](super::Config::from_json) does, with the names
-    /// of this registry.
+    /// Builds the transformation of a JSON text with the names of this registry.
+    ///
+    /// [`Config::from_json`](super::Config::from_json) reads the same texts with the names of the crate.
     ///
     /// # Errors
     ///
@@ -278,8 +278,9 @@ impl Registry {
         self.build(&json_in(text)?)
     }
 
-    /// Builds the transformation of a TOML text, as [`Config::from_toml`](super::Config::from_toml) does, with the names
-    /// of this registry.
+    /// Builds the transformation of a TOML text with the names of this registry.
+    ///
+    /// [`Config::from_toml`](super::Config::from_toml) reads the same texts with the names of the crate.
     ///
     /// ```
     /// use gradchain::config::Registry;

@@ -139,7 +139,7 @@ where
 /// A copy of a module with the parameters to evaluate with, where a wrapper such as
 /// [`params_ema`](gradchain::params_ema()) or [`schedule_free`](gradchain::schedule_free()) trains others.
 ///
-/// What is not trained is shared with the module. Call [`valid`](burn::module::AutodiffModule::valid) on the copy to
+/// What is not trained is shared with the module. Call [`valid`](Module::valid) on the copy to
 /// leave autodiff out too, and drop it before the next step.
 ///
 /// # Cost
@@ -154,7 +154,7 @@ where
 /// # Example
 ///
 /// ```
-/// use burn::module::AutodiffModule;
+/// use burn::module::Module;
 /// use burn::nn::LinearConfig;
 /// use burn::optim::GradientsParams;
 /// use burn::tensor::{Device, Tensor};
