@@ -7,6 +7,8 @@ use crate::engine::{Stage, read_leaf, table, write_leaf};
 use crate::error::{Error, Result};
 use crate::state::{Evaluation, State, StateWalk};
 use crate::transformation::OptState;
+#[cfg(feature = "checkpoint")]
+use crate::transformation::check_sum;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, Walk};
 
 /// Parameters to evaluate a model with: what [`eval_params`](OptState::eval_params) gives.
@@ -78,12 +80,49 @@ impl<T: Stage> OptState<T> {
     /// inside a [`flatten`](crate::wrapper::flatten()), which knows no leaves; or the parameters do not have the
     /// structure that the state was made for.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
+        let mut params = params.clone();
+        self.eval_params_into(&mut params)?;
+        Ok(EvalParams(params))
+    }
+
+    /// Overwrites trained parameters with those to evaluate with: [`eval_params`](Self::eval_params) for trees that
+    /// cannot be cloned, such as [`SlicesMut`](crate::tree::SlicesMut) and the trees that adapters lend.
+    ///
+    /// The trained values are gone afterwards. Give it a copy, such as [`DynTree::of`](crate::tree::DynTree::of), or
+    /// keep one and [assign](crate::tree::tree_assign()) it before training goes on.
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::tree::{DynTree, SlicesMut, tree_assign, tree_norm};
+    /// use gradchain::wrapper::schedule_free;
+    ///
+    /// let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
+    /// let mut model = [0.0_f64];
+    /// let mut params = SlicesMut::new().with("w", &mut model, &[1])?;
+    /// let grads = DynTree::of(&SlicesMut::new().with("w", &mut [1.0_f64], &[1])?)?;
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &grads, &mut state)?;
+    /// optimizer.step(&mut params, &grads, &mut state)?;
+    ///
+    /// let trained = DynTree::of(&params)?;
+    /// state.eval_params_into(&mut params)?;
+    /// assert_eq!(tree_norm(&params), 1.5); // here the model is evaluated
+    /// tree_assign(&mut params, &trained)?;
+    /// assert_eq!(model, [-1.75]);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`eval_params`](Self::eval_params); then nothing has been written.
+    pub fn eval_params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let evaluate = self.evaluate()?;
-        let mut evaluated = params.clone();
-        evaluate.apply(&mut evaluated)?;
         #[cfg(feature = "checkpoint")]
-        self.note_evaluated(params, &evaluated);
-        Ok(EvalParams(evaluated))
+        let trained = check_sum(params);
+        evaluate.apply(params)?;
+        #[cfg(feature = "checkpoint")]
+        self.note_evaluated(trained, params);
+        Ok(())
     }
 
     /// How parameters to evaluate with are made.

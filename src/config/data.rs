@@ -6,10 +6,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
 use super::families::ALL;
+use super::json::{json_in, toml_in};
 use super::serialized::recipe_of;
 use crate::engine::Stage;
 use crate::needs::{Needs, Nothing};
-use crate::recipe::json::{Bounded, from_text, number, take_apart};
+use crate::recipe::json::{Bounded, number, take_apart};
 use crate::recipe::{ConfigError, Node, Recipe, Result};
 use crate::wrapper::Boxed;
 
@@ -93,24 +94,24 @@ impl Config {
         }
     }
 
-    /// Reads JSON.
+    /// Reads JSON that names transformations of the crate; [`Registry::build_json`](super::Registry::build_json) reads
+    /// yours too.
     ///
     /// # Errors
     ///
     /// If it is not JSON, an object has a key twice, or as [`new`](Config::new).
     pub fn from_json(text: &str) -> Result<Config> {
-        let Bounded(value) = from_text(text).map_err(|error| ConfigError::wrong("$", "JSON", error))?;
-        Config::checked(value)
+        json_in(text).and_then(Config::checked)
     }
 
-    /// Reads TOML. It has no `null`: write `"none"`.
+    /// Reads TOML that names transformations of the crate; [`Registry::build_toml`](super::Registry::build_toml) reads
+    /// yours too. TOML has no `null`: write `"none"`.
     ///
     /// # Errors
     ///
     /// If it is not TOML, or as [`new`](Config::new).
     pub fn from_toml(text: &str) -> Result<Config> {
-        let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", "TOML", error))?;
-        Config::checked(json_of(toml::Value::Table(table)))
+        toml_in(text).and_then(Config::checked)
     }
 
     /// Writes JSON, indented.
@@ -191,20 +192,6 @@ fn value_of(recipe: &Recipe) -> Value {
         Recipe::List(items) => Value::Array(items.iter().map(value_of).collect()),
         Recipe::Map(entries) => {
             Value::Object(entries.iter().map(|(key, value)| (key.clone(), value_of(value))).collect::<Map<_, _>>())
-        }
-    }
-}
-
-fn json_of(value: toml::Value) -> Value {
-    match value {
-        toml::Value::String(text) => Value::String(text),
-        toml::Value::Integer(n) => Value::Number(n.into()),
-        toml::Value::Float(x) => number(x),
-        toml::Value::Boolean(b) => Value::Bool(b),
-        toml::Value::Datetime(at) => Value::String(at.to_string()),
-        toml::Value::Array(items) => Value::Array(items.into_iter().map(json_of).collect()),
-        toml::Value::Table(table) => {
-            Value::Object(table.into_iter().map(|(key, value)| (key, json_of(value))).collect())
         }
     }
 }

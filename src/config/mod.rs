@@ -36,6 +36,7 @@ mod data;
 mod families;
 mod given;
 mod in_parts;
+mod json;
 mod registry;
 mod schema;
 mod serialized;

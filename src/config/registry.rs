@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::alone::alone;
 use super::given::Given;
+use super::json::{json_in, toml_in};
 use super::serialized::recipe_of;
 use crate::arguments::Arguments;
 use crate::engine::Stage;
@@ -267,6 +268,43 @@ impl Registry {
         let recipe = recipe_of(config)?;
         let node = Node::root(&recipe, self);
         narrow(alone(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
+    }
+
+    /// Builds the transformation of a JSON text with the names of this registry.
+    ///
+    /// [`Config::from_json`](super::Config::from_json) reads the same texts with the names of the crate.
+    ///
+    /// # Errors
+    ///
+    /// If it is not JSON, an object has a key twice, or as [`config::build`](super::build()).
+    pub fn build_json(&self, text: &str) -> Result<Boxed> {
+        self.build(&json_in(text)?)
+    }
+
+    /// Builds the transformation of a TOML text with the names of this registry.
+    ///
+    /// [`Config::from_toml`](super::Config::from_toml) reads the same texts with the names of the crate.
+    ///
+    /// ```
+    /// use gradchain::config::Registry;
+    /// use gradchain::prelude::*;
+    ///
+    /// let optimizer = Registry::new().build_toml("sgd = { learning_rate = 0.5 }")?;
+    /// let mut params = 1.0_f64;
+    /// let mut state = optimizer.init(&params)?;
+    /// optimizer.step(&mut params, &1.0, &mut state)?;
+    /// assert_eq!(params, 0.5);
+    ///
+    /// let error = Registry::new().build_toml("sgd = ").unwrap_err().to_string();
+    /// assert!(error.starts_with("$: expected TOML"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is not TOML, or as [`config::build`](super::build()).
+    pub fn build_toml(&self, text: &str) -> Result<Boxed> {
+        self.build(&toml_in(text)?)
     }
 
     /// The transformation that stands at a node.

@@ -114,6 +114,7 @@ squares!(Updates: [true, false], [0 "norm" = u], |u, _p|);
 squares!(Params: [false, true], [0 "param_norm" = p], |_u, p|);
 squares!(UpdatesAndParams: [true, true], [0 "update_norm" = u, 1 "param_norm" = p], |u, p|);
 
+#[diagnostic::do_not_recommend]
 impl<P: Rescale> TwoPasses for P {
     const READS_PARAMS: [bool; 2] = [P::Of::READS[1], false];
     const READS_UPDATES: bool = P::Of::READS[0];

@@ -3,6 +3,8 @@
 mod state;
 
 pub use state::OptState;
+#[cfg(feature = "checkpoint")]
+pub(crate) use state::check_sum;
 
 use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Work, advice, table};
 use crate::error::{Error, Result};

@@ -63,7 +63,7 @@ impl Clone for Evaluated {
 }
 
 #[cfg(feature = "checkpoint")]
-fn check_sum<P: Tree + ?Sized>(params: &P) -> u64 {
+pub(crate) fn check_sum<P: Tree + ?Sized>(params: &P) -> u64 {
     let mut hasher = crc32fast::Hasher::new();
     params.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| {
         let Ok(()) = leaf.read_bytes(|bytes| -> Result<(), core::convert::Infallible> {
@@ -180,11 +180,11 @@ impl<T: Stage> OptState<T> {
         }
     }
 
-    /// Remembers parameters to evaluate with, where they differ from those that are trained.
+    /// Remembers parameters to evaluate with, where they differ from those that are trained, whose sum is given.
     #[cfg(feature = "checkpoint")]
-    pub(crate) fn note_evaluated<P: Tree + ?Sized>(&self, trained: &P, evaluated: &P) {
+    pub(crate) fn note_evaluated<P: Tree + ?Sized>(&self, trained: u64, evaluated: &P) {
         let sum = check_sum(evaluated);
-        self.evaluated.0.store(if sum == check_sum(trained) { 0 } else { sum }, Ordering::Relaxed);
+        self.evaluated.0.store(if sum == trained { 0 } else { sum }, Ordering::Relaxed);
     }
 
     /// True if these are the parameters to evaluate with that were made last, and not those that are trained.

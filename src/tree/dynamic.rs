@@ -1,14 +1,16 @@
 //! A tree for those who have no struct: names to arrays.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use ndarray::{ArrayD, ArrayViewD, ArrayViewMutD};
 
 use super::math::stretch::leaves;
-use super::{ArrayElement, LeafRef, Tree, TreeMut, Walk, WalkMut};
-use crate::element::{DType, Element};
+use super::{ArrayElement, Layout, LeafRef, Structure, Tree, TreeMut, Walk, WalkMut, tree_assign};
+use crate::element::{DType, Element, with_dtype};
+use crate::error::Result;
 
-/// Names to arrays of any float type and dimension, in the order of the names.
+/// Names to arrays of any float type and dimension, in the order of the names; a [copy](DynTree::of) keeps its order.
 ///
 /// A name may hold `/`: `layers/0/weight` is then the leaf's path.
 ///
@@ -33,7 +35,30 @@ use crate::element::{DType, Element};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DynTree {
-    leaves: BTreeMap<String, DynArray>,
+    leaves: BTreeMap<String, DynLeaf>,
+    /// True if the leaves are shown by their places, which are not in the order of the names.
+    placed: bool,
+}
+
+/// An array and what a copied tree said about it.
+#[derive(Clone, Debug)]
+struct DynLeaf {
+    array: DynArray,
+    layout: Layout,
+    place: usize,
+}
+
+impl DynLeaf {
+    fn of(array: DynArray) -> DynLeaf {
+        DynLeaf { array, layout: Layout::default(), place: usize::MAX }
+    }
+}
+
+/// The numbers count, as in [`LeafSpec`](super::LeafSpec).
+impl PartialEq for DynLeaf {
+    fn eq(&self, other: &DynLeaf) -> bool {
+        self.array == other.array
+    }
 }
 
 /// An array whose element type is known at run time.
@@ -94,13 +119,51 @@ impl DynTree {
         DynTree::default()
     }
 
+    /// Copies the leaves of a tree: their paths, numbers, types, layouts and order, but no
+    /// [buffers](super::Buffer) and no constraints.
+    ///
+    /// For trees that are lent and cannot be cloned, such as [`SlicesMut`](super::SlicesMut): to keep parameters,
+    /// to evaluate with [others](crate::OptState::eval_params_into), to put them back with [`tree_assign`].
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    /// use gradchain::tree::{DynTree, Slices};
+    /// use ndarray::array;
+    ///
+    /// let lent = Slices::new().with("w", &[1.0_f32, 2.0], &[2])?.with("b", &[0.5_f64], &[])?;
+    /// let copy = DynTree::of(&lent)?;
+    /// assert_eq!(copy.names().collect::<Vec<_>>(), ["w", "b"]);
+    /// assert_eq!(copy.get::<f32>("w").unwrap(), array![1.0, 2.0].into_dyn());
+    /// assert!(adam(0.1).init(&copy)?.structure().differences(&lent).is_empty());
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If two leaves have one path, or one path leads through another leaf.
+    pub fn of<T: Tree + ?Sized>(tree: &T) -> Result<DynTree> {
+        let structure = Structure::of(tree)?;
+        let leaf = |(place, spec): (usize, &super::LeafSpec)| {
+            let array = with_dtype!(spec.dtype(), T => T::wrap(ArrayD::from_elem(spec.shape(), T::from_f64(0.0))));
+            (spec.path().to_string(), DynLeaf { array, layout: spec.layout(), place })
+        };
+        let placed = !structure.paths().is_sorted();
+        let mut copy = DynTree { leaves: structure.leaves().iter().enumerate().map(leaf).collect(), placed };
+        tree_assign(&mut copy, tree)?;
+        Ok(copy)
+    }
+
     /// Puts an array under a name; an array that was there before is replaced.
     pub fn insert<T: DynElement, D: ndarray::Dimension>(
         &mut self,
         name: impl Into<String>,
         array: ndarray::Array<T, D>,
     ) {
-        self.leaves.insert(name.into(), T::wrap(array.into_dyn()));
+        let array = T::wrap(array.into_dyn());
+        match self.leaves.entry(name.into()) {
+            Entry::Occupied(mut leaf) => leaf.get_mut().array = array,
+            Entry::Vacant(leaf) => _ = leaf.insert(DynLeaf::of(array)),
+        }
     }
 
     /// Takes away the array of a name; whether there was one.
@@ -110,27 +173,27 @@ impl DynTree {
 
     /// The array of a name, if there is one and its elements are of type `T`.
     pub fn get<T: DynElement>(&self, name: &str) -> Option<ArrayViewD<'_, T>> {
-        self.leaves.get(name).and_then(T::view)
+        self.leaves.get(name).and_then(|leaf| T::view(&leaf.array))
     }
 
     /// The array of a name, if there is one and its elements are of type `T`.
     pub fn get_mut<T: DynElement>(&mut self, name: &str) -> Option<ArrayViewMutD<'_, T>> {
-        self.leaves.get_mut(name).and_then(T::view_mut)
+        self.leaves.get_mut(name).and_then(|leaf| T::view_mut(&mut leaf.array))
     }
 
     /// The leaf of a name.
     pub(super) fn leaf(&self, name: &str) -> Option<LeafRef<'_>> {
-        leaves(self.leaves.get(name)?).pop()
+        leaves(&self.leaves.get(name)?.array).pop()
     }
 
     /// The names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.leaves.keys().map(String::as_str)
+        self.shown().into_iter().map(|(name, _)| name.as_str())
     }
 
     /// The type of the array of a name.
     pub fn dtype(&self, name: &str) -> Option<DType> {
-        self.leaves.get(name).map(|array| match array {
+        self.leaves.get(name).map(|leaf| match leaf.array {
             #[cfg(feature = "half")]
             DynArray::F16(_) => DType::F16,
             #[cfg(feature = "half")]
@@ -177,14 +240,47 @@ impl TreeMut for DynArray {
     }
 }
 
+impl DynTree {
+    fn shown(&self) -> Vec<(&String, &DynLeaf)> {
+        let mut leaves: Vec<_> = self.leaves.iter().collect();
+        if self.placed {
+            leaves.sort_by_key(|(_, leaf)| leaf.place);
+        }
+        leaves
+    }
+}
+
+impl Tree for DynLeaf {
+    fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
+        walk.layout(self.layout);
+        self.array.walk(walk);
+    }
+}
+
+impl TreeMut for DynLeaf {
+    fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
+        self.array.walk_mut(walk);
+    }
+}
+
 impl Tree for DynTree {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-        self.leaves.walk(walk);
+        if self.placed {
+            self.shown().into_iter().for_each(|(name, leaf)| walk.child(name, leaf));
+        } else {
+            self.leaves.walk(walk);
+        }
     }
 }
 
 impl TreeMut for DynTree {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
-        self.leaves.walk_mut(walk);
+        if self.placed {
+            let mut leaves: Vec<_> = self.leaves.iter_mut().collect();
+            leaves.sort_by_key(|(_, leaf)| leaf.place);
+            leaves.into_iter().for_each(|(name, leaf)| walk.child(name, leaf));
+        } else {
+            self.leaves.walk_mut(walk);
+        }
     }
 }

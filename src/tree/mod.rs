@@ -103,6 +103,8 @@ pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree of float leaves",
     note = "derive it with `#[derive(Tree)]`; fields that are no trees can be left out with `#[tree(skip)]`",
+    note = "leaves are `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; a map is a `BTreeMap<String, _>`, whose order is fixed, \
+            and no `HashMap`",
     note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
             them; see \"Complex numbers\" in `docs/trees.md`"
 )]

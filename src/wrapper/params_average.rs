@@ -63,6 +63,7 @@ impl Averaged {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<P: Averages> Wrapper for P {
     type Memory = Averaged;
     const STEPS_ASIDE: bool = true;

@@ -28,7 +28,8 @@
 //! ```
 //!
 //! [`init`] and [`step`] are what a training loop needs. [`params`], [`params_mut`] and [`gradients`] show a module as
-//! a tree to everything else of gradchain's: plans, checkpoints, norms, line searches. [`whole_tree`] with
+//! a tree to everything else of gradchain's: plans, checkpoints, norms, line searches. [`eval_module`] evaluates with
+//! averages. [`whole_tree`] with
 //! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`. [`DeviceState`] takes steps on
 //! devices whose memory the CPU cannot address.
 //!
@@ -135,4 +136,50 @@ where
     let mut params = leaves::trained_mut(module)?;
     let grads = params.gradients(grads)?;
     optimizer.step(&mut params, &grads, state)
+}
+
+/// A copy of a module with the parameters to evaluate with, where a wrapper such as
+/// [`params_ema`](gradchain::params_ema()) or [`schedule_free`](gradchain::schedule_free()) trains others.
+///
+/// What is not trained is shared with the module. Call [`valid`](Module::valid) on the copy to
+/// leave autodiff out too, and drop it before the next step.
+///
+/// # Cost
+///
+/// A copy of the trained parameters.
+///
+/// # Errors
+///
+/// As [`OptState::eval_params`] and [`params_mut`]. For a module on another device than the CPU give its copy there:
+/// `eval_module(&module.clone().to_device(&cpu), &state.to_state()?)`.
+///
+/// # Example
+///
+/// ```
+/// use burn::module::Module;
+/// use burn::nn::LinearConfig;
+/// use burn::optim::GradientsParams;
+/// use burn::tensor::{Device, Tensor};
+/// use gradchain::prelude::*;
+///
+/// let device = Device::flex().autodiff();
+/// let mut layer = LinearConfig::new(1, 1).with_bias(false).init(&device);
+/// let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
+/// let mut state = gradchain_burn::init(&optimizer, &layer)?;
+/// let start = layer.weight.val().into_scalar::<f64>();
+/// for _ in 0..2 {
+///     let loss = layer.forward(Tensor::<2>::from_floats([[1.0]], &device)).sum();
+///     let grads = GradientsParams::from_grads(loss.backward(), &layer);
+///     gradchain_burn::step(&optimizer, &mut layer, &grads, &mut state)?;
+/// }
+/// // The steps of sgd lead to −1 and −2. Their mean is −1.5; half way between that and −2 is trained on.
+/// let averaged = gradchain_burn::eval_module(&layer, &state)?.valid();
+/// assert!((averaged.weight.val().into_scalar::<f64>() - start + 1.5).abs() < 1e-6);
+/// assert!((layer.weight.val().into_scalar::<f64>() - start + 1.75).abs() < 1e-6);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn eval_module<T: GradientTransformation, M: Module>(module: &M, state: &OptState<T>) -> Result<M> {
+    let mut copy = module.clone();
+    state.eval_params_into(&mut leaves::trained_mut(&mut copy)?)?;
+    Ok(copy)
 }

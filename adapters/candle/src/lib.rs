@@ -32,12 +32,14 @@
 //! |---|---|
 //! | [`Vars`] | the variables that are trained, by path; lends them as trees to everything that takes one |
 //! | [`init`], [`step`] | an optimizer's state, and a step |
+//! | [`Vars::evaluating`] | evaluates the model with averages instead of what is trained |
 //! | [`DeviceState`] | a state and steps on a device whose memory cannot be lent, such as CUDA's |
 //! | [`VarOptimizer`] | all three together, as [`candle_nn::Optimizer`] |
 //!
 //! The [guide](_guide) has the rest: checkpoints, candle's own optimizers beside these, other devices, constraints.
 
 mod buffers;
+mod evaluate;
 mod open;
 mod optimizer;
 mod replay;
@@ -48,6 +50,9 @@ pub use optimizer::VarOptimizer;
 pub use replay::{DeviceState, OnCandle};
 pub use step::{init, step};
 pub use vars::Vars;
+
+#[cfg(doctest)]
+mod table;
 
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]

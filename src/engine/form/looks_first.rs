@@ -97,6 +97,10 @@ pub enum AfterALook {}
 /// chain has changed them. Gradients that are not dense, or not of the compute type (those of 16 bits), are copied for
 /// it, and those of rows are refused. The numbers of [`found`](LooksFirst::found) are brought into the first-level
 /// cache for half a thousand elements at a time.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has the form `AfterALook` and does not implement `LooksFirst`",
+    note = "`impl LooksFirst for {Self}` says what the part does; `docs/own-look.md` has an example"
+)]
 pub trait LooksFirst: Part<Form = AfterALook> {
     /// The state arrays that [`apply`](LooksFirst::apply) rewrites, by name, as many as [`Slots`](LooksFirst::Slots)
     /// has. Their numbers start at zero, and the state has each under its name, beside what

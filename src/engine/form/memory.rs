@@ -80,6 +80,10 @@ pub enum OneElementWithMemory {}
 /// assert_eq!(state.0.zeroed.get(), 1);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has the form `OneElementWithMemory` and does not implement `RuleWithMemory`",
+    note = "`impl RuleWithMemory for {Self}` says what the part does; `docs/own-rule.md` has an example"
+)]
 pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// The state arrays, by name, as many as [`Slots`](RuleWithMemory::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];

@@ -76,6 +76,10 @@ pub enum LooksOn {}
 /// No pass of its own: it looks while the updates are in the first-level cache. A chain with such a part in it is run
 /// member by member on stretches instead of as one loop, in which the part would see what the last member makes of an
 /// element.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has the form `LooksOn` and does not implement `Onlooker`",
+    note = "`impl Onlooker for {Self}` says what the part does; `docs/own-onlooker.md` has an example"
+)]
 pub trait Onlooker: Part<Form = LooksOn> {
     /// What is remembered between steps.
     type Memory: State;

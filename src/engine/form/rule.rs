@@ -63,6 +63,10 @@ pub enum OneElement {}
 /// assert_eq!(params, array![0.5, 1.5]);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has the form `OneElement` and does not implement `Rule`",
+    note = "`impl Rule for {Self}` says what the part does; `docs/own-rule.md` has an example"
+)]
 pub trait Rule: Part<Form = OneElement> {
     /// The state arrays, by name, as many as [`Slots`](Rule::Slots) has. At most 8: a rule with more of them, or
     /// with another number of names, does not compile.

@@ -95,6 +95,10 @@ pub enum TwoPass {}
 /// # Cost
 ///
 /// One more pass, which reads what it says in [`FIRST`](TwoPasses::FIRST) and the updates.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
+    note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
+)]
 pub trait TwoPasses: Part<Form = TwoPass> {
     /// The state arrays, by name, as many as [`Slots`](TwoPasses::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];

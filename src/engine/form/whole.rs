@@ -71,6 +71,10 @@ pub enum Whole {}
 ///
 /// One more pass: the updates are stored in memory for it, once. What only looks at them, and then changes each element
 /// by itself, is better a [`LooksFirst`](super::LooksFirst).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has the form `Whole` and does not implement `WholeTreeTransformation`",
+    note = "`impl WholeTreeTransformation for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
+)]
 pub trait WholeTreeTransformation: Part<Form = Whole> {
     /// What is remembered between steps.
     type State: State;

@@ -4,6 +4,7 @@
 mod beside_candle;
 mod buffers;
 mod errors;
+mod evaluate;
 mod in_place;
 mod memory;
 mod replay;

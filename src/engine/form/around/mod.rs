@@ -113,6 +113,10 @@ pub trait Holds: Part {
 /// # Cost
 ///
 /// That of what is inside, and a pass over the gradients if it [`LOOKS`](Wrapper::LOOKS).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has a form of wrappers and does not implement `Wrapper`",
+    note = "`impl Wrapper for {Self}` says what the wrapper does in a step; `docs/own-wrapper.md` has an example"
+)]
 pub trait Wrapper: Holds {
     /// What is remembered besides the state arrays and the state of what is inside.
     type Memory: State + Default;
