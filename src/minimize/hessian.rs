@@ -37,8 +37,8 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # Errors
 ///
-/// [`run`](HessianAt::run) fails if a gradient is not finite, a typical size is not positive, or bounds do not fit; else
-/// with the error of the function.
+/// [`run`](HessianAt::run) fails if a gradient is not finite, a typical size is not positive, or bounds do not fit;
+/// else with the error of the function.
 ///
 /// # Example
 ///

@@ -4,7 +4,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Minimize`] | does one step, or steps until there is a reason to end, without evaluating the function twice anywhere |
+//! | [`Minimize`] | does one step, or steps until there is a reason to end; evaluates no point twice |
 //! | [`Minimization::bounds`] | keeps parameters within bounds |
 //! | [`check_gradient`] | compares a gradient with the value |
 //! | [`hessian`] | finds second derivatives, from which [covariance and standard errors](Covariance) follow |

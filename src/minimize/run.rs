@@ -186,11 +186,11 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
     /// Keeps each element between two bounds. Each bound is a number, or a tree with the leaves of the parameters, in
     /// which `f64::NEG_INFINITY` and `f64::INFINITY` are no bounds.
     ///
-    /// The function is evaluated within the bounds only; parameters that are out of bounds at the start are moved to the
-    /// nearest one. `‖g‖` is then the norm of the projected gradient `p − project(p − g)`: a minimum on a bound has
+    /// The function is evaluated within the bounds only; parameters that start out of bounds are moved to the nearest
+    /// one. `‖g‖` is then the norm of the projected gradient `p − project(p − g)`: a minimum on a bound has
     /// converged. [`lbfgs`](crate::lbfgs) leaves elements that the gradient holds at a bound out of its direction, and
-    /// its line search follows the bounds that it meets (the projected Newton method, with the Hessian of L-BFGS). Steps
-    /// of other optimizers are projected, which is right where each element has a rate of its own, as those of
+    /// its line search follows the bounds that it meets (the projected Newton method, with the Hessian of L-BFGS).
+    /// Steps of other optimizers are projected, which is right where each element has a rate of its own, as those of
     /// [`sgd`](crate::sgd()) and [`adam`](crate::adam()).
     ///
     /// ```
@@ -217,8 +217,8 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
     ///
     /// # Errors
     ///
-    /// [`run`](Self::run) fails if a tree does not fit the parameters, a bound is NaN or a schedule, or an upper bound is
-    /// less than the lower one. Bounds are rounded to the type of their leaf.
+    /// [`run`](Self::run) fails if a tree does not fit the parameters, a bound is NaN or a schedule, or an upper bound
+    /// is less than the lower one. Bounds are rounded to the type of their leaf.
     ///
     /// # References
     ///

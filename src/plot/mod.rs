@@ -129,7 +129,8 @@ impl Chart {
 }
 
 impl RateRange {
-    /// A picture of the losses over the logarithm to base 10 of the rate, with the proposed rate marked if there is one.
+    /// A picture of the losses over the logarithm to base 10 of the rate, with the proposed rate marked if there is
+    /// one.
     ///
     /// ```
     /// use gradchain::watch::rate_range;

@@ -14,9 +14,9 @@ use crate::schedule::{Schedule, exponential_decay};
 /// s_k     = m_k / (1 − smoothing^(k+1))
 /// ```
 ///
-/// It is over after `steps` losses, or when a loss is not finite, or `s_k` is more than 3 times the larger of `|least s|`
-/// and `s_0 − least s` above the least `s`. [`proposal`](RateRange::proposal) is the rate at which `s` falls fastest per
-/// factor of the rate, before its least value. `smoothing` is 0.9.
+/// It is over after `steps` losses, or when a loss is not finite, or `s_k` is more than 3 times the larger of `|least
+/// s|` and `s_0 − least s` above the least `s`. [`proposal`](RateRange::proposal) is the rate at which `s` falls
+/// fastest per factor of the rate, before its least value. `smoothing` is 0.9.
 ///
 /// # Errors
 ///

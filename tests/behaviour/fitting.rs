@@ -330,7 +330,7 @@ fn bounds_hold_for_every_optimizer_and_type() {
     // Leaves of other types and layouts: bounds are numbers of the leaf's type.
     let loss = |p: &(Array2<f32>, Vec<bf16>)| {
         let (value, slope) = (Cell::new(0.0), |x: f32, c: f32| x - c);
-        let mut of = |x: f32, c: f32| {
+        let of = |x: f32, c: f32| {
             value.set(value.get() + f64::from(slope(x, c)).powi(2) / 2.0);
             slope(x, c)
         };
@@ -536,7 +536,7 @@ fn gradients_are_checked_leaf_by_leaf() {
         let value = f64::from(p.0.mapv(|x| x * x).sum()) + p.1.0.exp();
         let mut gradient = p.0.mapv(|x| 2.0 * x);
         gradient[[1, 0]] = 0.0;
-        (value, (gradient, (2.0 * p.1.0.exp(), vec![])))
+        (value, (gradient, (2.0 * p.1.0.exp(), Vec::<f64>::new())))
     };
     let error = check_gradient(&at, loss).run().unwrap_err().to_string();
     assert!(error.contains("`0[1, 0]`") && error.contains("`1/0`") && !error.contains("`0[0, 0]`"), "{error}");

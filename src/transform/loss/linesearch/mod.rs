@@ -237,8 +237,8 @@ fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
     }
 }
 
-/// Multiplies the updates; by 0 they are 0 whatever they were. An update that would leave the bounds leads to the bound,
-/// or by rounding a little beyond it, where it is cut off.
+/// Multiplies the updates; by 0 they are 0 whatever they were. An update that would leave the bounds leads to the
+/// bound, or by rounding a little beyond it, where it is cut off.
 pub(super) struct Stretch<'a> {
     pub(super) t: f64,
     pub(super) bounds: Option<&'a Bounds>,
