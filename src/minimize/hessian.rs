@@ -49,7 +49,8 @@ use crate::tree::{Structure, TreeMut};
 ///     (p[0] * p[0] + p[0] * p[1] + 3.0 * p[1] * p[1], [2.0 * p[0] + p[1], p[0] + 6.0 * p[1]])
 /// };
 /// let hessian = hessian(&[0.5, 0.0], loss).run()?;
-/// approx::assert_relative_eq!(*hessian.matrix(), ndarray::array![[2.0, 1.0], [1.0, 6.0]], max_relative = 1e-8);
+/// let expected = ndarray::array![[2.0, 1.0], [1.0, 6.0]];
+/// assert!((hessian.matrix() - &expected).iter().all(|difference| difference.abs() < 1e-8));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///

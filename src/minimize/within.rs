@@ -51,7 +51,7 @@ impl Within {
         for (leaf, bounds) in leaves_mut(params).iter_mut().zip(&self.leaves) {
             let before = leaf.to_f64();
             let after: Vec<f64> = before.iter().zip(bounds).map(|(x, bounds)| clamp(*x, *bounds)).collect();
-            if before.iter().zip(&after).any(|(before, after)| before < after || before > after) {
+            if before.iter().zip(&after).any(|(before, after)| before.to_bits() != after.to_bits()) {
                 leaf.assign_f64(&after);
             }
         }
