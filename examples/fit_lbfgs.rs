@@ -1,4 +1,5 @@
-//! Fits a Poisson regression in `f64` with L-BFGS, to the last digits, and checks it against the known answer.
+//! Fits a Poisson regression in `f64` with L-BFGS, to the last digits, with standard errors, and checks it against the
+//! known answer.
 //!
 //! ```text
 //! cargo run --release --example fit_lbfgs
@@ -8,6 +9,7 @@
 //! The data is the example of R's `glm`, after Dobson, An introduction to generalized linear models, 1990, page 93:
 //! counts in a trial with three outcomes and three treatments.
 
+use gradchain::minimize::{check_gradient, hessian};
 use gradchain::prelude::*;
 
 const COUNTS: [f64; 9] = [18.0, 17.0, 15.0, 20.0, 10.0, 20.0, 25.0, 13.0, 12.0];
@@ -57,6 +59,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mean = COUNTS.iter().sum::<f64>() / COUNTS.len() as f64;
     let mut model = Poisson { intercept: mean.ln(), outcome: [0.0; 2], treatment: [0.0; 2] };
 
+    check_gradient(&model, Poisson::loss).run()?;
+
     let optimizer = lbfgs();
     let mut state = optimizer.init(&model)?;
     let mut norms = Vec::new();
@@ -77,6 +81,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, the same for each
     // treatment.
     let known = [21.0_f64.ln(), (40.0_f64 / 63.0).ln(), (47.0_f64 / 63.0).ln(), 0.0, 0.0];
+    // Errors from counts: a log-rate of n counts has the variance 1/n, a difference of two the sum of theirs. The
+    // intercept is that of a cell, from the sums of its row and its column, less that of the whole.
+    let known_errors = [1.0 / 63.0 + 1.0 / 50.0 - 1.0 / 150.0, 1.0 / 63.0 + 1.0 / 40.0, 1.0 / 63.0 + 1.0 / 47.0];
+    let [effect, treatment] = [&known_errors[..], &[2.0 / 50.0; 2]].map(|v| v.iter().map(|v: &f64| v.sqrt()));
+    let known_errors: Vec<f64> = effect.chain(treatment).collect();
+    let covariance = hessian(&model, Poisson::loss).run()?.covariance()?;
+
     let [o2, o3] = model.outcome;
     let [t2, t3] = model.treatment;
     let names = ["intercept", "outcome 2", "outcome 3", "treatment 2", "treatment 3"];
@@ -84,6 +95,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("{name:12} {fitted:14.10}  known {known:14.10}");
         if (fitted - known).abs() > 1e-10 {
             return Err(format!("{name} should be {known}").into());
+        }
+    }
+    for ((name, variance), known) in names.iter().zip(covariance.matrix().diag()).zip(known_errors) {
+        let error = variance.sqrt();
+        println!("{name:12} ± {error:12.10}  known ± {known:12.10}");
+        if (error - known).abs() > 1e-8 {
+            return Err(format!("the standard error of {name} should be {known}").into());
         }
     }
     println!("deviance     {:14.10}", model.deviance());

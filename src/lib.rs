@@ -64,7 +64,7 @@
 //! | [`tree`] | leaves, paths, arithmetic on trees |
 //! | [`select`] | masks and labels by path, shape and type |
 //! | [`constraint`], [`projection`] | parameters that must stay in a set |
-//! | [`minimize`] | fitting by L-BFGS until it converges |
+//! | [`minimize`] | fitting by L-BFGS until it converges, bounds, standard errors, checks of gradients |
 //! | [`needs`], [`extra`] | losses and other things that a step may need |
 //! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
 //! | [`recipe`], [`config`](https://docs.rs/gradchain/latest/gradchain/config/index.html) | optimizers as data; `config` is a feature |

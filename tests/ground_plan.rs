@@ -39,7 +39,6 @@ const LAYERS: &[&str] = &[
     "device",
     "macros",
     "evaluation",
-    "minimize",
     "replicas",
     "migrate",
     // Numbers and pictures of a run.
@@ -47,6 +46,7 @@ const LAYERS: &[&str] = &[
     "plot",
     // Transformations, by family.
     "projection",
+    "minimize",
     "transform/moment",
     "transform/rescale",
     "transform/leaf_types",

@@ -12,6 +12,7 @@ mod absent;
 mod again;
 #[cfg(feature = "half")]
 mod blocks;
+mod bounds;
 mod context;
 mod drive;
 mod examples;
@@ -57,6 +58,7 @@ mod written;
 
 pub use absent::{Absent, Skips};
 pub(crate) use absent::{advice, goes_around};
+pub(crate) use bounds::{Bounds, clamp, is_held};
 pub use context::{InitContext, StepContext};
 pub(crate) use context::{ParamSource, is_among};
 pub(crate) use drive::{Remote, Work};

@@ -1,6 +1,9 @@
 //! The loss as a function of the parameters, for what asks for it at other points in the middle of a step.
 #![allow(unsafe_code, reason = "arrays into leaves of any type and layout; see `memory`")]
 
+use std::sync::Arc;
+
+use super::bounds::Bounds;
 use super::table::{self, Table, TableLeaf};
 use super::whole::read_leaf;
 use crate::element::{DType, Real, convert, with_dtype};
@@ -20,6 +23,11 @@ pub(crate) trait Evaluate {
         point: &Moments,
         gradient: Option<&mut Moments>,
     ) -> Result<f64>;
+
+    /// The bounds that points must keep, if there are any.
+    fn bounds(&self) -> Option<Arc<Bounds>> {
+        None
+    }
 }
 
 /// Where the gradient at a point goes.
@@ -138,6 +146,9 @@ pub(crate) trait Ask {
     fn failed(&self) -> bool;
 
     fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64;
+
+    /// The bounds that points must keep, if there are any.
+    fn bounds(&self) -> Option<Arc<Bounds>>;
 }
 
 impl Ask for Objective<'_> {
@@ -156,5 +167,9 @@ impl Ask for Objective<'_> {
                 f64::NAN
             }
         }
+    }
+
+    fn bounds(&self) -> Option<Arc<Bounds>> {
+        self.evaluate.bounds()
     }
 }

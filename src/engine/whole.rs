@@ -1,8 +1,10 @@
 //! The updates of all leaves in memory, for what must look at whole leaves or the whole tree.
 
 use core::ops::Range;
+use std::sync::Arc;
 
 use super::ahead::Ahead;
+use super::bounds::Bounds;
 use super::context::is_among;
 use super::convert::{load, load_asking};
 use super::isa::{Isa, current_isa};
@@ -97,6 +99,11 @@ impl WholeTree<'_> {
     /// The parameters' leaves.
     pub fn structure(&self) -> &Structure {
         self.structure
+    }
+
+    /// The bounds that the parameters must keep, if the loss is minimized within some.
+    pub(crate) fn bounds(&self) -> Option<Arc<Bounds>> {
+        self.objective.as_ref()?.bounds()
     }
 
     /// Whether the transformation acts on a leaf in this step.

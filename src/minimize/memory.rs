@@ -1,9 +1,13 @@
 //! Evaluations of the function, and what is kept of them, so that no point is evaluated twice.
 
+use std::sync::Arc;
+
+use super::within::Within;
 use crate::element::{DType, Real};
-use crate::engine::{Evaluate, GradientSink, Outcome, Trial, dot, table::Table};
+use crate::engine::{Bounds, Evaluate, GradientSink, Outcome, Trial, dot, table::Table};
 use crate::error::Result;
 use crate::needs::Level;
+use crate::projection::Operand;
 use crate::recall::{Known, Recall};
 use crate::state::Moments;
 use crate::transformation::{GradientTransformation, OptState};
@@ -15,16 +19,30 @@ pub(super) struct Memory<P, F> {
     pub(super) recall: Box<Recall>,
     structure: std::sync::Arc<Structure>,
     pub(super) evaluations: usize,
+    within: Option<Within>,
 }
 
 impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Memory<P, F> {
     pub(super) fn of<T: GradientTransformation>(state: &mut OptState<T>, f: F) -> Result<Self> {
         state.usable()?;
         let recall = state.recall.take().unwrap_or_default();
-        let mut memory =
-            Memory { trial: Trial::new(None, f), recall, structure: state.shared_structure(), evaluations: 0 };
+        let mut memory = Memory {
+            trial: Trial::new(None, f),
+            recall,
+            structure: state.shared_structure(),
+            evaluations: 0,
+            within: None,
+        };
         memory.make_room(|recall| &mut recall.here)?;
         Ok(memory)
+    }
+
+    /// Keeps the parameters within bounds from now on, these first.
+    pub(super) fn keep_within(&mut self, bounds: [&Operand; 2], params: &mut P) -> Result<()> {
+        let within = Within::new("minimize", &self.structure, bounds)?;
+        within.project(params);
+        self.within = Some(within);
+        Ok(())
     }
 
     /// Forgets what is known of the function: it may be another one than before.
@@ -65,11 +83,12 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
             self.make_room(|recall| &mut recall.best)?;
             self.trial.point().get_or_insert_with(|| params.clone());
         }
-        let Memory { trial, recall, evaluations, .. } = self;
+        let Memory { trial, recall, evaluations, within, .. } = self;
         let Recall { here, last, best } = &mut **recall;
         (last.fingerprint, best.fingerprint) = (None, None);
-        let mut watched = Watched { trial, last, best, evaluations };
+        let mut watched = Watched { trial, last, best, evaluations, within: within.as_ref() };
         let outcome = state.step_from(transformation, params, here, Some(&mut watched))?;
+        within.iter().for_each(|within| within.project(params));
         let print = Some(fingerprint(params));
         if here.fingerprint != print {
             if last.fingerprint == print {
@@ -83,7 +102,16 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(outcome)
     }
 
-    pub(super) fn gradient_norm(&self) -> f64 {
+    /// The Euclidean norm of the gradient; within bounds, of the part of it that they leave.
+    pub(super) fn gradient_norm(&self, params: &P) -> f64 {
+        let norm = self.whole_gradient_norm();
+        match &self.within {
+            Some(within) if norm.is_finite() => within.gradient_norm(params, &self.recall.here.gradient),
+            _ => norm,
+        }
+    }
+
+    fn whole_gradient_norm(&self) -> f64 {
         let gradient = &self.recall.here.gradient;
         fn square<C: Real>(structure: &Structure, gradient: &Moments, leaf: usize) -> f64 {
             let g = gradient.get::<C>(leaf).unwrap_or_default();
@@ -107,6 +135,7 @@ struct Watched<'a, P, F> {
     last: &'a mut Known,
     best: &'a mut Known,
     evaluations: &'a mut usize,
+    within: Option<&'a Within>,
 }
 
 impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate for Watched<'_, P, F> {
@@ -117,7 +146,7 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
         point: &Moments,
         gradient: Option<&mut Moments>,
     ) -> Result<f64> {
-        let Watched { trial, last, best, evaluations } = self;
+        let Watched { trial, last, best, evaluations, .. } = self;
         let worth_keeping = best.fingerprint.is_none() || best.value.is_nan() || last.value < best.value;
         if last.fingerprint.is_some() && worth_keeping {
             core::mem::swap(*last, *best);
@@ -128,5 +157,9 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
         last.fingerprint = trial.point().as_ref().map(fingerprint);
         gradient.into_iter().for_each(|to| to.copy_from(&last.gradient));
         Ok(last.value)
+    }
+
+    fn bounds(&self) -> Option<Arc<Bounds>> {
+        self.within.map(|within| within.bounds.clone())
     }
 }

@@ -1,13 +1,26 @@
-//! Steps of what is given the loss as a function, without evaluating it twice anywhere.
+//! Fits a model: minimizes a function, checks its gradient, and gives the errors of the parameters.
 //!
 //! Guide: [Least squares](https://docs.rs/gradchain/latest/gradchain/_guide/least_squares/index.html).
 //!
-//! [`Minimize`] does one step, or steps until there is a reason to end; [`Stop`] has the reasons.
+//! | | |
+//! |---|---|
+//! | [`Minimize`] | does one step, or steps until there is a reason to end; evaluates no point twice |
+//! | [`Minimization::bounds`] | keeps parameters within bounds |
+//! | [`check_gradient`] | compares a gradient with the value |
+//! | [`hessian`] | finds second derivatives, from which [covariance and standard errors](Covariance) follow |
 
+mod around;
+mod check_gradient;
+mod covariance;
+mod hessian;
 mod memory;
 mod report;
 mod run;
+mod within;
 
+pub use check_gradient::{CheckGradient, GradientCheck, check_gradient};
+pub use covariance::Covariance;
+pub use hessian::{Hessian, HessianAt, hessian};
 pub use report::{Evaluated, MinimizeStep, Progress, Report, Stop};
 pub use run::Minimization;
 
@@ -65,7 +78,7 @@ pub trait Minimize: GradientTransformation + Sized {
             let mut memory = memory::Memory::of(state, f)?;
             memory.look(params)?;
             let Known { value, .. } = memory.recall.here;
-            let gradient_norm = memory.gradient_norm();
+            let gradient_norm = memory.gradient_norm(params);
             let outcome = memory.step(self, params, state)?;
             let evaluations = memory.evaluations;
             state.recall = Some(memory.recall);

@@ -183,7 +183,10 @@ impl fmt::Display for Stop {
             Stop::Gradient => "converged: the gradient is within its tolerance",
             Stop::Value => "converged: the last step changed the value by less than its tolerance",
             Stop::Step => "converged: the last step was shorter than its tolerance",
-            Stop::Stalled => "stalled: the last steps brought neither a lower value nor a smaller gradient",
+            Stop::Stalled => {
+                "stalled: the last steps brought neither a lower value nor a smaller gradient; \
+                 `minimize::check_gradient` tells whether the gradient is right"
+            }
             Stop::MaxSteps => "not converged: the limit of steps is reached",
             Stop::MaxEvaluations => "not converged: the limit of evaluations is reached",
             Stop::Callback => "stopped by the callback",

@@ -9,6 +9,7 @@ use super::report::{Evaluated, Progress, Report, Stop};
 use crate::engine::GradientSink;
 use crate::error::{Error, Result};
 use crate::extra::deliver;
+use crate::projection::Operand;
 use crate::range::{AT_LEAST_0, Range};
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
@@ -90,6 +91,7 @@ pub struct Minimization<'a, T: GradientTransformation, P, F> {
     f: F,
     state: &'a mut OptState<T>,
     until: Until,
+    bounds: Option<[Operand; 2]>,
     callback: Option<Callback<'a, P>>,
 }
 
@@ -178,7 +180,55 @@ const STILL: usize = 20;
 
 impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P, F> {
     pub(super) fn new(transformation: &'a T, params: &'a mut P, f: F, state: &'a mut OptState<T>) -> Self {
-        Minimization { transformation, params, f, state, until: Until::default(), callback: None }
+        Minimization { transformation, params, f, state, until: Until::default(), bounds: None, callback: None }
+    }
+
+    /// Keeps each element between two bounds. Each bound is a number, or a tree with the leaves of the parameters, in
+    /// which `f64::NEG_INFINITY` and `f64::INFINITY` are no bounds.
+    ///
+    /// The function is evaluated within the bounds only; parameters that start out of bounds are moved to the nearest
+    /// one. `‖g‖` is then the norm of the projected gradient `p − project(p − g)`: a minimum on a bound has
+    /// converged. [`lbfgs`](crate::lbfgs) leaves elements that the gradient holds at a bound out of its direction, and
+    /// its line search follows the bounds that it meets (the projected Newton method, with the Hessian of L-BFGS).
+    /// Steps of other optimizers are projected, which is right where each element has a rate of its own, as those of
+    /// [`sgd`](crate::sgd()) and [`adam`](crate::adam()).
+    ///
+    /// ```
+    /// use gradchain::prelude::*;
+    ///
+    /// #[derive(Clone, Tree)]
+    /// struct Model { level: f64, slope: f64 }
+    ///
+    /// // Least at a slope of -1, which is not allowed.
+    /// let loss = |m: &Model| {
+    ///     let (a, b) = (m.level + m.slope - 2.0, m.slope + 1.0);
+    ///     (a * a + b * b, Model { level: 2.0 * a, slope: 2.0 * (a + b) })
+    /// };
+    /// let optimizer = lbfgs();
+    /// let mut model = Model { level: 0.0, slope: 1.0 };
+    /// let mut state = optimizer.init(&model)?;
+    /// let lower = Model { level: f64::NEG_INFINITY, slope: 0.0 };
+    /// let report = optimizer.minimize(&mut model, loss, &mut state).bounds(&lower, f64::INFINITY).run()?;
+    /// assert!(report.converged() && report.gradient_norm <= 1e-8);
+    /// assert_eq!(model.slope, 0.0);
+    /// assert!((model.level - 2.0).abs() < 1e-8);
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`run`](Self::run) fails if a tree does not fit the parameters, a bound is NaN or a schedule, or an upper bound
+    /// is less than the lower one. Bounds are rounded to the type of their leaf.
+    ///
+    /// # References
+    ///
+    /// Bertsekas, [Projected Newton methods for optimization problems with simple
+    /// constraints](https://doi.org/10.1137/0320018), 1982. Byrd, Lu, Nocedal and Zhu, [A limited memory algorithm for
+    /// bound constrained optimization](https://doi.org/10.1137/0916069), 1995, is L-BFGS-B: scipy's
+    /// `minimize(bounds=..)` and R's `optim`. Differs: no Cauchy point; `docs/curvature.md` compares evaluations.
+    pub fn bounds(mut self, lower: impl Into<Operand>, upper: impl Into<Operand>) -> Self {
+        self.bounds = Some([lower.into(), upper.into()]);
+        self
     }
 
     /// Sets what is called where it begins and after each step; it ends there if that is `ControlFlow::Break`.
@@ -200,17 +250,20 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
         F: FnMut(&P) -> R,
         R: Evaluated,
     {
-        let Minimization { transformation, params, f, state, until, mut callback } = self;
+        let Minimization { transformation, params, f, state, until, bounds, mut callback } = self;
         fallible(f, |f| {
             until.check()?;
             let mut memory = Memory::of(state, f)?;
             memory.forget();
+            if let Some([lower, upper]) = &bounds {
+                memory.keep_within([lower, upper], params)?;
+            }
             let mut course = Course { until, first: None, lowest: [f64::INFINITY; 2], vain: 0, still: 0 };
             let (mut steps, mut last) = (0, None);
             let (stop, value, gradient_norm) = loop {
                 memory.look(params)?;
                 let (value, print) = (memory.recall.here.value, memory.recall.here.fingerprint);
-                let (gradient_norm, evaluations) = (memory.gradient_norm(), memory.evaluations);
+                let (gradient_norm, evaluations) = (memory.gradient_norm(params), memory.evaluations);
                 let progress = Progress { params: &*params, steps, evaluations, value, gradient_norm };
                 let told = callback.as_mut().is_some_and(|callback| callback(&progress).is_break());
                 if let Some(stop) = course.ends(&progress, last, told) {
@@ -236,10 +289,11 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
 
 impl<T: GradientTransformation, P, F> fmt::Debug for Minimization<'_, T, P, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Minimization { transformation, until, .. } = self;
+        let Minimization { transformation, until, bounds, .. } = self;
         f.debug_struct("Minimization")
             .field("transformation", transformation)
             .field("until", until)
+            .field("bounds", bounds)
             .finish_non_exhaustive()
     }
 }

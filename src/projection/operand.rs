@@ -36,12 +36,23 @@ impl Operand {
     }
 
     /// The number, if it is the same at every step.
-    pub(super) fn fixed(&self) -> Option<f64> {
+    pub(crate) fn fixed(&self) -> Option<f64> {
         if let Operand::Number(Hyperparam::Number(number)) = self { Some(*number) } else { None }
     }
 
-    pub(super) fn tree(&self) -> Option<&TreeValues> {
+    pub(crate) fn tree(&self) -> Option<&TreeValues> {
         if let Operand::Tree(tree) = self { Some(tree) } else { None }
+    }
+}
+
+impl Operand {
+    /// The values for the elements of a leaf in row-major order, if none is a schedule's; NaN where there is none.
+    pub(crate) fn of_leaf(&self, leaf: &LeafSpec) -> Vec<f64> {
+        let values = match self {
+            Operand::Number(_) => Values::One(self.fixed().unwrap_or(f64::NAN)),
+            Operand::Tree(tree) => tree.row_major(leaf),
+        };
+        (0..leaf.len()).map(|i| values.at(i)).collect()
     }
 }
 
@@ -151,7 +162,7 @@ impl TreeValues {
 
     /// Refuses a tree that does not give a value to every active leaf, or one to a leaf that does not exist. A leaf
     /// without axes has one value for all elements.
-    pub(super) fn fit(&self, function: &str, argument: &str, structure: &Structure, active: &[bool]) -> Result<()> {
+    pub(crate) fn fit(&self, function: &str, argument: &str, structure: &Structure, active: &[bool]) -> Result<()> {
         let ours = &self.0.structure;
         let mut differences = Vec::new();
         for (leaf, _) in structure.leaves().iter().zip(active).filter(|(_, on)| **on) {

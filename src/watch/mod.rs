@@ -1,12 +1,16 @@
-//! Writing down what there is to [read](crate::GradientTransformation::readings) of a run.
+//! Writing down what there is to [read](crate::GradientTransformation::readings) of a run, and testing a range of
+//! learning rates.
 
 #[cfg(feature = "serde")]
 mod json_lines;
+mod rate_range;
 #[cfg(feature = "tracing")]
 mod trace;
 
 #[cfg(feature = "serde")]
 #[cfg_attr(docsrs, doc(cfg(feature = "serde")))]
 pub use json_lines::{JsonLines, read_json_lines};
+
+pub use rate_range::{RateRange, rate_range};
 
 pub use crate::state::{Reading, Readings};

@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use crate::element::{Element, convert};
 use crate::engine::table::Table;
-use crate::engine::{Arrays, Ask, Nested, ParamSource};
+use crate::engine::{Arrays, Ask, Bounds, Nested, ParamSource};
 use crate::needs::Level;
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
@@ -238,6 +240,8 @@ struct AskFlat<'a> {
     params: &'a Table,
     point: &'a mut Moments,
     gradient: &'a mut Moments,
+    /// Those of the leaves, as vectors.
+    bounds: Option<Arc<Bounds>>,
 }
 
 impl Ask for AskFlat<'_> {
@@ -253,6 +257,10 @@ impl Ask for AskFlat<'_> {
         let value = self.ask.ask(self.structure, self.params, self.point, Some(&mut *self.gradient));
         join(self.structure, self.gradient, gradient);
         value
+    }
+
+    fn bounds(&self) -> Option<Arc<Bounds>> {
+        self.bounds.clone()
     }
 }
 
@@ -281,15 +289,25 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let FlattenState { inner, room: Room { nested, grads, params, updates, asking, outcome, .. } } = state;
+        let FlattenState { inner, room: Room { active, nested, grads, params, updates, asking, outcome, .. } } = state;
         let shape = self.inner.shape();
         let reads = shape.reads_params != 0 || shape.materializes | shape.looks != 0;
         let params_along = if reads { Some(Along::start(params)) } else { None };
         tree.visit(&mut Gather { grads: Along::start(grads), params: params_along });
         let structure = tree.structure;
+        let bounds = tree.bounds().map(|bounds| {
+            let of = |bound: &Moments| {
+                let mut vector = grads.clone();
+                let mut along = Along::start(&mut vector);
+                let leaves = structure.leaves().iter().enumerate().filter(|(i, _)| active[*i]);
+                leaves.for_each(|(i, leaf)| along.array(i, leaf, bound));
+                vector
+            };
+            Arc::new(Bounds { lower: of(&bounds.lower), upper: of(&bounds.upper) })
+        });
         let mut ask = match (&mut tree.objective, asking) {
             (Some(ask), Some([point, gradient])) => {
-                Some(AskFlat { ask: &mut **ask, structure, params: tree.params, point, gradient })
+                Some(AskFlat { ask: &mut **ask, structure, params: tree.params, point, gradient, bounds })
             }
             _ => None,
         };

@@ -88,7 +88,7 @@ fn barrier(p: &Vec<f64>) -> (f64, Vec<f64>) {
     (p[0] + p[1] / 2.0 - p[0].ln() - p[1].ln(), vec![1.0 - 1.0 / p[0], 0.5 - 1.0 / p[1]])
 }
 
-fn problem(name: &str) -> Loss {
+pub(crate) fn problem(name: &str) -> Loss {
     match name {
         "rosenbrock" | "rosenbrock_2" | "rosenbrock_10" => rosenbrock,
         "himmelblau" => himmelblau,
@@ -103,7 +103,7 @@ fn problem(name: &str) -> Loss {
     }
 }
 
-fn numbers(value: &Value) -> Vec<f64> {
+pub(crate) fn numbers(value: &Value) -> Vec<f64> {
     serde_json::from_value(value.clone()).unwrap()
 }
 

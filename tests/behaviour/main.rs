@@ -13,6 +13,8 @@ mod exchanged;
 mod factors;
 #[cfg(feature = "half")]
 mod few_bits;
+#[cfg(all(feature = "config", feature = "half"))]
+mod fitting;
 mod freezable;
 #[cfg(feature = "rayon")]
 mod large_leaves;

@@ -22,6 +22,8 @@ use crate::transform::*;
 /// Defaults: `memory_size` 10, `scale_init_precond` true, `learning_rate` 1, which is that of the line search's first
 /// guess.
 ///
+/// [`bounds`](crate::minimize::Minimization::bounds) of the parameters are given to `minimize`.
+///
 /// # Cost
 ///
 /// `2·memory_size + 2` floats of state for each parameter and two passes; with the line search 3 floats more, another

@@ -1,4 +1,4 @@
-use crate::engine::sum_tile;
+use crate::engine::{Bounds, is_held, sum_tile};
 use crate::part::prelude::*;
 use crate::tree::{Cursor, dense_strides, is_safe, length};
 
@@ -141,19 +141,28 @@ impl WholeTreeTransformation for ScaleByLbfgs {
         state.count.increment();
         let last = (count > 0).then(|| ((count - 1) % places) as usize);
         tree.visit(&mut Remember { state, last });
-        let gamma = self.first_factor(state, last);
+        let free = free_elements(state, tree);
         if let Some(last) = last {
             let curvature =
                 dot(Vector::at(&state.diff_updates_memory, last), Vector::at(&state.diff_params_memory, last));
             state.weights_memory[last].set(if curvature == 0.0 { 0.0 } else { 1.0 / curvature });
         }
-        two_loops(state, (count % places) as usize, gamma);
+        let oldest = (count % places) as usize;
+        let (free, last) = match &free {
+            None => (None, last),
+            Some(free) => {
+                let (weights, newest) = weights_among(state, free, oldest);
+                (Some((free, weights)), newest)
+            }
+        };
+        let gamma = self.first_factor(state, last, free.as_ref().map(|(free, _)| *free));
+        two_loops(state, oldest, gamma, free);
         tree.visit(&mut Emit { direction: &state.direction });
     }
 }
 
 impl ScaleByLbfgs {
-    fn first_factor(&self, state: &ScaleByLbfgsState, last: Option<usize>) -> f64 {
+    fn first_factor(&self, state: &ScaleByLbfgsState, last: Option<usize>, free: Option<&Moments>) -> f64 {
         match last {
             _ if !self.scale_init_precond => 1.0,
             None => {
@@ -166,36 +175,115 @@ impl ScaleByLbfgs {
             }
             Some(last) => {
                 let [s, y] = [&state.diff_params_memory, &state.diff_updates_memory].map(|m| Vector::at(m, last));
-                let squared = dot(y, y);
-                if squared > 0.0 { dot(y, s) / squared } else { 1.0 }
+                let [squared, curvature] = match free {
+                    None => [dot(y, y), dot(y, s)],
+                    Some(free) => products_among(y, s, free),
+                };
+                if squared > 0.0 { curvature / squared } else { 1.0 }
             }
         }
     }
 }
 
-/// The direction, from the updates that lie in its place; `oldest` is the oldest place of the ring.
-fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64) {
+/// Within bounds: 1 for each element that may move, 0 for those that the updates hold at a bound. These leave the
+/// direction.
+fn free_elements(state: &mut ScaleByLbfgsState, tree: &mut WholeTree<'_>) -> Option<Moments> {
+    let bounds = tree.bounds()?;
+    let mut free = state.direction.clone();
+    tree.visit(&mut Free { bounds: &bounds, free: &mut free });
+    keep_only(&free, &mut state.direction);
+    Some(free)
+}
+
+/// `yᵀy` and `yᵀs` over the free elements.
+fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
+    let mut among = free.clone();
+    among.fill(0.0);
+    add_scaled(&mut among, 1.0, y);
+    keep_only(free, &mut among);
+    let among = Vector::all(&among);
+    [dot(among, y), dot(among, s)]
+}
+
+/// The weights of differences of which only the free elements count, and the newest place that has one: 0 where there
+/// is no curvature among these elements, or where it is not positive, since no search along a line that bends keeps it
+/// so.
+fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (Vec<f64>, Option<usize>) {
+    let places = state.weights_memory.len();
+    let (mut weights, mut newest) = (vec![0.0; places], None);
+    for place in (0..places).rev().map(|j| (oldest + j) % places) {
+        let [y, s] = [&state.diff_updates_memory, &state.diff_params_memory].map(|m| Vector::at(m, place));
+        let [squared, curvature] = products_among(y, s, free);
+        if curvature > f64::EPSILON * squared {
+            weights[place] = 1.0 / curvature;
+            newest = newest.or(Some(place));
+        }
+    }
+    (weights, newest)
+}
+
+/// The direction, from the updates that lie in its place; `oldest` is the oldest place of the ring. Within bounds only
+/// the free elements count, with the weights that they have.
+fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Option<(&Moments, Vec<f64>)>) {
     let ScaleByLbfgsState {
         diff_params_memory: s, diff_updates_memory: y, weights_memory, direction: q, alphas, ..
     } = state;
     let places = weights_memory.len();
+    let weight = |j: usize| free.as_ref().map_or_else(|| weights_memory[j].get(), |(_, weights)| weights[j]);
+    let keep_free = |q: &mut Moments| free.iter().for_each(|(free, _)| keep_only(free, q));
     let place = |j: usize| (oldest + j) % places;
     for j in (0..places).map(place).rev() {
-        let rho = weights_memory[j].get();
+        let rho = weight(j);
         // A place without a weight changes nothing.
         if rho != 0.0 {
             alphas[j] = rho * dot(Vector::at(s, j), Vector::all(q));
             add_scaled(q, -alphas[j], Vector::at(y, j));
+            keep_free(q);
         }
     }
     if gamma != 1.0 {
         scale_by(q, gamma);
     }
     for j in (0..places).map(place) {
-        let rho = weights_memory[j].get();
+        let rho = weight(j);
         if rho != 0.0 {
             let beta = rho * dot(Vector::at(y, j), Vector::all(q));
             add_scaled(q, alphas[j] - beta, Vector::at(s, j));
+            keep_free(q);
+        }
+    }
+}
+
+/// Sets to 1 what may move and to 0 what may not, in row-major order.
+struct Free<'a> {
+    bounds: &'a Bounds,
+    free: &'a mut Moments,
+}
+
+impl LeafVisitor for Free<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let (Some(bounds), Some(free)) = (self.bounds.leaf::<C>(leaf.index), self.free.get_mut::<C>(leaf.index)) else {
+            return;
+        };
+        let bounds: Vec<_> = bounds.collect();
+        in_row_major_order(&leaf, |at, row_major| {
+            let held = is_held(leaf.p[at], -leaf.u[at], bounds[at]);
+            free[row_major] = if held { C::zero() } else { C::one() };
+        });
+    }
+}
+
+/// Sets elements to 0 that are not free.
+fn keep_only(free: &Moments, q: &mut Moments) {
+    fn of<C: Real>(free: &Moments, q: &mut Moments, leaf: usize) {
+        let (Some(free), Some(q)) = (free.get::<C>(leaf), q.get_mut::<C>(leaf)) else { return };
+        q.iter_mut().zip(free).filter(|(_, free)| **free == C::zero()).for_each(|(q, _)| *q = C::zero());
+    }
+    for leaf in 0..q.len() {
+        match q.dtype(leaf) {
+            Some(DType::F64) => of::<f64>(free, q, leaf),
+            Some(_) => of::<f32>(free, q, leaf),
+            None => {}
         }
     }
 }

@@ -158,7 +158,7 @@ impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
         state.count.increment();
         // A window of mini-steps that is flushed comes without a loss; it goes as far as the last step did.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
-            return tree.visit(&mut Stretch(state.learning_rate.get()));
+            return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };
         let search = Backtracking {
             max_backtracking_steps: self.max_backtracking_steps,
@@ -169,10 +169,10 @@ impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
             atol: self.atol.at(count),
             rtol: self.rtol.at(count),
         };
-        let mut line = TreeLine { tree, point: &mut state.point, gradients: None };
+        let mut line = TreeLine::new(tree, &mut state.point, None);
         let slope = line.first_slope();
-        let found = search.search(&mut line, Point { t: 0.0, value, slope }, state.learning_rate.get());
-        tree.visit(&mut Stretch(found.t));
+        let found = search.search(&mut line, Point::start(value, slope), state.learning_rate.get());
+        line.finish(found.t);
         state.learning_rate.set(found.t);
         state.value.set(found.value);
         state.info.num_linesearch_steps = Count::new(found.evaluations);

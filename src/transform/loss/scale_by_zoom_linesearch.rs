@@ -204,7 +204,7 @@ impl WholeTreeTransformation for ScaleByZoomLinesearch {
         state.count.increment();
         // A window of mini-steps that is flushed comes without a loss; it goes as far as the last step did.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
-            return tree.visit(&mut Stretch(state.learning_rate.get()));
+            return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };
         let search = Zoom {
             max_linesearch_steps: self.max_linesearch_steps,
@@ -222,10 +222,10 @@ impl WholeTreeTransformation for ScaleByZoomLinesearch {
             InitialGuess::Keep => state.learning_rate.get(),
         };
         let gradients = Some([&mut state.last, &mut state.grad]);
-        let mut line = TreeLine { tree, point: &mut state.point, gradients };
+        let mut line = TreeLine::new(tree, &mut state.point, gradients);
         let slope = line.first_slope();
-        let found = search.search(&mut line, Point { t: 0.0, value, slope }, guess);
-        tree.visit(&mut Stretch(found.t));
+        let found = search.search(&mut line, Point::start(value, slope), guess);
+        line.finish(found.t);
         state.learning_rate.set(found.t);
         state.value.set(found.value);
         state.info.num_linesearch_steps = Count::new(found.evaluations);

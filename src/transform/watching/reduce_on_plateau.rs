@@ -24,6 +24,8 @@ use crate::recipe::words;
 /// and in every step `u ← u·scale`, with the scale that its value led to. With [`PlateauMode::Max`] a value improves if
 /// it is greater: `mean > best_value + rtol·|best_value| + atol`.
 ///
+/// A step that has no value, since it is measured once an epoch: see [`Plateau`](crate::transform::Plateau).
+///
 /// # Cost
 ///
 /// No state for elements. Fuses; reads no parameters.
@@ -165,8 +167,21 @@ impl ReduceOnPlateau {
         Ok(())
     }
 
+    /// The state before the first value.
+    pub(super) fn unseen(&self) -> ReduceOnPlateauState {
+        ReduceOnPlateauState {
+            steps: Count::default(),
+            scale: Scalar::new(1.0),
+            best_value: Scalar::new(self.mode.worst()),
+            plateau_count: Count::default(),
+            cooldown_count: Count::default(),
+            count: Count::default(),
+            avg_value: Scalar::default(),
+        }
+    }
+
     /// Takes a value into the mean, and when that is complete decides.
-    fn watch(&self, state: &mut ReduceOnPlateauState, value: f64) {
+    pub(super) fn watch(&self, state: &mut ReduceOnPlateauState, value: f64) {
         let before = state.count.get() as f64;
         state.count.increment();
         state.avg_value.set((before * state.avg_value.get() + value) / state.count.get() as f64);
@@ -207,15 +222,7 @@ impl RuleWithMemory for ReduceOnPlateau {
     type Scalars<C: Real> = C;
 
     fn start(&self, _: &InitContext<'_>) -> Result<ReduceOnPlateauState> {
-        Ok(ReduceOnPlateauState {
-            steps: Count::default(),
-            scale: Scalar::new(1.0),
-            best_value: Scalar::new(self.mode.worst()),
-            plateau_count: Count::default(),
-            cooldown_count: Count::default(),
-            count: Count::default(),
-            avg_value: Scalar::default(),
-        })
+        Ok(self.unseen())
     }
 
     fn begin(&self, memory: &mut ReduceOnPlateauState, at: &StepContext<'_>) {

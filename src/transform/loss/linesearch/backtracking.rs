@@ -32,9 +32,10 @@ impl Backtracking {
         }
         let mut t = (self.increase_factor * guess_or_one(before)).min(self.max_learning_rate);
         loop {
-            let value = line.at(t).value;
+            let point = line.at(t);
+            let value = point.value;
             found.evaluations += 1;
-            found.decrease_error = self.decrease_error(start, t, value);
+            found.decrease_error = self.decrease_error(start, point);
             let last = found.evaluations > self.max_backtracking_steps as u64;
             if found.decrease_error <= self.atol || last {
                 return if value.is_finite() { Found { t, value, ..found } } else { found };
@@ -43,12 +44,13 @@ impl Backtracking {
         }
     }
 
-    fn decrease_error(&self, start: Point, t: f64, value: f64) -> f64 {
+    fn decrease_error(&self, start: Point, point: Point) -> f64 {
+        let value = point.value;
         if !value.is_finite() {
             return f64::INFINITY;
         }
         // `rtol` is a part of the loss's size; with the bits of Optax's formula where the loss is positive.
         let tolerated = (1.0 + self.rtol.copysign(start.value)) * start.value;
-        excess(value - tolerated - t * self.slope_rtol * start.slope)
+        excess(value - tolerated - point.foreseen(self.slope_rtol, start))
     }
 }

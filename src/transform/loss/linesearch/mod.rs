@@ -6,8 +6,10 @@ mod zoom;
 pub(super) use backtracking::Backtracking;
 pub(super) use zoom::Zoom;
 
+use std::sync::Arc;
+
 use crate::element::{Element, Real, convert, with_dtype};
-use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, add_rounded, dot};
+use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_held};
 use crate::state::Moments;
 
 /// What is known of the loss at one point of the line.
@@ -18,9 +20,23 @@ pub(super) struct Point {
     pub(super) value: f64,
     /// The derivative by `t`.
     pub(super) slope: f64,
+    /// If bounds bend the line before this point: how much the loss would change up to here by the gradient at the
+    /// start.
+    pub(super) bent: Option<f64>,
 }
 
 impl Point {
+    /// Where a search begins.
+    pub(super) fn start(value: f64, slope: f64) -> Point {
+        Point { t: 0.0, value, slope, bent: None }
+    }
+
+    /// How much the loss would change from the start to here if it had the slope of the start all the way, times a
+    /// factor.
+    fn foreseen(self, factor: f64, start: Point) -> f64 {
+        self.bent.map_or(factor * self.t * start.slope, |change| factor * change)
+    }
+
     /// Whether there are a value and a slope. A loss of −∞ is no success but an overflow.
     fn is_there(self) -> bool {
         self.value.is_finite() && self.slope.is_finite()
@@ -36,16 +52,37 @@ pub(super) trait Line {
     fn keep(&mut self) {}
 }
 
-/// The line through the parameters along the updates of a tree.
+/// The line through the parameters along the updates of a tree. Within bounds it bends where it meets them, and follows
+/// them.
 pub(super) struct TreeLine<'a, 't> {
-    pub(super) tree: &'a mut WholeTree<'t>,
+    tree: &'a mut WholeTree<'t>,
     /// Room for a point.
-    pub(super) point: &'a mut Moments,
+    point: &'a mut Moments,
     /// Gradients, if slopes are asked for: at the point evaluated last, and the one that is kept.
-    pub(super) gradients: Option<[&'a mut Moments; 2]>,
+    gradients: Option<[&'a mut Moments; 2]>,
+    within: Option<Within>,
 }
 
-impl TreeLine<'_, '_> {
+/// Bounds, and the gradient that the step was given.
+struct Within {
+    bounds: Arc<Bounds>,
+    gradient: Moments,
+}
+
+impl<'a, 't> TreeLine<'a, 't> {
+    pub(super) fn new(
+        tree: &'a mut WholeTree<'t>,
+        point: &'a mut Moments,
+        gradients: Option<[&'a mut Moments; 2]>,
+    ) -> Self {
+        let within = tree.bounds().map(|bounds| {
+            let mut gradient = point.clone();
+            read_gradient(tree, &mut gradient);
+            Within { bounds, gradient }
+        });
+        TreeLine { tree, point, gradients, within }
+    }
+
     /// The slope at the start: of the gradient that the step was given, which is also the one kept first.
     pub(super) fn first_slope(&mut self) -> f64 {
         let gradient = match &mut self.gradients {
@@ -53,18 +90,40 @@ impl TreeLine<'_, '_> {
             None => &mut *self.point,
         };
         read_gradient(self.tree, gradient);
-        slope(self.tree, gradient)
+        match &self.within {
+            None => slope(self.tree, gradient),
+            Some(Within { bounds, gradient }) => {
+                let mut along = AlongBounds::new(bounds, None, gradient);
+                self.tree.visit(&mut along);
+                along.slope
+            }
+        }
+    }
+
+    /// The updates that lead to a point of the line.
+    pub(super) fn finish(self, t: f64) {
+        let bounds = self.within.as_ref().map(|within| &*within.bounds);
+        self.tree.visit(&mut Stretch { t, bounds });
     }
 }
 
 impl Line for TreeLine<'_, '_> {
     fn at(&mut self, t: f64) -> Point {
-        self.tree.visit(&mut GoTo { t, point: self.point });
-        let Some([gradient, _]) = &mut self.gradients else {
-            return Point { t, value: self.tree.value_at(self.point), slope: f64::NAN };
+        let bounds = self.within.as_ref().map(|within| &*within.bounds);
+        self.tree.visit(&mut GoTo { t, point: self.point, bounds });
+        let (value, gradient) = match &mut self.gradients {
+            None => (self.tree.value_at(self.point), None),
+            Some([gradient, _]) => (self.tree.value_and_grad_at(self.point, gradient), Some(&**gradient)),
         };
-        let value = self.tree.value_and_grad_at(self.point, gradient);
-        Point { t, value, slope: slope(self.tree, gradient) }
+        let Some(Within { bounds, gradient: start }) = &self.within else {
+            return Point { t, value, slope: gradient.map_or(f64::NAN, |g| slope(self.tree, g)), bent: None };
+        };
+        let mut along = AlongBounds::new(bounds, Some(self.point), gradient.unwrap_or(start));
+        self.tree.visit(&mut along);
+        let mut change = Change { point: self.point, gradient: start, sum: 0.0 };
+        self.tree.visit(&mut change);
+        let slope = if gradient.is_some() { along.slope } else { f64::NAN };
+        Point { t, value, slope, bent: along.bent.then_some(change.sum) }
     }
 
     fn keep(&mut self) {
@@ -104,16 +163,71 @@ impl LeafVisitor for Slope<'_> {
     }
 }
 
+/// The derivative along a line that bounds bend: elements at a bound that the updates lead out of do not move.
+struct AlongBounds<'a> {
+    /// Where; if nothing is given, at the parameters.
+    point: Option<&'a Moments>,
+    gradient: &'a Moments,
+    bounds: &'a Bounds,
+    slope: f64,
+    /// An element that could move at the start has met its bound.
+    bent: bool,
+}
+
+impl<'a> AlongBounds<'a> {
+    fn new(bounds: &'a Bounds, point: Option<&'a Moments>, gradient: &'a Moments) -> Self {
+        AlongBounds { point, gradient, bounds, slope: 0.0, bent: false }
+    }
+}
+
+impl LeafVisitor for AlongBounds<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let i = leaf.index;
+        let (Some(gradient), Some(bounds)) = (self.gradient.get::<C>(i), self.bounds.leaf::<C>(i)) else { return };
+        let point = self.point.and_then(|point| point.get::<C>(i)).unwrap_or(leaf.p);
+        let mut moving = leaf.u.to_vec();
+        for (((u, p), start), bounds) in moving.iter_mut().zip(point).zip(leaf.p).zip(bounds) {
+            if is_held(*p, *u, bounds) {
+                self.bent |= !is_held(*start, *u, bounds);
+                *u = C::zero();
+            }
+        }
+        self.slope += dot(leaf.spec, gradient, &moving);
+    }
+}
+
+/// How much the loss would change up to a point, by a gradient.
+struct Change<'a> {
+    point: &'a Moments,
+    gradient: &'a Moments,
+    sum: f64,
+}
+
+impl LeafVisitor for Change<'_> {
+    fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
+        let (Some(point), Some(gradient)) = (self.point.get::<C>(leaf.index), self.gradient.get::<C>(leaf.index))
+        else {
+            return;
+        };
+        let moved: Vec<C> = point.iter().zip(leaf.p).map(|(to, from)| *to - *from).collect();
+        self.sum += dot(leaf.spec, gradient, &moved);
+    }
+}
+
 /// Writes down where the parameters will be: the update is rounded to their type, and so is the sum.
 struct GoTo<'a> {
     t: f64,
     point: &'a mut Moments,
+    bounds: Option<&'a Bounds>,
 }
 
 impl LeafVisitor for GoTo<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let Some(point) = self.point.get_mut::<C>(leaf.index) else { return };
         with_dtype!(leaf.spec.dtype(), P => go_to::<C, P>(C::of(self.t), leaf.p, leaf.u, point));
+        if let Some(bounds) = self.bounds.and_then(|bounds| bounds.leaf::<C>(leaf.index)) {
+            point.iter_mut().zip(bounds).for_each(|(point, bounds)| *point = clamp(*point, bounds));
+        }
     }
 }
 
@@ -123,18 +237,39 @@ fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
     }
 }
 
-/// Multiplies the updates; by 0 they are 0 whatever they were.
-pub(super) struct Stretch(pub(super) f64);
+/// Multiplies the updates; by 0 they are 0 whatever they were. An update that would leave the bounds leads to the
+/// bound, or by rounding a little beyond it, where it is cut off.
+pub(super) struct Stretch<'a> {
+    pub(super) t: f64,
+    pub(super) bounds: Option<&'a Bounds>,
+}
 
-impl LeafVisitor for Stretch {
+impl LeafVisitor for Stretch<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        if self.0 == 0.0 {
-            leaf.u.fill(C::zero());
-        } else {
-            let t = C::of(self.0);
-            leaf.u.iter_mut().for_each(|u| *u = t * *u);
+        if self.t == 0.0 {
+            return leaf.u.fill(C::zero());
+        }
+        let t = C::of(self.t);
+        leaf.u.iter_mut().for_each(|u| *u = t * *u);
+        if let Some(bounds) = self.bounds.and_then(|bounds| bounds.leaf::<C>(leaf.index)) {
+            for ((u, p), bounds) in leaf.u.iter_mut().zip(leaf.p).zip(bounds) {
+                *u = up_to(*p, *u, bounds);
+            }
         }
     }
+}
+
+/// An update after which `p` is no further than its bound, or one that ends at the bound or beyond it by rounding.
+fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
+    let (bound, out) = if p + u < lower {
+        (lower, -C::one())
+    } else if p + u > upper {
+        (upper, C::one())
+    } else {
+        return u;
+    };
+    let whole = bound - p;
+    if (p + whole - bound) * out >= C::zero() { whole } else { whole + out * C::epsilon() * whole.abs() }
 }
 
 /// A first guess has to be a length; after a search that failed it is not.

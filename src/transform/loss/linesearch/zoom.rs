@@ -93,7 +93,7 @@ impl Zoom {
             let point = Point { value: f64::INFINITY, ..point };
             return Judged { point, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
         }
-        let decrease = point.value - start.value - self.slope_rtol * point.t * start.slope;
+        let decrease = point.value - start.value - point.foreseen(self.slope_rtol, start);
         let approximate = self.approx_dec_rtol.map_or(f64::INFINITY, |rtol| {
             let flat = point.slope - (2.0 * self.slope_rtol - 1.0) * start.slope;
             let near = point.value - start.value - rtol * start.value.abs();
@@ -101,6 +101,8 @@ impl Zoom {
         });
         let curvature = match self.curv_rtol {
             f64::INFINITY => 0.0,
+            // Where the line bends its slope jumps, and may nowhere be small.
+            _ if point.bent.is_some() => 0.0,
             rtol => point.slope.abs() - rtol * start.slope.abs(),
         };
         Judged { point, decrease_error: excess(decrease.min(approximate)), curvature_error: excess(curvature) }
