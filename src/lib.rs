@@ -116,8 +116,8 @@ pub use ndarray;
 pub use select::{Labels, Mask};
 pub use transformation::{GradientTransformation, OptState};
 pub use tree::{
-    Tree, TreeMut, apply_updates, average_params, incremental_update, per_example_global_norm_clip,
-    per_example_layer_norm_clip, periodic_update,
+    BufferPolicy, Tree, TreeMut, apply_updates, average_params, average_params_with, incremental_update,
+    per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update,
 };
 pub use wrapper::Boxed;
 
