@@ -30,9 +30,9 @@ pub use crate::transform::{
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use crate::transform::{scale_by_galore, scale_by_shampoo, scale_by_soap};
 pub use crate::wrapper::{
-    apply_if_finite, boxed, cautious, chain, conditionally_mask, conditionally_transform, flatten, freezable, freeze,
-    graft, inject_hyperparams, injected_hyperparams, lookahead, masked, master, mechanize, multi_steps, named_chain,
-    narrow, params_ema, params_swa, partition, quantized, sam, schedule_free, selective_transform, sharded,
-    skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_if, step_lt, step_mod, value_if,
-    value_lt,
+    allow, apply_if_finite, boxed, cautious, chain, conditionally_mask, conditionally_transform, dynamic_loss_scale,
+    flatten, freezable, freeze, graft, inject_hyperparams, injected_hyperparams, lookahead, masked, master, mechanize,
+    multi_steps, named_chain, narrow, params_ema, params_swa, partition, quantized, sam, schedule_free,
+    selective_transform, sharded, skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_if,
+    step_lt, step_mod, value_if, value_lt,
 };
