@@ -9,6 +9,7 @@ use crate::tokens::{Error, Reader, Result, unwrapped};
 #[derive(Default)]
 pub(crate) struct Attributes {
     pub(crate) skip: bool,
+    pub(crate) buffer: bool,
     pub(crate) read_only: bool,
     pub(crate) rename: Option<Name>,
     pub(crate) constraint: Option<TokenStream>,
@@ -43,6 +44,12 @@ impl Attributes {
             }
         }
         match &found {
+            Attributes { skip: true, buffer: true, .. } => {
+                Err(Error::new(Span::call_site(), "what is skipped is no buffer: write `skip` or `buffer`"))
+            }
+            Attributes { buffer: true, constraint: Some(constraint), .. } => {
+                Err(Error::new(place_of(constraint), "a buffer has no leaves to constrain"))
+            }
             Attributes { skip: true, rename: Some(rename), .. } => {
                 Err(Error::new(rename.place, "what is skipped has no name in paths"))
             }
@@ -56,6 +63,7 @@ impl Attributes {
     fn set(&mut self, key: &str, place: Span, reader: &mut Reader) -> Result<()> {
         match key {
             "skip" => self.skip = true,
+            "buffer" => self.buffer = true,
             "read_only" => self.read_only = true,
             "constraint" if self.constraint.is_some() => return Err(Error::new(place, "constrained twice")),
             "constraint" => self.constraint = Some(value(key, place, reader)?),

@@ -28,6 +28,8 @@ mod tree;
 /// # Attributes
 ///
 /// * `#[tree(skip)]` on a field or a variant: it has no leaves. A skipped field may be of any type.
+/// * `#[tree(buffer)]` on a field: it is a [buffer](https://docs.rs/gradchain/latest/gradchain/tree/trait.Buffer.html),
+///   such as a running mean or a counter: no step changes it, checkpoints have it, and `average_params` averages it.
 /// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must not be empty, nor hold a `/` or a
 ///   `\`, nor be taken already.
 /// * `#[tree(constraint = positive())]` on a field: the constraint that `Constraints::of` finds for the leaves below

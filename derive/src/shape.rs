@@ -23,6 +23,8 @@ pub(crate) struct Field {
     member: Member,
     ty: TokenStream,
     renamed: Option<String>,
+    /// True if it is shown as a buffer, not as a child.
+    buffer: bool,
     constraint: Option<TokenStream>,
 }
 
@@ -46,8 +48,9 @@ impl Field {
                 (None, Member::Named(name)) => name.span(),
                 (None, Member::Unnamed(_)) => place_of(&field.ty),
             };
-            let (ty, renamed) = (field.ty.clone(), attributes.rename.map(|name| name.text));
-            let field = Field { member, ty, renamed, constraint: attributes.constraint };
+            let (ty, renamed) = (field.ty.clone(), attributes.rename.as_ref().map(|name| name.text.clone()));
+            let Attributes { buffer, constraint, .. } = attributes;
+            let field = Field { member, ty, renamed, buffer, constraint };
             names.add(field.key(), place)?;
             walked.push(field);
         }
@@ -85,6 +88,10 @@ impl Field {
     fn visit(&self, walk: &str, prefix: Option<&str>, value: &str) -> TokenStream {
         let key = self.key();
         let call = match (prefix, &self.member) {
+            (prefix, _) if self.buffer => {
+                let key = prefix.map_or_else(|| key.clone(), |prefix| format!("{prefix}/{key}"));
+                format!("buffer(__walk, {key:?}, {value})")
+            }
             (Some(prefix), _) => format!("child::<$ty>(__walk, {:?}, {value})", format!("{prefix}/{key}")),
             (None, Member::Unnamed(index)) if self.renamed.is_none() => {
                 format!("index::<$ty>(__walk, {index}, {value})")
@@ -135,8 +142,9 @@ pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> To
 pub(crate) fn conditions(input: &Input, variants: &[Variant], bound: &str) -> Vec<TokenStream> {
     let own = &input.generics.conditions;
     let mut conditions = if own.is_empty() { Vec::new() } else { vec![own.clone()] };
-    let bind = |ty: &TokenStream| fill(&format!("$ty: {bound}"), &[("ty", ty)]);
-    for ty in variants.iter().flat_map(|variant| &variant.fields).map(|field| &field.ty) {
+    for field in variants.iter().flat_map(|variant| &variant.fields) {
+        let (ty, bound) = (&field.ty, if field.buffer { "::gradchain::tree::Buffer" } else { bound });
+        let bind = |ty: &TokenStream| fill(&format!("$ty: {bound}"), &[("ty", ty)]);
         let mut used = input.generics.types().filter(|parameter| mentions(ty, &parameter.to_string())).peekable();
         if mentions(ty, &input.name.to_string()) || mentions(ty, "Self") {
             conditions.extend(used.map(bind));

@@ -8,7 +8,7 @@ use crate::shape::{Field, Names, Variant, conditions, implement, visit_all};
 use crate::tokens::{Error, Result, fill};
 
 const VARIANT: &[&str] = &["skip", "rename"];
-const FIELD: &[&str] = &["skip", "rename", "constraint"];
+const FIELD: &[&str] = &["skip", "buffer", "rename", "constraint"];
 
 pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
     let read_only = Attributes::read(&input.attributes, "tree", &["read_only"])?.read_only;

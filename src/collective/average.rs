@@ -1,10 +1,12 @@
 //! The mean of what each rank has.
 
 use super::pairwise::{merge_all, merge_equal};
-use super::{Collective, agree, arrived};
+use super::{Collective, agree, arrived, gather};
 use crate::element::{Element, with_dtype};
 use crate::error::Result;
-use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
+use crate::tree::{
+    BufferPolicy, LeafMut, LeafRef, Structure, TreeMut, WalkMut, bytes_of, mean_of_buffer, write_buffers,
+};
 
 /// Replaces a tree by the mean of all ranks' trees: what local SGD and DiLoCo send, once in many steps.
 ///
@@ -14,6 +16,9 @@ use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
 ///
 /// In `f64`, in pairs of neighbouring ranks, pairs of pairs, and so on; rounded once to the leaf's type. What is equal
 /// on all ranks stays, to the bit. All ranks have the same bits.
+///
+/// [Buffers](crate::tree::Buffer) are averaged too, by [`BufferPolicy::Average`]; [`average_with`] has the other
+/// policies. Fields that the tree does not show stay as they are on each rank.
 ///
 /// # Errors
 ///
@@ -46,10 +51,75 @@ use crate::tree::{LeafMut, LeafRef, Structure, TreeMut, WalkMut};
 /// # References
 ///
 /// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, algorithm 1.
-/// PyTorch averages by `all_reduce`, whose order is the library's.
+/// PyTorch averages by `all_reduce`, whose order is the library's; `DistributedDataParallel` sends the buffers of rank 0
+/// to all.
 pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P) -> Result<()> {
+    average_with(collective, params, BufferPolicy::default())
+}
+
+/// As [`average`], with a policy for [buffers](crate::tree::Buffer).
+///
+/// # Errors
+///
+/// As [`average`]; and if the policy refuses: all ranks have an error then that names the buffer, and nothing has been
+/// changed.
+///
+/// # Cost
+///
+/// That of [`average`]; one more message if there are buffers, in which each rank sends its own to all.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gradchain::BufferPolicy;
+/// use gradchain::collective::{Collective, average_with, threads};
+/// use gradchain::tree::Tree;
+///
+/// #[derive(Tree)]
+/// struct Norm {
+///     scale: Vec<f32>,
+///     #[tree(buffer)]
+///     running_mean: Vec<f32>,
+/// }
+///
+/// std::thread::scope(|scope| {
+///     for ranks in threads(2, Duration::from_secs(10)) {
+///         scope.spawn(move || {
+///             let rank = ranks.rank() as f32;
+///             let mut norm = Norm { scale: vec![rank], running_mean: vec![rank + 1.0] };
+///             average_with(&ranks, &mut norm, BufferPolicy::First).unwrap();
+///             assert_eq!((norm.scale[0], norm.running_mean[0]), (0.5, 1.0)); // rank 0 has a mean of 1
+///         });
+///     }
+/// });
+/// ```
+pub fn average_with<P: TreeMut + ?Sized>(
+    collective: &dyn Collective,
+    params: &mut P,
+    policy: BufferPolicy,
+) -> Result<()> {
+    let own = bytes_of(params)?;
     let leaves: Vec<String> = Structure::of(params)?.leaves().iter().map(ToString::to_string).collect();
-    agree(collective, "the structure of what is averaged", &leaves)?;
+    let buffers = own.iter().map(|(spec, _)| format!("buffer {spec}"));
+    agree(collective, "the structure of what is averaged", &leaves.into_iter().chain(buffers).collect::<Vec<_>>())?;
+    // Before the leaves, so that a refusal changes nothing.
+    let means = if own.is_empty() {
+        Vec::new()
+    } else {
+        let all = gather(collective, &own.iter().flat_map(|(_, bytes)| bytes).copied().collect::<Vec<_>>())?;
+        let share = 1.0 / all.len() as f64;
+        let mut begin = 0;
+        let mean = |(spec, bytes): &(_, Vec<u8>)| {
+            let range = begin..begin + bytes.len();
+            begin = range.end;
+            let column = all.iter().map(|rank| (rank.get(range.clone()).unwrap_or_default(), share));
+            mean_of_buffer(spec, &column.collect::<Vec<_>>(), policy)
+        };
+        own.iter().map(mean).collect::<Result<Vec<_>>>()?
+    };
+    write_buffers(params, means)?;
     let mut done = Ok(());
     params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, mut leaf| {
         if done.is_ok() {

@@ -17,8 +17,8 @@ use core::fmt;
 use core::mem::take;
 
 pub(crate) use agreement::{agree, is_same};
-pub use average::average;
 pub(crate) use average::leaf_mean;
+pub use average::{average, average_with};
 pub use pairwise::{PairwiseMean, parts};
 pub use pending::Pending;
 pub use threads::{Threads, threads};

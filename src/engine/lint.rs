@@ -2,8 +2,10 @@
 
 use core::fmt;
 
-use super::Outline;
 use super::outline::{Turns, labelled, turned};
+use super::{Effect, Outline, Stage};
+use crate::error::{Error, Result};
+use crate::recipe::words;
 use crate::tree::Structure;
 
 /// Something in a chain that is almost surely a mistake; see [`Plan::warnings`](super::Plan::warnings).
@@ -16,6 +18,9 @@ pub struct Warning {
     pub place: String,
     /// Why it is one, and what to do.
     pub reason: String,
+    /// True if it is surely a mistake: [`init`](crate::GradientTransformation::init) refuses it, unless
+    /// [`allow`](crate::allow()) says that it is meant.
+    pub refused: bool,
 }
 
 impl fmt::Display for Warning {
@@ -34,6 +39,8 @@ pub enum WarningKind {
     Climbs,
     /// Weight decay pulls biases and the scales of norms to zero.
     DecayOnVectors,
+    /// A learning rate is negative.
+    NegativeRate,
     /// Weight decay drives parameters away from zero: it is negative, or comes after what turns updates round.
     NegativeDecay,
     /// A mask or a group takes no leaf.
@@ -42,13 +49,71 @@ pub enum WarningKind {
     DecayOnFrozen,
     /// [`muon`](crate::muon()) leaves leaves to adam that may be matrices.
     LeftToAdam,
+    /// A schedule of the learning rate is 0 in the first step, which changes state and counts and no parameter.
+    NoFirstStep,
+    /// The step of a line search is made longer or shorter afterwards.
+    RescaledLineSearch,
+    /// The base of a [`schedule_free`](crate::schedule_free()) has momentum, and so has the wrapper.
+    MomentumTwice,
+    /// Gradients are clipped before they are accumulated, or before the loss scale is taken away.
+    ClipOutside,
+    /// A running mean comes after the learning rate: it goes on with earlier rates.
+    MeanAfterRate,
+}
+
+words!(WarningKind {
+    ClipAfterAdaptive = "clip_after_adaptive",
+    Climbs = "climbs",
+    DecayOnVectors = "decay_on_vectors",
+    NegativeRate = "negative_rate",
+    NegativeDecay = "negative_decay",
+    EmptyGroup = "empty_group",
+    DecayOnFrozen = "decay_on_frozen",
+    LeftToAdam = "left_to_adam",
+    NoFirstStep = "no_first_step",
+    RescaledLineSearch = "rescaled_line_search",
+    MomentumTwice = "momentum_twice",
+    ClipOutside = "clip_outside",
+    MeanAfterRate = "mean_after_rate",
+});
+
+/// All that is almost surely a mistake in a transformation, with the state that it has made for this structure.
+pub(super) fn mistakes<T: Stage>(transformation: &T, state: &T::State, structure: &Structure) -> Vec<Warning> {
+    let mut warnings = lint(&transformation.outline(), structure);
+    transformation.unused(state, &mut |what, refused| {
+        let reason = format!("{what} takes no leaf of these parameters");
+        warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason, refused });
+    });
+    warnings
+}
+
+/// Refuses a transformation in which something is surely a mistake.
+pub(crate) fn refuse_mistakes<T: Stage>(transformation: &T, state: &T::State, structure: &Structure) -> Result<()> {
+    let (refused, others): (Vec<_>, Vec<_>) =
+        mistakes(transformation, state, structure).into_iter().partition(|warning| warning.refused);
+    #[cfg(feature = "tracing")]
+    others.iter().for_each(|warning| tracing::warn!(target: "gradchain", kind = ?warning.kind, "{warning}"));
+    drop(others);
+    if refused.is_empty() {
+        return Ok(());
+    }
+    let mut kinds: Vec<String> = refused.iter().map(|warning| format!("WarningKind::{:?}", warning.kind)).collect();
+    kinds.dedup();
+    let found: Vec<String> = refused.iter().map(Warning::to_string).collect();
+    let problem = format!("{}; if that is meant: `allow(optimizer, [{}])`", found.join("; "), kinds.join(", "));
+    Err(Error::state("init", problem))
 }
 
 /// The mistakes in a transformation, for parameters of this structure.
-pub(super) fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
-    let mut lint = Lint { structure, adapted: false, freezes: false, warnings: Vec::new() };
+fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
+    let mut lint = {
+        let rated = outline.has_rate();
+        Lint { structure, allowed: Vec::new(), adapted: false, freezes: false, rated, warnings: Vec::new() }
+    };
+    lint.rates(outline, "$");
     lint.clips(outline, "$");
     lint.climbs(outline);
+    lint.order(outline, "$");
     let (everywhere, last) = (vec![true; structure.len()], vec![Some(1.0); structure.len()]);
     lint.decays(outline, "$", &everywhere, &last);
     lint.warnings
@@ -56,24 +121,142 @@ pub(super) fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
 
 struct Lint<'a> {
     structure: &'a Structure,
+    /// What is meant where the lint is.
+    allowed: Vec<WarningKind>,
     /// Whether updates have had a size of their own since some part before.
     adapted: bool,
     /// Whether there is a `freezable` before.
     freezes: bool,
+    /// True if there is a learning rate anywhere: without one, it is a part whose updates go on elsewhere.
+    rated: bool,
     warnings: Vec<Warning>,
 }
 
 impl Lint<'_> {
     fn warn(&mut self, kind: WarningKind, place: &str, reason: String) {
-        self.warnings.push(Warning { kind, place: place.into(), reason });
+        self.found(kind, place, reason, false);
+    }
+
+    fn found(&mut self, kind: WarningKind, place: &str, reason: String, refused: bool) {
+        if !self.allowed.contains(&kind) {
+            self.warnings.push(Warning { kind, place: place.into(), reason, refused });
+        }
+    }
+
+    /// Goes on inside what allows some mistakes.
+    fn allowing(&mut self, kinds: &[WarningKind], inside: impl FnOnce(&mut Self)) {
+        let outer = self.allowed.len();
+        self.allowed.extend(kinds);
+        inside(self);
+        self.allowed.truncate(outer);
+    }
+
+    /// Finds learning rates that are negative, or 0 in the first step.
+    fn rates(&mut self, outline: &Outline, place: &str) {
+        match outline {
+            Outline::Part { name, effect } => {
+                let own = format!("{place}.{name}");
+                if let Some(rate) = effect.negative_rate() {
+                    let reason = format!("a learning rate of {rate} goes along the gradient");
+                    self.found(WarningKind::NegativeRate, &own, reason, true);
+                }
+                if effect.starts_at_zero() {
+                    let reason = "the schedule is 0 in the first step, which moves no parameter and counts as one: begin \
+                                  above 0";
+                    self.warn(WarningKind::NoFirstStep, &own, reason.into());
+                }
+            }
+            // What is inside stands where the optimizer does.
+            Outline::Optimizer { name, chain } => {
+                let before = self.warnings.len();
+                self.rates(chain, place);
+                self.warnings[before..].iter_mut().for_each(|warning| warning.place = format!("{place}.{name}"));
+            }
+            Outline::Allowed { kinds, inner } => {
+                self.allowing(kinds, |lint| lint.rates(inner, &format!("{place}.allow.inner")));
+            }
+            Outline::Partition { groups, names, .. } => {
+                for (group, name) in groups.iter().zip(names) {
+                    self.rates(group, &format!("{place}.partition.transforms.{name}"));
+                }
+            }
+            _ => members(outline, place, &mut |_, member, place| self.rates(member, place)),
+        }
+    }
+
+    /// Finds parts that work, and do something else than is meant, after others or before them. Into named optimizers
+    /// nobody looks.
+    fn order(&mut self, outline: &Outline, place: &str) {
+        match outline {
+            Outline::Optimizer { name: name @ "schedule_free", chain } => {
+                if let Outline::Chain(members) = &**chain
+                    && members.first().is_some_and(Outline::has_momentum)
+                {
+                    let reason = "the base optimizer has momentum, and so has `schedule_free`, whose `b1` takes its place: \
+                                  build the base with `b1` 0, or without momentum";
+                    self.warn(WarningKind::MomentumTwice, &format!("{place}.{name}"), reason.into());
+                }
+            }
+            Outline::Chain(all) | Outline::NamedChain(all) => {
+                for (i, member) in all.iter().enumerate() {
+                    let kind = if matches!(outline, Outline::Chain(_)) { "chain" } else { "named_chain" };
+                    let own = format!("{place}.{kind}[{i}]");
+                    self.pair(&all[..i], member, &all[i + 1..], &own);
+                    self.order(member, &own);
+                }
+            }
+            Outline::Allowed { kinds, inner } => {
+                self.allowing(kinds, |lint| lint.order(inner, &format!("{place}.allow.inner")));
+            }
+            Outline::Partition { groups, names, .. } => {
+                for (group, name) in groups.iter().zip(names) {
+                    self.order(group, &format!("{place}.partition.transforms.{name}"));
+                }
+            }
+            _ => members(outline, place, &mut |_, member, place| self.order(member, place)),
+        }
+    }
+
+    /// Compares a member of a chain with those before it and behind it.
+    fn pair(&mut self, before: &[Outline], member: &Outline, behind: &[Outline], place: &str) {
+        let holder = |outline: &Outline| match outline {
+            Outline::Around { name: name @ ("multi_steps" | "dynamic_loss_scale"), .. } => Some(*name),
+            _ => None,
+        };
+        if let (Some(name), Some(holder)) = (member.limits(), behind.iter().find_map(holder)) {
+            let reason = match holder {
+                "multi_steps" => format!("`{name}` clips the gradient of each mini-step, not their mean"),
+                _ => format!("`{name}` clips gradients that are multiplied by the loss scale"),
+            };
+            let reason = format!("{reason}: put it inside `{holder}`");
+            self.warn(WarningKind::ClipOutside, &format!("{place}.{name}"), reason);
+        }
+        if before.iter().any(Outline::settles) && member.resizes() {
+            let reason = "it changes the length of a step that a line search has found: scale by the learning rate before \
+                          the search, or leave it out";
+            self.warn(WarningKind::RescaledLineSearch, place, reason.into());
+        }
+        if let Outline::Part { name: name @ "ema", .. } = member
+            && before.iter().any(Outline::has_rate)
+        {
+            let reason = "the mean of updates that have been multiplied by the learning rate goes on with earlier rates: \
+                          put it before the rate";
+            self.warn(WarningKind::MeanAfterRate, &format!("{place}.{name}"), reason.into());
+        }
     }
 
     /// Finds leaves whose updates go along the gradient in the end.
     fn climbs(&mut self, outline: &Outline) {
-        let turns = outline.turns(self.structure);
+        // A negative rate is told of, or meant.
+        if outline.any(&|effect| effect.negative_rate().is_some()) {
+            return;
+        }
+        let turns = outline.turns(self.structure).into_iter().zip(outline.descents(self.structure));
         let leaves = self.structure.leaves().iter().zip(turns);
-        let climbing: Vec<_> = leaves.filter(|(_, turn)| turn.is_some_and(|turn| turn > 0.0)).collect();
+        let climbing: Vec<_> = leaves.filter(|(_, (turn, _))| turn.is_some_and(|turn| turn > 0.0)).collect();
         let Some((first, _)) = climbing.first() else { return };
+        // One may want the update of a part without a rate, and turn one round to climb; two rates make no sense.
+        let refused = climbing.iter().any(|(_, (_, descents))| *descents > 1) && !outline.any(&Effect::is_reversal);
         let (whose, what) = if climbing.len() == self.structure.len() {
             (String::new(), "")
         } else {
@@ -84,7 +267,7 @@ impl Lint<'_> {
             "the updates{whose} go along the gradient, so that the loss is climbed: end with `scale_by_learning_rate`, or \
              take away one of two parts that turn it round{what}"
         );
-        self.warn(WarningKind::Climbs, "$", reason);
+        self.found(WarningKind::Climbs, "$", reason, refused);
     }
 
     /// Finds clips behind what makes them pointless. Into named optimizers nobody looks: they are right.
@@ -96,7 +279,9 @@ impl Lint<'_> {
             );
             self.warn(WarningKind::ClipAfterAdaptive, &format!("{place}.{name}"), reason);
         }
-        if !matches!(outline, Outline::Partition { .. }) {
+        if let Outline::Allowed { kinds, inner } = outline {
+            self.allowing(kinds, |lint| lint.clips(inner, &format!("{place}.allow.inner")));
+        } else if !matches!(outline, Outline::Partition { .. }) {
             members(outline, place, &mut |_, member, place| self.clips(member, place));
         }
         self.adapted |= outline.has_own_size();
@@ -114,7 +299,7 @@ impl Lint<'_> {
             }
             // What is inside stands where the optimizer does, and is said once.
             Outline::Optimizer { name, chain } => {
-                let mut inside = Lint { adapted: false, warnings: Vec::new(), ..*self };
+                let mut inside = Lint { warnings: Vec::new(), allowed: self.allowed.clone(), ..*self };
                 inside.decays(chain, place, active, after);
                 for warning in inside.warnings {
                     let warning = Warning { place: own(name), ..warning };
@@ -122,6 +307,9 @@ impl Lint<'_> {
                         self.warnings.push(warning);
                     }
                 }
+            }
+            Outline::Allowed { kinds, inner } => {
+                self.allowing(kinds, |lint| lint.decays(inner, &format!("{place}.allow.inner"), active, after));
             }
             // A mask that is a function may well be about this.
             Outline::Around { mask: Some(mask), .. } if !mask.is_data() => {}
@@ -168,7 +356,9 @@ impl Lint<'_> {
                 "nothing after it turns it round: put it before the learning rate"
             };
             let reason = format!("a weight decay of {decay} drives parameters away from zero: {why}");
-            return self.warn(WarningKind::NegativeDecay, place, reason);
+            let known = |(on, after): (&bool, &Option<f64>)| *on && after.is_some_and(|after| decay * after > 0.0);
+            let sure = self.rated && active.iter().zip(after).any(known);
+            return self.found(WarningKind::NegativeDecay, place, reason, sure);
         }
         let matrices = self.structure.leaves().iter().any(|leaf| leaf.ndim() >= 2);
         let leaves = self.structure.leaves().iter().zip(active);
@@ -192,6 +382,7 @@ fn freezes(outline: &Outline) -> bool {
         Outline::Chain(members) | Outline::NamedChain(members) => any(members),
         Outline::Optimizer { chain, .. } => freezes(chain),
         Outline::Around { name, inner, .. } => *name == "freezable" || freezes(inner),
+        Outline::Allowed { inner, .. } => freezes(inner),
         Outline::Partition { groups, .. } => any(groups),
     }
 }
@@ -207,6 +398,7 @@ fn members(outline: &Outline, place: &str, visit: &mut dyn FnMut(&[Outline], &Ou
         Outline::Chain(members) => row("chain", members),
         Outline::NamedChain(members) => row("named_chain", members),
         Outline::Around { name, key, inner, .. } => visit(&[], inner, &format!("{place}.{name}.{key}")),
+        Outline::Allowed { inner, .. } => visit(&[], inner, &format!("{place}.allow.inner")),
         Outline::Part { .. } | Outline::Optimizer { .. } | Outline::Partition { .. } => {}
     }
 }

@@ -74,6 +74,7 @@ pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
 pub use in_piece::{InPiece, Then};
 pub use inner::Inner;
+pub(crate) use lint::refuse_mistakes;
 pub use lint::{Warning, WarningKind};
 pub(crate) use messages::Layout;
 pub(crate) use nested::{Arrays, Nested};

@@ -1,6 +1,6 @@
 //! What a transformation is made of, and what each part does to updates: what mistakes are found in.
 
-use super::Stage;
+use super::{Stage, WarningKind};
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::tree::Structure;
@@ -14,11 +14,37 @@ pub struct Effect {
     limits: bool,
     /// How much of the parameters is taken away.
     decay: f64,
+    /// True if updates are multiplied by a learning rate.
+    rate: bool,
+    /// The learning rate, if it is a negative number.
+    negative: Option<f64>,
+    /// True if a schedule that updates are multiplied by is 0 in the first step.
+    starts_at_zero: bool,
+    /// True if updates are multiplied by something else than 1 and -1.
+    resizes: bool,
+    /// True if it multiplies by a factor that is no learning rate.
+    factor: bool,
+    /// True if it keeps a mean of past updates: momentum.
+    momentum: bool,
+    /// True if the length of the step is final, since the loss has been evaluated at its end.
+    settles: bool,
 }
 
 impl Effect {
     /// Nothing is known, and nothing warned of.
-    pub const UNKNOWN: Effect = Effect { turn: None, own_size: false, limits: false, decay: 0.0 };
+    pub const UNKNOWN: Effect = Effect {
+        turn: None,
+        own_size: false,
+        limits: false,
+        decay: 0.0,
+        rate: false,
+        negative: None,
+        starts_at_zero: false,
+        resizes: false,
+        factor: false,
+        momentum: false,
+        settles: false,
+    };
     /// Updates go on along the gradient, or against it, as they did.
     pub const ALONG: Effect = Effect { turn: Some(1.0), ..Effect::UNKNOWN };
     /// Updates are turned round.
@@ -32,23 +58,49 @@ impl Effect {
     /// Gradients are kept from being too large.
     pub const LIMITS: Effect = Effect { limits: true, ..Effect::ALONG };
 
-    /// Updates are multiplied by a number, which may be negative; what a schedule gives is not looked into.
+    /// The length of the step is final: the loss has been evaluated at its end.
+    pub const SETTLED: Effect = Effect { settles: true, ..Effect::ALONG };
+
+    /// Updates are multiplied by a number, which may be negative; of a schedule only the first value is looked at.
     pub fn times(factor: &Hyperparam) -> Effect {
         match factor {
             Hyperparam::Number(factor) if !factor.is_nan() => {
                 let turn = if *factor == 0.0 { 0.0 } else { factor.signum() };
-                Effect { turn: Some(turn), ..Effect::UNKNOWN }
+                Effect { turn: Some(turn), resizes: factor.abs() != 1.0, factor: true, ..Effect::UNKNOWN }
             }
-            _ => Effect::UNKNOWN,
+            _ => Effect { resizes: true, factor: true, starts_at_zero: factor.at(0) == 0.0, ..Effect::UNKNOWN },
         }
     }
 
     /// The same for a rate, of which a schedule is taken to be positive.
     pub fn at_rate(self, rate: &Hyperparam) -> Effect {
-        match (self.turn, Effect::times(rate).turn) {
-            (Some(turn), Some(sign)) if !rate.is_scheduled() => Effect { turn: Some(turn * sign), ..self },
-            _ => self,
-        }
+        let by = Effect::times(rate);
+        let negative = if let Hyperparam::Number(rate) = rate { Some(*rate).filter(|rate| *rate < 0.0) } else { None };
+        let turn = match (self.turn, by.turn) {
+            (Some(turn), Some(sign)) if !rate.is_scheduled() => Some(turn * sign),
+            _ => self.turn,
+        };
+        Effect { turn, negative, rate: true, resizes: by.resizes, starts_at_zero: by.starts_at_zero, ..self }
+    }
+
+    /// The learning rate, if it is a negative number.
+    pub(super) fn negative_rate(&self) -> Option<f64> {
+        self.negative
+    }
+
+    /// Returns whether a schedule leaves nothing of the first step.
+    pub(super) fn starts_at_zero(&self) -> bool {
+        self.starts_at_zero
+    }
+
+    /// Returns whether it turns updates round by a factor, not by a learning rate.
+    pub(super) fn is_reversal(&self) -> bool {
+        self.factor && self.turn == Some(-1.0)
+    }
+
+    /// And past updates are kept in a mean with this decay.
+    pub fn with_momentum(self, decay: &Hyperparam) -> Effect {
+        Effect { momentum: !matches!(decay, Hyperparam::Number(0.0)), ..self }
     }
 
     /// And parameters are drawn to zero.
@@ -75,12 +127,33 @@ pub(super) fn labelled(labels: &Labels, names: &[String], structure: &Structure)
 /// What a transformation is made of.
 #[derive(Clone, Debug)]
 pub enum Outline {
-    Part { name: &'static str, effect: Effect },
+    Part {
+        name: &'static str,
+        effect: Effect,
+    },
     Chain(Vec<Outline>),
     NamedChain(Vec<Outline>),
-    Optimizer { name: &'static str, chain: Box<Outline> },
-    Around { name: &'static str, key: &'static str, inner: Box<Outline>, mask: Option<Mask>, zero: bool },
-    Partition { groups: Vec<Outline>, labels: Labels, names: Vec<String> },
+    Optimizer {
+        name: &'static str,
+        chain: Box<Outline>,
+    },
+    Around {
+        name: &'static str,
+        key: &'static str,
+        inner: Box<Outline>,
+        mask: Option<Mask>,
+        zero: bool,
+    },
+    Partition {
+        groups: Vec<Outline>,
+        labels: Labels,
+        names: Vec<String>,
+    },
+    /// What is meant, though it looks like one of these mistakes.
+    Allowed {
+        kinds: Vec<WarningKind>,
+        inner: Box<Outline>,
+    },
 }
 
 impl Outline {
@@ -107,6 +180,8 @@ impl Outline {
                 inner.turn().filter(|turn| *turn > 0.0)
             }
             Outline::Around { inner, .. } => inner.turn(),
+            Outline::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => None,
+            Outline::Allowed { inner, .. } => inner.turn(),
             // One group that climbs is enough; a group that cannot be told about is not.
             Outline::Partition { groups, .. } => {
                 let turns = groups.iter().map(Outline::turn).collect::<Option<Vec<_>>>()?;
@@ -126,6 +201,8 @@ impl Outline {
             }
             Outline::Optimizer { chain, .. } => chain.turns(structure),
             Outline::Around { inner, mask: None, .. } => inner.turns(structure),
+            Outline::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => unknown(),
+            Outline::Allowed { inner, .. } => inner.turns(structure),
             Outline::Around { inner, mask: Some(mask), zero, .. } => {
                 let Ok(on) = mask.resolve(structure, "mask") else { return unknown() };
                 let outside = Some(if *zero { 0.0 } else { 1.0 });
@@ -139,15 +216,87 @@ impl Outline {
         }
     }
 
-    /// Whether updates have a size of their own after it.
-    pub(super) fn has_own_size(&self) -> bool {
-        let any = |outlines: &[Outline]| outlines.iter().any(Outline::has_own_size);
+    /// Returns whether any part of it does this to updates.
+    pub(super) fn any(&self, does: &dyn Fn(&Effect) -> bool) -> bool {
+        let any = |outlines: &[Outline]| outlines.iter().any(|outline| outline.any(does));
         match self {
-            Outline::Part { effect, .. } => effect.own_size,
+            Outline::Part { effect, .. } => does(effect),
             Outline::Chain(members) | Outline::NamedChain(members) => any(members),
-            Outline::Optimizer { chain, .. } => chain.has_own_size(),
-            Outline::Around { inner, .. } => inner.has_own_size(),
+            Outline::Optimizer { chain, .. } => chain.any(does),
+            Outline::Around { inner, .. } | Outline::Allowed { inner, .. } => inner.any(does),
             Outline::Partition { groups, .. } => any(groups),
+        }
+    }
+
+    /// Returns whether updates have a size of their own after it.
+    pub(super) fn has_own_size(&self) -> bool {
+        self.any(&|effect| effect.own_size)
+    }
+
+    /// Returns whether it multiplies updates, or gives them a size, so that a step that was settled is no longer.
+    pub(super) fn resizes(&self) -> bool {
+        self.any(&|effect| effect.resizes || effect.own_size || effect.limits)
+    }
+
+    /// Returns whether the length of the step is final after it.
+    pub(super) fn settles(&self) -> bool {
+        self.any(&|effect| effect.settles)
+    }
+
+    /// Returns whether it has momentum.
+    pub(super) fn has_momentum(&self) -> bool {
+        self.any(&|effect| effect.momentum)
+    }
+
+    /// Returns whether it multiplies by a learning rate.
+    pub(super) fn has_rate(&self) -> bool {
+        self.any(&|effect| effect.rate)
+    }
+
+    /// Returns whether it goes against the gradient by a learning rate, how often, for each leaf.
+    pub(super) fn descents(&self, structure: &Structure) -> Vec<u32> {
+        let none = || vec![0; structure.len()];
+        match self {
+            Outline::Part { effect, .. } => {
+                let descends = (effect.rate || effect.own_size) && effect.turn == Some(-1.0);
+                vec![descends.into(); structure.len()]
+            }
+            Outline::Chain(members) | Outline::NamedChain(members) => members.iter().fold(none(), |sum, member| {
+                sum.iter().zip(member.descents(structure)).map(|(sum, times)| sum + times).collect()
+            }),
+            Outline::Optimizer { chain, .. } => {
+                chain.turns(structure).iter().map(|turn| (*turn == Some(-1.0)).into()).collect()
+            }
+            Outline::Around { inner, mask: None, .. } => inner.descents(structure),
+            Outline::Around { inner, mask: Some(mask), .. } => match mask.resolve(structure, "mask") {
+                Ok(on) => inner.descents(structure).iter().zip(on).map(|(times, on)| times * u32::from(on)).collect(),
+                Err(_) => none(),
+            },
+            Outline::Allowed { inner, .. } => inner.descents(structure),
+            Outline::Partition { groups, labels, names } => {
+                let Some(labelled) = labelled(labels, names, structure) else { return none() };
+                let groups: Vec<Vec<u32>> = groups.iter().map(|group| group.descents(structure)).collect();
+                labelled.into_iter().enumerate().map(|(leaf, group)| groups[group][leaf]).collect()
+            }
+        }
+    }
+
+    /// The learning rates and decays that are negative numbers, each with the part's name.
+    pub(crate) fn negatives(&self) -> Vec<(WarningKind, &'static str, f64)> {
+        let all = |outlines: &[Outline]| outlines.iter().flat_map(Outline::negatives).collect();
+        match self {
+            Outline::Part { name, effect } => {
+                let rate = effect.negative.map(|rate| (WarningKind::NegativeRate, *name, rate));
+                let decay = Some(effect.decay).filter(|decay| *decay < 0.0);
+                rate.into_iter().chain(decay.map(|decay| (WarningKind::NegativeDecay, *name, decay))).collect()
+            }
+            Outline::Chain(members) | Outline::NamedChain(members) => all(members),
+            Outline::Optimizer { chain, .. } => chain.negatives(),
+            Outline::Around { inner, .. } => inner.negatives(),
+            Outline::Allowed { kinds, inner } => {
+                inner.negatives().into_iter().filter(|(kind, ..)| !kinds.contains(kind)).collect()
+            }
+            Outline::Partition { groups, .. } => all(groups),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use super::lint::lint;
-use super::{Span, Stage, Warning, WarningKind};
+use super::lint::mistakes;
+use super::{Span, Stage, Warning};
 use crate::element::DType;
 use crate::state::{Schema, SizeReport};
 use crate::tree::{BufferSpec, LeafSpec, Structure};
@@ -94,11 +94,7 @@ impl Plan {
             }
             pass
         };
-        let mut warnings = lint(&transformation.outline(), structure);
-        transformation.unused(state, &mut |what| {
-            let reason = format!("{what} takes no leaf of these parameters");
-            warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason });
-        });
+        let warnings = mistakes(transformation, state, structure);
         let stores = (0..shape.barriers).any(|pass| shape.cuts(pass));
         let looks = (0..shape.barriers).any(|pass| shape.looks_at(pass) && !shape.has_stored(pass));
         let kept = |i: usize, leaf: &LeafSpec| {

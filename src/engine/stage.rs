@@ -331,8 +331,8 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// How many bytes of state a pass reads and writes for a leaf, counted from this stage's own place.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
 
-    /// Names the masks and groups inside that take no leaf.
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    /// Names the masks and groups inside that take no leaf, and says whether that is surely a mistake.
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (state, report);
     }
 

@@ -344,7 +344,7 @@ macro_rules! chains {
                 bytes
             }
 
-            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
                 $(self.$i.unused(&state.$i, report);)*
             }
 

@@ -92,11 +92,12 @@ impl Hyperparam {
         matches!(self, Hyperparam::Schedule(_))
     }
 
-    /// Checks a number with `fits`, and a schedule with [`Schedule::validate`]: its values are not known beforehand.
+    /// Checks a number with `fits`, and a schedule with [`Schedule::validate`]: of its values only the first is looked at.
     ///
     /// # Errors
     ///
-    /// If the number does not fit, or the schedule has an argument out of range.
+    /// If the number does not fit, or the schedule has an argument out of range or is NaN in the first step, where NaN does
+    /// not fit.
     ///
     /// ```
     /// use gradchain::schedule::Hyperparam;
@@ -112,7 +113,14 @@ impl Hyperparam {
         fits: impl FnOnce(f64) -> bool,
     ) -> Result<()> {
         match self {
-            Hyperparam::Schedule(schedule) => schedule.validate(),
+            Hyperparam::Schedule(schedule) => {
+                schedule.validate()?;
+                if schedule.at(0).is_nan() && !fits(f64::NAN) {
+                    let expected = format!("{expected} in the first step");
+                    return Err(Error::argument(function, argument, &expected, "a schedule that is NaN there"));
+                }
+                Ok(())
+            }
             Hyperparam::Number(_) if FromRecipe::is_missing(self) => Err(Error::missing(function, argument)),
             Hyperparam::Number(number) if fits(*number) => Ok(()),
             Hyperparam::Number(number) => Err(Error::argument(function, argument, expected, number)),

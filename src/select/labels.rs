@@ -177,6 +177,11 @@ impl Labels {
         Some((*text, leaves.map(|((path, _), _)| path.into()).collect()))
     }
 
+    /// True if a group without leaves is surely a mistake: a user has named its leaves one by one or by patterns.
+    pub(crate) fn must_match(&self) -> bool {
+        !matches!(self.rule, Rule::By(_)) && self.note.is_none()
+    }
+
     /// The labels that leaves can have, each once, and the number among them of each leaf's.
     pub(crate) fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
         let mut all: Vec<Label> = match &self.rule {

@@ -261,6 +261,12 @@ impl Mask {
         matches!(self.0, Rule::Constant(true))
     }
 
+    /// True if a mask that takes no leaf is surely a mistake: it is made of patterns that match some. Functions,
+    /// `min_ndim` and `any_paths` are for models of all kinds, also for those that have no such leaf.
+    pub(crate) fn must_match(&self) -> bool {
+        self.0.must_match()
+    }
+
     /// Whether it is data: no function is in it.
     pub(crate) fn is_data(&self) -> bool {
         self.0.is_data()
@@ -268,6 +274,15 @@ impl Mask {
 }
 
 impl Rule {
+    fn must_match(&self) -> bool {
+        match self {
+            Rule::Constant(_) | Rule::AnyPaths(_) | Rule::By(_) | Rule::MinNdim(_) | Rule::Tree(_) => false,
+            Rule::Not(rule) => rule.must_match(),
+            Rule::And(a, b) | Rule::Or(a, b) => a.must_match() && b.must_match(),
+            Rule::Paths(_) => true,
+        }
+    }
+
     fn is_data(&self) -> bool {
         match self {
             Rule::By(_) => false,

@@ -1,9 +1,11 @@
 //! What there is to read of a run: numbers, each with a path.
 
 use core::fmt;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Entry;
+use super::levels::Levels;
 use crate::error::{Error, Result};
 use crate::schedule::Hyperparam;
 use crate::tree::Structure;
@@ -16,13 +18,21 @@ pub struct Reading {
     path: String,
     /// How much of the path is that of the part.
     owner: usize,
+    /// The path in the state, with the levels that wrappers add, and how much of it is that of the part.
+    full: (String, usize),
     part: &'static str,
     leaf: Option<String>,
     value: f64,
 }
 
 impl Reading {
-    /// Where it is: the path of the part, as in the [schema](crate::OptState::schema) of the state, and its name.
+    /// Where it is: the path of the part, and its name.
+    ///
+    /// The path has the members of chains and the groups of partitions, and no level for a wrapper:
+    /// `backbone.learning_rate`, whether or not the group is in [`freezable`](crate::freezable) or
+    /// [`inject_hyperparams`](crate::inject_hyperparams), as
+    /// [`set_hyperparam`](crate::OptState::set_hyperparam) has it. Where two readings would have one path, the inner one
+    /// keeps the path that it has in the [schema](crate::OptState::schema).
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -49,25 +59,34 @@ impl Reading {
 
     /// Whether another is of a part inside the part that this is of.
     fn holds(&self, other: &Reading) -> bool {
-        let inside = other.path[..other.owner].strip_prefix(&self.path[..self.owner]);
-        other.owner > self.owner && inside.is_some_and(|inside| self.owner == 0 || inside.starts_with('.'))
+        let ((ours, owner), (theirs, other)) = (&self.full, &other.full);
+        let inside = theirs[..*other].strip_prefix(&ours[..*owner]);
+        other > owner && inside.is_some_and(|inside| *owner == 0 || inside.starts_with('.'))
+    }
+
+    /// With the path that it has in the state.
+    fn in_state(&self) -> String {
+        with_leaf(&self.full.0, self.leaf())
     }
 
     /// Whether a key means this one.
     fn is(&self, key: &str) -> bool {
         let whole = self.to_string();
         let of_part = || key.strip_prefix(self.part)?.strip_prefix('.');
-        is_end(&whole, key) || of_part().is_some_and(|key| is_end(whole[self.owner..].trim_start_matches('.'), key))
+        is_end(&whole, key)
+            || is_end(&self.in_state(), key)
+            || of_part().is_some_and(|key| is_end(whole[self.owner..].trim_start_matches('.'), key))
     }
 }
 
 impl fmt::Display for Reading {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.leaf {
-            Some(leaf) => write!(f, "{}[{leaf}]", self.path),
-            None => f.write_str(&self.path),
-        }
+        f.write_str(&with_leaf(&self.path, self.leaf()))
     }
+}
+
+fn with_leaf(path: &str, leaf: Option<&str>) -> String {
+    leaf.map_or_else(|| path.to_owned(), |leaf| format!("{path}[{leaf}]"))
 }
 
 /// Whether a path is, or ends with, these levels.
@@ -114,7 +133,10 @@ impl Readings {
     pub fn get(&self, key: &str) -> Result<f64> {
         let meant: Vec<&Reading> = self.all.iter().filter(|reading| reading.is(key)).collect();
         let holds = |one: &&&Reading| meant.iter().all(|other| core::ptr::eq(**one, *other) || one.holds(other));
-        let one = meant.iter().find(|reading| reading.to_string() == key).or_else(|| meant.iter().find(holds));
+        let one = meant
+            .iter()
+            .find(|reading| reading.to_string() == key || reading.in_state() == key)
+            .or_else(|| meant.iter().find(holds));
         if let Some(one) = one {
             return Ok(one.value);
         }
@@ -132,7 +154,8 @@ impl Readings {
 
     /// The same, and a number of your own, such as the loss.
     pub fn with(mut self, name: impl Into<String>, value: f64) -> Readings {
-        self.all.push(Reading { path: name.into(), owner: 0, part: "", leaf: None, value });
+        let path = name.into();
+        self.all.push(Reading { full: (path.clone(), 0), path, owner: 0, part: "", leaf: None, value });
         self
     }
 
@@ -202,20 +225,41 @@ pub(crate) struct Reader {
     owner: Owner,
     optimizers: Vec<Around>,
     found: Readings,
+    /// The levels that wrappers add.
+    pub(super) levels: Levels,
 }
 
 impl Reader {
     pub(crate) fn new(structure: Arc<Structure>) -> Reader {
-        Reader { structure, owner: Owner::default(), optimizers: Vec::new(), found: Readings::default() }
+        let (found, levels) = (Readings::default(), Levels::default());
+        Reader { structure, owner: Owner::default(), optimizers: Vec::new(), found, levels }
     }
 
-    pub(crate) fn found(self) -> Readings {
+    /// Returns what was found, each with a path of its own.
+    pub(crate) fn found(mut self) -> Readings {
+        let shown: Vec<String> = self.found.all.iter().map(|reading| self.levels.shown(&reading.path)).collect();
+        let mut outermost: HashMap<(&str, Option<&str>), usize> = HashMap::new();
+        for (reading, shown) in self.found.all.iter().zip(&shown) {
+            let len = outermost.entry((shown, reading.leaf.as_deref())).or_insert(reading.path.len());
+            *len = reading.path.len().min(*len);
+        }
+        let is_outermost = |(reading, shown): (&Reading, &String)| {
+            outermost.get(&(&**shown, reading.leaf.as_deref())) == Some(&reading.path.len())
+        };
+        let shows: Vec<bool> = self.found.all.iter().zip(&shown).map(is_outermost).collect();
+        for ((reading, shown), shows) in self.found.all.iter_mut().zip(shown).zip(shows) {
+            if shows {
+                reading.owner = self.levels.shown(&reading.path[..reading.owner]).len();
+                reading.path = shown;
+            }
+        }
         self.found
     }
 
     pub(super) fn add(&mut self, path: &str, leaf: Option<String>, value: f64) {
         let Owner { name, path: owner, .. } = self.owner;
-        self.found.all.push(Reading { path: path.into(), owner, part: name, leaf, value });
+        let full = (path.to_owned(), owner);
+        self.found.all.push(Reading { path: path.into(), owner, full, part: name, leaf, value });
     }
 
     pub(super) fn leaf(&self, leaf: usize, apart: bool) -> Option<String> {
@@ -307,7 +351,8 @@ impl Reader {
         // One number of an optimizer may be an argument of several of its parts.
         if !self.found.all.iter().any(|r| r.path == path && r.value.to_bits() == value.to_bits()) {
             let owner = owner.len();
-            self.found.all.push(Reading { path, owner, part, leaf: None, value });
+            let full = (path.clone(), owner);
+            self.found.all.push(Reading { path, owner, full, part, leaf: None, value });
         }
     }
 }

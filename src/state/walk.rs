@@ -1,11 +1,12 @@
 //! What a state shows its fields to.
 
 use core::any::Any;
-use core::fmt::{Display, Write};
+use core::fmt::Display;
 use core::hash::Hash;
 use std::hash::DefaultHasher;
 
 use super::evaluate::Evaluation;
+use super::levels::{Levels, enter, enter_member, leave_member};
 use super::readings::{Given, Owner, Reader};
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
 use crate::error::Result;
@@ -342,6 +343,16 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         self.path.truncate(parent);
         done
     }
+
+    /// Walks the state of a wrapper's inner transformation: a level that [`shown`](Levels::shown) paths leave out.
+    pub(crate) fn inside<T>(&mut self, key: &str, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
+        self.within(key, &mut |walk| {
+            if let ReadSink::Readings(reader) = &mut walk.sink {
+                reader.levels.add(&walk.path, key);
+            }
+            inside(walk)
+        })
+    }
 }
 
 /// A walk over the fields of a state, for writing.
@@ -350,6 +361,8 @@ pub struct StateWalkMut<'a, 'w> {
     names: Vec<String>,
     standing: Standing,
     sink: Sink<'a, 'w>,
+    /// The levels that wrappers add, where parts are asked for.
+    pub(crate) levels: Levels,
 }
 
 /// What a walk is for: every field, or the parts of one type.
@@ -362,17 +375,17 @@ enum Sink<'a, 'w> {
 impl<'a, 'w> StateWalkMut<'a, 'w> {
     /// A walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, EntryMut<'a>)) -> Self {
-        StateWalkMut {
-            path: String::new(),
-            names: Vec::new(),
-            standing: Standing::default(),
-            sink: Sink::Entries(sink),
-        }
+        StateWalkMut::to(Sink::Entries(sink))
+    }
+
+    fn to(sink: Sink<'a, 'w>) -> Self {
+        let (standing, levels) = (Standing::default(), Levels::default());
+        StateWalkMut { path: String::new(), names: Vec::new(), standing, sink, levels }
     }
 
     /// A walk that also says how a field stands.
     pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, Standing)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: Sink::Fields(sink) }
+        StateWalkMut::to(Sink::Fields(sink))
     }
 
     /// Walks fields whose leaves are not the parameters'.
@@ -384,7 +397,7 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
 
     /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a mut dyn Any)) -> Self {
-        StateWalkMut { path: String::new(), names: Vec::new(), standing: Standing::default(), sink: Sink::Parts(sink) }
+        StateWalkMut::to(Sink::Parts(sink))
     }
 
     /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
@@ -438,30 +451,14 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         inside(self);
         self.path.truncate(parent);
     }
-}
 
-/// Goes a level down and gives the length of the path that was. Compiled once, not for every state there is, as are
-/// the two below.
-fn enter(path: &mut String, key: &dyn Display) -> usize {
-    let parent = path.len();
-    if parent > 0 {
-        path.push('.');
+    /// Walks the state of a wrapper's inner transformation, as [`StateWalk::inside`].
+    pub(crate) fn inside(&mut self, key: &str, inside: impl FnOnce(&mut Self)) {
+        self.within(key, |walk| {
+            if let Sink::Parts(_) = &walk.sink {
+                walk.levels.add(&walk.path, key);
+            }
+            inside(walk);
+        });
     }
-    write!(path, "{key}").expect("writing to a String succeeds");
-    parent
-}
-
-/// The same, to what has a number, or a name that takes its place.
-fn enter_member(path: &mut String, names: &mut Vec<String>, index: usize) -> (usize, Vec<String>) {
-    let names = core::mem::take(names);
-    let parent = match names.get(index) {
-        Some(name) => enter(path, name),
-        None => enter(path, &index),
-    };
-    (parent, names)
-}
-
-fn leave_member(path: &mut String, names: &mut Vec<String>, (parent, outer): (usize, Vec<String>)) {
-    path.truncate(parent);
-    *names = outer;
 }

@@ -26,6 +26,19 @@ pub(super) fn unbias(clock: Clock, decay: f64, wanted: bool) -> f64 {
     if wanted { 1.0 / clock.bias_correction(decay) } else { 1.0 }
 }
 
+/// The same, where the momentum grows from half of `decay` in step `t`: `μₜ = decay·(1 − 0.96^(t·momentum_decay) / 2)`.
+pub(super) fn growing_first_moment(clock: Clock, decay: f64, momentum_decay: f64) -> (f64, f64) {
+    let momentum = |t: f64| decay * (1.0 - 0.5 * 0.96_f64.powf(t * momentum_decay));
+    let (mut product, mut t) = (1.0, 0.0);
+    // A product below the last bit of 1 does not show in what it is subtracted from.
+    while t < clock.t() && product > f64::EPSILON / 16.0 {
+        t += 1.0;
+        product *= momentum(t);
+    }
+    let (now, next) = (momentum(clock.t()), momentum(clock.t() + 1.0));
+    (next / (1.0 - product * next), (1.0 - now) / (1.0 - product))
+}
+
 /// The shares of a running mean and of the update itself in the first moment without bias, or where nesterov looks one
 /// step ahead.
 pub(super) fn first_moment(clock: Clock, decay: f64, nesterov: bool) -> (f64, f64) {

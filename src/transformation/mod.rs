@@ -6,7 +6,7 @@ pub use state::OptState;
 #[cfg(feature = "checkpoint")]
 pub(crate) use state::check_sum;
 
-use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Work, advice, table};
+use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Work, advice, refuse_mistakes, table};
 use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
@@ -45,12 +45,16 @@ pub trait GradientTransformation: Stage {
     ///
     /// If an argument is out of its range, or a mask or label does not fit the parameters; if the transformation has
     /// more than 31 barriers; if two leaves share memory, as clones of an `ArcArray` do (see
-    /// [`Tied`](crate::tree::Tied)).
+    /// [`Tied`](crate::tree::Tied)). If something in it is surely a mistake, of which [`plan`](Self::plan) only warns: a
+    /// mask or a group by paths that takes no leaf, a negative learning rate or weight decay, two learning rates in a row.
+    /// [`allow`](crate::allow()) says that it is meant.
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,
     {
-        OptState::new(self, params)
+        let state = OptState::new(self, params)?;
+        refuse_mistakes(self, &state.inner, &state.structure)?;
+        Ok(state)
     }
 
     /// Transforms gradients and adds the updates to the parameters, in one go. The gradient of a leaf may be that of
@@ -395,12 +399,12 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init).
+    /// As [`init`](Self::init), but for what is surely a mistake: that is among the [warnings](Plan::warnings).
     fn plan<P: Tree + ?Sized>(&self, params: &P) -> Result<Plan>
     where
         Self: Sized,
     {
-        let state = self.init(params)?;
+        let state = OptState::new(self, params)?;
         let structure = &*state.structure;
         let buffers = buffers_of(params).into_iter().map(|(spec, _)| spec).collect();
         Ok(Plan { buffers, ..Plan::of(self, &state.inner, structure, |leaf| structure.leaves()[leaf].dtype()) })

@@ -15,7 +15,8 @@ use crate::layout::BufferSpec;
 /// it. A tree shows its buffers by [`Walk::buffer`] and [`WalkMut::buffer`](super::WalkMut::buffer);
 /// [`Slices::with_buffer`] and [`SlicesMut::with_buffer`] add one to a tree of slices.
 ///
-/// Arrays of [`ndarray`] and `Vec`s of numbers and `bool` are buffers.
+/// Numbers, `bool`, and arrays of [`ndarray`] and `Vec`s of these are buffers. `#[derive(Tree)]` shows a field with
+/// `#[tree(buffer)]` as one.
 ///
 /// [`Slices::with_buffer`]: super::Slices::with_buffer
 /// [`SlicesMut::with_buffer`]: super::SlicesMut::with_buffer
@@ -100,6 +101,30 @@ pub trait BufferElement: Copy + fmt::Debug + Send + Sync + 'static {
     fn of(bytes: Self::Bytes) -> Option<Self>;
 }
 
+/// One number or `bool` is a buffer without axes.
+macro_rules! single {
+    ($T:ty) => {
+        impl Buffer for $T {
+            fn dtype(&self) -> &str {
+                <$T>::DTYPE
+            }
+
+            fn shape(&self) -> Vec<usize> {
+                Vec::new()
+            }
+
+            fn read(&self, show: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+                show(self.bytes().as_ref())
+            }
+
+            fn write(&mut self, bytes: &[u8]) -> Result<()> {
+                *self = elements_of::<$T>(bytes, 1)?[0];
+                Ok(())
+            }
+        }
+    };
+}
+
 macro_rules! elements {
     ($($T:ty, $name:literal;)*) => {$(
         impl BufferElement for $T {
@@ -114,6 +139,8 @@ macro_rules! elements {
                 Some(<$T>::from_le_bytes(bytes))
             }
         }
+
+        single!($T);
     )*};
 }
 elements! {
@@ -136,6 +163,8 @@ impl BufferElement for bool {
         (byte < 2).then_some(byte == 1)
     }
 }
+
+single!(bool);
 
 impl<T: BufferElement, D: Dimension> Buffer for Array<T, D> {
     fn dtype(&self) -> &str {
@@ -206,7 +235,7 @@ pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Bu
 }
 
 /// As many elements, of these bytes.
-fn elements_of<T: BufferElement>(bytes: &[u8], len: usize) -> Result<Vec<T>> {
+pub(super) fn elements_of<T: BufferElement>(bytes: &[u8], len: usize) -> Result<Vec<T>> {
     let pieces = bytes.chunks_exact(size_of::<T>());
     let elements: Option<Vec<T>> = pieces.map(|piece| T::of(piece.try_into().ok()?)).collect();
     elements.filter(|elements| elements.len() == len && len * size_of::<T>() == bytes.len()).ok_or_else(|| {

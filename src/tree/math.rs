@@ -1,6 +1,7 @@
 //! Arithmetic on whole trees.
 
 mod average;
+mod buffers;
 mod combine;
 mod fingerprint;
 mod norm;
@@ -8,8 +9,10 @@ mod per_example;
 pub(crate) mod stretch;
 mod vdot;
 
-pub use average::average_params;
+pub use average::{average_params, average_params_with};
 pub(crate) use average::{shares, weighted_mean};
+pub use buffers::BufferPolicy;
+pub(crate) use buffers::{bytes_of, mean_of_buffer, write_buffers};
 pub use combine::{
     incremental_update, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_scale, tree_zeros_like,
 };

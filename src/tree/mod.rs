@@ -52,11 +52,14 @@ pub use gradchain_derive::Tree;
 pub use leaf::{LeafMut, LeafRef};
 pub(crate) use leaf::{LeafParts, PartOf};
 pub use math::{
-    Norm, apply_updates, average_params, for_each_leaf, incremental_update, per_example_global_norm_clip,
-    per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign, tree_fill, tree_map, tree_norm,
-    tree_scale, tree_sum, tree_vdot, tree_zeros_like,
+    BufferPolicy, Norm, apply_updates, average_params, average_params_with, for_each_leaf, incremental_update,
+    per_example_global_norm_clip, per_example_layer_norm_clip, periodic_update, tree_add_scaled, tree_assign,
+    tree_fill, tree_map, tree_norm, tree_scale, tree_sum, tree_vdot, tree_zeros_like,
 };
-pub(crate) use math::{SMALL, add_update, fingerprint, is_safe, length, shares, stretch, weighted_mean};
+pub(crate) use math::{
+    SMALL, add_update, bytes_of, fingerprint, is_safe, length, mean_of_buffer, shares, stretch, weighted_mean,
+    write_buffers,
+};
 pub use pages::huge_pages;
 pub use rows::{RowIndices, SparseRows};
 pub(crate) use sharing::refuse_shared;

@@ -300,7 +300,6 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 
     /// A walk that is also shown buffers.
-    #[cfg(feature = "checkpoint")]
     pub(crate) fn of_buffers(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafMut<'a>),

@@ -4,6 +4,11 @@ use crate::part::prelude::*;
 /// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.
 /// Nothing that comes after it in a chain runs in such a step, nor anything around it.
 ///
+/// It looks at the gradients, not at the update: that of a finite gradient may be infinite. To look at the updates as
+/// well, put a second one around nothing behind the optimizer:
+/// `chain((optimizer, apply_if_finite(identity(), n)))` leaves parameters alone where an update is not finite, in the
+/// type that arithmetic is done in. What the optimizer remembers has the step in it then.
+///
 /// After more than `max_consecutive_errors` such steps in a row it gives up and lets them through, so that a run that
 /// cannot recover shows it.
 ///
@@ -32,6 +37,11 @@ use crate::part::prelude::*;
 /// optimizer.step(&mut params, &1.0_f32, &mut state)?;
 /// assert_eq!(params, 0.5);
 /// assert_eq!(state.total_notfinite().get(), 1);
+///
+/// let optimizer = chain((sgd(1e10), apply_if_finite(identity(), 2)));
+/// let mut state = optimizer.init(&params)?;
+/// assert!(optimizer.step(&mut params, &1e30_f32, &mut state)?.skipped());
+/// assert_eq!(params, 0.5);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///

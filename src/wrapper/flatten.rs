@@ -89,10 +89,10 @@ impl<S> FlattenState<S> {
 impl<S: State> State for FlattenState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         walk.fact("vector", &(&self.room.nested, &self.room.leaves, &self.room.active));
-        walk.apart(|walk| walk.child("inner", &self.inner));
+        walk.apart(|walk| walk.inside("inner", &mut |walk| self.inner.walk(walk)));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.apart(|walk| walk.child("inner", &mut self.inner));
+        walk.apart(|walk| walk.inside("inner", |walk| self.inner.walk_mut(walk)));
     }
 }
 
@@ -325,10 +325,10 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.apart(|walk| walk.within("inner", &mut |walk| self.inner.read(&state.inner, walk)))
+        walk.apart(|walk| walk.inside("inner", &mut |walk| self.inner.read(&state.inner, walk)))
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.inner.unused(&state.inner, report);
     }
 }

@@ -200,7 +200,7 @@ impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
         walk.within("magnitude", &mut |walk| self.magnitude.read(&state.magnitude, walk))
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.direction.unused(&state.direction, report);
         self.magnitude.unused(&state.magnitude, report);
     }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use crate::arguments::{Argument, Arguments};
 use crate::element::{Element, with_dtype};
+use crate::engine::WarningKind;
 use crate::part::prelude::*;
 #[cfg(feature = "serde")]
 use crate::recipe::Recipe;
 use crate::schedule::Schedule;
-use crate::state::{StateWalk, StateWalkMut};
+use crate::state::{Levels, StateWalk, StateWalkMut};
 use crate::transformation::OptState;
 
 /// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
@@ -136,7 +137,17 @@ impl<T: Arguments + Stage> Owner for T {
                 *hyperparam = Hyperparam::Number(set.value.get());
             }
         });
-        with.validate()
+        with.validate()?;
+        let built: Vec<_> = Stage::outline(self).negatives().into_iter().map(|(kind, part, _)| (kind, part)).collect();
+        let found = Stage::outline(&with).negatives().into_iter();
+        match found.into_iter().find(|(kind, part, _)| !built.contains(&(*kind, *part))) {
+            None => Ok(()),
+            Some((kind, part, value)) => {
+                let what = if kind == WarningKind::NegativeRate { "learning rate" } else { "weight decay" };
+                let expected = format!("not negative; to go on, build with `allow(.., [WarningKind::{kind:?}])`");
+                Err(Error::argument(part, what, &expected, value))
+            }
+        }
     }
 }
 
@@ -196,7 +207,8 @@ impl Hyperparams {
 impl<T: Stage> OptState<T> {
     /// Sets a hyperparameter in every [`inject_hyperparams`] that has one of this name, however deep: in chains, groups
     /// and boxes, and in what a config says. To set one of several, say in which group or member before a dot,
-    /// `"head.learning_rate"` or `"1.learning_rate"`: any stretch of its path in the [schema](OptState::schema).
+    /// `"head.learning_rate"` or `"1.learning_rate"`: the path that [readings](crate::GradientTransformation::readings)
+    /// and errors have, in which wrappers add no level, or any stretch of its path in the [schema](OptState::schema).
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -219,7 +231,7 @@ impl<T: Stage> OptState<T> {
         const VERB: &str = "set_hyperparam";
         let asked = name;
         self.usable()?;
-        let all = injected_hyperparams(&mut **self);
+        let (all, levels) = injected(&mut **self);
         if all.is_empty() {
             return Err(Error::state(
                 VERB,
@@ -234,11 +246,12 @@ impl<T: Stage> OptState<T> {
             _ => (None, name),
         };
         let is_asked = |path: &str, hyperparams: &Hyperparams| {
-            part.is_none_or(|part| is_within(path, part)) && has(hyperparams, name)
+            let is_part = |part| is_within(path, part) || is_within(&levels.shown(path), part);
+            part.is_none_or(is_part) && has(hyperparams, name)
         };
         if !all.iter().any(|(path, hyperparams)| is_asked(path, hyperparams)) {
             // As it was asked: with the part, or without.
-            let of = |path: &str, name: &str| match path.rsplit_once('.').filter(|_| part.is_some()) {
+            let of = |path: &str, name: &str| match levels.shown(path).rsplit_once('.').filter(|_| part.is_some()) {
                 Some((part, _)) => format!("{part}.{name}"),
                 None => name.into(),
             };
@@ -281,15 +294,22 @@ fn is_within(path: &str, part: &str) -> bool {
 /// assert_eq!(params, 0.75);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
-pub fn injected_hyperparams<'a, S: State>(state: &'a mut S) -> Vec<(String, &'a mut Hyperparams)> {
+pub fn injected_hyperparams<S: State>(state: &mut S) -> Vec<(String, &mut Hyperparams)> {
+    injected(state).0
+}
+
+/// The same, and the levels of their paths that wrappers add.
+fn injected<'a, S: State>(state: &'a mut S) -> (Vec<(String, &'a mut Hyperparams)>, Levels) {
     let mut found = Vec::new();
     let mut show = |path: &str, part: &'a mut dyn Any| {
         if let Some(hyperparams) = part.downcast_mut() {
             found.push((path.into(), hyperparams));
         }
     };
-    state.walk_mut(&mut StateWalkMut::of_parts(&mut show));
-    found
+    let mut walk = StateWalkMut::of_parts(&mut show);
+    state.walk_mut(&mut walk);
+    let levels = walk.levels;
+    (found, levels)
 }
 
 impl fmt::Display for Hyperparams {

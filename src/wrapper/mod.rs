@@ -2,11 +2,13 @@
 //!
 //! Guide: [Around an optimizer](https://docs.rs/gradchain/latest/gradchain/_guide/wrappers/index.html).
 
+mod allow;
 mod apply_if_finite;
 mod boxed;
 mod cautious;
 mod chain;
 mod conditionally;
+mod dynamic_loss_scale;
 mod flatten;
 mod freezable;
 mod freeze;
@@ -30,6 +32,7 @@ mod skip_absent;
 mod skip_on_spike;
 
 pub use crate::engine::WholeTreeTransformation;
+pub use allow::{Allow, allow};
 pub use apply_if_finite::{ApplyIfFinite, ApplyIfFiniteState, apply_if_finite};
 pub use boxed::{Boxed, BoxedState, DynNamed, DynTransformation, Named, boxed, narrow};
 pub use cautious::{Cautious, CautiousMemory, CautiousState, cautious};
@@ -39,6 +42,7 @@ pub use conditionally::{
     StepMod, ValueIf, ValueLt, conditionally_mask, conditionally_transform, step_ge, step_if, step_lt, step_mod,
     value_if, value_lt,
 };
+pub use dynamic_loss_scale::{DynamicLossScale, DynamicLossScaleState, LossScale, dynamic_loss_scale};
 pub use flatten::{Flatten, FlattenState, flatten};
 pub use freezable::{Freezable, FreezableState, freezable};
 pub use freeze::{freeze, selective_transform};

@@ -173,7 +173,7 @@ impl<T: Stage> Stage for Option<T> {
         if let (Some(t), Some(state)) = (self, state) { t.state_bytes(state, leaf, at, span) } else { 0 }
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         if let (Some(t), Some(state)) = (self, state) {
             t.unused(state, report);
         }

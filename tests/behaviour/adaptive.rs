@@ -240,6 +240,24 @@ fn nadams() {
 }
 
 #[test]
+fn nadams_whose_momentum_grows() {
+    for ((b1, b2), momentum_decay) in [(BETAS[0], 0.004), (BETAS[1], 0.0), (BETAS[2], 30.0), (BETAS[0], 1e6)] {
+        let direction = move |g: &[f64]| {
+            let momentum = |t: usize| b1 * (1.0 - 0.5 * 0.96_f64.powf(t as f64 * momentum_decay));
+            let t = g.len();
+            let product: f64 = (1..=t).map(momentum).product();
+            let ahead = momentum(t + 1) * mean(b1, g) / (1.0 - product * momentum(t + 1));
+            let now = (1.0 - momentum(t)) * g[t - 1] / (1.0 - product);
+            (ahead + now) / ((unbiased(b2, &squares(g)) + 1e-4).sqrt() + 1e-3)
+        };
+        let optimizer = nadam(0.25).b1(b1).b2(b2).eps(1e-3).eps_root(1e-4).momentum_decay(momentum_decay);
+        check("nadam", optimizer, move |g, _| -0.25 * direction(g));
+        let optimizer = nadamw(0.25).b1(b1).b2(b2).eps(1e-3).eps_root(1e-4).momentum_decay(momentum_decay);
+        check("nadamw", optimizer.weight_decay(0.1), move |g, p| -0.25 * (direction(g) + 0.1 * p));
+    }
+}
+
+#[test]
 fn beliefs() {
     for ((b1, b2), nesterov, root) in [(BETAS[0], false, 1e-4), (BETAS[1], true, 1e-2), (BETAS[2], false, 1e-3)] {
         check_both(

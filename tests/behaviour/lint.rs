@@ -42,7 +42,7 @@ fn no_learning_rate_and_one_too_many() {
     assert_eq!(kinds(chain((clip(1.0), scale_by_adam()))), [WarningKind::Climbs]);
     assert_eq!(kinds(chain((adam(0.1), scale(-1.0)))), [WarningKind::Climbs]);
     assert_eq!(kinds(chain((adam(0.1), scale_by_learning_rate(0.1)))), [WarningKind::Climbs]);
-    assert_eq!(kinds(sgd(-0.1)), [WarningKind::Climbs]);
+    assert_eq!(kinds(sgd(-0.1)), [WarningKind::NegativeRate]);
     assert_eq!(kinds(chain(vec![boxed(scale_by_adam()), boxed(scale(0.1))])), [WarningKind::Climbs]);
     let groups = partition((("a", adam(0.1)), ("b", scale_by_adam())), Labels::tree([("w", "a"), ("b", "b")]));
     assert_eq!(kinds(groups), [WarningKind::Climbs]);
@@ -69,13 +69,160 @@ fn decay_on_norms_and_biases() {
     assert!(only_vectors.warnings.is_empty(), "a linear model has nothing else");
 }
 
+fn refused<T: GradientTransformation>(transformation: T) -> Option<String> {
+    transformation.init(&params()).err().map(|error| error.to_string())
+}
+
+#[test]
+fn what_is_surely_a_mistake_is_refused_unless_it_is_meant() {
+    use WarningKind::{Climbs, EmptyGroup, NegativeDecay, NegativeRate};
+
+    let groups = |pattern: &'static str| {
+        let labels = Labels::paths([("*", "all"), (pattern, "rest")]);
+        boxed(partition((("all", adam(0.1)), ("rest", sgd(0.1))), labels))
+    };
+    let matrices = |ndim| adamw(0.1).weight_decay(0.1).mask(Mask::min_ndim(ndim));
+    let cases: [(Boxed, WarningKind); 9] = [
+        (boxed(sgd(-0.1)), NegativeRate),
+        (boxed(chain((clip(1.0), scale_by_adam(), scale_by_learning_rate(-0.1)))), NegativeRate),
+        (boxed(multi_steps(inject_hyperparams(adam(-0.1)), 2)), NegativeRate),
+        (boxed(matrices(MATRICES).weight_decay(-0.1)), NegativeDecay),
+        (boxed(chain((sgd(0.1), masked(add_decayed_weights(0.1), "w")))), NegativeDecay),
+        (boxed(chain((adam(0.1), scale_by_learning_rate(0.1)))), Climbs),
+        (boxed(matrices(MATRICES).mask(Mask::path("w").and("b"))), EmptyGroup),
+        (boxed(chain((masked(clip(1.0), !Mask::path("*")), sgd(0.1)))), EmptyGroup),
+        (groups("w"), EmptyGroup),
+    ];
+    for (optimizer, kind) in cases {
+        assert_eq!(kinds(optimizer.clone()), [kind], "`plan` warns, and does not refuse: {optimizer:?}");
+        let error = refused(optimizer.clone()).unwrap();
+        assert!(error.starts_with("init: $"), "{error}");
+        assert!(error.ends_with(&format!("if that is meant: `allow(optimizer, [WarningKind::{kind:?}])`")), "{error}");
+        let meant = allow(optimizer.clone(), [kind]);
+        assert_eq!((refused(meant.clone()), kinds(meant.clone())), (None, vec![]), "{optimizer:?}");
+        let deep = chain((identity(), params_ema(meant, 0.9)));
+        assert_eq!((refused(deep.clone()), kinds(deep)), (None, vec![]), "{optimizer:?}");
+        let other = if kind == Climbs { NegativeRate } else { Climbs };
+        assert!(refused(allow(optimizer, [other])).is_some());
+    }
+    let both = refused(chain((masked(clip(1.0), !Mask::path("*")), adam(-0.1)))).unwrap();
+    assert!(both.ends_with("`allow(optimizer, [WarningKind::NegativeRate, WarningKind::EmptyGroup])`"), "{both}");
+}
+
+#[test]
+fn what_may_be_meant_is_not_refused() {
+    let none = Mask::none();
+    for optimizer in [
+        boxed(scale_by_adam()),
+        boxed(chain((trace(0.9), add_decayed_weights(0.1)))),
+        boxed(chain((clip(1.0), scale_by_adam()))),
+        boxed(chain((adam(0.1), scale(-1.0)))),
+        boxed(chain((scale(-1.0), adam(0.1)))),
+        boxed(chain((sgd(0.1), scale(-1.0), masked(add_decayed_weights(-0.1), "w")))),
+        boxed(chain((clip(1.0), scale_by_learning_rate(0.1).flip_sign(false)))),
+        boxed(sgd(linear(-0.1, 0.1, 10))),
+        boxed(sgd(0.0)),
+        boxed(adamw(0.1).mask(none)),
+        boxed(adamw(0.1).mask(Mask::any_paths(["norm/**"]))),
+        boxed(adamw(0.1).mask(Mask::min_ndim(3))),
+        boxed(masked(sgd(0.1), Mask::by(|leaf| leaf.ndim() > 4)).freeze_others()),
+        boxed(masked(sgd(0.1), "w")),
+        boxed(muon(0.1)),
+    ] {
+        assert_eq!(refused(optimizer.clone()), None, "{optimizer:?}");
+    }
+    let labels = Labels::by(|leaf| if leaf.ndim() > 4 { "conv" } else { "rest" });
+    assert_eq!(refused(partition((("conv", adamw(0.1).mask(Mask::min_ndim(5))), ("rest", adam(0.1))), labels)), None);
+    assert!(muon(0.1).init(&vec![0.0_f32; 3]).is_ok(), "a model without matrices");
+}
+
+#[test]
+fn a_schedule_that_begins_with_nan_is_refused() {
+    let nan = || from_fn("nan", |step| if step == 0 { f64::NAN } else { 0.1 });
+    for error in [refused(sgd(nan())), refused(chain((clip(1.0), adam(0.1).b1(nan())))), refused(scale(nan()))] {
+        let error = error.unwrap();
+        assert!(error.ends_with("in the first step, found a schedule that is NaN there"), "{error}");
+    }
+}
+
+#[test]
+fn a_hyperparameter_is_not_set_to_a_negative_rate_unless_it_was_built_so() {
+    let optimizer = inject_hyperparams(adamw(0.1).mask(Mask::min_ndim(MATRICES)));
+    let mut state = optimizer.init(&params()).unwrap();
+    let error = state.set_hyperparam("learning_rate", -0.1).unwrap_err().to_string();
+    let said = "argument `learning rate` must be not negative; to go on, build with `allow(.., [WarningKind::NegativeRate])`, \
+                found -0.1";
+    assert!(error.ends_with(said), "{error}");
+    assert!(state.set_hyperparam("weight_decay", -0.1).is_err());
+    assert_eq!(state.hyperparams().get("learning_rate"), Some(0.1));
+    state.set_hyperparam("learning_rate", 0.0).unwrap();
+
+    let meant = allow(inject_hyperparams(sgd(-0.1)), [WarningKind::NegativeRate]);
+    meant.init(&params()).unwrap().set_hyperparam("learning_rate", -0.2).unwrap();
+    let meant = inject_hyperparams(allow(sgd(0.1), [WarningKind::NegativeRate]));
+    meant.init(&params()).unwrap().set_hyperparam("learning_rate", -0.2).unwrap();
+    let factor = inject_hyperparams(scale(1.0));
+    factor.init(&params()).unwrap().set_hyperparam("step_size", -1.0).unwrap();
+}
+
+#[test]
+fn a_first_step_of_nothing() {
+    assert_eq!(warnings(adam(linear(0.0, 0.1, 10))), [(WarningKind::NoFirstStep, "$.adam".into())]);
+    let parts = chain((scale_by_adam(), scale_by_schedule(linear(0.0, -0.1, 10))));
+    assert_eq!(warnings(parts), [(WarningKind::NoFirstStep, "$.chain[1].scale_by_schedule".into())]);
+    assert!(kinds(adam(linear(0.1, 0.0, 10))).is_empty());
+    assert!(refused(adam(linear(0.0, 0.1, 10))).is_none());
+}
+
+#[test]
+fn the_step_of_a_line_search_that_is_rescaled() {
+    for optimizer in [boxed(chain((lbfgs(), scale(0.5)))), boxed(chain((lbfgs(), clip(1.0), zero_nans())))] {
+        assert_eq!(warnings(optimizer), [(WarningKind::RescaledLineSearch, "$.chain[1]".into())]);
+    }
+    assert!(kinds(chain((lbfgs(), scale(1.0)))).is_empty());
+    assert!(kinds(chain((clip(1.0), lbfgs()))).is_empty());
+    assert!(kinds(chain((lbfgs().without_linesearch(), scale(0.5)))).is_empty());
+}
+
+#[test]
+fn momentum_twice() {
+    assert_eq!(warnings(schedule_free(adam(0.1), 0.1)), [(WarningKind::MomentumTwice, "$.schedule_free".into())]);
+    let inside = multi_steps(schedule_free(sgd(0.1).momentum(0.9), 0.1), 2);
+    let place = "$.multi_steps.inner.schedule_free";
+    assert_eq!(warnings(inside), [(WarningKind::MomentumTwice, place.into())]);
+    assert!(kinds(schedule_free(adam(0.1).b1(0.0), 0.1)).is_empty());
+    assert!(kinds(schedule_free(sgd(0.1), 0.1)).is_empty());
+    assert!(kinds(schedule_free_adamw().learning_rate(0.1)).iter().all(|kind| *kind != WarningKind::MomentumTwice));
+}
+
+#[test]
+fn a_clip_in_front_of_an_accumulation() {
+    let place = || String::from("$.chain[0].clip_by_global_norm");
+    let outside = chain((clip_by_global_norm(1.0), multi_steps(adam(0.1), 4)));
+    assert_eq!(warnings(outside), [(WarningKind::ClipOutside, place())]);
+    let scaled = chain((clip_by_global_norm(1.0), dynamic_loss_scale(adam(0.1))));
+    assert_eq!(warnings(scaled), [(WarningKind::ClipOutside, place())]);
+    assert!(kinds(multi_steps(chain((clip_by_global_norm(1.0), adam(0.1))), 4)).is_empty());
+    assert!(kinds(dynamic_loss_scale(chain((clip_by_global_norm(1.0), adam(0.1))))).is_empty());
+}
+
+#[test]
+fn a_mean_of_updates_that_have_a_rate() {
+    assert_eq!(warnings(chain((sgd(0.1), ema(0.9)))), [(WarningKind::MeanAfterRate, "$.chain[1].ema".into())]);
+    let parts = chain((scale_by_adam(), scale_by_learning_rate(0.1), chain((zero_nans(), identity())), ema(0.9)));
+    assert_eq!(kinds(parts), [WarningKind::MeanAfterRate]);
+    assert!(kinds(chain((ema(0.9), sgd(0.1)))).is_empty());
+    assert!(kinds(adafactor(0.1).momentum(0.9)).is_empty(), "into named optimizers nobody looks");
+}
+
 /// What the parameters are multiplied by in a step without gradients.
 fn factor<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(transformation: T) -> f32 {
     let (mut params, mut gradients) = (params(), DynTree::new());
     gradients.insert("w", Array2::<f32>::zeros((2, 2)));
     gradients.insert("b", Array1::<f32>::zeros(2));
-    let mut state = transformation.init(&params).unwrap();
-    transformation.step(&mut params, &gradients, &mut state).unwrap();
+    let meant = allow(transformation, [WarningKind::NegativeDecay]);
+    let mut state = meant.init(&params).unwrap();
+    meant.step(&mut params, &gradients, &mut state).unwrap();
     params.get::<f32>("w").unwrap()[[0, 0]]
 }
 

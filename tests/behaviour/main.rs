@@ -25,6 +25,7 @@ mod layouts;
 mod linesearch;
 mod lint;
 mod looks;
+mod loss_scale;
 mod magnitudes;
 #[cfg(all(feature = "config", feature = "half"))]
 mod minimize;

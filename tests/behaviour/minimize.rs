@@ -225,6 +225,7 @@ fn a_step_that_went_nowhere_is_no_convergence() {
 #[test]
 fn it_stalls_where_nothing_gets_better() {
     let stalls = |optimizer: Sgd, f: fn(&f64) -> (f64, f64)| {
+        let optimizer = allow(optimizer, [gradchain::WarningKind::NegativeRate]);
         let mut p = 1.0_f64;
         let mut state = optimizer.init(&p).unwrap();
         let report = optimizer.minimize(&mut p, f, &mut state).patience(7).run().unwrap();

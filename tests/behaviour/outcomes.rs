@@ -1,14 +1,16 @@
 //! What a step says that it did, and steps that emit what has been accumulated.
 
-use gradchain::GradientTransformation;
+use gradchain::extra;
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
+use gradchain::WarningKind;
 use gradchain::schedule::linear;
 use gradchain::transform::{scale, scale_by_schedule, set_to_zero, trace};
 use gradchain::wrapper::{conditionally_mask, freezable, freeze, params_swa, schedule_free, skip_not_finite, step_lt};
 
 /// For some steps, what each says and whether a parameter moved.
 fn said<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, steps: usize) -> Vec<(bool, bool)> {
+    let optimizer = allow(optimizer.clone(), [WarningKind::EmptyGroup]);
     let mut params = (4.0_f64, 4.0_f64);
     let mut state = optimizer.init(&params).unwrap();
     let mut one = |step| {
@@ -62,7 +64,7 @@ fn an_update_was_emitted_if_a_parameter_moved() {
 #[test]
 fn each_group_says_what_was_done_to_it() {
     let groups = (("each", sgd(0.5)), ("second", multi_steps(sgd(0.5), 2)), ("none", adam(0.1)));
-    let optimizer = partition(groups, labels("each", "second"));
+    let optimizer = allow(partition(groups, labels("each", "second")), [WarningKind::EmptyGroup]);
     let mut params = (1.0_f64, 1.0_f64);
     let mut state = optimizer.init(&params).unwrap();
     assert_eq!(state.outcome("each"), None);
@@ -142,6 +144,79 @@ fn a_weight_is_for_one_mini_step_also_if_that_is_thrown_away() {
 }
 
 #[test]
+fn a_mini_step_of_weight_0_counts_and_is_not_looked_at() {
+    for mean in [true, false] {
+        let optimizer = multi_steps(sgd(1.0), 3).use_grad_mean(mean);
+        let mut p = 0.0_f64;
+        let mut state = optimizer.init(&p).unwrap();
+        for (weight, gradient) in [(3.0, 1.0), (0.0, f64::NAN), (1.0, 5.0)] {
+            state.set_weight(weight).unwrap();
+            assert_eq!(optimizer.step(&mut p, &gradient, &mut state).unwrap().emitted(), gradient == 5.0);
+        }
+        assert_eq!(p, if mean { -2.0 } else { -8.0 });
+        // The last of a window emits what there is.
+        for (weight, gradient) in [(1.0, 1.0), (0.0, f64::INFINITY), (0.0, f64::NAN)] {
+            state.set_weight(weight).unwrap();
+            optimizer.step(&mut p, &gradient, &mut state).unwrap();
+        }
+        assert_eq!(p, if mean { -3.0 } else { -9.0 });
+        assert!(state.set_weight(-1.0).unwrap_err().is_argument() && state.set_weight(f64::NAN).is_err());
+    }
+}
+
+#[test]
+fn a_window_without_weight_emits_nothing() {
+    let optimizer = chain((multi_steps(adam(0.1), 2), scale_by_schedule(linear(1.0, 0.0, 4))));
+    let mut p = 1.0_f64;
+    let mut state = optimizer.init(&p).unwrap();
+    optimizer.step(&mut p, &1.0, &mut state).unwrap();
+    optimizer.step(&mut p, &1.0, &mut state).unwrap();
+    let before = (p, state.0.inner().0.count, state.1.count);
+    for _ in 0..2 {
+        for _ in 0..2 {
+            state.0.set_weight(0.0).unwrap();
+            let outcome = optimizer.step(&mut p, &f64::NAN, &mut state).unwrap();
+            assert!(!outcome.emitted() && !outcome.skipped());
+        }
+        assert_eq!((p, state.0.inner().0.count, state.1.count), before);
+        assert_eq!((state.0.mini_step().get(), state.0.gradient_step().get()), (0, 1));
+    }
+    optimizer.step(&mut p, &1.0, &mut state).unwrap();
+    assert!(optimizer.step(&mut p, &1.0, &mut state).unwrap().emitted());
+    assert!(p < before.0);
+
+    let flushed = multi_steps(sgd(1.0), 3);
+    let mut state = flushed.init(&p).unwrap();
+    state.set_weight(0.0).unwrap();
+    flushed.step(&mut p, &f64::NAN, &mut state).unwrap();
+    assert!(!flushed.flush(&mut p, &mut state).unwrap().emitted());
+    assert_eq!(state.mini_step().get(), 0);
+}
+
+#[test]
+fn a_loss_of_weight_0_is_not_looked_at() {
+    let optimizer = multi_steps(polyak_sgd(), 2);
+    let mut p = 2.0_f64;
+    let mut state = optimizer.init(&p).unwrap();
+    state.set_weight(0.0).unwrap();
+    optimizer.step_with(&mut p, &f64::NAN, extra::value(f64::NAN), &mut state).unwrap();
+    optimizer.step_with(&mut p, &2.0, extra::value(2.0), &mut state).unwrap();
+    assert_eq!(p, 1.0);
+}
+
+/// Gradients and rates that are finite, and an update that is not.
+#[test]
+fn updates_that_are_not_finite_are_left_out_by_a_guard_behind() {
+    let optimizer = chain((sgd(1e10), apply_if_finite(identity(), 5)));
+    let mut p = (1.0_f32, 1.0_f64);
+    let mut state = optimizer.init(&p).unwrap();
+    assert!(optimizer.step(&mut p, &(1e30_f32, 1.0_f64), &mut state).unwrap().skipped());
+    assert_eq!(p, (1.0, 1.0));
+    assert!(optimizer.step(&mut p, &(1e-10_f32, 0.0_f64), &mut state).unwrap().emitted());
+    assert_eq!(p, (0.0, 1.0));
+}
+
+#[test]
 fn what_freezes_leaves_goes_inside_windows() {
     for inner in
         [boxed(multi_steps(sgd(1.0), 2)), boxed(chain((clip(1.0), masked(multi_steps(adam(0.1), 2), Mask::path("0")))))]
@@ -155,6 +230,7 @@ fn what_freezes_leaves_goes_inside_windows() {
 
 /// The numbers of each step with gradients of 1.
 fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, grads: &[f64]) -> Vec<f64> {
+    let optimizer = allow(optimizer.clone(), [WarningKind::NegativeDecay]);
     let mut p = 0.0_f64;
     let mut state = optimizer.init(&p).unwrap();
     let mut step = |g: &f64| {

@@ -975,6 +975,50 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     assert!(error.contains("there is no `inject_hyperparams` in this optimizer"), "{error}");
 }
 
+/// One number has one path, whatever wrappers are around it.
+#[test]
+fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
+    let backbone = |inner: Boxed| {
+        partition(
+            vec![("backbone", inner), ("head", boxed(sgd(0.1)))],
+            Labels::tree([("0", "backbone"), ("1", "head")]),
+        )
+    };
+    let inside: [Boxed; 4] = [
+        boxed(inject_hyperparams(sgd(0.5))),
+        boxed(freezable(inject_hyperparams(sgd(0.5)))),
+        boxed(inject_hyperparams(freezable(sgd(0.5)))),
+        boxed(multi_steps(apply_if_finite(inject_hyperparams(params_ema(freezable(sgd(0.5)), 0.9)), 3), 1)),
+    ];
+    for inner in inside {
+        let is_injected = !format!("{inner:?}").contains("ParamsEma");
+        let optimizer = backbone(inner);
+        let mut params = (1.0_f64, 1.0_f64);
+        let mut state = optimizer.init(&params).unwrap();
+        optimizer.step(&mut params, &(1.0, 1.0), &mut state).unwrap();
+        let readings = optimizer.readings(&state).unwrap();
+        let rate = readings.iter().find(|reading| reading.path() == "backbone.learning_rate").unwrap();
+        assert_eq!((rate.value(), rate.name(), rate.part()), (0.5, "learning_rate", "sgd"), "{readings}");
+        assert_eq!(readings.get("backbone.learning_rate"), Ok(0.5));
+        let paths: std::collections::BTreeSet<String> = readings.iter().map(ToString::to_string).collect();
+        assert_eq!(paths.len(), readings.iter().count(), "no two have one path: {readings}");
+        if is_injected {
+            let error = state.set_hyperparam("backbone.learning_rat", 0.25).unwrap_err().to_string();
+            assert!(error.contains("did you mean `backbone.learning_rate`?"), "{error}");
+            state.set_hyperparam(rate.path(), 0.25).unwrap();
+            optimizer.step(&mut params, &(1.0, 1.0), &mut state).unwrap();
+            assert_eq!(optimizer.readings(&state).unwrap().get("backbone.learning_rate"), Ok(0.25));
+        }
+    }
+    // Two that would have one path: the outer one has it.
+    let nested = params_ema(params_ema(sgd(0.5), 0.5), 0.75);
+    let state = nested.init(&1.0_f64).unwrap();
+    let readings = nested.readings(&state).unwrap();
+    let decays: Vec<_> = readings.iter().filter(|r| r.name() == "decay").map(|r| (r.path(), r.value())).collect();
+    assert!(decays.contains(&("decay", 0.75)) && decays.contains(&("inner.decay", 0.5)), "{readings}");
+    assert_eq!((readings.get("decay"), readings.get("inner.decay")), (Ok(0.75), Ok(0.5)));
+}
+
 /// What the error about a rate that a schedule gives proposes.
 #[test]
 fn a_scheduled_rate_is_scaled_by_hand() {

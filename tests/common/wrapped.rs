@@ -35,6 +35,7 @@ wrappers! {
     chain_of_two: |inner| chain((inner, scale(0.5)));
     conditionally_mask: |inner| conditionally_mask(inner, step_mod(2, 1));
     conditionally_transform: |inner| conditionally_transform(inner, step_mod(2, 1));
+    dynamic_loss_scale: |inner| dynamic_loss_scale(inner);
     flatten: |inner| flatten(inner);
     freezable: |inner| freezable(inner);
     graft: |inner| graft(inner, sgd(0.1));

@@ -108,7 +108,7 @@ mod events {
         });
         let expected = [
             "WARN gradchain: message=a step threw its gradients away emitted=false",
-            "INFO gradchain::readings: step=7 part=\"sgd\" reading=inner.learning_rate value=0.5",
+            "INFO gradchain::readings: step=7 part=\"sgd\" reading=learning_rate value=0.5",
             "INFO gradchain::readings: step=7 part=\"\" reading=loss value=0.25",
         ];
         assert_eq!(*lines.0.lock().unwrap(), expected);

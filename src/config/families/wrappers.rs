@@ -10,15 +10,17 @@ use crate::part::StepContext;
 use crate::recipe::{ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, Result, words};
 use crate::select::{Labels, Mask};
 use crate::wrapper::{
-    Condition, NamedChain, StepGe, StepLt, StepMod, apply_if_finite, cautious, conditionally_mask,
-    conditionally_transform, flatten, freezable, freeze, graft, inject_hyperparams, lookahead, masked, master,
-    mechanize, multi_steps, params_ema, params_swa, partition, quantized, sam, schedule_free, selective_transform,
-    skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod, value_lt,
+    Condition, NamedChain, StepGe, StepLt, StepMod, allow, apply_if_finite, cautious, conditionally_mask,
+    conditionally_transform, dynamic_loss_scale, flatten, freezable, freeze, graft, inject_hyperparams, lookahead,
+    masked, master, mechanize, multi_steps, params_ema, params_swa, partition, quantized, sam, schedule_free,
+    selective_transform, skip_absent, skip_large_updates, skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod,
+    value_lt,
 };
 
 pub(super) fn register(r: &mut Registry) {
     r.wrapper(|inner| apply_if_finite(inner, 1))
         .wrapper(cautious)
+        .wrapper(dynamic_loss_scale)
         .wrapper(flatten)
         .wrapper(|inner| lookahead(inner, 1, required()))
         .wrapper(master)
@@ -28,6 +30,7 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(quantized)
         .wrapper(|inner| schedule_free(inner, required()))
         // These show the arguments of what is inside, if it has any.
+        .named("allow", || Made::member(allow(nothing(), [])))
         .named("freezable", || Made::member(freezable(nothing())))
         .named("skip_absent", || Made::member(skip_absent(nothing())));
     // Which extra arguments are masked along: there are none whose leaves are the parameters'.

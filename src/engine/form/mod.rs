@@ -253,7 +253,7 @@ pub trait Form<P: ?Sized> {
         None
     }
     fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
-    fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (part, state, report);
     }
     fn read<'a>(part: &P, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>
@@ -462,7 +462,7 @@ impl<P: Part> Stage for P {
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         P::Form::state_bytes(self, state, leaf, at, span)
     }
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         P::Form::unused(self, state, report);
     }
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use super::super::ways::{self, InPieceFn, TileFn};
 use super::super::{
     Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, SlotList, Span,
-    Spare, Stage, StepContext, Sums, Term, Then, Tile, Walk, WholeTree, by_own_loops,
+    Spare, Stage, StepContext, Sums, Term, Then, Tile, Walk, WarningKind, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -34,6 +34,11 @@ pub trait Keeps<P: Optimizer> {
     fn inside_mut(state: &mut Self::State) -> &mut StateOf<P>;
     fn names(state: &Self::State) -> &[String] {
         let _ = state;
+        &[]
+    }
+    /// The mistakes that are meant.
+    fn allowed(part: &P) -> &[WarningKind] {
+        let _ = part;
         &[]
     }
     fn outline(part: &P, chain: Outline) -> Outline {
@@ -183,7 +188,9 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
         // What a named optimizer is made of cannot be wrapped part by part.
         let named_chain = P::NAME == "named_chain";
-        let all = (P::HIDDEN || named_chain) && part.chain().skips(skips, place);
+        let allow = P::NAME == "allow";
+        let inside = if allow { format!("{place}.allow.inner") } else { place.into() };
+        let all = (P::HIDDEN || named_chain) && part.chain().skips(skips, &inside);
         if named_chain {
             skips.rename(&format!("{place}.chain["), &format!("{place}.{}[", P::NAME));
         }
@@ -287,8 +294,13 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, span: Span) -> usize {
         part.chain().state_bytes(K::inside(state), leaf, at, span)
     }
-    fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str)) {
-        part.chain().unused(K::inside(state), report);
+    fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str, bool)) {
+        let allowed = K::allowed(part).contains(&WarningKind::EmptyGroup);
+        part.chain().unused(K::inside(state), &mut |what, sure| {
+            if !allowed {
+                report(what, sure);
+            }
+        });
     }
     fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.of_optimizer(part.name_now(), own_hyperparams(part), &mut |walk| match K::names(state) {

@@ -138,8 +138,9 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
         false
     }
 
-    /// Names the masks and groups inside that take no leaf, where it holds another transformation.
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    /// Names the masks and groups inside that take no leaf, where it holds another transformation, and says whether that
+    /// is surely a mistake.
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (state, report);
     }
 
@@ -273,7 +274,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         walk.of_part(W::NAME, own_hyperparams(part), &mut |walk| WholeTreeTransformation::read(part, state, walk))
     }
 
-    fn unused(part: &W, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(part: &W, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         part.unused(state, report);
     }
 }

@@ -55,6 +55,7 @@ optimizer! {
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
-            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
+            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.",
+            momentum_decay: Option<f64> [0.momentum_decay] "Sets how fast Nesterov's momentum grows.";
     }
 }

@@ -20,7 +20,9 @@ use crate::wrapper::{Masked, masked};
 /// Defaults: `min_dim_size_to_factor` 128, `decay_rate` 0.8, `decay_offset` 0, `multiply_by_parameter_scale` true,
 /// `clipping_threshold` 1, no momentum, no weight decay, `eps` 1e-30, `factored` true.
 ///
-/// Weight decay is not multiplied by the learning rate.
+/// Weight decay is not multiplied by the learning rate. The running mean of `momentum` comes after the learning rate, as
+/// in Optax: it holds updates that are multiplied by it already. So parameters go on moving for some steps after a
+/// schedule has reached 0, about `1 / (1 − momentum)`, and a rate that is set takes as long to show.
 ///
 /// # Cost
 ///
@@ -51,7 +53,8 @@ use crate::wrapper::{Masked, masked};
 /// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory
 /// cost](https://arxiv.org/abs/1804.04235), 2018. Optax,
 /// [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate must be given
-/// (none is 1 there); the momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise. PyTorch's
+/// (none is 1 there); until step `decay_offset` is past the decay of the second moment is 0, where Optax gives NaN; the
+/// momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise. PyTorch's
 /// `Adafactor` takes no rate above `1 / √t`, factors every matrix, and multiplies its decay by the rate.
 pub fn adafactor(learning_rate: impl IntoHyperparam) -> Adafactor {
     Adafactor {

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::transform::moment::{Mean, first_moment};
+use crate::transform::moment::{Mean, first_moment, growing_first_moment};
 
 /// Divides a running mean of the updates by the root of a running mean of their squares.
 ///
@@ -14,6 +14,14 @@ use crate::transform::moment::{Mean, first_moment};
 /// u ← m̂ / (√(v / (1 − b2ᵗ) + eps_root) + eps)
 /// ```
 ///
+/// With `momentum_decay` the momentum grows, from about `b1 / 2` to `b1`, and the first moment looks one step ahead
+/// whether or not `nesterov` is set:
+///
+/// ```text
+/// μₜ = b1·(1 − 0.96^(t·momentum_decay) / 2);  πₜ = μ₁·…·μₜ
+/// m̂ = μₜ₊₁·m / (1 − πₜ·μₜ₊₁) + (1 − μₜ)·u / (1 − πₜ)
+/// ```
+///
 /// Scalars are worked out once a step in `f64`; moments of 16-bit leaves are `f32` unless
 /// [`mu_dtype`](ScaleByAdam::mu_dtype) or [`nu_dtype`](ScaleByAdam::nu_dtype) asks otherwise.
 ///
@@ -23,7 +31,7 @@ use crate::transform::moment::{Mean, first_moment};
 ///
 /// # Errors
 ///
-/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps` or `eps_root` is negative or not finite.
+/// `init` fails if `b1` or `b2` is not in `[0, 1)`, or `eps`, `eps_root` or `momentum_decay` is negative or not finite.
 ///
 /// # Example
 ///
@@ -44,14 +52,15 @@ use crate::transform::moment::{Mean, first_moment};
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 1;
 /// Dozat, [Incorporating Nesterov momentum into Adam](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ), 2016.
 /// Optax, [`scale_by_adam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `nu_dtype`.
-/// PyTorch's `Adam` has no `eps_root`.
+/// PyTorch's `Adam` has no `eps_root`; `momentum_decay` is that of its `NAdam`. Where `b1` is scheduled, each `μ` is made
+/// with the `b1` of this step.
 pub fn scale_by_adam() -> ScaleByAdam {
     ScaleByAdam::with()
 }
 
 part! {
     /// See [`scale_by_adam`].
-    pub ScaleByAdam as "scale_by_adam": OneElement, OWN_SIZE;
+    pub ScaleByAdam as "scale_by_adam": OneElement;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -70,6 +79,15 @@ part! {
         nu_dtype: Option<DType> = None;
         /// Whether the first moment looks one step ahead.
         nesterov: bool = false;
+        /// How fast Nesterov's momentum grows; if none is said, it is `b1` from the first step on.
+        momentum_decay: Option<f64> = None, NOT_NEGATIVE;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByAdam {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 
@@ -93,7 +111,10 @@ impl Rule for ScaleByAdam {
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdamScalars<C> {
         let [b1, b2] = Hyperparam::all_at([&self.b1, &self.b2], clock.count);
-        let (of_mean, of_update) = first_moment(clock, b1, self.nesterov);
+        let (of_mean, of_update) = match self.momentum_decay {
+            Some(momentum_decay) => growing_first_moment(clock, b1, momentum_decay),
+            None => first_moment(clock, b1, self.nesterov),
+        };
         AdamScalars {
             mean1: Mean::of(b1),
             mean2: Mean::of(b2),

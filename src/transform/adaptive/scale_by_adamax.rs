@@ -50,7 +50,7 @@ pub fn scale_by_adamax() -> ScaleByAdamax {
 
 part! {
     /// See [`scale_by_adamax`].
-    pub ScaleByAdamax as "scale_by_adamax": OneElement, OWN_SIZE;
+    pub ScaleByAdamax as "scale_by_adamax": OneElement;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -58,6 +58,13 @@ part! {
         b2: DECAY = 0.999;
         /// Added to every size.
         eps: NOT_NEGATIVE = 1e-8;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByAdamax {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 

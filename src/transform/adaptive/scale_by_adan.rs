@@ -56,7 +56,7 @@ pub fn scale_by_adan() -> ScaleByAdan {
 
 part! {
     /// See [`scale_by_adan`].
-    pub ScaleByAdan as "scale_by_adan": OneElement, OWN_SIZE;
+    pub ScaleByAdan as "scale_by_adan": OneElement;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.98;
@@ -68,6 +68,13 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// Added under the root.
         eps_root: NOT_NEGATIVE = 0.0;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByAdan {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 

@@ -58,7 +58,7 @@ pub fn scale_by_adopt() -> ScaleByAdopt {
 
 part! {
     /// See [`scale_by_adopt`].
-    pub ScaleByAdopt as "scale_by_adopt": OneElement, OWN_SIZE;
+    pub ScaleByAdopt as "scale_by_adopt": OneElement;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -78,6 +78,13 @@ part! {
         clip_value_fn: StepLimit = StepLimit::Power(0.25);
     }
     check Self::check_limit;
+    effect Self::effect_of;
+}
+
+impl ScaleByAdopt {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
+    }
 }
 
 impl ScaleByAdopt {

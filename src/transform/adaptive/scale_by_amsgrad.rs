@@ -56,7 +56,7 @@ pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
 
 part! {
     /// See [`scale_by_amsgrad`].
-    pub ScaleByAmsgrad as "scale_by_amsgrad": OneElement, OWN_SIZE;
+    pub ScaleByAmsgrad as "scale_by_amsgrad": OneElement;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -74,6 +74,13 @@ part! {
         bias_correction_mu: bool = true;
         /// Whether the second moment is freed of its start at zero.
         bias_correction_nu: bool = true;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByAmsgrad {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 

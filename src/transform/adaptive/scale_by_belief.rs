@@ -49,7 +49,7 @@ pub fn scale_by_belief() -> ScaleByBelief {
 
 part! {
     /// See [`scale_by_belief`].
-    pub ScaleByBelief as "scale_by_belief": OneElement, OWN_SIZE;
+    pub ScaleByBelief as "scale_by_belief": OneElement;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
@@ -63,6 +63,13 @@ part! {
     options {
         /// Whether the mean looks one step ahead.
         nesterov: bool = false;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByBelief {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 

@@ -56,7 +56,7 @@ pub fn scale_by_radam() -> ScaleByRadam {
 
 part! {
     /// See [`scale_by_radam`].
-    pub ScaleByRadam as "scale_by_radam": OneElement, OWN_SIZE;
+    pub ScaleByRadam as "scale_by_radam": OneElement;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -72,6 +72,13 @@ part! {
     options {
         /// Whether the first moment looks one step ahead.
         nesterov: bool = false;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByRadam {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 

@@ -54,7 +54,7 @@ pub fn scale_by_yogi() -> ScaleByYogi {
 
 part! {
     /// See [`scale_by_yogi`].
-    pub ScaleByYogi as "scale_by_yogi": OneElement, OWN_SIZE;
+    pub ScaleByYogi as "scale_by_yogi": OneElement;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
@@ -66,6 +66,13 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
         /// What both moments start from.
         initial_accumulator_value: NOT_NEGATIVE = 1e-6;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByYogi {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 

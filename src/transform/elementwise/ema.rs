@@ -48,7 +48,7 @@ pub fn ema(decay: impl IntoHyperparam) -> Ema {
 
 part! {
     /// See [`ema`](ema()).
-    pub Ema as "ema": OneElement, ALONG;
+    pub Ema as "ema": OneElement;
     required {
         /// How much of the mean is kept from one step to the next.
         decay: DECAY;
@@ -58,6 +58,13 @@ part! {
         debias: bool = true;
         /// Type of the mean; if none is said, the one that arithmetic is done in.
         accumulator_dtype: Option<DType> = None;
+    }
+    effect Self::effect_of;
+}
+
+impl Ema {
+    fn effect_of(&self) -> Effect {
+        Effect::ALONG.with_momentum(&self.decay)
     }
 }
 

@@ -54,9 +54,14 @@ part! {
         step_size_fn: Schedule;
     }
     check Self::check_schedule;
+    effect Self::effect_of;
 }
 
 impl ScaleBySchedule {
+    fn effect_of(&self) -> Effect {
+        Effect::times(&Hyperparam::Schedule(self.step_size_fn.clone()))
+    }
+
     fn check_schedule(&self) -> Result<()> {
         self.step_size_fn.validate()
     }

@@ -48,7 +48,7 @@ pub fn trace(decay: impl IntoHyperparam) -> Trace {
 
 part! {
     /// See [`trace`](trace()).
-    pub Trace as "trace": OneElement, ALONG;
+    pub Trace as "trace": OneElement;
     required {
         /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
         decay: FINITE;
@@ -58,6 +58,13 @@ part! {
         nesterov: bool = false;
         /// Type of the sum; if none is said, the one that arithmetic is done in.
         accumulator_dtype: Option<DType> = None;
+    }
+    effect Self::effect_of;
+}
+
+impl Trace {
+    fn effect_of(&self) -> Effect {
+        Effect::ALONG.with_momentum(&self.decay)
     }
 }
 

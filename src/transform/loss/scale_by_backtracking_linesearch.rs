@@ -69,7 +69,7 @@ pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleB
 
 part! {
     /// See [`scale_by_backtracking_linesearch`].
-    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole, ALONG;
+    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole, SETTLED;
     given {
         /// How often the step is made shorter at most.
         max_backtracking_steps: usize;

@@ -77,7 +77,7 @@ pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLines
 
 part! {
     /// See [`scale_by_zoom_linesearch`].
-    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole, ALONG;
+    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole, SETTLED;
     given {
         /// How many points are tried at most.
         max_linesearch_steps: usize, AT_LEAST_1;

@@ -46,7 +46,7 @@ pub fn scale_by_lion() -> ScaleByLion {
 
 part! {
     /// See [`scale_by_lion`].
-    pub ScaleByLion as "scale_by_lion": OneElementWithMemory, OWN_SIZE;
+    pub ScaleByLion as "scale_by_lion": OneElementWithMemory;
     hyperparams {
         /// The mean's share in the mix.
         b1: SHARE = 0.9;
@@ -60,6 +60,13 @@ part! {
         mu_dtype: Option<DType> = None;
         /// What stands for the sign.
         mode: LionMode = LionMode::Hard;
+    }
+    effect Self::effect_of;
+}
+
+impl ScaleByLion {
+    fn effect_of(&self) -> Effect {
+        Effect::OWN_SIZE.with_momentum(&self.b1)
     }
 }
 

@@ -1,3 +1,4 @@
+use super::buffers::{BufferPolicy, bytes_of, mean_of_buffer, write_buffers};
 use super::stretch::{Stretches, leaves, leaves_mut, rewrite};
 use crate::error::{Error, Result};
 use crate::tree::{Structure, TreeMut};
@@ -13,10 +14,16 @@ use crate::tree::{Structure, TreeMut};
 /// worked out as the distance from the first tree, so that elements in which all agree stay as they are, to the bit. A
 /// tree of weight zero does not count, even where it is NaN or infinite.
 ///
+/// [Buffers](crate::tree::Buffer) are averaged too, by type: floats such as running means as leaves are, of integers
+/// such as counters the largest is kept, a `bool` is set if it is in any tree. [`average_params_with`] has the other
+/// policies. The result is a clone of the first tree with these values, so a field that the tree does not show, such as
+/// one with `#[tree(skip)]`, is the first tree's: show a running mean as `#[tree(buffer)]`.
+///
 /// # Errors
 ///
 /// If there is no tree, a weight is negative or not finite, all weights are zero, or a tree differs in structure from
-/// the first: in paths, types or shapes. Every difference is listed.
+/// the first: in paths, types or shapes. Every difference is listed. If trees differ in their buffers' paths, types or
+/// shapes, or in a buffer that has no mean.
 ///
 /// # Example
 ///
@@ -35,8 +42,46 @@ use crate::tree::{Structure, TreeMut};
 /// McMahan, Moore, Ramage, Hampson and Agüera y Arcas, [Communication-efficient learning of deep networks from
 /// decentralized data](https://arxiv.org/abs/1602.05629), 2017, algorithm 1, where the weights are numbers of examples.
 /// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, with equal ones.
-/// For optimizers' states see [`OptState::average`](crate::OptState::average).
+/// For optimizers' states see [`OptState::average`](crate::OptState::average). PyTorch's `AveragedModel` averages
+/// buffers with `use_buffers=True` and keeps the first copy by default; integers are averaged like floats there.
 pub fn average_params<P: TreeMut + Clone>(replicas: &[(&P, f64)]) -> Result<P> {
+    average_params_with(replicas, BufferPolicy::default())
+}
+
+/// As [`average_params`], with a policy for [buffers](crate::tree::Buffer).
+///
+/// # Errors
+///
+/// As [`average_params`]; and if the policy refuses: the error names the buffer.
+///
+/// # Example
+///
+/// ```
+/// use gradchain::prelude::*;
+/// use gradchain::{BufferPolicy, average_params, average_params_with};
+///
+/// #[derive(Clone, Tree)]
+/// struct Norm {
+///     scale: Vec<f32>,
+///     #[tree(buffer)]
+///     running_mean: Vec<f32>,
+///     #[tree(buffer)]
+///     batches: u64,
+/// }
+///
+/// let a = Norm { scale: vec![1.0], running_mean: vec![0.0], batches: 10 };
+/// let b = Norm { scale: vec![3.0], running_mean: vec![4.0], batches: 12 };
+/// let mean = average_params(&[(&a, 1.0), (&b, 1.0)])?;
+/// assert_eq!((mean.scale[0], mean.running_mean[0], mean.batches), (2.0, 2.0, 12));
+///
+/// let mean = average_params_with(&[(&a, 1.0), (&b, 1.0)], BufferPolicy::First)?;
+/// assert_eq!((mean.scale[0], mean.running_mean[0], mean.batches), (2.0, 0.0, 10));
+///
+/// let error = average_params_with(&[(&a, 1.0), (&b, 1.0)], BufferPolicy::Equal).err().unwrap();
+/// assert_eq!(error.to_string(), "average: buffer `running_mean`: the trees differ in it");
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+pub fn average_params_with<P: TreeMut + Clone>(replicas: &[(&P, f64)], buffers: BufferPolicy) -> Result<P> {
     const NAME: &str = "average_params";
     let Some(((first, _), others)) = replicas.split_first() else {
         return Err(Error::argument(NAME, "replicas", "at least one tree", 0));
@@ -50,7 +95,9 @@ pub fn average_params<P: TreeMut + Clone>(replicas: &[(&P, f64)]) -> Result<P> {
             return Err(Error::structure(what, differences));
         }
     }
+    let means = means_of_buffers(replicas, &shares, buffers)?;
     let mut mean = (*first).clone();
+    write_buffers(&mut mean, means)?;
     let all: Vec<_> = replicas.iter().map(|(replica, _)| leaves(*replica)).collect();
     for (i, leaf) in leaves_mut(&mut mean).iter_mut().enumerate() {
         let mut columns: Vec<_> = all.iter().map(|leaves| Stretches::of(&leaves[i])).collect();
@@ -62,6 +109,18 @@ pub fn average_params<P: TreeMut + Clone>(replicas: &[(&P, f64)]) -> Result<P> {
         });
     }
     Ok(mean)
+}
+
+fn means_of_buffers<P: TreeMut>(replicas: &[(&P, f64)], shares: &[f64], policy: BufferPolicy) -> Result<Vec<Vec<u8>>> {
+    let all = replicas.iter().map(|(replica, _)| bytes_of(*replica)).collect::<Result<Vec<_>>>()?;
+    let specs = |i: usize| all[i].iter().map(|(spec, _)| spec.to_string()).collect::<Vec<_>>();
+    let ours = specs(0);
+    if let Some(other) = (1..all.len()).find(|i| specs(*i) != ours) {
+        let problem = format!("the buffers are {:?}; those of tree 0 are {ours:?}", specs(other));
+        return Err(Error::state(format!("average_params: tree {other}"), problem));
+    }
+    let column = |i: usize| all.iter().zip(shares).map(|(tree, share)| (&*tree[i].1, *share)).collect::<Vec<_>>();
+    all[0].iter().enumerate().map(|(i, (spec, _))| mean_of_buffer(spec, &column(i), policy)).collect()
 }
 
 /// Weights as shares of their sum.

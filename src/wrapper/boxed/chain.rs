@@ -237,7 +237,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         bytes
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
     }
 

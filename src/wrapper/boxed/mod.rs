@@ -109,7 +109,7 @@ pub trait Erased<N>: Any + fmt::Debug + Send + Sync {
     fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>);
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile);
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
-    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str));
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str, bool));
     fn dyn_read<'a>(&self, state: &'a dyn ErasedState, walk: &mut StateWalk<'a, '_>) -> Result<()>;
     fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>);
     fn dyn_outline(&self) -> Outline;
@@ -215,7 +215,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
         self.state_bytes(&held::<T>(state).state, leaf, at, span)
     }
-    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str)) {
+    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str, bool)) {
         self.unused(&held::<T>(state).state, report);
     }
     fn dyn_read<'a>(&self, state: &'a dyn ErasedState, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -166,7 +166,7 @@ macro_rules! boxed_stage {
                 (**self).dyn_state_bytes(&*state.0, leaf, at, span)
             }
 
-            fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str)) {
+            fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str, bool)) {
                 (**self).dyn_unused(&*state.0, report);
             }
 

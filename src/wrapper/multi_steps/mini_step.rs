@@ -11,7 +11,7 @@ pub struct Taking<C = f64> {
     /// By which the gradient, or its distance from the mean, is multiplied.
     factor: C,
     mean: bool,
-    /// There is no gradient; the accumulator is emitted as it is.
+    /// There is no gradient that counts; the accumulator stays as it is.
     flush: bool,
     /// The window is full, and the accumulator emptied.
     emit: bool,
@@ -27,19 +27,19 @@ impl Window {
         let mut taking = Taking { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };
         if takes {
             let weight = self.next_weight.get();
-            let total = self.weight.get() + weight;
-            taking.factor = if mean { weight / total } else { weight };
-            if let (Some(sum), Some(value)) = (&mut self.value, at.value()) {
-                let change = if mean { value - sum.get() } else { value };
-                sum.set(sum.get() + change * taking.factor);
-            }
-            self.weight.set(total);
-            for (leaf, seen) in self.seen.iter_mut() {
-                *seen = Flag::new(seen.get() || !at.is_absent(leaf));
+            // A gradient without weight is not looked at: it may be NaN.
+            taking.flush = weight == 0.0;
+            if weight > 0.0 {
+                self.take(&mut taking, at, weight);
             }
             self.next_weight.set(1.0);
             self.mini_step.increment();
             taking.emit |= self.mini_step.get() as f64 >= steps.every_k_schedule.window(self.gradient_step.get());
+        }
+        if taking.emit && self.weight.get() == 0.0 {
+            // There is no mean to emit; accumulators are zero.
+            self.mini_step.reset();
+            taking.emit = false;
         }
         if taking.emit {
             self.mini_step.reset();
@@ -51,6 +51,20 @@ impl Window {
             taking.value = self.value.as_mut().map(|sum| core::mem::take(sum).get());
         }
         taking
+    }
+
+    /// Adds a gradient of positive weight to the window.
+    fn take(&mut self, taking: &mut Taking, at: &StepContext<'_>, weight: f64) {
+        let total = self.weight.get() + weight;
+        taking.factor = if taking.mean { weight / total } else { weight };
+        if let (Some(sum), Some(value)) = (&mut self.value, at.value()) {
+            let change = if taking.mean { value - sum.get() } else { value };
+            sum.set(sum.get() + change * taking.factor);
+        }
+        self.weight.set(total);
+        for (leaf, seen) in self.seen.iter_mut() {
+            *seen = Flag::new(seen.get() || !at.is_absent(leaf));
+        }
     }
 }
 
@@ -83,7 +97,8 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         if S::DECIDES {
             window.measured.set(seen);
         }
-        let skips = S::DECIDES && !at.is_flush() && self.should_skip_update_fn.skips(seen);
+        let judged = S::DECIDES && !at.is_flush() && window.next_weight.get() > 0.0;
+        let skips = judged && self.should_skip_update_fn.skips(seen);
         window.skipped.set(skips);
         if skips {
             // The weight was that of this mini-step.

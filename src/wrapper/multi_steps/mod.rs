@@ -314,11 +314,14 @@ impl Window {
     }
 
     /// Gives the next mini-step a weight other than 1, for example the number of rows of a smaller last batch relative
-    /// to the others.
+    /// to the others, or the number of tokens.
+    ///
+    /// A mini-step of weight 0 counts as one of the window and nothing more: its gradient and its loss are not looked
+    /// at, so they may be NaN, as a mean over no tokens is. A window in which no mini-step has weight emits nothing.
     ///
     /// # Errors
     ///
-    /// If the weight is not positive and finite.
+    /// If the weight is negative or not finite.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -330,11 +333,16 @@ impl Window {
     /// optimizer.step(&mut params, &1.0, &mut state)?;
     /// optimizer.step(&mut params, &5.0, &mut state)?;
     /// assert_eq!(params, -(3.0 * 1.0 + 1.0 * 5.0) / 4.0);
+    ///
+    /// optimizer.step(&mut params, &-2.0, &mut state)?;
+    /// state.set_weight(0.0)?;
+    /// assert!(optimizer.step(&mut params, &f64::NAN, &mut state)?.emitted());
+    /// assert_eq!(params, 0.0);
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn set_weight(&mut self, weight: f64) -> Result<()> {
-        if !(weight > 0.0 && weight.is_finite()) {
-            return Err(Error::argument("multi_steps", "weight", "positive and finite", weight));
+        if !(weight >= 0.0 && weight.is_finite()) {
+            return Err(Error::argument("multi_steps", "weight", "not negative and finite", weight));
         }
         self.next_weight.set(weight);
         Ok(())

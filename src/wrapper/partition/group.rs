@@ -63,7 +63,7 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
         tile: &mut Tile<'_, C>,
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str));
+    fn unused(&self, state: &Self::State, active: &[Vec<bool>], report: &mut dyn FnMut(&str, bool));
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
     fn outlines(&self) -> Vec<Outline>;
     fn recipes(&self) -> Vec<Recipe>;
@@ -169,8 +169,10 @@ macro_rules! groups {
                     _ => 0,
                 }
             }
-            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-                $(self.$i.unused(&state.$i, report);)+
+            fn unused(&self, state: &Self::State, active: &[Vec<bool>], report: &mut dyn FnMut(&str, bool)) {
+                $(if active[$i].contains(&true) {
+                    self.$i.unused(&state.$i, report);
+                })+
             }
             fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
                 Stage::read(self, state, walk)
@@ -281,8 +283,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn state_bytes(&self, which: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self[which].state_bytes(&state[which], leaf, at, span)
     }
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
-        self.iter().zip(state).for_each(|(member, state)| member.unused(state, report));
+    fn unused(&self, state: &Self::State, active: &[Vec<bool>], report: &mut dyn FnMut(&str, bool)) {
+        let members = self.iter().zip(state).zip(active).filter(|(_, active)| active.contains(&true));
+        members.for_each(|((member, state), _)| member.unused(state, report));
     }
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         Stage::read(self, state, walk)

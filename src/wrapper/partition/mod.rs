@@ -274,13 +274,13 @@ impl<G: Group> Stage for Partition<G> {
         self.members.state_bytes(state.which[leaf], &state.members, leaf, at, span)
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         for (name, active) in self.names.iter().zip(&state.active) {
             if !active.contains(&true) {
-                report(&format!("the group `{name}` of a partition"));
+                report(&format!("the group `{name}` of a partition"), self.labels.must_match());
             }
         }
-        self.members.unused(&state.members, report);
+        self.members.unused(&state.members, &state.active, report);
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

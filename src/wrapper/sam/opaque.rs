@@ -169,7 +169,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         walk.within("adv_state", &mut |walk| self.inner.read(&state.adv_state, walk))
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.inner.unused(&state.adv_state, report);
     }
 }

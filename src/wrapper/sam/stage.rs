@@ -237,7 +237,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         if span.has(at + self.shape().barriers) { inner + own } else { inner }
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.optimizer.unused(&state.opt_state, report);
         self.adv_optimizer.unused(&state.adv_state, report);
     }

@@ -209,7 +209,7 @@ impl<T: Stage> Stage for Sharded<T> {
         if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str)) {
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.inner.unused(&state.inner, report);
     }
 

@@ -7,7 +7,7 @@ use gradchain::prelude::*;
 use gradchain::schedule::from_fn;
 use gradchain::state::{AverageOptions, CountPolicy, FlagPolicy, KeyPolicy, same_bits};
 use gradchain::transform::{add_noise, trace};
-use gradchain::tree::{DynTree, average_params};
+use gradchain::tree::{BufferPolicy, DynTree, average_params, average_params_with};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder, array};
 
 use super::noise;
@@ -83,6 +83,79 @@ fn weights_are_checked() {
     }
     let none: &[(&OptState<()>, f64)] = &[];
     assert!(OptState::average(none, AverageOptions::default()).unwrap_err().is_argument());
+}
+
+/// A layer with what PyTorch's `BatchNorm` has beside its parameters.
+#[derive(Clone, Debug, PartialEq, Tree)]
+struct Norm {
+    scale: Vec<f32>,
+    #[tree(buffer)]
+    running_var: Vec<f32>,
+    #[tree(buffer)]
+    batches: u64,
+    #[tree(buffer)]
+    frozen: bool,
+    #[tree(buffer)]
+    by_channel: Array2<i32>,
+    #[tree(skip)]
+    name: &'static str,
+}
+
+fn norm(scale: f32, running_var: f32, batches: u64, frozen: bool, by_channel: i32, name: &'static str) -> Norm {
+    let by_channel = array![[by_channel, 3]];
+    Norm { scale: vec![scale], running_var: vec![running_var, 1.0], batches, frozen, by_channel, name }
+}
+
+#[test]
+fn buffers_are_averaged_by_type() -> Result<()> {
+    let (a, b) = (norm(1.0, 0.5, 7, false, -2, "a"), norm(5.0, 4.5, 3, true, -5, "b"));
+    assert_eq!(average_params(&[(&a, 3.0), (&b, 1.0)])?, norm(2.0, 1.5, 7, true, -2, "a"));
+    assert_eq!(average_params(&[(&a, 0.0), (&b, 1.0)])?, norm(5.0, 4.5, 3, true, -5, "a"), "no weight, no say");
+    let first = average_params_with(&[(&a, 3.0), (&b, 1.0)], BufferPolicy::First)?;
+    assert_eq!(first, norm(2.0, 0.5, 7, false, -2, "a"));
+    assert_eq!(average_params_with(&[(&a, 3.0), (&a, 1.0)], BufferPolicy::Equal)?, a);
+    let error = average_params_with(&[(&a, 3.0), (&b, 1.0)], BufferPolicy::Equal).unwrap_err();
+    assert_eq!(error.to_string(), "average: buffer `running_var`: the trees differ in it");
+    let other = Norm { running_var: vec![0.5], ..a.clone() };
+    let error = average_params(&[(&a, 1.0), (&other, 1.0)]).unwrap_err().to_string();
+    assert!(error.starts_with("average_params: tree 1: the buffers are [\"running_var: f32 [1]\""), "{error}");
+    Ok(())
+}
+
+#[cfg(feature = "half")]
+#[test]
+fn buffers_of_16_bits_are_averaged_in_full_and_rounded_once() -> Result<()> {
+    use half::bf16;
+
+    #[derive(Clone, Tree)]
+    struct Running(#[tree(buffer)] Vec<bf16>);
+    let of = |x: f64| Running(vec![bf16::from_f64(x)]);
+    let mean = average_params(&[(&of(256.0), 1.0), (&of(1.0), 1.0), (&of(1.0), 1.0)])?;
+    assert_eq!(mean.0, [bf16::from_f64(86.0)]);
+    Ok(())
+}
+
+#[test]
+fn ranks_average_buffers_as_replicas_do() -> Result<()> {
+    use gradchain::collective::{Collective, average, average_with, threads};
+
+    let all = [norm(1.0, 0.5, 7, false, -2, "a"), norm(5.0, 4.5, 3, true, -5, "b"), norm(0.0, 1.0, 0, false, 9, "c")];
+    let expected = average_params(&all.each_ref().map(|norm| (norm, 1.0)))?;
+    std::thread::scope(|scope| {
+        for ranks in threads(3, std::time::Duration::from_secs(60)) {
+            let (all, expected) = (&all, &expected);
+            scope.spawn(move || {
+                let own = all[ranks.rank()].clone();
+                let mut mean = own.clone();
+                let refused = average_with(&ranks, &mut mean, BufferPolicy::Equal).unwrap_err().to_string();
+                assert_eq!(refused, "average: buffer `running_var`: the trees differ in it");
+                assert_eq!(mean, own, "nothing has been changed");
+                average(&ranks, &mut mean).unwrap();
+                assert_eq!(mean, Norm { name: own.name, ..expected.clone() });
+            });
+        }
+    });
+    Ok(())
 }
 
 fn dynamic(leaves: &[(&str, usize)]) -> DynTree {

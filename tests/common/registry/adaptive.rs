@@ -50,6 +50,7 @@ family! {
     adopt, ELEMENT, adopt(0.1).nesterov(true);
     amsgrad, ELEMENT, amsgrad(0.1).bias_correction_nu(false);
     nadam, ELEMENT, nadam(0.1);
+    nadam_of_growing_momentum, ELEMENT, nadam(0.1).momentum_decay(4e-3);
     nadamw, ELEMENT, nadamw(0.1).mask(Mask::min_ndim(2));
     optimistic_adam, ELEMENT, optimistic_adam(0.1);
     optimistic_adam_apart, ELEMENT, optimistic_adam(0.1).optimism(0.2);

@@ -25,7 +25,10 @@ family! {
         scale(0.9), scale(0.9), scale(0.9), scale(0.9), scale(0.9), scale(0.9),
         ema(0.1), ema(0.2), ema(0.3), ema(0.4), ema(0.5), scale(-0.1),
     ));
-    more_slots_than_fit, ELEMENT, chain((adam(-1.0), adam(-1.0), adam(-1.0), adam(-1.0), adam(0.1)));
+    more_slots_than_fit, ELEMENT, allow(
+        chain((adam(-1.0), adam(-1.0), adam(-1.0), adam(-1.0), adam(0.1))),
+        [gradchain::WarningKind::NegativeRate],
+    );
     named_chain, WHOLE, named_chain(["clip", "adam"], (clip_by_global_norm(1.0), adam(0.1)));
     run_time_chain, WHOLE, chain(vec![boxed(zero_nans()), boxed(clip_by_global_norm(1.0)), boxed(adamw(0.1))]);
     boxed_in_chain, WHOLE, chain((clip(0.5), boxed(chain((trace(0.9), clip_by_global_norm(0.1)))), adam(0.1)));
@@ -52,8 +55,17 @@ family! {
         multi_steps(chain((clip_by_global_norm(0.1), adam(0.1))), 2).should_skip_update_fn(skip_large_updates(1.0));
     multi_steps_nested, ELEMENT, multi_steps(multi_steps(sgd(0.1), 2).use_grad_mean(false), 2);
     inject_hyperparams, ELEMENT, inject_hyperparams(adamw(linear(0.1, 0.0, 4)).mask(Mask::min_ndim(1)));
+    allow, ELEMENT, allow(adam(-0.1), [gradchain::WarningKind::NegativeRate]);
     apply_if_finite, WHOLE, apply_if_finite(adam(0.1), 3);
     apply_if_finite_in_chain, WHOLE, chain((ema(0.5), apply_if_finite(chain((clip_by_global_norm(0.1), adam(0.1))), 2)));
+    dynamic_loss_scale, WHOLE, dynamic_loss_scale(adam(0.1)).init_scale(8.0).growth_interval(2);
+    dynamic_loss_scale_in_chain, WHOLE, chain((
+        ema(0.5),
+        dynamic_loss_scale(chain((clip_by_global_norm(0.1), adam(0.1)))).init_scale(3.0).growth_factor(1.5),
+        scale(0.5),
+    ));
+    dynamic_loss_scale_of_windows, WHOLE, dynamic_loss_scale(multi_steps(adam(0.1), 2)).growth_interval(1);
+    windows_of_dynamic_loss_scale, WHOLE, multi_steps(dynamic_loss_scale(adam(0.1)).growth_interval(1), 2);
     lookahead, ELEMENT, lookahead(adam(0.1), 2, 0.5);
     lookahead_reset, ELEMENT, lookahead(sgd(0.1).momentum(0.9), 3, 0.5).reset_state(true);
     lookahead_reset_schedule_free, ELEMENT, lookahead(schedule_free_sgd().learning_rate(0.1), 2, 0.5).reset_state(true);

@@ -20,6 +20,7 @@ use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
+use crate::select::Mask;
 use crate::state::{State, StateWalk};
 
 pub(super) type Inner<P> = <P as Holds>::Inner;
@@ -473,13 +474,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     fn read<'a>(part: &P, state: &'a StateOf<P>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.of_part(P::NAME, own_hyperparams(part), &mut |walk| {
             state.memory.walk(walk);
-            walk.within(P::STATE, &mut |walk| part.inner_now(&state.memory).read(&state.inner, walk))
+            walk.inside(P::STATE, &mut |walk| part.inner_now(&state.memory).read(&state.inner, walk))
         })
     }
 
-    fn unused(part: &P, state: &StateOf<P>, report: &mut dyn FnMut(&str)) {
+    fn unused(part: &P, state: &StateOf<P>, report: &mut dyn FnMut(&str, bool)) {
         if state.active.as_ref().is_some_and(|active| !active.contains(&true)) {
-            report(&format!("the mask of {}", part.inner().describe()));
+            let sure = part.mask().is_some_and(Mask::must_match);
+            return report(&format!("the mask of {}", part.inner().describe()), sure);
         }
         part.inner().unused(&state.inner, report);
     }

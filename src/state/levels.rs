@@ -1,0 +1,61 @@
+//! Paths in a state, level by level.
+
+use core::fmt::{Display, Write};
+
+use super::below;
+
+/// The levels of paths that wrappers add for their inner transformation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Levels(Vec<(String, usize)>);
+
+impl Levels {
+    /// Adds the last level of a path.
+    pub(super) fn add(&mut self, path: &str, key: &str) {
+        self.0.push((path.into(), key.len()));
+    }
+
+    /// Returns the path without these levels: chain members and groups alone, however many wrappers are around them.
+    pub(crate) fn shown(&self, path: &str) -> String {
+        let (mut shown, mut from) = (String::new(), 0);
+        let mut keep = |levels: &str| {
+            let levels = levels.trim_matches('.');
+            if !(shown.is_empty() || levels.is_empty()) {
+                shown.push('.');
+            }
+            shown.push_str(levels);
+        };
+        // A walk enters outer levels first.
+        for (level, key) in self.0.iter().filter(|(level, _)| below(path, level).is_some()) {
+            keep(&path[from..level.len() - key]);
+            from = level.len();
+        }
+        keep(&path[from..]);
+        shown
+    }
+}
+
+/// Goes a level down and gives the length of the path that was. Compiled once, not for every state there is, as are
+/// the two below.
+pub(super) fn enter(path: &mut String, key: &dyn Display) -> usize {
+    let parent = path.len();
+    if parent > 0 {
+        path.push('.');
+    }
+    write!(path, "{key}").expect("writing to a String succeeds");
+    parent
+}
+
+/// The same, to what has a number, or a name that takes its place.
+pub(super) fn enter_member(path: &mut String, names: &mut Vec<String>, index: usize) -> (usize, Vec<String>) {
+    let names = core::mem::take(names);
+    let parent = match names.get(index) {
+        Some(name) => enter(path, name),
+        None => enter(path, &index),
+    };
+    (parent, names)
+}
+
+pub(super) fn leave_member(path: &mut String, names: &mut Vec<String>, (parent, outer): (usize, Vec<String>)) {
+    path.truncate(parent);
+    *names = outer;
+}

@@ -1,0 +1,85 @@
+use crate::engine::{Keeps, OfChain, Outline, WarningKind};
+use crate::part::prelude::*;
+
+/// Says that what looks like a mistake in a transformation is meant: `init` does not refuse it, and `plan` does not warn of
+/// it.
+///
+/// It changes nothing else: the state is that of the transformation, under the same paths.
+///
+/// # Cost
+///
+/// None.
+///
+/// # Example
+///
+/// Climbing by a negative learning rate:
+///
+/// ```
+/// use gradchain::WarningKind;
+/// use gradchain::prelude::*;
+///
+/// let error = sgd(-0.5).init(&1.0_f32).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "init: $.sgd: a learning rate of -0.5 goes along the gradient; \
+///      if that is meant: `allow(optimizer, [WarningKind::NegativeRate])`",
+/// );
+///
+/// let optimizer = allow(sgd(-0.5), [WarningKind::NegativeRate]);
+/// let mut params = 1.0_f32;
+/// let mut state = optimizer.init(&params)?;
+/// optimizer.step(&mut params, &1.0_f32, &mut state)?;
+/// assert_eq!(params, 1.5);
+/// # Ok::<(), gradchain::Error>(())
+/// ```
+///
+/// # References
+///
+/// None. Optax refuses nothing; PyTorch refuses negative rates and decays, and has `maximize=True` to climb.
+pub fn allow<T: Stage>(inner: T, kinds: impl IntoIterator<Item = WarningKind>) -> Allow<T> {
+    Allow::with(inner, kinds.into_iter().collect())
+}
+
+wrapper! {
+    /// See [`allow`].
+    pub Allow<T> as "allow" around inner: Named<OfChain, Allowing> {
+        kinds: Vec<WarningKind>;
+    }
+    arguments inside;
+}
+
+impl<T: Stage> Optimizer for Allow<T> {
+    const HIDDEN: bool = true;
+    type Chain = T;
+
+    fn chain(&self) -> &T {
+        &self.inner
+    }
+}
+
+/// In [`Named`]: some mistakes are meant.
+pub enum Allowing {}
+
+impl<T: Stage> Keeps<Allow<T>> for Allowing {
+    type State = T::State;
+
+    fn around(_: &Allow<T>, state: T::State) -> T::State {
+        state
+    }
+
+    fn inside(state: &T::State) -> &T::State {
+        state
+    }
+
+    fn inside_mut(state: &mut T::State) -> &mut T::State {
+        state
+    }
+
+    fn allowed(part: &Allow<T>) -> &[WarningKind] {
+        &part.kinds
+    }
+
+    fn outline(part: &Allow<T>, chain: Outline) -> Outline {
+        Outline::Allowed { kinds: part.kinds.clone(), inner: Box::new(chain) }
+    }
+}
