@@ -19,7 +19,7 @@ pub struct Warning {
     /// Why it is one, and what to do.
     pub reason: String,
     /// True if it is surely a mistake: [`init`](crate::GradientTransformation::init) refuses it, unless
-    /// [`allow`](crate::allow()) says that it is meant.
+    /// [`allow`](crate::wrapper::allow()) says that it is meant.
     pub refused: bool,
 }
 
@@ -53,7 +53,7 @@ pub enum WarningKind {
     NoFirstStep,
     /// The step of a line search is made longer or shorter afterwards.
     RescaledLineSearch,
-    /// The base of a [`schedule_free`](crate::schedule_free()) has momentum, and so has the wrapper.
+    /// The base of a [`schedule_free`](crate::wrapper::schedule_free()) has momentum, and so has the wrapper.
     MomentumTwice,
     /// Gradients are clipped before they are accumulated, or before the loss scale is taken away.
     ClipOutside,

@@ -145,7 +145,7 @@ impl Migration {
 
     /// The arrays of the part at this path start as the parameters that were saved, with all their bits.
     ///
-    /// `params_to_part("master")` fills the copies of [`master`](crate::master) when a run in `f32` continues in 16
+    /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when a run in `f32` continues in 16
     /// bits. It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Import::load`](crate::checkpoint::Import::load).
     ///
@@ -154,6 +154,7 @@ impl Migration {
     /// use gradchain::Migration;
     /// use gradchain::checkpoint::{Checkpoint, Load, Save};
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::master;
     /// use half::bf16;
     ///
     /// let before = adamw(0.1);
@@ -179,7 +180,7 @@ impl Migration {
     /// The parameters are the arrays that were saved at this path, for leaves that have one there.
     ///
     /// They are rounded if [`cast`](Migration::cast) says so. `params_from_part("master").unwrap_part("")` continues a
-    /// run of [`master`](crate::master) in `f32`, with all bits of its copies.
+    /// run of [`master`](crate::wrapper::master) in `f32`, with all bits of its copies.
     ///
     /// It is understood by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Load::load_params`](crate::checkpoint::Load::load_params).

@@ -29,7 +29,7 @@ impl Reading {
     /// Where it is: the path of the part, and its name.
     ///
     /// The path has the members of chains and the groups of partitions, and no level for a wrapper:
-    /// `backbone.learning_rate`, whether or not the group is in [`freezable`](crate::freezable) or
+    /// `backbone.learning_rate`, whether or not the group is in [`freezable`](crate::wrapper::freezable) or
     /// [`inject_hyperparams`](crate::inject_hyperparams), as
     /// [`set_hyperparam`](crate::OptState::set_hyperparam) has it. Where two readings would have one path, the inner one
     /// keeps the path that it has in the [schema](crate::OptState::schema).

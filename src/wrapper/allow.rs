@@ -17,6 +17,7 @@ use crate::part::prelude::*;
 /// ```
 /// use gradchain::WarningKind;
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::allow;
 ///
 /// let error = sgd(-0.5).init(&1.0_f32).unwrap_err();
 /// assert_eq!(

@@ -28,6 +28,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::identity;
 ///
 /// let optimizer = apply_if_finite(sgd(0.5), 2);
 /// let mut params = 1.0_f32;

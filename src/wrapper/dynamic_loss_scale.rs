@@ -49,6 +49,7 @@ use crate::transformation::OptState;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::dynamic_loss_scale;
 ///
 /// let optimizer = dynamic_loss_scale(sgd(0.5)).init_scale(1024.0).growth_interval(2);
 /// let mut params = 1.0_f32;
@@ -163,6 +164,7 @@ impl<T: Stage> OptState<T> {
     ///
     /// ```
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::dynamic_loss_scale;
     ///
     /// let optimizer: Boxed = boxed(multi_steps(dynamic_loss_scale(sgd(1.0)), 2));
     /// let state = optimizer.init(&1.0_f32)?;

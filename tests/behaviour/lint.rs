@@ -1,9 +1,12 @@
 //! What `plan` warns of, and what it does not.
 
 use gradchain::prelude::*;
+use gradchain::schedule::from_fn;
 use gradchain::schedule::linear;
+use gradchain::transform::identity;
 use gradchain::transform::{scale, scale_by_lion, scale_by_schedule, set_to_zero, trace};
 use gradchain::tree::DynTree;
+use gradchain::wrapper::allow;
 use gradchain::wrapper::freezable;
 use gradchain::{GradientTransformation, WarningKind};
 use ndarray::{Array1, Array2, arr1, arr2};

@@ -1,8 +1,12 @@
 //! `dynamic_loss_scale`: what PyTorch's `GradScaler` does, and what no step that is skipped may do.
 
 use gradchain::extra;
+use gradchain::optimizer::polyak_sgd;
 use gradchain::prelude::*;
+use gradchain::schedule::linear;
 use gradchain::state::same_bits;
+use gradchain::transform::scale_by_schedule;
+use gradchain::wrapper::dynamic_loss_scale;
 
 type Params = (Vec<f64>, Vec<f32>);
 

@@ -11,6 +11,7 @@ use gradchain::transform::{
     hutchinson_estimator_diag_hessian, scale, scale_by_backtracking_linesearch, scale_by_lbfgs,
     scale_by_zoom_linesearch,
 };
+use gradchain::wrapper::allow;
 use gradchain::wrapper::flatten;
 use gradchain::{Error, extra};
 

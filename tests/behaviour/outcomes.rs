@@ -1,11 +1,14 @@
 //! What a step says that it did, and steps that emit what has been accumulated.
 
+use gradchain::WarningKind;
 use gradchain::extra;
 use gradchain::needs::Nothing;
+use gradchain::optimizer::polyak_sgd;
 use gradchain::prelude::*;
-use gradchain::WarningKind;
 use gradchain::schedule::linear;
+use gradchain::transform::identity;
 use gradchain::transform::{scale, scale_by_schedule, set_to_zero, trace};
+use gradchain::wrapper::allow;
 use gradchain::wrapper::{conditionally_mask, freezable, freeze, params_swa, schedule_free, skip_not_finite, step_lt};
 
 /// For some steps, what each says and whether a parameter moved.

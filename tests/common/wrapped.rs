@@ -5,6 +5,7 @@ use std::time::Duration;
 use gradchain::collective::threads;
 use gradchain::prelude::*;
 use gradchain::transform::{scale, scale_by_sophia, trace};
+use gradchain::wrapper::dynamic_loss_scale;
 use gradchain::wrapper::{
     cautious, conditionally_mask, conditionally_transform, flatten, freezable, graft, master, mechanize, params_swa,
     sam, schedule_free, selective_transform, sharded, skip_absent, skip_not_finite, skip_on_spike, step_mod,

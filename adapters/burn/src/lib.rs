@@ -139,7 +139,7 @@ where
 }
 
 /// A copy of a module with the parameters to evaluate with, where a wrapper such as
-/// [`params_ema`](gradchain::params_ema()) or [`schedule_free`](gradchain::schedule_free()) trains others.
+/// [`params_ema`](gradchain::params_ema()) or [`schedule_free`](gradchain::wrapper::schedule_free()) trains others.
 ///
 /// What is not trained is shared with the module. Call [`valid`](Module::valid) on the copy to
 /// leave autodiff out too, and drop it before the next step.
@@ -161,6 +161,7 @@ where
 /// use burn::optim::GradientsParams;
 /// use burn::tensor::{Device, Tensor};
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::schedule_free;
 ///
 /// let device = Device::flex().autodiff();
 /// let mut layer = LinearConfig::new(1, 1).with_bias(false).init(&device);

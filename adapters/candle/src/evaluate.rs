@@ -7,7 +7,7 @@ use crate::{Vars, of_candle};
 
 impl Vars {
     /// Copies the parameters to evaluate with, where a wrapper such as [`params_ema`](gradchain::params_ema()) or
-    /// [`schedule_free`](gradchain::schedule_free()) trains others, into variables of their own, on the CPU.
+    /// [`schedule_free`](gradchain::wrapper::schedule_free()) trains others, into variables of their own, on the CPU.
     ///
     /// To save them, or for a second model: see [`OptState::eval_params`]. [`evaluating`](Self::evaluating) puts them
     /// into the model that is trained.
@@ -15,6 +15,7 @@ impl Vars {
     /// ```
     /// use candle_core::{Device, Var};
     /// use gradchain::prelude::*;
+    /// use gradchain::wrapper::schedule_free;
     /// use gradchain_candle::{Vars, init, step};
     ///
     /// let w = Var::new(0.0_f64, &Device::Cpu)?;

@@ -72,6 +72,7 @@ mod halves {}
 /// ```
 /// use candle_core::{DType, Device, Var};
 /// use gradchain::prelude::*;
+/// use gradchain::wrapper::skip_absent;
 /// use gradchain_candle::{Vars, init, step};
 ///
 /// let [a, b] = [Var::ones(1, DType::F32, &Device::Cpu)?, Var::ones(1, DType::F32, &Device::Cpu)?];

@@ -44,9 +44,9 @@ use crate::tree::{Tree, TreeMut};
 /// # What fits
 ///
 /// The optimizers of the table and their parts, such as [`scale_by_adam`](crate::scale_by_adam()) and
-/// [`trace`](crate::trace()), also in a [`chain`](crate::chain) with what has no state of its own but a count, such as
+/// [`trace`](crate::transform::trace()), also in a [`chain`](crate::chain) with what has no state of its own but a count, such as
 /// clipping and schedules; in a [`partition`](crate::partition); in [`masked`](crate::masked),
-/// [`freezable`](crate::freezable()), [`skip_absent`](crate::skip_absent()),
+/// [`freezable`](crate::wrapper::freezable()), [`skip_absent`](crate::wrapper::skip_absent()),
 /// [`inject_hyperparams`](crate::inject_hyperparams()) and [`multi_steps`](crate::multi_steps()), in which a window
 /// begins. Of other wrappers [`wrap_part`](Migration::wrap_part) says that their own state starts as `init` makes it.
 /// Everything else is refused, since a file does not say by which algorithm it was made: two moments could as well be
@@ -193,7 +193,7 @@ impl Import {
     /// Of the parts of the state, [`wrap_part`](Migration::wrap_part), [`wrap_in_chain`](Migration::wrap_in_chain),
     /// [`insert_part`](Migration::insert_part) and [`fresh_part`](Migration::fresh_part) say what the file has nothing
     /// for, and [`cast_part`](Migration::cast_part) which arrays are rounded.
-    /// [`params_to_part`](Migration::params_to_part) fills the copies of [`master`](crate::master).
+    /// [`params_to_part`](Migration::params_to_part) fills the copies of [`master`](crate::wrapper::master).
     pub fn migrating(mut self, migration: Migration) -> Import {
         self.migration = migration;
         self

@@ -3,7 +3,7 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::part::prelude::*;
 
-/// The factor of a [`reduce_on_plateau`](crate::reduce_on_plateau) for values that are not there in every step: a
+/// The factor of a [`reduce_on_plateau`](crate::transform::reduce_on_plateau) for values that are not there in every step: a
 /// validation loss once an epoch.
 ///
 /// It is no member of a chain. [`observe`](Plateau::observe) takes a value and returns the factor; multiply the
@@ -13,6 +13,7 @@ use crate::part::prelude::*;
 ///
 /// ```
 /// use gradchain::prelude::*;
+/// use gradchain::transform::reduce_on_plateau;
 /// use gradchain::transform::Plateau;
 ///
 /// let rate = 0.1;
@@ -37,7 +38,7 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// PyTorch, `ReduceLROnPlateau`, whose `step` is called once an epoch. Optax steps
-/// [`reduce_on_plateau`](crate::reduce_on_plateau) with a dummy parameter.
+/// [`reduce_on_plateau`](crate::transform::reduce_on_plateau) with a dummy parameter.
 #[derive(Clone, Debug)]
 pub struct Plateau {
     settings: ReduceOnPlateau,
@@ -49,7 +50,7 @@ impl Plateau {
     ///
     /// # Errors
     ///
-    /// As `init` of [`reduce_on_plateau`](crate::reduce_on_plateau).
+    /// As `init` of [`reduce_on_plateau`](crate::transform::reduce_on_plateau).
     pub fn new(settings: ReduceOnPlateau) -> Result<Plateau> {
         Stage::validate(&settings)?;
         let state = settings.unseen();

@@ -6,6 +6,7 @@ use gradchain::prelude::*;
 use gradchain::schedule::linear;
 use gradchain::state::{AverageOptions, CountPolicy, Entry, FlagPolicy, KeyPolicy, State, StateWalk};
 use gradchain::transform::{GlobalNorm, add_noise, ema, measure_with_ema, monitor, trace};
+use gradchain::wrapper::allow;
 use gradchain::wrapper::{
     conditionally_transform, flatten, params_swa, schedule_free, skip_not_finite, skip_on_spike, step_lt,
 };
