@@ -80,6 +80,7 @@ const LAYERS: &[&str] = &[
     "functions",
     // Optimizers as data.
     "config/given",
+    "config/json",
     "config/serialized",
     "config/alone",
     "config/registry",

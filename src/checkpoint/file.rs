@@ -322,9 +322,9 @@ impl Checkpoint {
     }
 
     /// Loads the parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
-    /// [`schedule_free`](crate::wrapper::schedule_free()), [`lookahead`](crate::lookahead()) or [`sam`](crate::wrapper::sam()) trains
-    /// others: as [`eval_params`](OptState::eval_params) makes them of what was saved. The buffers are loaded as they
-    /// were saved.
+    /// [`schedule_free`](crate::wrapper::schedule_free()), [`lookahead`](crate::lookahead()) or
+    /// [`sam`](crate::wrapper::sam()) trains others: as [`eval_params`](OptState::eval_params) makes them of what was
+    /// saved. The buffers are loaded as they were saved.
     ///
     /// ```
     /// use gradchain::checkpoint::{Checkpoint, Save};

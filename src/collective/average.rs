@@ -51,8 +51,8 @@ use crate::tree::{
 /// # References
 ///
 /// Stich, [Local SGD converges fast and communicates little](https://arxiv.org/abs/1805.09767), 2019, algorithm 1.
-/// PyTorch averages by `all_reduce`, whose order is the library's; `DistributedDataParallel` sends the buffers of rank 0
-/// to all.
+/// PyTorch averages by `all_reduce`, whose order is the library's; `DistributedDataParallel` sends the buffers of rank
+/// 0 to all.
 pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P) -> Result<()> {
     average_with(collective, params, BufferPolicy::default())
 }

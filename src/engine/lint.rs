@@ -100,7 +100,8 @@ pub(crate) fn refuse_mistakes<T: Stage>(transformation: &T, state: &T::State, st
     let mut kinds: Vec<String> = refused.iter().map(|warning| format!("WarningKind::{:?}", warning.kind)).collect();
     kinds.dedup();
     let found: Vec<String> = refused.iter().map(Warning::to_string).collect();
-    let problem = format!("{}; if that is meant: `allow(optimizer, [{}])`", found.join("; "), kinds.join(", "));
+    let problem =
+        format!("{}; if that is meant: `wrapper::allow(optimizer, [{}])`", found.join("; "), kinds.join(", "));
     Err(Error::state("init", problem))
 }
 

@@ -145,8 +145,8 @@ impl Migration {
 
     /// The arrays of the part at this path start as the parameters that were saved, with all their bits.
     ///
-    /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when a run in `f32` continues in 16
-    /// bits. It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
+    /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when a run in `f32` continues
+    /// in 16 bits. It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Import::load`](crate::checkpoint::Import::load).
     ///
     /// ```

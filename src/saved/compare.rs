@@ -74,6 +74,8 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
                     let place = format!("{place}.{key}");
                     match (ours, theirs) {
                         (Some(ours), Some(theirs)) => at(&place, ours, theirs, show),
+                        // An optional argument of a later version, which is not given.
+                        (Some(Value::Null), None) | (None, Some(Value::Null)) => {}
                         (ours, theirs) => {
                             let what = format!("expected {}, found {}", or_nothing(ours), or_nothing(theirs));
                             show(&place, Of::Arguments, &what);
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn every_difference_has_its_place() {
-        let ours = json!({"chain": [{"clip": {"max_delta": 1.0}}, {"adam": {"b1": 0.9, "mask": null}}, {"x": {}}]});
+        let ours = json!({"chain": [{"clip": {"max_delta": 1.0}}, {"adam": {"b1": 0.9, "mask": "w"}}, {"x": {}}]});
         let theirs =
             json!({"chain": [{"clip": {"max_delta": 1.0}}, {"adam": {"b1": 0.95, "nesterov": true}}, {"y": {}}]});
         let mut lines = Vec::new();
@@ -211,11 +213,19 @@ mod tests {
             lines,
             [
                 "$.chain[1].adam.b1: expected 0.9, found 0.95",
-                "$.chain[1].adam.mask: expected null, found nothing",
+                "$.chain[1].adam.mask: expected \"w\", found nothing",
                 "$.chain[1].adam.nesterov: expected nothing, found true",
                 "$.chain[2]: expected x, found y",
             ]
         );
+    }
+
+    #[test]
+    fn an_optional_argument_may_be_left_out() {
+        let (none, nothing) = (json!({"adam": {"b1": 0.9, "momentum_decay": null}}), json!({"adam": {"b1": 0.9}}));
+        for (ours, theirs) in [(&none, &nothing), (&nothing, &none)] {
+            differences(ours, theirs, &mut |place, _, what| panic!("{place}: {what}"));
+        }
     }
 
     #[test]

@@ -92,12 +92,13 @@ impl Hyperparam {
         matches!(self, Hyperparam::Schedule(_))
     }
 
-    /// Checks a number with `fits`, and a schedule with [`Schedule::validate`]: of its values only the first is looked at.
+    /// Checks a number with `fits`, and a schedule with [`Schedule::validate`]: of its values only the first is looked
+    /// at.
     ///
     /// # Errors
     ///
-    /// If the number does not fit, or the schedule has an argument out of range or is NaN in the first step, where NaN does
-    /// not fit.
+    /// If the number does not fit, or the schedule has an argument out of range or is NaN in the first step, where NaN
+    /// does not fit.
     ///
     /// ```
     /// use gradchain::schedule::Hyperparam;

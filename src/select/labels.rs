@@ -177,9 +177,14 @@ impl Labels {
         Some((*text, leaves.map(|((path, _), _)| path.into()).collect()))
     }
 
-    /// True if a group without leaves is surely a mistake: a user has named its leaves one by one or by patterns.
-    pub(crate) fn must_match(&self) -> bool {
-        !matches!(self.rule, Rule::By(_)) && self.note.is_none()
+    /// True if this group is surely a mistake without leaves: a user has named its leaves one by one or by patterns.
+    pub(crate) fn must_match(&self, group: &str) -> bool {
+        let named = match &self.rule {
+            Rule::By(_) => false,
+            Rule::Tree(entries) => entries.iter().any(|(_, label)| label == group),
+            Rule::Paths(rules) => rules.iter().any(|(_, label)| label == group),
+        };
+        named && self.note.is_none()
     }
 
     /// The labels that leaves can have, each once, and the number among them of each leaf's.

@@ -30,9 +30,9 @@ impl Reading {
     ///
     /// The path has the members of chains and the groups of partitions, and no level for a wrapper:
     /// `backbone.learning_rate`, whether or not the group is in [`freezable`](crate::wrapper::freezable) or
-    /// [`inject_hyperparams`](crate::inject_hyperparams), as
-    /// [`set_hyperparam`](crate::OptState::set_hyperparam) has it. Where two readings would have one path, the inner one
-    /// keeps the path that it has in the [schema](crate::OptState::schema).
+    /// [`inject_hyperparams`](crate::inject_hyperparams), as [`set_hyperparam`](crate::OptState::set_hyperparam) has
+    /// it. Where two readings would have one path, the inner one keeps the path that it has in the
+    /// [schema](crate::OptState::schema).
     pub fn path(&self) -> &str {
         &self.path
     }

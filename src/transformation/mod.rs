@@ -45,9 +45,9 @@ pub trait GradientTransformation: Stage {
     ///
     /// If an argument is out of its range, or a mask or label does not fit the parameters; if the transformation has
     /// more than 31 barriers; if two leaves share memory, as clones of an `ArcArray` do (see
-    /// [`Tied`](crate::tree::Tied)). If something in it is surely a mistake, of which [`plan`](Self::plan) only warns: a
-    /// mask or a group by paths that takes no leaf, a negative learning rate or weight decay, two learning rates in a row.
-    /// [`allow`](crate::wrapper::allow()) says that it is meant.
+    /// [`Tied`](crate::tree::Tied)). If something in it is surely a mistake, of which [`plan`](Self::plan) only warns:
+    /// a mask or a group by paths that takes no leaf, a negative learning rate or weight decay, two learning rates in a
+    /// row. [`allow`](crate::wrapper::allow()) says that it is meant.
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,

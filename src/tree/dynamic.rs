@@ -44,13 +44,14 @@ pub struct DynTree {
 #[derive(Clone, Debug)]
 struct DynLeaf {
     array: DynArray,
-    layout: Layout,
+    /// If it is a copy; else it is what is said around it.
+    layout: Option<Layout>,
     place: usize,
 }
 
 impl DynLeaf {
     fn of(array: DynArray) -> DynLeaf {
-        DynLeaf { array, layout: Layout::default(), place: usize::MAX }
+        DynLeaf { array, layout: None, place: usize::MAX }
     }
 }
 
@@ -145,7 +146,7 @@ impl DynTree {
         let structure = Structure::of(tree)?;
         let leaf = |(place, spec): (usize, &super::LeafSpec)| {
             let array = with_dtype!(spec.dtype(), T => T::wrap(ArrayD::from_elem(spec.shape(), T::from_f64(0.0))));
-            (spec.path().to_string(), DynLeaf { array, layout: spec.layout(), place })
+            (spec.path().to_string(), DynLeaf { array, layout: Some(spec.layout()), place })
         };
         let placed = !structure.paths().is_sorted();
         let mut copy = DynTree { leaves: structure.leaves().iter().enumerate().map(leaf).collect(), placed };
@@ -252,7 +253,9 @@ impl DynTree {
 
 impl Tree for DynLeaf {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-        walk.layout(self.layout);
+        if let Some(layout) = self.layout {
+            walk.layout(layout);
+        }
         self.array.walk(walk);
     }
 }

@@ -1,8 +1,8 @@
 use crate::engine::{Keeps, OfChain, Outline, WarningKind};
 use crate::part::prelude::*;
 
-/// Says that what looks like a mistake in a transformation is meant: `init` does not refuse it, and `plan` does not warn of
-/// it.
+/// Says that what looks like a mistake in a transformation is meant: `init` does not refuse it, and `plan` does not
+/// warn of it.
 ///
 /// It changes nothing else: the state is that of the transformation, under the same paths.
 ///
@@ -23,7 +23,7 @@ use crate::part::prelude::*;
 /// assert_eq!(
 ///     error.to_string(),
 ///     "init: $.sgd: a learning rate of -0.5 goes along the gradient; \
-///      if that is meant: `allow(optimizer, [WarningKind::NegativeRate])`",
+///      if that is meant: `wrapper::allow(optimizer, [WarningKind::NegativeRate])`",
 /// );
 ///
 /// let optimizer = allow(sgd(-0.5), [WarningKind::NegativeRate]);

@@ -11,16 +11,16 @@ use crate::transformation::OptState;
 /// `scale × loss` are not. Multiply the loss by [`loss_scale`](OptState::loss_scale) before the backward pass and give
 /// the gradients to `step` as they come: the transformation inside sees those of the loss itself, in the type that
 /// arithmetic is done in (`f32` for `f16`). A gradient that is not finite means that the scale was too large. Then the
-/// step is skipped, [`skipped`](crate::Outcome::skipped) says so, and the scale backs off. After `growth_interval` steps
-/// in a row without one it grows.
+/// step is skipped, [`skipped`](crate::Outcome::skipped) says so, and the scale backs off. After `growth_interval`
+/// steps in a row without one it grows.
 ///
 /// A step that is skipped changes nothing inside, nor does anything after it in a chain or around it run: moments, step
 /// counts and schedules stay. A loss that a transformation inside needs is the loss itself, without the scale.
 ///
 /// Around [`multi_steps`](crate::multi_steps) it judges each mini-step: one that overflows is left out of the window.
 /// Inside, it judges the window, of which all mini-steps have the same scale: `multi_steps(dynamic_loss_scale(t), k)`
-/// is what PyTorch's `GradScaler` does with accumulated gradients. A clip goes inside, since outside it would see scaled
-/// gradients.
+/// is what PyTorch's `GradScaler` does with accumulated gradients. A clip goes inside, since outside it would see
+/// scaled gradients.
 ///
 /// # Arithmetic
 ///
@@ -42,8 +42,8 @@ use crate::transformation::OptState;
 ///
 /// # Errors
 ///
-/// `init` fails if an argument is out of its range, if `init_scale` is not between `min_scale` and `max_scale`, or if the
-/// transformation inside takes gradients of its own (`sam` in opaque mode, line searches), which have no scale.
+/// `init` fails if an argument is out of its range, if `init_scale` is not between `min_scale` and `max_scale`, or if
+/// the transformation inside takes gradients of its own (`sam` in opaque mode, line searches), which have no scale.
 ///
 /// # Example
 ///

@@ -143,8 +143,9 @@ impl<T: Arguments + Stage> Owner for T {
         match found.into_iter().find(|(kind, part, _)| !built.contains(&(*kind, *part))) {
             None => Ok(()),
             Some((kind, part, value)) => {
-                let what = if kind == WarningKind::NegativeRate { "learning rate" } else { "weight decay" };
-                let expected = format!("not negative; to go on, build with `allow(.., [WarningKind::{kind:?}])`");
+                let what = if kind == WarningKind::NegativeRate { "learning_rate" } else { "weight_decay" };
+                let expected =
+                    format!("at least 0, unless it is built with `wrapper::allow(.., [WarningKind::{kind:?}])`");
                 Err(Error::argument(part, what, &expected, value))
             }
         }

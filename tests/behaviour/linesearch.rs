@@ -9,7 +9,6 @@ use gradchain::prelude::*;
 use gradchain::transform::{
     InitialGuess, Interpolation, scale, scale_by_backtracking_linesearch, scale_by_zoom_linesearch,
 };
-use gradchain::wrapper::allow;
 use gradchain::wrapper::sam;
 use gradchain::{config, extra};
 use half::bf16;

@@ -1,13 +1,10 @@
 //! What `plan` warns of, and what it does not.
 
 use gradchain::prelude::*;
-use gradchain::schedule::from_fn;
-use gradchain::schedule::linear;
-use gradchain::transform::identity;
-use gradchain::transform::{scale, scale_by_lion, scale_by_schedule, set_to_zero, trace};
+use gradchain::schedule::{from_fn, linear};
+use gradchain::transform::{ema, identity, scale, scale_by_lion, scale_by_schedule, set_to_zero, trace};
 use gradchain::tree::DynTree;
-use gradchain::wrapper::allow;
-use gradchain::wrapper::freezable;
+use gradchain::wrapper::{allow, dynamic_loss_scale, freezable, schedule_free};
 use gradchain::{GradientTransformation, WarningKind};
 use ndarray::{Array1, Array2, arr1, arr2};
 
@@ -100,7 +97,10 @@ fn what_is_surely_a_mistake_is_refused_unless_it_is_meant() {
         assert_eq!(kinds(optimizer.clone()), [kind], "`plan` warns, and does not refuse: {optimizer:?}");
         let error = refused(optimizer.clone()).unwrap();
         assert!(error.starts_with("init: $"), "{error}");
-        assert!(error.ends_with(&format!("if that is meant: `allow(optimizer, [WarningKind::{kind:?}])`")), "{error}");
+        assert!(
+            error.ends_with(&format!("if that is meant: `wrapper::allow(optimizer, [WarningKind::{kind:?}])`")),
+            "{error}"
+        );
         let meant = allow(optimizer.clone(), [kind]);
         assert_eq!((refused(meant.clone()), kinds(meant.clone())), (None, vec![]), "{optimizer:?}");
         let deep = chain((identity(), params_ema(meant, 0.9)));
@@ -109,7 +109,10 @@ fn what_is_surely_a_mistake_is_refused_unless_it_is_meant() {
         assert!(refused(allow(optimizer, [other])).is_some());
     }
     let both = refused(chain((masked(clip(1.0), !Mask::path("*")), adam(-0.1)))).unwrap();
-    assert!(both.ends_with("`allow(optimizer, [WarningKind::NegativeRate, WarningKind::EmptyGroup])`"), "{both}");
+    assert!(
+        both.ends_with("`wrapper::allow(optimizer, [WarningKind::NegativeRate, WarningKind::EmptyGroup])`"),
+        "{both}"
+    );
 }
 
 #[test]
@@ -153,7 +156,7 @@ fn a_hyperparameter_is_not_set_to_a_negative_rate_unless_it_was_built_so() {
     let optimizer = inject_hyperparams(adamw(0.1).mask(Mask::min_ndim(MATRICES)));
     let mut state = optimizer.init(&params()).unwrap();
     let error = state.set_hyperparam("learning_rate", -0.1).unwrap_err().to_string();
-    let said = "argument `learning rate` must be not negative; to go on, build with `allow(.., [WarningKind::NegativeRate])`, \
+    let said = "argument `learning_rate` must be at least 0, unless it is built with `wrapper::allow(.., [WarningKind::NegativeRate])`, \
                 found -0.1";
     assert!(error.ends_with(said), "{error}");
     assert!(state.set_hyperparam("weight_decay", -0.1).is_err());

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use gradchain::WarningKind;
 use gradchain::collective::threads;
 use gradchain::prelude::*;
 use gradchain::transform::{scale, scale_by_sophia, trace};
-use gradchain::wrapper::dynamic_loss_scale;
 use gradchain::wrapper::{
-    cautious, conditionally_mask, conditionally_transform, flatten, freezable, graft, master, mechanize, params_swa,
-    sam, schedule_free, selective_transform, sharded, skip_absent, skip_not_finite, skip_on_spike, step_mod,
+    allow, cautious, conditionally_mask, conditionally_transform, dynamic_loss_scale, flatten, freezable, graft,
+    master, mechanize, params_swa, sam, schedule_free, selective_transform, sharded, skip_absent, skip_not_finite,
+    skip_on_spike, step_mod,
 };
 
 use super::given::{Member, member};
@@ -30,6 +31,7 @@ fn cautious_of(inner: Member) -> Member {
 }
 
 wrappers! {
+    allow: |inner| allow(inner, [WarningKind::EmptyGroup]);
     apply_if_finite: |inner| apply_if_finite(inner, 2);
     cautious: |inner| cautious_of(inner);
     chain: |inner| chain(vec![inner]);

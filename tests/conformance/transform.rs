@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use gradchain::prelude::*;
 use gradchain::state::{Entry, EntryMut, State, StateWalk, StateWalkMut, same_bits};
 use gradchain::transform::measurements;
-use gradchain::wrapper::injected_hyperparams;
-use gradchain::{DType, OptState, config, extra, needs};
+use gradchain::wrapper::{allow, injected_hyperparams};
+use gradchain::{DType, OptState, WarningKind, config, extra, needs};
 use serde_json::Value;
 
 use super::tree::{self, Leaf, Leaves, Slack, Tolerance};
@@ -174,8 +174,10 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
     if config::is_per_example(&case.config) {
         return observe_per_example(case);
     }
-    let optimizer =
+    let built =
         config::build_with::<needs::Value>(&case.config).map_err(|error| Stop::Error(format!("build: {error}")))?;
+    // Optax lets the learning rate of `adadelta` be left out, which climbs: `init` refuses it unless it is meant.
+    let optimizer = allow(built, [WarningKind::NegativeRate]);
     let stop = |stage: &str, error: gradchain::Error| Stop::Error(format!("{stage}: {error}"));
     let narrow = case.fast_params();
     let mut params = tree::dynamic(&wide(narrow.clone()));

@@ -98,7 +98,7 @@ fn an_argument_out_of_range_is_refused_where_it_is_built() {
 fn all_mistakes_are_said_at_once_each_with_its_place() {
     let config = json!({"adamw": {"lerning_rate": "fast", "b1": true, "mask": {"min_dim": 2}}});
     let expected = [
-        "$.adamw: there is no argument `lerning_rate`; did you mean `learning_rate`? (the nearest of 10: learning_rate, \
+        "$.adamw: there is no argument `lerning_rate`; did you mean `learning_rate`? (the nearest of 11: learning_rate, \
          eps_root, nu_dtype, nesterov, eps)",
         "$.adamw.lerning_rate: expected a number or a schedule, found \"fast\"",
         "$.adamw.b1: expected a number or a schedule, found true",

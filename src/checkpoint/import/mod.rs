@@ -44,8 +44,8 @@ use crate::tree::{Tree, TreeMut};
 /// # What fits
 ///
 /// The optimizers of the table and their parts, such as [`scale_by_adam`](crate::scale_by_adam()) and
-/// [`trace`](crate::transform::trace()), also in a [`chain`](crate::chain) with what has no state of its own but a count, such as
-/// clipping and schedules; in a [`partition`](crate::partition); in [`masked`](crate::masked),
+/// [`trace`](crate::transform::trace()), also in a [`chain`](crate::chain) with what has no state of its own but a
+/// count, such as clipping and schedules; in a [`partition`](crate::partition); in [`masked`](crate::masked),
 /// [`freezable`](crate::wrapper::freezable()), [`skip_absent`](crate::wrapper::skip_absent()),
 /// [`inject_hyperparams`](crate::inject_hyperparams()) and [`multi_steps`](crate::multi_steps()), in which a window
 /// begins. Of other wrappers [`wrap_part`](Migration::wrap_part) says that their own state starts as `init` makes it.

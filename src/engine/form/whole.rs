@@ -138,8 +138,8 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
         false
     }
 
-    /// Names the masks and groups inside that take no leaf, where it holds another transformation, and says whether that
-    /// is surely a mistake.
+    /// Names the masks and groups inside that take no leaf, where it holds another transformation, and says whether
+    /// that is surely a mistake.
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (state, report);
     }

@@ -20,8 +20,8 @@ use crate::wrapper::{Masked, masked};
 /// Defaults: `min_dim_size_to_factor` 128, `decay_rate` 0.8, `decay_offset` 0, `multiply_by_parameter_scale` true,
 /// `clipping_threshold` 1, no momentum, no weight decay, `eps` 1e-30, `factored` true.
 ///
-/// Weight decay is not multiplied by the learning rate. The running mean of `momentum` comes after the learning rate, as
-/// in Optax: it holds updates that are multiplied by it already. So parameters go on moving for some steps after a
+/// Weight decay is not multiplied by the learning rate. The running mean of `momentum` comes after the learning rate,
+/// as in Optax: it holds updates that are multiplied by it already. So parameters go on moving for some steps after a
 /// schedule has reached 0, about `1 / (1 − momentum)`, and a rate that is set takes as long to show.
 ///
 /// # Cost

@@ -52,8 +52,8 @@ use crate::transform::moment::{Mean, first_moment, growing_first_moment};
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 1;
 /// Dozat, [Incorporating Nesterov momentum into Adam](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ), 2016.
 /// Optax, [`scale_by_adam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `nu_dtype`.
-/// PyTorch's `Adam` has no `eps_root`; `momentum_decay` is that of its `NAdam`. Where `b1` is scheduled, each `μ` is made
-/// with the `b1` of this step.
+/// PyTorch's `Adam` has no `eps_root`; `momentum_decay` is that of its `NAdam`. Where `b1` is scheduled, each `μ` is
+/// made with the `b1` of this step.
 pub fn scale_by_adam() -> ScaleByAdam {
     ScaleByAdam::with()
 }

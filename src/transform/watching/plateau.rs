@@ -3,8 +3,8 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::part::prelude::*;
 
-/// The factor of a [`reduce_on_plateau`](crate::transform::reduce_on_plateau) for values that are not there in every step: a
-/// validation loss once an epoch.
+/// The factor of a [`reduce_on_plateau`](crate::transform::reduce_on_plateau) for values that are not there in every
+/// step: a validation loss once an epoch.
 ///
 /// It is no member of a chain. [`observe`](Plateau::observe) takes a value and returns the factor; multiply the
 /// learning rate by it, with [`set_hyperparam`](crate::OptState::set_hyperparam).

@@ -277,7 +277,7 @@ impl<G: Group> Stage for Partition<G> {
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         for (name, active) in self.names.iter().zip(&state.active) {
             if !active.contains(&true) {
-                report(&format!("the group `{name}` of a partition"), self.labels.must_match());
+                report(&format!("the group `{name}` of a partition"), self.labels.must_match(name));
             }
         }
         self.members.unused(&state.members, &state.active, report);

@@ -11,7 +11,8 @@ use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 use gradchain::prelude::*;
 use gradchain::schedule::from_fn;
 use gradchain::transform::{scale, scale_by_schedule};
-use gradchain::{Real, extra};
+use gradchain::wrapper::allow;
+use gradchain::{Real, WarningKind, extra};
 
 use self::naive::Naive;
 use self::optimizers::optimizers;
@@ -42,6 +43,7 @@ fn fading(step: u64) -> f64 {
 
 /// The losses after each step.
 fn losses<'a>(optimizer: &'a Member, problem: &'a Problem) -> impl Iterator<Item = f64> + 'a {
+    let optimizer = allow(optimizer.clone(), [WarningKind::Climbs, WarningKind::NegativeDecay]);
     let mut params = problem.start.clone();
     let mut state = optimizer.init(&params).unwrap();
     let mut here = (problem.loss)(&params);

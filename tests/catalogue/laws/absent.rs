@@ -32,6 +32,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("project_vector", "a set of all leaves together"),
     ("project_masked", "a set of all leaves together"),
     ("project_windows", "a window"),
+    ("dynamic_loss_scale_of_windows", "a window"),
+    ("windows_of_dynamic_loss_scale", "a window"),
     ("multi_steps", "a window"),
     ("multi_steps_clip", "a window"),
     ("multi_steps_in_chain", "a window"),

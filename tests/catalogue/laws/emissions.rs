@@ -1,12 +1,13 @@
 //! A step in which a transformation emits nothing runs nothing after it, and nothing around it.
 
+use gradchain::WarningKind;
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
 use gradchain::state::{Entry, State, StateWalk};
 use gradchain::transform::{ema, identity, scale_by_schedule, trace};
 use gradchain::tree::DynTree;
 use gradchain::wrapper::{
-    cautious, conditionally_mask, conditionally_transform, flatten, freezable, master, mechanize, multi_steps,
+    allow, cautious, conditionally_mask, conditionally_transform, flatten, freezable, master, mechanize, multi_steps,
     params_swa, partition, sam, schedule_free, skip_absent, skip_on_spike, step_lt,
 };
 
@@ -171,6 +172,7 @@ fn fields<S: State>(state: &S, skips: &str) -> Vec<(String, Vec<u8>)> {
 /// to evaluate, and how many steps emitted nothing.
 fn steps(name: &str, optimizer: &Member, params: &DynTree, grads: &[DynTree]) -> (DynTree, Option<DynTree>, usize) {
     let mut p = params.clone();
+    let optimizer = allow(optimizer.clone(), [WarningKind::NegativeDecay]);
     let (mut state, mut still) = (optimizer.init(&p).unwrap(), 0);
     // What comes before it in a chain runs.
     let before_it = if ["chain", "vector"].contains(&name) { "0." } else { "" };

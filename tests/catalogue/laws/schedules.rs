@@ -105,6 +105,7 @@ const UPHILL: &str = "no step along the gradients is accepted; `zoom downhill` h
 /// Transformations that no entry shows the arguments of, and why.
 #[cfg(feature = "config")]
 const UNSEEN: &[(&str, &str)] = &[
+    ("allow", "its inner transformation has them"),
     ("apply_every", NONE),
     ("centralize", NONE),
     ("chain", "its members have them"),

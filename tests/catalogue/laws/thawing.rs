@@ -38,6 +38,7 @@ const BY_ALL_STEPS: &[(&str, &str)] = &[
     ("reduce_on_plateau", "the loss is one number, of all leaves"),
     ("reduce_on_plateau_alone", "the loss is one number, of all leaves"),
     ("inject_hyperparams", "a schedule is of the step"),
+    ("dynamic_loss_scale", "the scale is one number, of all leaves"),
     ("lookahead", "all leaves are taken back in the same step"),
     ("lookahead_reset_schedule_free", "all leaves are taken back in the same step"),
     ("lookahead_reset_dog", "all leaves are taken back in the same step"),

@@ -8,11 +8,10 @@ use gradchain::schedule::linear;
 use gradchain::transform::{
     clip_by_block_norm, clip_by_block_rms, ema, normalize, scale, scale_by_factored_rms, set_to_zero, trace,
 };
-use gradchain::wrapper::{allow, dynamic_loss_scale};
 use gradchain::wrapper::{
-    cautious, conditionally_mask, conditionally_transform, flatten, freezable, freeze, graft, master, mechanize,
-    params_swa, sam, schedule_free, selective_transform, skip_absent, skip_large_updates, skip_not_finite,
-    skip_on_spike, step_ge, step_lt, step_mod, value_lt,
+    allow, cautious, conditionally_mask, conditionally_transform, dynamic_loss_scale, flatten, freezable, freeze,
+    graft, master, mechanize, params_swa, sam, schedule_free, selective_transform, skip_absent, skip_large_updates,
+    skip_not_finite, skip_on_spike, step_ge, step_lt, step_mod, value_lt,
 };
 
 use super::{ELEMENT, WHOLE, family};

@@ -3,6 +3,7 @@
 use gradchain::Migration;
 use gradchain::checkpoint::Load;
 use gradchain::state::same_bits;
+use gradchain::wrapper::{master, params_swa, sam, schedule_free};
 
 use super::*;
 

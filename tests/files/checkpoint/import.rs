@@ -1,11 +1,13 @@
-use gradchain::optimizer::adabelief;
 use std::path::PathBuf;
 
 use gradchain::Migration;
 use gradchain::checkpoint::{Import, Origin};
+use gradchain::optimizer::{adabelief, amsgrad};
+use gradchain::schedule::{from_fn, piecewise_constant};
 use gradchain::state::same_bits;
+use gradchain::transform::{scale_by_rms, scale_by_stddev, trace};
 use gradchain::tree::Layout;
-
+use gradchain::wrapper::{freezable, master, schedule_free, skip_absent};
 use ndarray::{ArrayD, IxDyn};
 use num_traits::Float;
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
