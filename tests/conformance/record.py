@@ -70,6 +70,8 @@ record("multi_steps_sum_polyak_f32", {"multi_steps": {"inner": {"polyak_sgd": {"
        "use_grad_mean": False}}, "f32", W, G, F32, ["multi_steps", "polyak_sgd", "value"], values=[3.0, 1.0, 2.0, 0.25])
 record("multi_steps_plateau_f32", {"multi_steps": {"inner": PLATEAU, "every_k_schedule": 2}}, "f32", W, G + G, F32,
        ["multi_steps", "reduce_on_plateau", "value"], values=[1.0, 4.0, 3.0, 2.0, 4.0, 1.0, 2.0, 3.0])
+record("factored_rms_offset_f32", {"scale_by_factored_rms": {"factored": False, "step_offset": 2}}, "f32", W, G, F32,
+       ["scale_by_factored_rms"])
 record("stddev_first_step_f64", {"scale_by_stddev": {"decay": 0.647, "eps": 0.001, "eps_in_sqrt": False, "bias_correction": True}},
        "f64", W, [FIRST] + G, (1e-9, 1e-9), ["scale_by_stddev"])
 record("rmsprop_centered_first_step_f32", {"rmsprop": {"learning_rate": 0.1, "decay": 0.647, "eps": 0.001, "eps_in_sqrt": False,

@@ -12,7 +12,7 @@ use gradchain::tree::DynTree;
 use gradchain::{OptState, apply_updates, config, extra, needs};
 use serde_json::{Value, json};
 
-use super::naive::{Acprop, Ademamix, Adopt, Naive, Plateau, Rprop, SimplifiedAdemamix, Stddev, Unit};
+use super::naive::{Acprop, Ademamix, Adopt, FactoredRms, Naive, Plateau, Rprop, SimplifiedAdemamix, Stddev, Unit};
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves};
 
@@ -168,6 +168,7 @@ impl Node {
             ])),
             "scale_by_adopt" => rule(Box::new(Adopt::build(args)?)),
             "reduce_on_plateau" => Some(Node::Plateau(Box::new(Plateau::build(args)?))),
+            "scale_by_factored_rms" => rule(Box::new(FactoredRms::build(args)?)),
             "scale_by_stddev" => rule(Box::new(Stddev::build(args)?)),
             "rmsprop" => {
                 let rate = json!({"scale_by_learning_rate": {"learning_rate": args["learning_rate"]}});
@@ -521,6 +522,7 @@ fn mentions_naive(config: &Value) -> bool {
     ];
     let naive = |name: &str, args: &Value| match name {
         "rmsprop" => args["centered"] == true,
+        "scale_by_factored_rms" => args["factored"] == false && !args["step_offset"].is_null(),
         "ademamix" | "scale_by_ademamix" => !args["mu_dtype"].is_null(),
         _ => NAIVE.contains(&name),
     };

@@ -238,8 +238,7 @@ fn in_a_whole_tree_transformation() {
 fn in_a_schedule() {
     on_threads(|| {
         let message = "a bug in a schedule";
-        // Schedules are looked at before any parameter is written, and at the first step by `init`, which makes no state
-        // then.
+        // Schedules are looked at before any parameter is written, and for the first step by `init`.
         for at in [1, 2] {
             law("sgd", &sgd(buggy_schedule(at)), at, message, &grads(at), true);
             law("adamw", &adamw(buggy_schedule(at)), at, message, &grads(at), true);

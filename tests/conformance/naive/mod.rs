@@ -3,6 +3,7 @@
 mod acprop;
 mod ademamix;
 mod adopt;
+mod factored_rms;
 mod plateau;
 mod rprop;
 mod simplified_ademamix;
@@ -11,6 +12,7 @@ mod stddev;
 pub(crate) use acprop::Acprop;
 pub(crate) use ademamix::Ademamix;
 pub(crate) use adopt::Adopt;
+pub(crate) use factored_rms::FactoredRms;
 pub(crate) use plateau::Plateau;
 pub(crate) use rprop::Rprop;
 use serde_json::Value;

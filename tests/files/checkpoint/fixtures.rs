@@ -10,12 +10,12 @@
 //! cargo test --features half,checkpoint --test files -- --ignored write_the_files
 //! ```
 
-use gradchain::schedule::linear;
-use gradchain::wrapper::freezable;
 use std::fs;
 use std::path::PathBuf;
 
+use gradchain::schedule::linear;
 use gradchain::state::same_bits;
+use gradchain::wrapper::freezable;
 
 use super::*;
 
