@@ -155,6 +155,8 @@ pub struct WrapperState<M, S> {
     pub(super) inner: S,
     /// The leaves acted on, if they are not all.
     pub(super) active: Option<Vec<bool>>,
+    /// True if some leaves that a step moves are not among them: those of a mask around this one are.
+    pub(super) others: bool,
     /// What the state of what is inside is called.
     pub(super) name: &'static str,
     /// The gradients of this step, for what must see them again. No part of the state.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gradchain::WarningKind;
 use gradchain::prelude::*;
 use gradchain::transform::scale;
-use gradchain::wrapper::{allow, schedule_free};
+use gradchain::wrapper::{allow, schedule_free, skip_on_spike};
 use proptest::strategy::Strategy as _;
 use proptest::test_runner::TestRunner;
 
@@ -135,4 +135,18 @@ fn every_wrapper_of_the_configs_is_nested() {
     }
     let missing: Vec<String> = holding.filter(|name| !nested.contains(name)).collect();
     crate::common::registry::only_these(&missing, HELD_OTHERWISE, "are around nothing in the laws of nestings");
+}
+
+/// A step that a mask holds back on its leaves emits nothing, where the others are frozen: `lookahead` does not count it.
+#[test]
+fn what_passes_a_mask_is_not_among_frozen_leaves() {
+    let plan: Vec<_> = [vec![1], vec![]].map(|shape| LeafPlan { number: Number::F32, shape, order: Order::C }).into();
+    let of = |seed| tree(&plan, |leaf, i| noise(seed, leaf, i));
+    let problem = Problem { params: of(1), grads: (2..7).map(of).collect(), plan: plan.clone() };
+    for hold in
+        [|inner| member(skip_on_spike(inner, 6.0).warmup_steps(1)), |inner: Member| member(multi_steps(inner, 2))]
+    {
+        let held = hold(member(sgd(0.1)));
+        masks::law(&*subject(member(lookahead(masked(held, Mask::min_ndim(1)), 2, 0.5))), &problem);
+    }
 }

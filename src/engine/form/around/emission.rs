@@ -41,8 +41,7 @@ pub(super) fn emission<P: Wrapper, O: Own<P>>(
     run: &AroundRun<<Inner<P> as Stage>::Run>,
 ) -> Emission {
     // Leaves that are not acted on have an update of their own, if their gradients go through.
-    let all = || state.active.as_ref().is_none_or(|active| active.iter().all(|on| *on));
-    let is_part = P::CHOOSES && part.elsewhere() == Elsewhere::Pass && !all();
+    let is_part = P::CHOOSES && part.elsewhere() == Elsewhere::Pass && state.others;
     // What is done after what is inside is done in the last pass.
     let rewrites = run.decision == Some(Decision::Run) && (O::AFTER || O::WAITS) && !O::KEEPS_ZEROS;
     match inner_emission(part, state, run).after(P::LOOKS as usize) {

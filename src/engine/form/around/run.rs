@@ -217,6 +217,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let mut memory = P::Memory::default();
         part.prepare(&mut memory, at)?;
         let by_leaf = at.by_leaf || P::RESTS;
+        let others = active.as_ref().is_some_and(|active| at.active.iter().zip(active).any(|(all, on)| *all && !on));
         let outside = &InitContext { by_leaf, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
         let (codes, in_full) = (part.codes(&memory).or(at.codes), at.in_full || O::POINT.is_some());
         let inner = part.inner().init_state(&InitContext { codes, in_full, ..*outside })?;
@@ -233,7 +234,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let kept = Arrays::new(kept, at, &|_| Start::default())?;
         let rests = if Self::holds_back(part) == HoldsBack::Some { at.structure().len() } else { 0 };
         let (leaves, resting) = (at.structure().len(), Vec::with_capacity(rests));
-        Ok(WrapperState { memory, arrays, inner, active, name: P::STATE, kept, leaves, resting })
+        Ok(WrapperState { memory, arrays, inner, active, others, name: P::STATE, kept, leaves, resting })
     }
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
@@ -303,14 +304,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if !O::WAITS && O::SUMS > 0 && !run.nothing {
             O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
         }
-        let (mut acts, mut rests) = (!P::CHOOSES, false);
-        if P::CHOOSES {
-            for leaf in 0..sums.structure.len() {
-                let on = is_on(part, state, leaf);
-                (acts, rests) = (acts || on, rests || !on);
-            }
-        }
-        let passes = rests && part.elsewhere() == Elsewhere::Pass;
+        let acts = !P::CHOOSES || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
+        let passes = P::CHOOSES && state.others && part.elsewhere() == Elsewhere::Pass;
         part.finish(&mut state.memory, decision, inside.filter(|_| !run.nothing), &mut state.inner);
         let did = match decision {
             Decision::Skip | Decision::Hold => Outcome { skipped: decision == Decision::Skip, ..Outcome::NOTHING },
