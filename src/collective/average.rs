@@ -73,7 +73,7 @@ pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P)
 /// ```
 /// use std::time::Duration;
 ///
-/// use gradchain::BufferPolicy;
+/// use gradchain::tree::BufferPolicy;
 /// use gradchain::collective::{Collective, average_with, threads};
 /// use gradchain::tree::Tree;
 ///

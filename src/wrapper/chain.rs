@@ -43,8 +43,8 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// # References
 ///
 /// Optax, [`chain`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html). Differs: none in arithmetic.
-pub fn chain<T: Stage>(members: T) -> T {
-    members
+pub fn chain<T: Stage>(tuple_or_vec: T) -> T {
+    tuple_or_vec
 }
 
 /// A chain whose members have names, which the state's schema, messages and readings use.

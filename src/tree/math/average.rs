@@ -58,7 +58,7 @@ pub fn average_params<P: TreeMut + Clone>(replicas: &[(&P, f64)]) -> Result<P> {
 ///
 /// ```
 /// use gradchain::prelude::*;
-/// use gradchain::{BufferPolicy, average_params, average_params_with};
+/// use gradchain::tree::{BufferPolicy, average_params, average_params_with};
 ///
 /// #[derive(Clone, Tree)]
 /// struct Norm {
