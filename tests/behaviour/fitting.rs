@@ -23,7 +23,7 @@ type Loss = fn(&Vec<f64>) -> (f64, Vec<f64>);
 fn hilbert(x: &Vec<f64>) -> (f64, Vec<f64>) {
     let n = x.len();
     let at = |i: usize, j: usize| 1.0 / (1 + i + j) as f64;
-    let off = |j: usize| x[j] - if j % 2 == 0 { 1.0 } else { -1.0 };
+    let off = |j: usize| x[j] - if j.is_multiple_of(2) { 1.0 } else { -1.0 };
     let residual: Vec<f64> = (0..n).map(|i| (0..n).map(|j| at(i, j) * off(j)).sum()).collect();
     (dot(&residual, &residual) / 2.0, (0..n).map(|j| (0..n).map(|i| at(i, j) * residual[i]).sum()).collect())
 }

@@ -137,7 +137,7 @@ fn every_wrapper_of_the_configs_is_nested() {
     crate::common::registry::only_these(&missing, HELD_OTHERWISE, "are around nothing in the laws of nestings");
 }
 
-/// A step that a mask holds back on its leaves emits nothing, where the others are frozen: `lookahead` does not count it.
+/// A step that a mask holds back emits nothing where all other leaves are frozen: `lookahead` does not count it.
 #[test]
 fn what_passes_a_mask_is_not_among_frozen_leaves() {
     let plan: Vec<_> = [vec![1], vec![]].map(|shape| LeafPlan { number: Number::F32, shape, order: Order::C }).into();
