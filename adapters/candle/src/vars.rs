@@ -46,7 +46,7 @@ pub struct Vars {
 
 impl Vars {
     /// All variables of a map but those of integers and the running statistics of
-    /// [`batch_norm`](candle_nn::batch_norm), which are variables without a gradient: those whose name ends in
+    /// [`batch_norm`](candle_nn::batch_norm()), which are variables without a gradient: those whose name ends in
     /// `running_mean` or `running_var`. [`of_some`](Self::of_some) and [`of_backward`](Self::of_backward) choose
     /// otherwise.
     ///
