@@ -29,7 +29,7 @@ package:
 
 # Advisories, licences, duplicates of the dependencies
 deny:
-    cargo deny check
+    cargo deny --workspace check
 
 # Spelling
 typos:
