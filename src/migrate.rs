@@ -432,7 +432,7 @@ pub(crate) fn missing_heads(missing: &[&str], strange: &[&str]) -> Vec<(String, 
     if one_each && apart { all.into_iter().collect() } else { Vec::new() }
 }
 
-/// What comes in two paths before the levels that both end with, if it is the same but for levels more in one.
+/// Returns the heads of two paths with the same last levels, if they are the same but for levels more in one.
 #[cfg(feature = "serde")]
 fn heads(from: &str, to: &str) -> Option<(String, String)> {
     let [from, to]: [Vec<&str>; 2] = [from, to].map(|path| path.split('/').collect());

@@ -4,9 +4,14 @@
 //! What counts are paths in the code: `use` lines and paths that begin with `crate`, `super`, `self` or `gradchain`.
 //! Comments, links in the documentation and texts do not count.
 
+#[path = "common/files.rs"]
+mod files;
+
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use files::collect;
 
 /// From the ground up. A folder's `mod.rs` stands where the folder does: after its parts, where these are in the list
 /// too.
@@ -232,18 +237,6 @@ fn paths_are_found_where_they_count() {
         found("pub(in crate::a) fn f() { $crate::b::c(); ::gradchain::d() } pub(crate) use e;"),
         ["1 b::c", "1 d"]
     );
-}
-
-/// Every Rust file below a folder.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
 }
 
 fn module_of(file: &Path) -> Vec<String> {

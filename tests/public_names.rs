@@ -1,9 +1,14 @@
 //! Holds the public names to what later versions need: few at the front door, each function in one module, and no type
 //! that cannot grow.
 
+#[path = "common/files.rs"]
+mod files;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use files::collect;
 
 /// Types that users build or match in full, with the reason why none of them will grow.
 const CLOSED: &[(&str, &str)] = &[
@@ -160,7 +165,7 @@ fn imported_from(tokens: &[String], crates: &[&str]) -> BTreeSet<String> {
     named.map(|(_, name)| name).filter(|name| !matches!(&**name, "self" | "*" | "_")).collect()
 }
 
-/// What users see of functions, type aliases, fields and impls: what stands before their bodies.
+/// Signatures of functions, type aliases, fields and impls: the tokens before their bodies.
 fn public_heads(tokens: &[String]) -> Vec<&[String]> {
     let text = |at: usize| tokens.get(at).map_or("", |token| &**token);
     let mut heads = Vec::new();
@@ -365,14 +370,14 @@ fn public_files(root: &Path, module: &mut Vec<String>, files: &mut Vec<PathBuf>)
     }
 }
 
-/// What a file of a public module defines or exports.
+/// Returns the names that a file of a public module defines or exports.
 fn public_names(tokens: &[String]) -> BTreeSet<String> {
     let defined = tokens.windows(3).filter(|three| three[0] == "pub" && matches!(&*three[1], "struct" | "enum"));
     let defined = defined.map(|three| three[2].clone());
     defined.chain(exports(tokens).into_iter().map(|(_, name)| name)).collect()
 }
 
-/// What the `pub use` lines export: from where, and the name.
+/// Returns the module and the name of each `pub use` export.
 fn exports(tokens: &[String]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for at in 2..=tokens.len() {
@@ -411,18 +416,6 @@ fn branches(tokens: &[String], mut at: usize, from: &mut Vec<String>, found: &mu
             }
         }
         at += 1;
-    }
-}
-
-/// Every Rust file below a folder.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, files);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
     }
 }
 

@@ -82,6 +82,9 @@ pub struct Report {
     pub differed: Vec<String>,
     /// Leaves of another type than in the file, by their paths here, as [`cast`](Migration::cast) says.
     pub cast: Vec<String>,
+    /// Fields of the state that start as `init` makes them, such as those of a wrapper that is new; those of fresh
+    /// leaves alone are not among them.
+    pub started: Vec<String>,
 }
 
 impl fmt::Display for Report {
@@ -93,7 +96,8 @@ impl fmt::Display for Report {
         part("fresh", &self.fresh)?;
         part("dropped", &self.dropped)?;
         part("differed", &self.differed)?;
-        part("cast", &self.cast)
+        part("cast", &self.cast)?;
+        part("started", &self.started)
     }
 }
 
@@ -262,16 +266,27 @@ impl Load {
         };
         let fit = saved.fit(Some(&self.may_differ), &self.migration, transformation, params)?;
         let here = (fit.state.structure(), beside.here);
-        let report = Report { differed: fit.differed, ..report(file, here, &fit.moves, beside.loads) };
+        let started = started(&fit.state, &fit.sources, &fit.moves);
+        let report = Report { differed: fit.differed, started, ..report(file, here, &fit.moves, beside.loads) };
         let params = params_from(file, &fit.moves, &fit.params, fit.state.structure())?;
         Ok(Fit { state: fit.state, sources: fit.sources, params, moves: fit.moves, report })
     }
 }
 
+/// The fields that start anew, but for those that do for fresh leaves only.
+fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) -> Vec<String> {
+    let of_fresh = |of: &Owner| matches!(of, Owner::Leaf(path) if moves.is_fresh(path));
+    let all = items(&**state, state.structure());
+    let own = all.iter().zip(sources).filter(|((name, _), from)| **from == Source::Own && !of_fresh(&name.of));
+    let mut fields: Vec<String> = own.map(|((name, _), _)| name.field.clone()).collect();
+    fields.dedup();
+    fields
+}
+
 /// A file and a state that fit.
 struct Fit<T: Stage> {
     state: OptState<T>,
-    /// What each value of the state becomes.
+    /// The source of each value of the state.
     sources: Vec<Source>,
     params: FromState,
     moves: Resolved,
@@ -367,7 +382,7 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
     if lines.is_empty() { Ok(from) } else { Err(Error::misfit(&file.tensors.called("the checkpoint"), lines.into())) }
 }
 
-/// What a parameter is filled from.
+/// The source of a parameter.
 enum Read {
     /// A tensor that nobody changes.
     Tensor(String),
@@ -432,7 +447,7 @@ fn report(file: &Checkpoint, (leaves, buffers): Model<'_>, moves: &Resolved, loa
         comes(leaf.path()) && old.is_some_and(differs)
     };
     let cast = leaves.leaves().iter().filter(is_cast).map(|leaf| leaf.path().into()).collect();
-    Report { loaded, fresh, dropped, differed: Vec::new(), cast }
+    Report { loaded, fresh, dropped, cast, ..Report::default() }
 }
 
 fn buffers<P: Tree + ?Sized>(params: &P) -> Vec<BufferSpec> {

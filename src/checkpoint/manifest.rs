@@ -52,7 +52,7 @@ pub(super) struct Manifest {
     /// Which tensors are the bytes of arrays in 8 bits, as these lie in memory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) coded: BTreeMap<String, Coded>,
-    /// What is said of each model, if there are several: their tensors begin with their names.
+    /// The entry of each model, if there are several: their tensors begin with their names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: BTreeMap<String, Manifest>,
 }

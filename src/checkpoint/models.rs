@@ -143,7 +143,7 @@ impl Checkpoint {
         model.ok_or_else(|| Error::unknown_name(self.tensors.called("the checkpoint"), "model", name, known()))
     }
 
-    /// What the file holds of a model.
+    /// Returns the part of the file that belongs to a model.
     pub(super) fn view(&self, name: &str) -> Result<Option<Checkpoint>> {
         let Some(manifest) = self.manifest.models.get(name) else { return Ok(None) };
         let prefix = prefix(name);
@@ -167,7 +167,7 @@ impl Checkpoint {
     }
 }
 
-/// What [`Rotation::save`](super::Rotation::save) writes: a [`Save`], or [`SaveModels`].
+/// A file that [`Rotation::save`](super::Rotation::save) writes: a [`Save`], or [`SaveModels`].
 pub trait Saves: sealed::Saves {}
 
 pub(super) mod sealed {

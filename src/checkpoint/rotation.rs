@@ -263,7 +263,7 @@ impl Written {
         (self.said.order, self.step)
     }
 
-    /// Whether its score is lower, or the same of a later step.
+    /// Returns true if its score is lower, or the same of a later step.
     fn better(&self, other: &Written) -> Ordering {
         let [a, b] = [self, other].map(|file| file.said.score.unwrap_or(f64::INFINITY));
         a.total_cmp(&b).then(other.step.cmp(&self.step))
@@ -282,7 +282,7 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
     }
 }
 
-/// What [`latest_valid`] or [`best_valid`] found.
+/// The result of [`latest_valid`] and [`best_valid`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Found {

@@ -95,7 +95,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         put(shown, to, tensors.iter().map(|(spec, held)| (spec.clone(), held)).collect(), manifest)
     }
 
-    /// What is to be written of all, or of one rank's share.
+    /// Collects the contents of the file, for all ranks or one rank's share.
     pub(super) fn model(&self, shard: Option<(usize, usize)>) -> Result<ModelOf<'a>> {
         self.state.usable()?;
         if shard.is_none() && is_shared(&**self.state) {
@@ -173,7 +173,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
     }
 }
 
-/// What a file has of a model and its optimizer: the tensors, and all else.
+/// The contents of a file for a model and its optimizer: the tensors, and all else.
 #[derive(Debug)]
 pub(super) struct ModelOf<'a> {
     pub(super) tensors: Vec<(Spec, Held<'a>)>,

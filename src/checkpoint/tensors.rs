@@ -88,7 +88,7 @@ impl Tensors {
         Tensors { name, source: source.clone(), start: *start, metadata: metadata.clone(), prefix }
     }
 
-    /// What the header says of a tensor, if it does.
+    /// Returns the header's entry of a tensor, if there is one.
     pub(super) fn get(&self, tensor: &str) -> Option<&TensorInfo> {
         if self.prefix.is_empty() {
             self.metadata.info(tensor)

@@ -274,7 +274,7 @@ impl<'a> StepContext<'a> {
         &self.structure.leaves()[leaf]
     }
 
-    /// Whether a leaf rests in this step, since it is [frozen](crate::wrapper::freezable) or [has no
+    /// Returns true if a leaf rests in this step, since it is [frozen](crate::wrapper::freezable) or [has no
     /// gradient](crate::wrapper::skip_absent): its elements are not gone through, and what is remembered of it must
     /// stay as it is.
     pub fn rests(&self, leaf: usize) -> bool {

@@ -122,7 +122,7 @@ fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
 
 struct Lint<'a> {
     structure: &'a Structure,
-    /// What is meant where the lint is.
+    /// The mistakes that are allowed at this place.
     allowed: Vec<WarningKind>,
     /// Whether updates have had a size of their own since some part before.
     adapted: bool,
@@ -167,7 +167,7 @@ impl Lint<'_> {
                     self.warn(WarningKind::NoFirstStep, &own, reason.into());
                 }
             }
-            // What is inside stands where the optimizer does.
+            // The chain inside stands where the optimizer does.
             Outline::Optimizer { name, chain } => {
                 let before = self.warnings.len();
                 self.rates(chain, place);

@@ -149,7 +149,7 @@ pub enum Outline {
         labels: Labels,
         names: Vec<String>,
     },
-    /// What is meant, though it looks like one of these mistakes.
+    /// A transformation in which mistakes of these kinds are allowed.
     Allowed {
         kinds: Vec<WarningKind>,
         inner: Box<Outline>,

@@ -135,7 +135,7 @@ impl Migration {
 
     /// The groups of the [`partition`](crate::partition) at this path are one part there now.
     ///
-    /// What there is one of must be the same in all of them: [`drop_part`](Migration::drop_part) says whose is not to
+    /// Single values must be the same in all of them: [`drop_part`](Migration::drop_part) says whose is not to
     /// count where it is not.
     ///
     /// See [`split_part`](Migration::split_part).

@@ -44,7 +44,7 @@ use crate::tree::{Structure, TreeMut};
 /// let error = check_gradient(&[3.0, 0.5], wrong).run().unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "check_gradient: argument `(root)[1]` must be 9.000000e0, the finite difference of the value, found 3"
+///     "check_gradient: argument `(root)[1]` must be 9.000000e0, the finite difference of the value, found 3.000000e0"
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -131,7 +131,12 @@ impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
                         format!("{d:.6e}, the finite difference of the value")
                     }
                 };
-                off.push(Err(Error::argument("check_gradient", &name(&around.structure, i), &expected, g)));
+                off.push(Err(Error::argument(
+                    "check_gradient",
+                    &name(&around.structure, i),
+                    &expected,
+                    format!("{g:.6e}"),
+                )));
             }
             Error::all(off)?;
             Ok(check)

@@ -14,7 +14,7 @@ use crate::tree::{LeafSpec, Structure, TreeMut};
 /// Sealed: for a set of your own write the projection as a [`Rule`](crate::part::Rule) or a
 /// [`WholeTreeTransformation`](crate::part::WholeTreeTransformation).
 pub trait Projection: Set {
-    /// What [`project`](crate::transform::project) makes of it.
+    /// The transformation that [`project`](crate::transform::project) makes of it.
     type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;
 
     /// Moves a tree to the nearest point of the set. Schedules are taken at count 0.
@@ -24,7 +24,7 @@ pub trait Projection: Set {
     /// If an argument is out of its range, or a tree among the arguments does not fit; then nothing is changed.
     fn project<T: TreeMut + ?Sized>(&self, tree: &mut T) -> Result<()>;
 
-    /// What [`project`](crate::transform::project) makes of it.
+    /// The transformation that [`project`](crate::transform::project) makes of it.
     fn into_stage(self) -> Self::Stage;
 }
 

@@ -30,7 +30,7 @@ impl<S: ElementSet> Arguments for ProjectElements<S> {
     }
 }
 
-/// What [`project`](crate::transform::project) remembers where it works on single elements.
+/// The state of [`project`](crate::transform::project) where it works on single elements.
 #[derive(Clone, Debug)]
 pub struct ProjectElementsState {
     /// Steps done: what schedules are evaluated at.

@@ -28,7 +28,7 @@ impl<S: TreeSet> Arguments for ProjectTree<S> {
     }
 }
 
-/// What [`project`](crate::transform::project) remembers where it works on the whole tree.
+/// The state of [`project`](crate::transform::project) where it works on the whole tree.
 #[derive(Clone, Debug)]
 pub struct ProjectTreeState {
     /// Steps done: what schedules are evaluated at.

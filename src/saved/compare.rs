@@ -54,7 +54,7 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
         }
         (Value::Object(own), Value::Object(others)) => match (name(own), name(others)) {
             (Some(ours), Some(theirs)) if ours != theirs => {
-                // What was wrapped, or taken out of a wrapper, may differ inside too; so may each group of a partition.
+                // A part that was wrapped or unwrapped may differ inside too; so may each group of a partition.
                 let (inside, outside) = (calls(place, expected, theirs), calls(place, found, ours));
                 let chains = [ours, theirs].iter().all(|name| ["chain", "named_chain"].contains(name));
                 let is_one = |all: &[_], around| all.len() == 1 || (!all.is_empty() && around == "partition");

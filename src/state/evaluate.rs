@@ -9,7 +9,7 @@ use super::Moments;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Evaluation<'a> {
-    /// What is averaged, or kept beside the training parameters.
+    /// The averaged parameters, or those kept beside the training parameters.
     pub moments: &'a Moments,
     /// How much of the training parameters there is in the result; where it is 0 they are not looked at.
     pub of_params: f64,

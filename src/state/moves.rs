@@ -9,7 +9,7 @@ use crate::element::DType;
 use crate::error::Misfit;
 use crate::tree::{PartOf, Structure};
 
-/// What a value is, without its elements if it is an array.
+/// A description of a value, without its elements if it is an array.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemSpec {
     pub(crate) name: ItemName,
@@ -143,7 +143,7 @@ pub(crate) fn no_part(verb: &str, part: &str) -> String {
     format!("{verb}: there is no part `{part}` of the state")
 }
 
-/// What a value of the new state becomes.
+/// The source of a value of the new state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Source {
     /// It stays as `init` makes it.
@@ -160,7 +160,7 @@ impl Source {
     }
 }
 
-/// What values become.
+/// The sources of all values.
 #[derive(Debug)]
 pub(crate) struct Sources {
     /// Each value of the new state.
@@ -169,7 +169,8 @@ pub(crate) struct Sources {
     pub(crate) params: Vec<usize>,
 }
 
-/// What each value of the new state becomes. `params` is the structure of the parameters of before, if these are known.
+/// Finds the source of each value of the new state. `params` is the structure of the parameters of before, if these are
+/// known.
 ///
 /// # Errors
 ///
@@ -192,8 +193,8 @@ pub(crate) fn sources(
 
 /// What a migration makes of two states.
 pub(super) struct Matched {
-    /// What each value of the new state becomes.
-    from: Vec<Source>,
+    /// The source of each value of the new state.
+    pub(super) from: Vec<Source>,
     /// The values of the old state that parameters become.
     to_params: Vec<usize>,
     /// What does not fit.
@@ -339,7 +340,7 @@ impl Matched {
     }
 }
 
-/// What is wrong with filling an array from the parameter of its leaf.
+/// Returns a message if an array cannot be filled from the parameter of its leaf.
 fn of_param(spec: &ItemSpec, path: &str, moves: &impl Moves, params: Option<&Structure>) -> Option<String> {
     let Some(params) = params else {
         return Some(format!(

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::moves::Matched;
-use super::{INNER, ItemSpec, Kind, Owner, Verb, below};
+use super::{INNER, ItemSpec, Kind, Owner, Source, Verb, below};
 use crate::element::DType;
 
 /// A line of a message, and the verbs that it proposes.
@@ -39,12 +39,41 @@ pub(super) fn proposals(matched: &Matched, old: &[ItemSpec], new: &[ItemSpec], w
                     "these are verbs of a `Migration`, which `Load::migrating` and `OptState::migrate` take".into(),
                 );
             }
+            let verbs: Vec<Verb> = all().flat_map(|proposal| proposal.verbs.iter().cloned()).collect();
+            lines.extend(copies(&verbs, new, with));
             return lines;
         }
         // Some renames work in one order only.
         moved.reverse();
     }
     Vec::new()
+}
+
+/// Says how arrays of a new wrapper, which may be copies of the parameters, keep bits that the parameters lose.
+fn copies(verbs: &[Verb], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
+    if !verbs.iter().any(|verb| matches!(verb, Verb::Wrap { .. })) {
+        return Vec::new();
+    }
+    let Some(matched) = with(verbs) else { return Vec::new() };
+    let is_told = |field: &str| verbs.iter().any(|verb| matches!(verb, Verb::Fresh(at) if below(field, at).is_some()));
+    let own = new
+        .iter()
+        .zip(&matched.from)
+        .filter(|(spec, from)| **from == Source::Own && spec.array.is_some() && matches!(spec.name.of, Owner::Leaf(_)));
+    let fields: BTreeSet<&str> = own.map(|(spec, _)| &*spec.name.field).filter(|field| !is_told(field)).collect();
+    // Not in memory, where the parameters of before are not known.
+    let fits = |field: &&str| {
+        let all = [verbs, &[Verb::ParamsTo((*field).into())]].concat();
+        with(&all).is_some_and(|matched| matched.lines.is_empty())
+    };
+    let line = |field: &str| {
+        format!(
+            "`{field}` starts as `init` makes it of the parameters that are loaded: if it is a copy of them and they are \
+             rounded, `{}` keeps all bits of the file",
+            Verb::ParamsTo(field.into())
+        )
+    };
+    fields.into_iter().filter(fits).map(line).collect()
 }
 
 /// What is to be said before some verbs and after them, so that the states fit.
@@ -148,7 +177,7 @@ fn moved(
     all
 }
 
-/// What is said of partitions, and the pairs of which nothing has been said.
+/// The proposals for partitions, and the pairs that are left.
 struct Parted {
     proposals: Vec<Proposal>,
     rest: BTreeSet<(String, String)>,

@@ -557,7 +557,7 @@ fn gradients_are_checked_leaf_by_leaf() {
     let fails = |_: &f64| -> Result<(f64, f64), Box<dyn std::error::Error>> { Err("no data".into()) };
     assert_eq!(check_gradient(&3.0, fails).run().unwrap_err().to_string(), "no data");
     assert_eq!(hessian(&3.0, fails).run().unwrap_err().to_string(), "no data");
-    // What has stalled says how to find out why.
+    // A stalled run proposes a check of the gradient.
     assert!(Stop::Stalled.to_string().contains("check_gradient"));
 }
 

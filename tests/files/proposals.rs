@@ -102,6 +102,7 @@ fn proposed(message: &str) -> (Vec<String>, Migration, usize) {
             "fresh_part" => migration.fresh_part(first),
             "drop_part" => migration.drop_part(first),
             "cast_part" => migration.cast_part(first),
+            "params_to_part" => migration.params_to_part(first),
             other => panic!("{other} is no verb"),
         };
     }

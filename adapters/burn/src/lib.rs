@@ -141,7 +141,7 @@ where
 /// A copy of a module with the parameters to evaluate with, where a wrapper such as
 /// [`params_ema`](gradchain::params_ema()) or [`schedule_free`](gradchain::wrapper::schedule_free()) trains others.
 ///
-/// What is not trained is shared with the module. Call [`valid`](Module::valid) on the copy to
+/// Everything that is not trained is shared with the module. Call [`valid`](Module::valid) on the copy to
 /// leave autodiff out too, and drop it before the next step.
 ///
 /// # Cost

@@ -1,4 +1,3 @@
-//! What people write first who come from other libraries.
 use gradchain::prelude::*;
 
 fn main() {

@@ -29,7 +29,7 @@ pub(super) struct Fit<'a> {
     by_leaf: bool,
 }
 
-/// What a value of the state is filled from.
+/// The source of a value of the state.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     /// It stays as `init` makes it.
@@ -38,7 +38,7 @@ enum Value<'a> {
     Steps(u64),
 }
 
-/// What is to be imported, and how.
+/// A request to import a file, with its options.
 pub(super) struct Order<'a> {
     pub(super) contents: &'a Contents,
     pub(super) steps: Option<u64>,
@@ -278,7 +278,7 @@ impl<'a> Compare<'a, '_> {
         found
     }
 
-    /// What an array of the state, or a value of a wrapper's own, is filled from.
+    /// Finds the source of an array of the state, or of a value of a wrapper's own.
     fn item(
         &mut self,
         name: &ItemName,

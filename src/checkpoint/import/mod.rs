@@ -205,7 +205,7 @@ impl Import {
 
     /// Loads the parameters, and makes the state that the file describes.
     ///
-    /// What the file has nothing for starts as `init` makes it of the parameters that were loaded.
+    /// Fields that the file lacks start as `init` makes them from the loaded parameters.
     ///
     /// # Errors
     ///

@@ -50,8 +50,8 @@ impl Origin {
         }
     }
 
-    /// What the tensor of a name is, and the path of its leaf; a count of Optax's belongs to none. `names` are those of
-    /// PyTorch's parameters, if the state is by their numbers.
+    /// Returns the role of the tensor of a name, and the path of its leaf; a count of Optax's belongs to none. `names`
+    /// are those of PyTorch's parameters, if the state is by their numbers.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ const WRAPPERS: [&str; 5] = ["masked", "freezable", "inject_hyperparams", "multi
 /// The arguments of wrappers that are what is inside.
 const INSIDE: [&str; 3] = [INNER, "fast_optimizer", "base_optimizer"];
 
-/// What the state of an optimizer is made of, as far as files of others have it.
+/// The parts of an optimizer's state, as far as files of others have them.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
     /// By the path of its state: the arrays of a part; none of a wrapper.
@@ -153,7 +153,7 @@ pub(super) struct Parts {
     pub(super) hints: Vec<String>,
 }
 
-/// What a field of the state is filled from.
+/// The source of a field of the state.
 pub(super) enum Filled {
     From(Role),
     /// It starts as `init` makes it.
@@ -212,8 +212,15 @@ impl Parts {
                 self.held.push((path, &[]));
                 return self.scan(origin, inner, &format!("{at}.{name}.{key}"), state, fresh);
             }
-            self.hints
-                .push(format!("`Migration::new().wrap_part({path:?})` starts the own state of {name} as `init` does"));
+            let copies = match name {
+                "master" => {
+                    format!("; then `params_to_part({:?})` keeps all bits of the file in its copies", inside(name))
+                }
+                _ => String::new(),
+            };
+            self.hints.push(format!(
+                "`Migration::new().wrap_part({path:?})` starts the own state of {name} as `init` does{copies}"
+            ));
         }
         if let Some((_, arrays)) = PARTS.iter().find(|(part, _)| *part == name) {
             self.differs(origin, name, arguments, at);
@@ -250,7 +257,7 @@ impl Parts {
         self.strange.iter().any(|part| field.is_none_or(|field| below(field, part).is_some()))
     }
 
-    /// What a field of the state that is an array, or a value of a wrapper's own, is filled from.
+    /// Returns the source of a field of the state that is an array, or a value of a wrapper's own.
     pub(super) fn filled(&self, origin: Origin, field: &str) -> Filled {
         let part = self.held.iter().filter_map(|(path, arrays)| Some((path.len(), below(field, path)?, arrays)));
         let Some((_, rest, arrays)) = part.max_by_key(|(len, ..)| *len) else { return Filled::Nothing };

@@ -69,12 +69,12 @@ impl Plateau {
         self.state.scale.get()
     }
 
-    /// What it has seen.
+    /// The state of the plateau.
     pub fn state(&self) -> &ReduceOnPlateauState {
         &self.state
     }
 
-    /// What it has seen, for a note of a checkpoint; [`resume`](Self::resume) reads it.
+    /// Returns its state as text, for a note of a checkpoint; [`resume`](Self::resume) reads it.
     pub fn note(&self) -> String {
         let ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value } =
             &self.state;

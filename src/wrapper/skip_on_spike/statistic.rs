@@ -3,7 +3,7 @@ use core::fmt;
 use crate::needs::{Needs, Nothing, Value};
 use crate::recipe::Recipe;
 
-/// What a [`skip_on_spike`](crate::wrapper::skip_on_spike) goes by.
+/// The statistic that a [`skip_on_spike`](crate::wrapper::skip_on_spike) compares.
 pub trait SpikeStatistic: Known + Clone + fmt::Debug + Send + Sync + 'static {
     /// What it must be told.
     type Needs: Needs;

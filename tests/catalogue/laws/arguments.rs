@@ -67,7 +67,7 @@ const NUMBERS: [f64; 14] = [
     f64::INFINITY,
 ];
 
-/// Whether a negative rate or decay is refused, which `allow` lets pass.
+/// Returns true if an error refuses a negative rate or decay.
 fn is_mistake(error: &str) -> bool {
     error.contains("[WarningKind::Negative")
 }

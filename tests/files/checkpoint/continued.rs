@@ -164,6 +164,12 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     steps(&plain, &mut params, &mut state, 0..3);
     let (from_plain, rounded) = (file(&plain, &state, &params), of_type(&params, bf16::from_f64));
 
+    let kept = |state: &OptState<gradchain::wrapper::Master<gradchain::optimizer::Adamw>>| {
+        tree(
+            [state.master().get::<f32>(0).unwrap(), state.master().get::<f32>(1).unwrap()].concat().try_into().unwrap(),
+        )
+    };
+
     // Without a master: the moments keep all their bits, the parameters are rounded.
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let load = Load::strict().migrating(Migration::new().cast(Mask::all()));
@@ -171,16 +177,22 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     assert!(narrow == rounded && same_bits(&*of_narrow, &*state));
     assert!(same_bits(&*state.migrate(&plain, &narrow, &Migration::new().cast(Mask::all())).unwrap(), &*state));
 
+    // The message says how a master keeps them; if it does not, the report says that it started.
+    let cast = Migration::new().cast(Mask::all());
+    let mut narrow = of_type(&params, |_| bf16::ZERO);
+    let error = Load::strict().migrating(cast.clone()).load(&from_plain, &held, &mut narrow).unwrap_err().to_string();
+    assert!(error.contains("`master` starts as `init` makes it"), "{error}");
+    assert!(error.contains("`params_to_part(\"master\")` keeps all bits of the file"), "{error}");
+    let load = Load::strict().migrating(cast.wrap_part(""));
+    let (of_rounded, report) = load.load(&from_plain, &held, &mut narrow).unwrap();
+    assert_eq!(report.started, ["master"]);
+    assert_ne!(kept(&of_rounded), params);
+
     // With one, which has those of the parameters.
     let there = Migration::new().cast(Mask::all()).wrap_part("").params_to_part("master");
     let mut narrow = of_type(&params, |_| bf16::ZERO);
-    let (mut of_held, _) = Load::strict().migrating(there.clone()).load(&from_plain, &held, &mut narrow).unwrap();
-    assert_eq!(narrow, rounded);
-    let kept = |state: &OptState<gradchain::wrapper::Master<gradchain::optimizer::Adamw>>| {
-        tree(
-            [state.master().get::<f32>(0).unwrap(), state.master().get::<f32>(1).unwrap()].concat().try_into().unwrap(),
-        )
-    };
+    let (mut of_held, report) = Load::strict().migrating(there.clone()).load(&from_plain, &held, &mut narrow).unwrap();
+    assert_eq!((narrow == rounded, report.started), (true, vec![]));
     assert_eq!(kept(&of_held), params);
 
     // And back: the run is where it would be had it never been in 16 bits.
@@ -198,7 +210,7 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     plain.step(&mut params, &of_type(&of_type_back(&gradient), f64_as_f32), &mut state).unwrap();
     assert_eq!(kept(&of_held), params);
 
-    // What cannot be done is told.
+    // Impossible migrations are errors.
     let error = state.migrate(&held, &narrow, &there).unwrap_err().to_string();
     assert!(error.contains("`master[body/w]`: the parameters of before are not known here"), "{error}");
     let error = of_held.migrate(&plain, &params, &back).unwrap_err().to_string();
@@ -281,7 +293,7 @@ fn parameters_that_are_their_own_average_are_saved() {
     assert_eq!(file.structure().len(), 2);
 }
 
-/// What a wrapper keeps of the parameters, it keeps of those that were loaded.
+/// Copies of a new wrapper are of the parameters that were loaded.
 #[test]
 fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
     let (before, after) = (adamw(0.1), params_ema(adamw(0.1), 0.9));
@@ -311,7 +323,7 @@ fn a_group_begins_anew_where_it_is_of_another_optimizer() {
         assert_eq!(moved.0.0.moment("mu").unwrap().get::<f32>(0), state.0.moment("mu").unwrap().get::<f32>(0));
         assert_eq!(moved.1.0.moment("trace").unwrap().get::<f32>(1), Some(&[0.0][..]));
     }
-    // What is not said is not thrown away: the state of a group that is not named.
+    // The state of a group that is not named is not thrown away.
     let none = partition((("body", adamw(0.1)), ("head", sgd(0.1))), labels());
     let error = state.migrate(&none, &params, &Migration::new().split_part("", ["body"]).fresh_part("head"));
     assert!(error.unwrap_err().to_string().contains("`0.mu[head/w]`: unexpected"));

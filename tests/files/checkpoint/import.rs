@@ -175,7 +175,7 @@ fn a_run_of_optax_goes_on() {
     assert!(go_on::<f32, _>(&fresh, "optax_nesterov", &sgd(schedule).momentum(0.9).nesterov(true)) > 100.0);
 }
 
-/// What `save` of `make.py` gives AdamW.
+/// The optimizer that `save` of `make.py` writes.
 fn decayed() -> gradchain::optimizer::Adamw {
     adamw(0.01).weight_decay(0.125)
 }
@@ -208,7 +208,7 @@ fn runs_of_other_optimizers_of_pytorch_go_on() {
         go_on::<f32, _>(&import("torch_adagrad"), "torch_adagrad", &adagrad),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
-    // What differs in a step grows in the next ones, by the momentum.
+    // A difference in a step grows in the next ones, by the momentum.
     let heavy = chain((rms(), trace(0.9), scale_by_learning_rate(0.01)));
     let [next, end] = run::<f32, _>(&import("torch_rmsprop_momentum"), "torch_rmsprop_momentum", &heavy);
     assert!(next <= 1.0 && end <= 3.0 * PLACES, "{next} {end}");
@@ -245,7 +245,7 @@ fn runs_of_other_optimizers_of_optax_go_on() {
         run::<f32, _>(&import("optax_multi_steps"), "optax_multi_steps", &multi_steps(decayed(), 2)),
     ];
     assert!(found.iter().all(|[next, _]| *next <= 2.0), "{found:?}");
-    // What differs in a step grows in the next ones, most where the square of a mean is taken from that of squares.
+    // A difference in a step grows in the next ones, most where the square of a mean is taken from that of squares.
     assert!(found.iter().all(|[_, end]| *end <= 20.0 * PLACES), "{found:?}");
 }
 
@@ -280,7 +280,7 @@ fn wrappers_that_remember_no_steps_need_no_verb() {
     assert_eq!((state.gradient_step().get(), state.mini_step().get()), (5, 0));
     assert!(!growing.step(&mut params, &zeros::<f32>(), &mut state).unwrap().emitted());
 
-    // What is made of the steps done, or of the parameters, is asked for.
+    // State that is made from the steps done or the parameters is asked for.
     let averaged = params_ema(decayed(), 0.5);
     let error = import.load(&averaged, &mut params).unwrap_err().to_string();
     let verb = "`Migration::new().wrap_part(\"\")` starts the own state of params_ema as `init` does";
@@ -593,10 +593,14 @@ fn what_is_not_adam_is_not_taken_for_it() {
     for said in
         [refused(&torch, &lookahead(adam(0.1), 2, 0.5)), refused(&torch, &master(schedule_free(adam(0.1), 1.0)))]
     {
-        let name = if said.contains("lookahead") { "lookahead" } else { "master" };
+        let (name, copies) = if said.contains("lookahead") {
+            ("lookahead", "")
+        } else {
+            ("master", "; then `params_to_part(\"master\")` keeps all bits of the file in its copies")
+        };
         let expected = format!(
             "1 difference\n  optimizer: $: PyTorch has no state such as that of {name}\n  \
-             `Migration::new().wrap_part(\"\")` starts the own state of {name} as `init` does"
+             `Migration::new().wrap_part(\"\")` starts the own state of {name} as `init` does{copies}"
         );
         assert_eq!(said, expected);
     }

@@ -63,7 +63,7 @@ fn models_of_one_file_are_of_one_step() {
     assert_eq!((step, file.note("epoch")), (2, Some("2")));
 }
 
-/// What is wrong anywhere in the file is found before the first model is loaded.
+/// Damage anywhere in the file is found before the first model is loaded.
 #[test]
 fn a_model_of_a_damaged_file_is_not_loaded() {
     let (of_critic, critic) = (sgd(0.1).momentum(0.9), vec![1.0_f32, 2.0]);
@@ -88,7 +88,7 @@ fn a_model_of_a_damaged_file_is_not_loaded() {
     }
     Checkpoint::from_bytes(bytes).unwrap().model("a").unwrap();
 
-    // What cannot be saved.
+    // Models that cannot be saved.
     let refused = |models: &SaveModels<'_>| written(models).unwrap_err().to_string();
     assert!(refused(&SaveModels::new()).contains("there is no model to save"));
     assert!(refused(&SaveModels::new().model("a", save()).model("a", save())).contains("the model `a` is there twice"));

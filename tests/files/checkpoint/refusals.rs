@@ -211,7 +211,8 @@ fn new_members_and_new_leaves_are_told_together() {
     let said = || Migration::new().insert_part("0").fresh("b");
     let load = |migration, after: &_| Load::strict().migrating(migration).load(&file, after, &mut new.clone());
     let (_, report) = load(said(), &after).unwrap();
-    let expected = "fresh: b\ndiffered: $.chain: expected 3 members, found 2: [0] zero_nans is new\n";
+    let expected = "fresh: b\ndiffered: $.chain: expected 3 members, found 2: [0] zero_nans is new\n\
+                    started: 0.found_nan\nstarted: 0.zeroed\n";
     assert_eq!(report.to_string(), format!("loaded: a\n{expected}"));
     // That the optimizer has other parts says nothing of the arguments of those that stayed.
     let error = load(said(), &chain((zero_nans(), clip(1.0), adam(0.1).b1(0.8)))).unwrap_err().to_string();

@@ -35,7 +35,7 @@ use crate::recipe::Recipe;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait Measure: fmt::Debug + Send + Sync + 'static {
-    /// What is added up for one element: an update, or a parameter for what is [of
+    /// The summand of one element: an update, or a parameter for what is [of
     /// parameters](crate::transform::of_params()).
     fn element(&self, u: f64) -> f64;
 
