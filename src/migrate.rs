@@ -403,19 +403,26 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// The renames of paths that nothing wants to those that are missing, where levels have been added before names or
-/// taken away: one for all of either, or one for each that is missing. None if it cannot be told.
+/// A leaf's path and shape.
 #[cfg(feature = "serde")]
-pub(crate) fn missing_heads(missing: &[&str], strange: &[&str]) -> Vec<(String, String)> {
+type Leaf<'a> = (&'a str, &'a [usize]);
+
+/// Returns the renames of unexpected leaves to missing ones: where levels were added before names or taken away, or
+/// where one level has another name and the shapes are the same. One rename for all of either, or one for each that is
+/// missing; none if it is not clear which.
+#[cfg(feature = "serde")]
+pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
     /// So that a message about a model of very many leaves takes no time.
     const FEW: usize = 16;
     const MANY: usize = 1000;
-    let heads_of = |path: &&str| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, path)).collect() };
-    let all: HashSet<&str> = missing.iter().copied().collect();
-    let is_under = |path: &str, from: &str| subtree::holds(from, path);
+    let heads_of = |leaf: &Leaf<'_>| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, leaf)).collect() };
+    let all: HashMap<&str, &[usize]> = missing.iter().copied().collect();
     let explains = |head: &(String, String)| {
-        let moved = strange.iter().filter(|path| is_under(path, &head.0)).map(|path| moved(path, head));
-        moved.filter(|path| all.contains(&**path)).count()
+        let under = strange.iter().filter(|(path, _)| subtree::holds(&head.0, path));
+        let here = under.filter(|(path, shape)| {
+            all.get(&*moved(path, head)).is_some_and(|here| here == shape || !is_another_name(head))
+        });
+        here.count()
     };
     let candidates: BTreeSet<_> = missing.iter().take(FEW).flat_map(heads_of).collect();
     let of_all = |head: &&(String, String)| [missing.len(), strange.len()].contains(&explains(head));
@@ -432,12 +439,21 @@ pub(crate) fn missing_heads(missing: &[&str], strange: &[&str]) -> Vec<(String, 
     if one_each && apart { all.into_iter().collect() } else { Vec::new() }
 }
 
-/// Returns the heads of two paths with the same last levels, if they are the same but for levels more in one.
+/// Returns the heads of two paths with the same last levels, if they are the same but for levels more in one, or for
+/// the name of one level and the leaves have the same shape.
 #[cfg(feature = "serde")]
-fn heads(from: &str, to: &str) -> Option<(String, String)> {
+fn heads((from, here): &Leaf<'_>, (to, there): &Leaf<'_>) -> Option<(String, String)> {
     let [from, to]: [Vec<&str>; 2] = [from, to].map(|path| path.split('/').collect());
     let same = from.iter().rev().zip(to.iter().rev()).take_while(|(a, b)| a == b).count();
     let (from, to) = (&from[..from.len() - same], &to[..to.len() - same]);
     let is_more = from != to && (from.starts_with(to) || to.starts_with(from));
-    (same > 0 && is_more).then(|| (from.join("/"), to.join("/")))
+    let head = (from.join("/"), to.join("/"));
+    (same > 0 && (is_more || here == there && is_another_name(&head))).then_some(head)
+}
+
+/// True if two heads are the same but for the name of their last level.
+#[cfg(feature = "serde")]
+fn is_another_name((from, to): &(String, String)) -> bool {
+    let split = |path: &'_ str| path.rsplit_once('/').map_or(String::new(), |(outer, _)| outer.to_owned());
+    !from.is_empty() && !to.is_empty() && from != to && split(from) == split(to)
 }

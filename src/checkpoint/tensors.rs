@@ -84,7 +84,7 @@ impl Tensors {
     /// Those of a model, whose names begin so.
     pub(super) fn within(&self, model: &str, prefix: String) -> Tensors {
         let Tensors { source, start, metadata, .. } = self;
-        let name = format!("{}: {model}", self.name);
+        let name = format!("{}: model `{model}`", self.name);
         Tensors { name, source: source.clone(), start: *start, metadata: metadata.clone(), prefix }
     }
 

@@ -173,15 +173,7 @@ impl Lint<'_> {
                 self.rates(chain, place);
                 self.warnings[before..].iter_mut().for_each(|warning| warning.place = format!("{place}.{name}"));
             }
-            Outline::Allowed { kinds, inner } => {
-                self.allowing(kinds, |lint| lint.rates(inner, &format!("{place}.allow.inner")));
-            }
-            Outline::Partition { groups, names, .. } => {
-                for (group, name) in groups.iter().zip(names) {
-                    self.rates(group, &format!("{place}.partition.transforms.{name}"));
-                }
-            }
-            _ => members(outline, place, &mut |_, member, place| self.rates(member, place)),
+            _ => self.inside(outline, place, Lint::rates),
         }
     }
 
@@ -206,15 +198,22 @@ impl Lint<'_> {
                     self.order(member, &own);
                 }
             }
+            _ => self.inside(outline, place, Lint::order),
+        }
+    }
+
+    /// Calls a check for each transformation that another holds.
+    fn inside(&mut self, outline: &Outline, place: &str, check: fn(&mut Self, &Outline, &str)) {
+        match outline {
             Outline::Allowed { kinds, inner } => {
-                self.allowing(kinds, |lint| lint.order(inner, &format!("{place}.allow.inner")));
+                self.allowing(kinds, |lint| check(lint, inner, &format!("{place}.allow.inner")));
             }
             Outline::Partition { groups, names, .. } => {
                 for (group, name) in groups.iter().zip(names) {
-                    self.order(group, &format!("{place}.partition.transforms.{name}"));
+                    check(self, group, &format!("{place}.partition.transforms.{name}"));
                 }
             }
-            _ => members(outline, place, &mut |_, member, place| self.order(member, place)),
+            _ => members(outline, place, &mut |_, member, place| check(self, member, place)),
         }
     }
 

@@ -55,7 +55,7 @@ impl Effect {
     pub const OWN_SIZE: Effect = Effect { own_size: true, ..Effect::ALONG };
     /// The same, and they are turned round: a whole optimizer.
     pub const STEP: Effect = Effect { own_size: true, ..Effect::AGAINST };
-    /// Gradients are kept from being too large.
+    /// Gradients are kept from being too large; or updates are, in a chain behind those.
     pub const LIMITS: Effect = Effect { limits: true, ..Effect::ALONG };
 
     /// The length of the step is final: the loss has been evaluated at its end.

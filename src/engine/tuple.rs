@@ -363,9 +363,13 @@ macro_rules! chains {
 
             fn describe(&self) -> String {
                 let parts: &[String] = &[$(self.$i.describe()),*];
+                let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| *part != EMPTY).collect();
                 format!("chain({})", parts.join(", "))
             }
         }
     };
 }
 crate::tuples::up_to_twelve!(chains);
+
+/// The description of a chain without members, which a chain around it leaves out: `sgd` without momentum has one.
+const EMPTY: &str = "chain()";

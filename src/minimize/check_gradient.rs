@@ -44,7 +44,8 @@ use crate::tree::{Structure, TreeMut};
 /// let error = check_gradient(&[3.0, 0.5], wrong).run().unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "check_gradient: argument `(root)[1]` must be 9.000000e0, the finite difference of the value, found 3.000000e0"
+///     "check_gradient: the gradient at `(root)[1]` is 3.000000e0, expected 9.000000e0, \
+///      the finite difference of the value"
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -120,7 +121,7 @@ impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
                 })?;
                 check.elements += 1;
                 let expected = match estimate {
-                    None => "a gradient around which the value is finite".into(),
+                    None => "a finite difference, and the value around it is not finite".into(),
                     Some((d, error)) => {
                         let (difference, size) = ((g - d).abs(), g.abs().max(d.abs()));
                         if difference <= rtol * size + 2.0 * error {
@@ -131,11 +132,10 @@ impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
                         format!("{d:.6e}, the finite difference of the value")
                     }
                 };
-                off.push(Err(Error::argument(
+                let at = name(&around.structure, i);
+                off.push(Err(Error::state(
                     "check_gradient",
-                    &name(&around.structure, i),
-                    &expected,
-                    format!("{g:.6e}"),
+                    format!("the gradient at `{at}` is {g:.6e}, expected {expected}"),
                 )));
             }
             Error::all(off)?;

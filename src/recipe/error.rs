@@ -119,7 +119,12 @@ impl fmt::Display for ConfigError {
             match problem {
                 Problem::Unknown(error) => error.fmt(f)?,
                 Problem::Wrong { place, expected, found } => write!(f, "{place}: expected {expected}, found {found}")?,
-                Problem::Refused { place, error } => write!(f, "{place}: {error}")?,
+                Problem::Refused { place, error } => {
+                    let (text, name) = (error.to_string(), place.rsplit('.').next().unwrap_or_default());
+                    // The place ends in the name of what refuses.
+                    let own = text.strip_prefix(name).and_then(|text| text.strip_prefix(": "));
+                    write!(f, "{place}: {}", own.unwrap_or(&text))?;
+                }
             }
         }
         Ok(())

@@ -216,8 +216,8 @@ pub(crate) fn moves(
     }
     let (mut missing, mut strange) = (Vec::new(), Vec::new());
     differences.iter().for_each(|difference| match difference {
-        Difference::Missing { expected } => missing.push(expected.path()),
-        Difference::Unexpected { found } => strange.push(found.path()),
+        Difference::Missing { expected } => missing.push((expected.path(), expected.shape())),
+        Difference::Unexpected { found } => strange.push((found.path(), found.shape())),
         _ => {}
     });
     // Paths are those here already, and verbs speak of those there.

@@ -15,7 +15,7 @@ use crate::memory::RawSlice;
     note = "leaves are arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; arrays of integers, `bool`, `char` and \
             strings may stand beside them",
     note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
-            them; see \"Complex numbers\" in `docs/trees.md`"
+            them; see \"Complex numbers\" at https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
 )]
 pub trait ArrayElement: Raw + 'static {}
 

@@ -109,7 +109,7 @@ pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_
     note = "leaves are `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; a map is a `BTreeMap<String, _>`, whose order is fixed, \
             and no `HashMap`",
     note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
-            them; see \"Complex numbers\" in `docs/trees.md`"
+            them; see \"Complex numbers\" at https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
 )]
 pub trait Tree {
     /// Shows every leaf, in a fixed order.

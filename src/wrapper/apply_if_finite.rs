@@ -63,18 +63,18 @@ wrapper! {
 }
 
 /// The state of an [`apply_if_finite`].
-pub type ApplyIfFiniteState<S> = WrapperState<NotFinite, S>;
+pub type ApplyIfFiniteState<S> = WrapperState<ApplyIfFiniteMemory, S>;
 
 memory! {
     /// What an [`apply_if_finite`] remembers besides what is inside.
-    pub NotFinite {
+    pub ApplyIfFiniteMemory {
         notfinite_count: Count,
         last_finite: Flag = Flag::new(true),
         total_notfinite: Count,
     }
 }
 
-impl NotFinite {
+impl ApplyIfFiniteMemory {
     /// Steps in a row, up to the last, whose gradients were not finite.
     pub fn notfinite_count(&self) -> Count {
         self.notfinite_count
@@ -92,7 +92,7 @@ impl NotFinite {
 }
 
 impl<T: Stage> Wrapper for ApplyIfFinite<T> {
-    type Memory = NotFinite;
+    type Memory = ApplyIfFiniteMemory;
     const LOOKS: bool = true;
     const HOLDS_BACK: bool = true;
 
@@ -101,7 +101,7 @@ impl<T: Stage> Wrapper for ApplyIfFinite<T> {
         <C::Wide as Real>::of(not_finite(u))
     }
 
-    fn decide(&self, memory: &mut NotFinite, _: &StepContext<'_>, not_finite: f64) -> Decision {
+    fn decide(&self, memory: &mut ApplyIfFiniteMemory, _: &StepContext<'_>, not_finite: f64) -> Decision {
         memory.last_finite.set(not_finite == 0.0);
         if not_finite == 0.0 {
             memory.notfinite_count.reset();

@@ -100,11 +100,11 @@ pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
 }
 
 /// The state of what is inside a [`freezable`], and which leaves are frozen.
-pub type FreezableState<S> = WrapperState<Frozen, S>;
+pub type FreezableState<S> = WrapperState<FreezableMemory, S>;
 
 memory! {
     /// Which leaves of a [`freezable`] are frozen.
-    pub Frozen {}
+    pub FreezableMemory {}
     set {
         frozen: PerLeaf<Flag>,
     }
@@ -117,7 +117,7 @@ memory! {
     shown as part;
 }
 
-impl Frozen {
+impl FreezableMemory {
     /// Freezes the chosen leaves; those that are frozen already stay so.
     ///
     /// # Errors
@@ -132,7 +132,7 @@ impl Frozen {
     ///
     /// # Errors
     ///
-    /// As [`freeze`](Frozen::freeze).
+    /// As [`freeze`](FreezableMemory::freeze).
     pub fn thaw(&mut self, leaves: impl Into<Mask>) -> Result<()> {
         set([self].into(), &leaves.into(), false, "thaw")
     }
@@ -185,8 +185,8 @@ impl<T: Stage> OptState<T> {
 }
 
 /// Those that are in no other: in a leaf that rests there, all that is inside rests.
-fn all_frozen<S: State>(state: &mut S) -> Vec<&mut Frozen> {
-    let mut all: Vec<(String, &mut Frozen)> = Vec::new();
+fn all_frozen<S: State>(state: &mut S) -> Vec<&mut FreezableMemory> {
+    let mut all: Vec<(String, &mut FreezableMemory)> = Vec::new();
     state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {
         // An outer one is shown before what is inside.
         if !all.iter().any(|(outer, _)| below(path, outer).is_some()) {
@@ -196,7 +196,7 @@ fn all_frozen<S: State>(state: &mut S) -> Vec<&mut Frozen> {
     all.into_iter().map(|(_, frozen)| frozen).collect()
 }
 
-fn set(mut all: Vec<&mut Frozen>, mask: &Mask, frozen: bool, verb: &str) -> Result<()> {
+fn set(mut all: Vec<&mut FreezableMemory>, mask: &Mask, frozen: bool, verb: &str) -> Result<()> {
     let Some(first) = all.first() else {
         let problem = "there is no `freezable` in this optimizer; wrap all that makes the update in one";
         return Err(Error::state(verb, problem));
@@ -216,25 +216,25 @@ fn set(mut all: Vec<&mut Frozen>, mask: &Mask, frozen: bool, verb: &str) -> Resu
 }
 
 impl<T: Stage> Wrapper for Freezable<T> {
-    type Memory = Frozen;
+    type Memory = FreezableMemory;
     const CHOOSES: bool = true;
     const RESTS: bool = true;
 
-    fn start(&self, memory: &mut Frozen, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut FreezableMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         let structure = at.structure().clone();
         let resting = vec![false; structure.len()];
-        *memory = Frozen { frozen: PerLeaf::new(at.active(), Flag::default()), structure, resting };
+        *memory = FreezableMemory { frozen: PerLeaf::new(at.active(), Flag::default()), structure, resting };
         Ok(())
     }
 
-    fn decide(&self, memory: &mut Frozen, at: &StepContext<'_>, _: f64) -> Decision {
+    fn decide(&self, memory: &mut FreezableMemory, at: &StepContext<'_>, _: f64) -> Decision {
         for (leaf, rests) in memory.resting.iter_mut().enumerate() {
             *rests = at.rests(leaf) || memory.frozen.get(leaf).is_some_and(Flag::get);
         }
         Decision::Run
     }
 
-    fn resting<'a>(&self, memory: &'a Frozen) -> &'a [bool] {
+    fn resting<'a>(&self, memory: &'a FreezableMemory) -> &'a [bool] {
         &memory.resting
     }
 }

@@ -332,11 +332,11 @@ impl State for Hyperparams {
 }
 
 /// The state of an [`inject_hyperparams`].
-pub type InjectHyperparamsState<T> = WrapperState<Injected<T>, <T as Stage>::State>;
+pub type InjectHyperparamsState<T> = WrapperState<InjectHyperparamsMemory<T>, <T as Stage>::State>;
 
 memory! {
     /// What an [`inject_hyperparams`] remembers besides what is inside.
-    pub Injected<T: Stage> {
+    pub InjectHyperparamsMemory<T: Stage> {
         count: Count,
         hyperparams: Hyperparams,
     }
@@ -346,7 +346,7 @@ memory! {
     }
 }
 
-impl<T: Stage> Injected<T> {
+impl<T: Stage> InjectHyperparamsMemory<T> {
     /// Steps done.
     pub fn count(&self) -> Count {
         self.count
@@ -401,20 +401,20 @@ impl<T: Arguments + Stage> InjectHyperparams<T> {
 
 impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
     const ALWAYS_RUNS: bool = true;
-    type Memory = Injected<T>;
+    type Memory = InjectHyperparamsMemory<T>;
 
-    fn inner_now<'a>(&'a self, memory: &'a Injected<T>) -> &'a T {
+    fn inner_now<'a>(&'a self, memory: &'a InjectHyperparamsMemory<T>) -> &'a T {
         memory.effective.as_ref().unwrap_or(&self.inner)
     }
 
-    fn start(&self, memory: &mut Injected<T>, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut InjectHyperparamsMemory<T>, _: &InitContext<'_>, _: &T::State) -> Result<()> {
         memory.hyperparams = self.collect();
         memory.effective = Some(self.inner.clone());
         Ok(())
     }
 
-    fn decide(&self, memory: &mut Injected<T>, _: &StepContext<'_>, _: f64) -> Decision {
-        let Injected { count, hyperparams, effective } = memory;
+    fn decide(&self, memory: &mut InjectHyperparamsMemory<T>, _: &StepContext<'_>, _: f64) -> Decision {
+        let InjectHyperparamsMemory { count, hyperparams, effective } = memory;
         let mut values = hyperparams.values.iter();
         // What is not injected is as it is now.
         let effective = match effective.take().filter(|effective| self.inner.changed(effective).is_none()) {
@@ -434,7 +434,7 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
         Decision::Run
     }
 
-    fn finish(&self, memory: &mut Injected<T>, _: Decision, inside: Option<Outcome>, _: &mut T::State) {
+    fn finish(&self, memory: &mut InjectHyperparamsMemory<T>, _: Decision, inside: Option<Outcome>, _: &mut T::State) {
         if inside.is_some() {
             let count = memory.count.get();
             memory.hyperparams.values.iter_mut().for_each(|v| v.value.set(self.rounded(v.at(count))));

@@ -65,11 +65,11 @@ wrapper! {
 }
 
 /// The state of a [`lookahead`].
-pub type LookaheadState<S> = WrapperState<SlowSteps<S>, S>;
+pub type LookaheadState<S> = WrapperState<LookaheadMemory<S>, S>;
 
 memory! {
     /// What a [`lookahead`] remembers besides the slow parameters and what is inside.
-    pub SlowSteps<S: State> {
+    pub LookaheadMemory<S: State> {
         steps_since_sync: Count,
         syncs: Count,
     }
@@ -101,29 +101,29 @@ impl<S: State> LookaheadState<S> {
 
 impl<T: Stage> Lookahead<T> {
     /// Returns whether the next step in which the fast optimizer emits synchronizes.
-    fn synchronizes(&self, memory: &SlowSteps<T::State>) -> bool {
+    fn synchronizes(&self, memory: &LookaheadMemory<T::State>) -> bool {
         memory.steps_since_sync.get().saturating_add(1) >= self.sync_period
     }
 }
 
 impl<T: Stage> Wrapper for Lookahead<T> {
-    type Memory = SlowSteps<T::State>;
+    type Memory = LookaheadMemory<T::State>;
     const STEPS_ASIDE: bool = true;
 
-    fn start(&self, memory: &mut SlowSteps<T::State>, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut LookaheadMemory<T::State>, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         memory.active = at.active().into();
         Ok(())
     }
 
     /// The optimizer may have a reason not to begin with parameters that training has come to.
-    fn check(&self, memory: &SlowSteps<T::State>, at: &StepContext<'_>) -> Result<()> {
+    fn check(&self, memory: &LookaheadMemory<T::State>, at: &StepContext<'_>) -> Result<()> {
         match self.reset_state && self.synchronizes(memory) {
             true => at.can_begin_anew(&self.inner, &memory.active),
             false => Ok(()),
         }
     }
 
-    fn decide(&self, memory: &mut SlowSteps<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
+    fn decide(&self, memory: &mut LookaheadMemory<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
         if !self.synchronizes(memory) {
             return Decision::Inside;
         }
@@ -134,7 +134,13 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         Decision::Run
     }
 
-    fn finish(&self, memory: &mut SlowSteps<T::State>, did: Decision, inside: Option<Outcome>, inner: &mut T::State) {
+    fn finish(
+        &self,
+        memory: &mut LookaheadMemory<T::State>,
+        did: Decision,
+        inside: Option<Outcome>,
+        inner: &mut T::State,
+    ) {
         let fresh = memory.fresh.take();
         if inside.is_none() {
             return;
@@ -161,7 +167,7 @@ impl<T: Stage> Arithmetic for Lookahead<T> {
         true
     }
 
-    fn scalars<C: Real>(&self, memory: &SlowSteps<T::State>, _: usize) -> C {
+    fn scalars<C: Real>(&self, memory: &LookaheadMemory<T::State>, _: usize) -> C {
         C::of(memory.step_size)
     }
 

@@ -22,12 +22,12 @@ pub trait Averages: Holds {
 /// The state of a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()).
 ///
 /// The average as of the last step is [`eval_params`](crate::OptState::eval_params).
-pub type ParamsAverageState<S> = WrapperState<Averaged, S>;
+pub type ParamsAverageState<S> = WrapperState<ParamsAverageMemory, S>;
 
 memory! {
     /// What a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()) remembers besides the average
     /// and what is inside.
-    pub Averaged {
+    pub ParamsAverageMemory {
         steps: Count,
         averaged: Count,
         /// The sum of the weights of what has been averaged, as of the last step.
@@ -51,7 +51,7 @@ memory! {
     clock averaged;
 }
 
-impl Averaged {
+impl ParamsAverageMemory {
     /// Steps in which the optimizer inside emitted an update.
     pub fn steps(&self) -> Count {
         self.steps
@@ -65,21 +65,32 @@ impl Averaged {
 
 #[diagnostic::do_not_recommend]
 impl<P: Averages> Wrapper for P {
-    type Memory = Averaged;
+    type Memory = ParamsAverageMemory;
     const STEPS_ASIDE: bool = true;
 
-    fn start(&self, memory: &mut Averaged, _: &InitContext<'_>, _: &<P::Inner as Stage>::State) -> Result<()> {
+    fn start(
+        &self,
+        memory: &mut ParamsAverageMemory,
+        _: &InitContext<'_>,
+        _: &<P::Inner as Stage>::State,
+    ) -> Result<()> {
         memory.starts_as_params = self.starts_as_params();
         memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });
         Ok(())
     }
 
-    fn decide(&self, memory: &mut Averaged, _: &StepContext<'_>, _: f64) -> Decision {
+    fn decide(&self, memory: &mut ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
         memory.taken = memory.share.get();
         if memory.taken != 0.0 { Decision::Run } else { Decision::Inside }
     }
 
-    fn finish(&self, memory: &mut Averaged, _: Decision, inside: Option<Outcome>, _: &mut <P::Inner as Stage>::State) {
+    fn finish(
+        &self,
+        memory: &mut ParamsAverageMemory,
+        _: Decision,
+        inside: Option<Outcome>,
+        _: &mut <P::Inner as Stage>::State,
+    ) {
         if inside.is_some() {
             memory.share.set(0.0);
         }
@@ -116,7 +127,7 @@ impl<P: Averages> Arithmetic for P {
         self.starts_as_params()
     }
 
-    fn scalars<C: Real>(&self, memory: &Averaged, _: usize) -> Take<C> {
+    fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Take<C> {
         let share = memory.taken;
         Take { share: C::of(share), rest: C::of(1.0 - share), near: share < 0.5 }
     }

@@ -82,18 +82,18 @@ wrapper! {
 }
 
 /// The state of what is inside a [`skip_absent`].
-pub type SkipAbsentState<S> = WrapperState<Skipped, S>;
+pub type SkipAbsentState<S> = WrapperState<SkipAbsentMemory, S>;
 
 memory! {
     /// Which leaves of a [`skip_absent`] were skipped.
-    pub Skipped {}
+    pub SkipAbsentMemory {}
     beside {
         /// Which leaves rest in this step, here or in another wrapper around this one.
         resting: Vec<bool>,
     }
 }
 
-impl Skipped {
+impl SkipAbsentMemory {
     /// Whether each leaf was skipped in the last step that this state saw.
     pub fn skipped(&self) -> &[bool] {
         &self.resting
@@ -101,24 +101,24 @@ impl Skipped {
 }
 
 impl<T: Stage> Wrapper for SkipAbsent<T> {
-    type Memory = Skipped;
+    type Memory = SkipAbsentMemory;
     const CHOOSES: bool = true;
     const RESTS: bool = true;
     const SKIPS_ABSENT: bool = true;
 
-    fn start(&self, memory: &mut Skipped, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut SkipAbsentMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         memory.resting = vec![false; at.structure().len()];
         Ok(())
     }
 
-    fn decide(&self, memory: &mut Skipped, at: &StepContext<'_>, _: f64) -> Decision {
+    fn decide(&self, memory: &mut SkipAbsentMemory, at: &StepContext<'_>, _: f64) -> Decision {
         for (leaf, rests) in memory.resting.iter_mut().enumerate() {
             *rests = at.rests(leaf) || at.is_absent(leaf);
         }
         Decision::Run
     }
 
-    fn resting<'a>(&self, memory: &'a Skipped) -> &'a [bool] {
+    fn resting<'a>(&self, memory: &'a SkipAbsentMemory) -> &'a [bool] {
         &memory.resting
     }
 }

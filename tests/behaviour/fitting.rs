@@ -252,7 +252,7 @@ proptest! {
             (value, gradient)
         };
         let error = check_gradient(&at, broken).run().unwrap_err().to_string();
-        prop_assert!(error.starts_with(&format!("check_gradient: argument `(root)[{wrong}]` must be ")), "{}", error);
+        prop_assert!(error.starts_with(&format!("check_gradient: the gradient at `(root)[{wrong}]` is ")), "{}", error);
         prop_assert_eq!(error.lines().count(), 1, "{}", error);
     }
 

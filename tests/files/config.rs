@@ -121,7 +121,7 @@ fn mistakes_of_all_members_and_ranges_are_said_at_once() {
     let places: Vec<String> = error(config.clone()).to_string().lines().map(String::from).collect();
     let expected = [
         "$.chain[0].clip_by_global_norm: there is no argument `max_nrm`; did you mean `max_norm`?",
-        "$.chain[0].clip_by_global_norm: clip_by_global_norm: argument `max_norm` must be not negative, found -1",
+        "$.chain[0].clip_by_global_norm: argument `max_norm` must be not negative, found -1",
         "$.chain[1].partition.transforms.a.adam: there is no argument `b3`; did you mean `b1`?",
         "$.chain[1].partition.transforms.a.adam: scale_by_adam: argument `b1` must be in [0, 1), found 1.5",
         "$.chain[1].partition.transforms.a.adam: scale_by_adam: argument `eps` must be finite and not negative, found -1",
@@ -130,7 +130,7 @@ fn mistakes_of_all_members_and_ranges_are_said_at_once() {
         "$.chain[2].multi_steps: there is no argument `evry_k`",
         "$.chain[2].multi_steps.inner.adamw: expected an argument `learning_rate`, found none",
         "$.chain[2].multi_steps.inner.adamw: scale_by_adam: argument `b2` must be in [0, 1), found 2",
-        "$.chain[2].multi_steps: multi_steps: argument `every_k_schedule` must be ",
+        "$.chain[2].multi_steps: argument `every_k_schedule` must be ",
     ];
     assert_eq!(places.len(), expected.len(), "{places:#?}");
     for (said, expected) in places.iter().zip(expected) {
@@ -260,10 +260,7 @@ mod own {
         assert_eq!(params, 1.0 - 2.0 * 4.0 * 0.25 * 0.5);
         for (config, expected) in [
             (serde_json::json!({"stretch": {}}), "$.stretch: expected an argument `by`, found none"),
-            (
-                serde_json::json!({"stretch": {"by": -1.0}}),
-                "$.stretch: stretch: argument `by` must be positive and finite",
-            ),
+            (serde_json::json!({"stretch": {"by": -1.0}}), "$.stretch: argument `by` must be positive and finite"),
             (
                 serde_json::json!({"stretch": {"by": 1.0, "time": 1}}),
                 "$.stretch: there is no argument `time`; did you mean `times`?",

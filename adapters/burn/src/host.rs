@@ -6,7 +6,9 @@ use std::collections::HashSet;
 
 #[cfg(feature = "flex")]
 use burn::backend::Flex;
-use burn::tensor::{BackendPrimitive, DType, Device, Float, Tensor};
+#[cfg(feature = "flex")]
+use burn::tensor::DType;
+use burn::tensor::{BackendPrimitive, Device, Float, Tensor};
 use gradchain::tree::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 #[cfg(feature = "ndarray")]
 use ndarray::{ArcArray, IxDyn};

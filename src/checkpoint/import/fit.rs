@@ -386,12 +386,13 @@ impl<'a> Compare<'a, '_> {
             let hint = "`names` says which parameters the numbers are of, in the order in which the optimizer had them";
             self.misfit.hints.push(hint.into());
         }
-        let there: BTreeSet<&str> =
-            held.keys().filter(|(role, _)| *role != Role::Step).map(|(_, path)| &**path).collect();
-        let is_here = |path: &str| here.index_of(path).is_some();
-        let missing: Vec<&str> =
-            here.paths().filter(|path| !there.contains(path) && !self.moves.is_fresh(path)).collect();
-        let strange: Vec<&str> = there.iter().copied().filter(|path| !is_here(path)).collect();
+        let shape = |tensor: &str| self.contents.tensors.metadata.info(tensor).map_or(&[][..], |info| &info.shape);
+        let arrays = held.iter().filter(|((role, _), _)| *role != Role::Step);
+        let there: BTreeMap<&str, &[usize]> = arrays.map(|((_, path), tensor)| (&**path, shape(tensor))).collect();
+        let wanted = here.leaves().iter().map(|leaf| (leaf.path(), leaf.shape()));
+        let missing: Vec<_> =
+            wanted.filter(|(path, _)| !there.contains_key(path) && !self.moves.is_fresh(path)).collect();
+        let strange: Vec<_> = there.into_iter().filter(|(path, _)| here.index_of(path).is_none()).collect();
         // Paths are those here already, and verbs speak of those there.
         let heads = if renames { Vec::new() } else { missing_heads(&missing, &strange) };
         if !heads.is_empty() {

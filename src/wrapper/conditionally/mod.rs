@@ -175,16 +175,16 @@ pub type ConditionallyTransform<T, W> = Conditionally<T, W, false>;
 pub type ConditionallyMask<T, W> = Conditionally<T, W, true>;
 
 /// The state of a [`conditionally_transform`] or [`conditionally_mask`].
-pub type ConditionallyState<S> = WrapperState<StepsSoFar, S>;
+pub type ConditionallyState<S> = WrapperState<ConditionallyMemory, S>;
 
 memory! {
     /// What a [`conditionally_transform`] or [`conditionally_mask`] remembers besides what is inside.
-    pub StepsSoFar {
+    pub ConditionallyMemory {
         step: Count,
     }
 }
 
-impl StepsSoFar {
+impl ConditionallyMemory {
     /// Steps done, whether or not the inner transformation ran, but for those in which it ran and emitted nothing.
     pub fn step(&self) -> Count {
         self.step
@@ -192,10 +192,10 @@ impl StepsSoFar {
 }
 
 impl<T: Stage, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, ZERO> {
-    type Memory = StepsSoFar;
+    type Memory = ConditionallyMemory;
     const HOLDS_BACK: bool = ZERO;
 
-    fn decide(&self, memory: &mut StepsSoFar, at: &StepContext<'_>, _: f64) -> Decision {
+    fn decide(&self, memory: &mut ConditionallyMemory, at: &StepContext<'_>, _: f64) -> Decision {
         let holds = self.should_transform_fn.holds(memory.step.get(), at);
         match (holds, ZERO) {
             (true, _) => Decision::Run,
@@ -204,7 +204,7 @@ impl<T: Stage, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, Z
         }
     }
 
-    fn finish(&self, memory: &mut StepsSoFar, did: Decision, inside: Option<Outcome>, _: &mut T::State) {
+    fn finish(&self, memory: &mut ConditionallyMemory, did: Decision, inside: Option<Outcome>, _: &mut T::State) {
         if inside.is_some() || did != Decision::Run {
             memory.step.increment();
         }

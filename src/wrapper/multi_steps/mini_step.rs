@@ -1,6 +1,6 @@
 //! What a `multi_steps` does in one mini-step.
 
-use super::{MultiSteps, SkipUpdate, Window};
+use super::{MultiSteps, MultiStepsMemory, SkipUpdate};
 use crate::engine::Absent;
 use crate::needs::Level;
 use crate::part::prelude::*;
@@ -19,7 +19,7 @@ pub struct Taking<C = f64> {
     value: Option<f64>,
 }
 
-impl Window {
+impl MultiStepsMemory {
     /// Counts a mini-step, unless there are no gradients or they are thrown away, and says whether the window is
     /// emitted.
     fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Taking {
@@ -69,12 +69,12 @@ impl Window {
 }
 
 impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
-    type Memory = Window;
+    type Memory = MultiStepsMemory;
     const LOOKS: bool = S::DECIDES;
     const HOLDS_BACK: bool = true;
     const WINDOWS: bool = true;
 
-    fn start(&self, window: &mut Window, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, window: &mut MultiStepsMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {
         window.use_grad_mean = self.use_grad_mean;
         window.value = (self.inner.needs() >= Level::Value).then(Scalar::default);
         if self.inner.absent() != Absent::Refused {
@@ -84,7 +84,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         Ok(())
     }
 
-    fn check(&self, window: &Window, _: &StepContext<'_>) -> Result<()> {
+    fn check(&self, window: &MultiStepsMemory, _: &StepContext<'_>) -> Result<()> {
         self.every_k_schedule.check(window.gradient_step.get())
     }
 
@@ -93,7 +93,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         S::measure(u)
     }
 
-    fn decide(&self, window: &mut Window, at: &StepContext<'_>, seen: f64) -> Decision {
+    fn decide(&self, window: &mut MultiStepsMemory, at: &StepContext<'_>, seen: f64) -> Decision {
         if S::DECIDES {
             window.measured.set(seen);
         }
@@ -116,7 +116,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         if window.taking.emit { Decision::Run } else { Decision::Hold }
     }
 
-    fn tell<'a>(&self, window: &'a Window, at: &StepContext<'a>) -> StepContext<'a> {
+    fn tell<'a>(&self, window: &'a MultiStepsMemory, at: &StepContext<'a>) -> StepContext<'a> {
         // What is inside has its gradients, whether or not this step brought any; but for leaves of which no mini-step
         // of the window had any.
         StepContext { absent: &window.absent, ..at.with_gradients(window.taking.value) }
@@ -138,7 +138,7 @@ impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
         self.accumulator_dtype
     }
 
-    fn scalars<C: Real>(&self, window: &Window, _: usize) -> Taking<C> {
+    fn scalars<C: Real>(&self, window: &MultiStepsMemory, _: usize) -> Taking<C> {
         let Taking { factor, mean, flush, emit, value } = window.taking;
         Taking { factor: C::of(factor), mean, flush, emit, value }
     }

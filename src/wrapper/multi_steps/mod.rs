@@ -241,11 +241,11 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 }
 
 /// The state of a [`multi_steps`].
-pub type MultiStepsState<I> = WrapperState<Window, I>;
+pub type MultiStepsState<I> = WrapperState<MultiStepsMemory, I>;
 
 /// Tells each window whether there is one inside it that is not empty.
 fn find_pending<S: State>(state: &mut S) {
-    let mut windows: Vec<(String, &mut Window)> = Vec::new();
+    let mut windows: Vec<(String, &mut MultiStepsMemory)> = Vec::new();
     state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {
         windows.extend(part.downcast_mut().map(|window| (path.to_owned(), window)));
     }));
@@ -261,7 +261,7 @@ fn find_pending<S: State>(state: &mut S) {
 
 memory! {
     /// What a [`multi_steps`] remembers besides the accumulator and what is inside.
-    pub Window {
+    pub MultiStepsMemory {
         mini_step: Count,
         gradient_step: Count,
         /// The weights of the window so far, and of the next mini-step.
@@ -291,7 +291,7 @@ memory! {
     shown as part;
 }
 
-impl Window {
+impl MultiStepsMemory {
     /// Mini-steps in the window so far.
     pub fn mini_step(&self) -> Count {
         self.mini_step

@@ -117,11 +117,11 @@ impl<T> SkipOnSpike<T> {
 }
 
 /// The state of a [`skip_on_spike`].
-pub type SkipOnSpikeState<S> = WrapperState<Spikes, S>;
+pub type SkipOnSpikeState<S> = WrapperState<SkipOnSpikeMemory, S>;
 
 memory! {
     /// What a [`skip_on_spike`] remembers besides what is inside.
-    pub Spikes {
+    pub SkipOnSpikeMemory {
         counted: Count,
         mean: Scalar,
         variance: Scalar,
@@ -132,7 +132,7 @@ memory! {
     }
 }
 
-impl Spikes {
+impl SkipOnSpikeMemory {
     /// The mean of the norms (or losses) lately.
     pub fn mean(&self) -> f64 {
         self.mean.get()
@@ -182,7 +182,7 @@ impl Spikes {
 }
 
 impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
-    type Memory = Spikes;
+    type Memory = SkipOnSpikeMemory;
     const LOOKS: bool = S::OF_GRADIENTS;
     const HOLDS_BACK: bool = true;
 
@@ -191,7 +191,7 @@ impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
         u.wide() * u.wide()
     }
 
-    fn decide(&self, memory: &mut Spikes, at: &StepContext<'_>, squares: f64) -> Decision {
+    fn decide(&self, memory: &mut SkipOnSpikeMemory, at: &StepContext<'_>, squares: f64) -> Decision {
         let value = if S::OF_GRADIENTS { squares.sqrt() } else { at.value().unwrap_or(f64::NAN) };
         // In a step without gradients there is nothing to judge.
         if at.is_flush() || memory.take(value, self) { Decision::Run } else { Decision::Skip }

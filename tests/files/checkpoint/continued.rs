@@ -346,4 +346,12 @@ fn renames_are_proposed_by_the_paths_of_the_file() {
     // With other renames the paths of the message are not those of the file.
     let error = load(Migration::new().rename("body", "nets/body")).load(&file, &optimizer, &mut other).unwrap_err();
     assert!(!error.to_string().contains("rename(\"\""), "{error}");
+    // Of two levels that have other names each is renamed.
+    let mut other = DynTree::new();
+    other.insert("stem/w", array![0.0_f32, 0.0]);
+    other.insert("top/w", array![0.0_f32]);
+    let error = file.load(&optimizer, &mut other).unwrap_err().to_string();
+    let renames = Migration::new().rename("body", "stem").rename("head", "top");
+    assert!(error.contains("`Migration::new().rename(\"body\", \"stem\").rename(\"head\", \"top\")`"), "{error}");
+    load(renames).load(&file, &optimizer, &mut other).unwrap();
 }

@@ -367,6 +367,22 @@ fn levels_that_were_put_into_names_are_named() {
     let import = torch(&[("params/a", F, &[2], a)]).migrating(Migration::new().rename("", "net"));
     import.load(&sgd(0.1), &mut params).unwrap();
     assert_eq!(params.get::<f32>("net/a").unwrap(), array![1.0, 2.0].into_dyn());
+    // A level has another name.
+    let mut params = DynTree::new();
+    params.insert("fc1/a", array![0.0_f32, 0.0]);
+    params.insert("fc2/a", array![0.0_f32]);
+    let saved: &[Made<'_>] = &[("params/fc.a", F, &[2], a), ("params/fc2.a", F, &[1], b)];
+    let error = torch(saved).load(&sgd(0.1), &mut params).unwrap_err().to_string();
+    assert!(
+        error.ends_with("`Migration::new().rename(\"fc\", \"fc1\")` gives leaves the paths that they have here"),
+        "{error}"
+    );
+    torch(saved).migrating(Migration::new().rename("fc", "fc1")).load(&sgd(0.1), &mut params).unwrap();
+    assert_eq!(params.get::<f32>("fc1/a").unwrap(), array![1.0, 2.0].into_dyn());
+    // Of another shape, it is another layer.
+    let saved: &[Made<'_>] = &[("params/fc.a", F, &[1], b), ("params/fc2.a", F, &[1], b)];
+    let error = torch(saved).load(&sgd(0.1), &mut params).unwrap_err().to_string();
+    assert!(!error.contains("rename("), "{error}");
     // Nothing alike, nothing said.
     let said = hint(&[("params/x", F, &[2], a), ("params/y", F, &[], b)]);
     assert!(!said.contains("rename"), "{said}");
