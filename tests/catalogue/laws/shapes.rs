@@ -33,6 +33,7 @@ fn trains(entry: &dyn Subject, problem: &Problem) {
     files.into_iter().for_each(|bytes| resumed(entry, problem, 2, bytes, &straight));
 }
 
+/// Each entry on half of the ways to give leaves their types, but for `all_cases`.
 #[test]
 fn all_small_shapes_in_one_tree_are_trained_and_resumed() {
     let numbers = if cfg!(feature = "half") {
@@ -40,6 +41,7 @@ fn all_small_shapes_in_one_tree_are_trained_and_resumed() {
     } else {
         vec![Number::F32, Number::F64]
     };
+    let entries = registry();
     let orders = [Order::C, Order::Fortran, Order::Strided, Order::Negative];
     for (first, _) in numbers.iter().enumerate() {
         let leaf = |(i, shape): (usize, _)| {
@@ -47,7 +49,8 @@ fn all_small_shapes_in_one_tree_are_trained_and_resumed() {
             LeafPlan { number, shape, order }
         };
         let problem = small_problem(shapes().into_iter().enumerate().map(leaf).collect());
-        registry().iter().for_each(|entry| trains(&**entry, &problem));
+        let trained = entries.iter().enumerate().filter(|(e, _)| (first + e).is_multiple_of(2) || all_cases());
+        trained.for_each(|(_, entry)| trains(&**entry, &problem));
     }
 }
 
@@ -60,7 +63,7 @@ fn each_small_shape_alone_is_trained_and_resumed() {
     for (s, shape) in shapes.into_iter().enumerate() {
         let by_all = shape.len() <= 2 || all_cases();
         let problem = small_problem(vec![LeafPlan { number: Number::F32, shape, order: Order::C }]);
-        let trained = entries.iter().enumerate().filter(|(e, _)| by_all || (s + e) % 4 == 0);
+        let trained = entries.iter().enumerate().filter(|(e, _)| by_all || (s + e).is_multiple_of(4));
         trained.for_each(|(_, entry)| trains(&**entry, &problem));
     }
 }

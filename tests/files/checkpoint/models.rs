@@ -43,7 +43,10 @@ fn models_of_one_file_are_of_one_step() {
     assert!(same_bits(&*of_g, &*trained(&of_generator, 3).1));
     // Each is a checkpoint of its own.
     let error = part.load(&sgd(0.1).momentum(0.5), &mut critic).unwrap_err().to_string();
-    assert!(error.contains("safetensors: model `critic` does not fit: 1 difference\n  optimizer: $.sgd.momentum"), "{error}");
+    assert!(
+        error.contains("safetensors: model `critic` does not fit: 1 difference\n  optimizer: $.sgd.momentum"),
+        "{error}"
+    );
     Load::strict().may_differ("momentum").load(&part, &sgd(0.1).momentum(0.5), &mut critic).unwrap();
     part.load_params(&mut critic).unwrap();
 
