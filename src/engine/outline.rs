@@ -55,7 +55,28 @@ impl Effect {
     pub const OWN_SIZE: Effect = Effect { own_size: true, ..Effect::ALONG };
     /// The same, and they are turned round: a whole optimizer.
     pub const STEP: Effect = Effect { own_size: true, ..Effect::AGAINST };
-    /// Gradients are kept from being too large; or updates are, in a chain behind those.
+    /// A limit on the size of gradients, as of [`clip`](crate::transform::clip()).
+    ///
+    /// [`plan`](crate::GradientTransformation::plan) warns of a limit that sees other sizes: behind a part with
+    /// [`OWN_SIZE`](Self::OWN_SIZE), behind a line search ([`SETTLED`](Self::SETTLED)), and before `multi_steps` or
+    /// `dynamic_loss_scale`.
+    ///
+    /// ```
+    /// use gradchain::WarningKind;
+    /// use gradchain::part::{Effect, Part};
+    /// use gradchain::prelude::*;
+    /// use gradchain::transform::zero_nans;
+    ///
+    /// assert_eq!((clip(1.0).effect(), zero_nans().effect()), (Effect::LIMITS, Effect::ALONG));
+    /// let params = vec![0.0_f32; 8];
+    /// let warnings = chain((adam(0.1), clip(1.0))).plan(&params)?.warnings;
+    /// assert_eq!(warnings[0].kind, WarningKind::ClipAfterAdaptive);
+    /// let warnings = chain((clip(1.0), multi_steps(adam(0.1), 4))).plan(&params)?.warnings;
+    /// assert_eq!(warnings[0].kind, WarningKind::ClipOutside);
+    /// assert!(chain((clip(1.0), adam(0.1))).plan(&params)?.warnings.is_empty());
+    /// assert!(chain((adam(0.1), zero_nans())).plan(&params)?.warnings.is_empty());
+    /// # Ok::<(), gradchain::Error>(())
+    /// ```
     pub const LIMITS: Effect = Effect { limits: true, ..Effect::ALONG };
 
     /// The length of the step is final: the loss has been evaluated at its end.
