@@ -61,6 +61,9 @@ pub use leaves::{Leaves, LeavesMut, gradients, params, params_mut};
 pub use optimizer::{Rate, optimize, per_tensor, whole_tree};
 pub use replay::{DeviceState, Elements, OnBurn};
 
+#[cfg(doctest)]
+mod table;
+
 #[cfg(any(doc, doctest))]
 #[doc = include_str!("../guide.md")]
 pub mod _guide {}
