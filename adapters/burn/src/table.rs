@@ -404,8 +404,9 @@ mod devices {}
 /// use burn::optim::GradientsParams;
 /// use burn::tensor::quantization::{Calibration, QuantScheme};
 /// use burn::tensor::{Device, Tensor};
+/// use gradchain::checkpoint::{Checkpoint, Save};
 /// use gradchain::prelude::*;
-/// use gradchain_burn::{init, params, step};
+/// use gradchain_burn::{init, params, params_mut, step};
 ///
 /// let device = Device::flex().autodiff();
 /// let layer = LinearConfig::new(32, 32).with_bias(false).init(&device);
@@ -424,6 +425,14 @@ mod devices {}
 /// // LoRA starts `b` at 0.
 /// assert!(adapted.weight.adapter().unwrap().b.val().abs().sum().into_scalar::<f32>() > 0.0);
 /// assert_eq!(adapted.weight.base().into_data(), base);
+///
+/// let mut file = std::io::Cursor::new(Vec::new());
+/// Save::new(&optimizer, &state).params(&params(&adapted)?).to_writer(&mut file)?;
+/// let layer = LinearConfig::new(32, 32).with_bias(false).init(&device);
+/// let mut loaded = layer.quantize_weights(&mut quantizer).apply_lora(Lora::new(1, 1.0));
+/// assert_ne!(loaded.weight.base().into_data(), base);
+/// Checkpoint::from_bytes(file.into_inner())?.load(&optimizer, &mut params_mut(&mut loaded)?)?;
+/// assert_eq!(loaded.weight.base().into_data(), base);
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 mod quantized {}
