@@ -208,8 +208,8 @@ pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
 
 /// A step of an optimizer that [`whole_tree`] made, over all trained parameters of a module together.
 ///
-/// An optimizer that was added for some of the parameters ([`ModuleOptimizer::with_group`]) does nothing here: burn does
-/// not show whether there is one. Put it into a [`partition`](gradchain::partition()).
+/// An optimizer that was added for some of the parameters ([`ModuleOptimizer::with_group`]) does nothing here: burn
+/// does not show whether there is one. Put it into a [`partition`](gradchain::partition()).
 ///
 /// # Cost
 ///
