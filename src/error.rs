@@ -120,6 +120,14 @@ impl Error {
         }))
     }
 
+    /// Names the function or the leaf that the argument belongs to.
+    pub(crate) fn of(mut self, place: String) -> Error {
+        if let Kind::Argument { function, .. } = &mut *self.0 {
+            *function = place;
+        }
+        self
+    }
+
     pub(crate) fn no_match(
         what: impl Into<String>,
         pattern: impl Into<String>,

@@ -105,9 +105,11 @@ pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree of float leaves",
-    note = "derive it with `#[derive(Tree)]`; fields that are no trees can be left out with `#[tree(skip)]`",
-    note = "leaves are `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; a map is a `BTreeMap<String, _>`, whose order is fixed, \
-            and no `HashMap`",
+    note = "derive it for a struct of your own with `#[derive(Tree)]`; `#[tree(skip)]` leaves out a field that is not a tree",
+    note = "leaves are `f32` and `f64`, with the feature `half` of gradchain also `f16` and `bf16`, and arrays of them from \
+            `gradchain::ndarray`; another version of ndarray or half has other types",
+    note = "a map of leaves is a `BTreeMap<String, _>`, whose order is fixed, not a `HashMap`",
+    note = "the state is not a tree: `step(&mut params, &grads, &mut state)`, `update(&grads, &mut state, &params)`",
     note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
             them; see \"Complex numbers\" at https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
 )]
@@ -128,7 +130,9 @@ pub trait Tree {
 /// A [`Tree`] whose leaves can be written: parameters, for example.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tree whose leaves can be written",
-    note = "derive it with `#[derive(Tree)]`, without `#[tree(read_only)]`; views must be mutable ones (`ArrayViewMut`)"
+    note = "derive it for a struct of your own with `#[derive(Tree)]`, without `#[tree(read_only)]`; views must be mutable \
+            (`ArrayViewMut`), and slices lent by `SlicesMut`",
+    note = "`EvalParams` is read-only: train the parameters that `eval_params` was given"
 )]
 pub trait TreeMut: Tree {
     /// Shows every leaf for writing: the same leaves, in the same order and under the same paths as [`Tree::walk`].

@@ -46,7 +46,9 @@ impl<'a> Slices<'a> {
     ///
     /// If the slice is not as long as the product of the shape.
     pub fn with<T: Element>(mut self, path: impl Into<String>, data: &'a [T], shape: &[usize]) -> Result<Self> {
-        self.leaves.push((path.into(), LeafRef::from_slice(data, shape)?));
+        let path = path.into();
+        let leaf = LeafRef::from_slice(data, shape).map_err(|error| error.of(format!("leaf `{path}`")))?;
+        self.leaves.push((path, leaf));
         Ok(self)
     }
 
@@ -144,8 +146,9 @@ impl<'a> SlicesMut<'a> {
     ///
     /// If the slice is not as long as the product of the shape.
     pub fn with<T: Element>(mut self, path: impl Into<String>, data: &'a mut [T], shape: &[usize]) -> Result<Self> {
-        let parts = LeafMut::from_slice(data, shape)?.parts;
-        self.leaves.push((path.into(), Held { parts, borrow: PhantomData }));
+        let path = path.into();
+        let leaf = LeafMut::from_slice(data, shape).map_err(|error| error.of(format!("leaf `{path}`")))?;
+        self.leaves.push((path, Held { parts: leaf.parts, borrow: PhantomData }));
         Ok(self)
     }
 
