@@ -133,6 +133,8 @@ pub enum HoldsBack {
     note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
             chains: `chain((chain((a, b)), c))`), a `Vec` or a box of some, or a type of your own that implements `Part` and the \
             trait of its form, such as `Rule`",
+    note = "each member of a tuple must be a transformation: `clip(1.0)`, not `clip`; names go to `named_chain([\"a\", \"b\"], (a, b))`",
+    note = "parameters, gradients and states are not transformations: write `optimizer.init(&params)`, `Save::new(&optimizer, &state)`",
     note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {

@@ -58,12 +58,13 @@ mod wrapper;
 /// ```
 #[macro_export]
 macro_rules! part {
+    // The compiler shows the line at which a call differs, with the comment.
     (
         $(#[$meta:meta])*
-        $vis:vis $T:ident as $name:literal: $Form:ident $(, $effect:ident)?;
-        $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })?
+        $vis:vis $T:ident as $name:literal: $Form:ident $(, $effect:ident)?; // Name as "name": OneElement;
+        $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })? // a range of `gradchain::range`: POSITIVE
         $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty $(, $grange:ident)?;)* })?
-        $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })?
+        $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })? // POSITIVE = 1.0
         $(options { $($(#[$odoc:meta])* $o:ident: $O:ty = $odefault:expr $(, $orange:ident)?;)* })?
         $(integers { $($(#[$ndoc:meta])* $n:ident: $N:ty = $ndefault:expr $(, $nrange:ident)?;)* })?
         $(optional { $($(#[$qdoc:meta])* $q:ident: $qrange:ident;)* })?

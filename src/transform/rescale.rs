@@ -6,6 +6,11 @@ use crate::state::StateWalk;
 use crate::tree::{SMALL, is_safe, length};
 
 /// A part of two passes that only multiplies each leaf by a number, which follows from sums of squares.
+// As `TwoPasses`, for which the compiler can show this trait.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
+    note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
+)]
 pub trait Rescale: Part<Form = TwoPass> {
     /// What is squared.
     type Of: SquaresOf;

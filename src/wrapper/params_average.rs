@@ -10,6 +10,11 @@ use crate::state::EvaluateAs;
 /// is given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into
 /// the average the parameters that it is given, with the share that was written down at the end of the one before; and
 /// until then [`EvaluateAs`] mixes them in. A step in which the optimizer emits nothing takes up none.
+// As `Wrapper`, for which the compiler can show this trait.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has a form of wrappers and does not implement `Wrapper`",
+    note = "`impl Wrapper for {Self}` says what the wrapper does in a step; `docs/own-wrapper.md` has an example"
+)]
 pub trait Averages: Holds {
     /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
     fn starts_as_params(&self) -> bool;

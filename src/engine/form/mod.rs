@@ -65,6 +65,7 @@ use crate::state::{Given, State, StateWalk};
     message = "`{Self}` is not a transformation of gradients",
     note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
             chains), a box of one, or a type of your own that implements `Part` and the trait of its form, such as `Rule`",
+    note = "parameters, gradients and states are not transformations: write `optimizer.init(&params)`, `Save::new(&optimizer, &state)`",
     note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
@@ -117,6 +118,13 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
 }
 
 /// How parts of one form are run. Implemented by the forms, and by nothing else.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the form of a part",
+    label = "not a form of `gradchain::part`",
+    note = "the forms, each with the trait that a part implements: `OneElement` (`Rule`), `OneElementWithMemory` (`RuleWithMemory`), \
+            `TwoPass` (`TwoPasses`), `Whole` (`WholeTreeTransformation`), `AfterALook` (`LooksFirst`), `LooksOn` (`Onlooker`), \
+            `Around` (`Wrapper`)"
+)]
 #[allow(missing_docs, reason = "each is what has the same name in `Stage`")]
 pub trait Form<P: ?Sized> {
     type Needs: Needs;

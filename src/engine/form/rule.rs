@@ -160,6 +160,11 @@ impl Clock {
 }
 
 /// A fixed number of values: the state of one element.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot hold the state of one element",
+    label = "an array is expected, such as `[{C}; 2]`",
+    note = "`Slots` is an array of one value for each state array: `[C; 2]` for two, `[C; 0]` for none"
+)]
 pub trait SlotArray<C>: Cut<C> + Copy {
     /// How many.
     const LEN: usize;
@@ -293,7 +298,7 @@ pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
 /// Mine.init(&1.0_f32).unwrap();
 /// ```
 pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
-    assert!(names.len() == slots, "a rule has one name for each slot");
+    assert!(names.len() == slots, "`SLOTS` of a rule must have one name for each array of its `Slots`");
     assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
     slots
 }
@@ -385,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(expected = "a rule has one name for each slot")]
+    #[should_panic(expected = "`SLOTS` of a rule must have one name for each array of its `Slots`")]
     fn a_slot_without_a_name() {
         checked_slots(&[Slot::exact("a"); 7], 8);
     }
