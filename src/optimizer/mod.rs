@@ -22,3 +22,8 @@ pub use noise::*;
 pub use norms::*;
 pub use parameter_free::*;
 pub use sign::*;
+
+// By name: the compiler names the missing feature for these, and not for the names of a glob.
+#[cfg(feature = "faer")]
+#[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
+pub use matrix::decomposed::{Galore, Shampoo, Soap, galore, shampoo, soap};

@@ -57,3 +57,11 @@ pub use projection::*;
 pub use rescale::RescaleState;
 pub use sign::*;
 pub use watching::*;
+
+// By name, as in `optimizer`.
+#[cfg(feature = "faer")]
+#[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
+pub use matrix::decomposed::{
+    ScaleByGalore, ScaleByGaloreState, ScaleByShampoo, ScaleByShampooState, ScaleBySoap, ScaleBySoapState,
+    scale_by_galore, scale_by_shampoo, scale_by_soap,
+};

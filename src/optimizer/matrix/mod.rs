@@ -2,15 +2,12 @@
 
 mod adafactor;
 #[cfg(feature = "faer")]
-mod decomposed;
+pub(super) mod decomposed;
 mod muon;
 mod rowwise_adagrad;
 mod sm3;
 
 pub use adafactor::{Adafactor, adafactor};
-#[cfg(feature = "faer")]
-#[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
-pub use decomposed::*;
 pub use muon::{Muon, muon};
 pub use rowwise_adagrad::{RowwiseAdagrad, rowwise_adagrad};
 pub use sm3::{Sm3, sm3};

@@ -1,7 +1,7 @@
 //! What goes by the axes of a leaf: rows and columns, factors, singular values.
 
 #[cfg(feature = "faer")]
-mod decomposed;
+pub(super) mod decomposed;
 mod scale_by_factored_rms;
 mod scale_by_muon;
 mod scale_by_rowwise_rss;
@@ -9,9 +9,6 @@ mod scale_by_shape;
 mod scale_by_sm3;
 
 pub use crate::layout::Layout;
-#[cfg(feature = "faer")]
-#[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
-pub use decomposed::*;
 pub use scale_by_factored_rms::{ScaleByFactoredRms, ScaleByFactoredRmsState, scale_by_factored_rms};
 pub use scale_by_muon::{
     DimensionNumbers, MatrixAxes, NsCoeffs, Preconditioning, ScaleByMuon, ScaleByMuonState, WeightDimensionNumbers,
