@@ -43,7 +43,8 @@ use crate::state::{State, StateWalk, StateWalkMut};
 /// # References
 ///
 /// Optax, [`chain`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html). Differs: none in arithmetic.
-pub fn chain<T: Stage>(tuple_or_vec: T) -> T {
+// The compiler shows this line where `chain(a, b)` is called.
+pub fn chain<T: Stage>(tuple_or_vec: /* `chain((a, b))` */ T) -> T {
     tuple_or_vec
 }
 
