@@ -163,8 +163,10 @@ impl<T: Stage> OptState<T> {
                     evaluation = *other;
                     continue;
                 }
+                let [first, second] = [first, second].map(|path| if path.is_empty() { "(outermost)" } else { path });
                 let problem = format!("`{first}` and `{second}` both have parameters to evaluate with");
-                return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
+                let advice = "remove one of these wrappers, or mask them so that each leaf is in one";
+                return Err(Error::state("eval_params", format!("leaf {spec}: {problem}; {advice}")));
             }
             if evaluation.moments.begins(i).is_some() {
                 let problem =

@@ -307,7 +307,9 @@ impl<T: Stage> OptState<T> {
         if !differences.is_empty() {
             let is_cast = |difference: &Difference| matches!(difference, Difference::DType { .. });
             let what = match differences.iter().any(is_cast) {
-                false => "the state does not fit the parameters, and no verb of the migration says why",
+                false => {
+                    "the state does not fit the parameters, and no `rename`, `drop` or `fresh` of the migration says why"
+                }
                 true => {
                     "the state does not fit the parameters, and no verb of the migration says why, as `cast` does of \
                      another type"

@@ -57,6 +57,8 @@ impl<T: Stage> OptState<T> {
                 return Err(Error::structure(what, differences));
             }
             if let Some(problem) = schema.difference(&other.schema()) {
+                let problem =
+                    format!("another optimizer than that of state 0 made it, or one with other arguments: {problem}");
                 return Err(Error::state(format!("OptState::average: state {}", i + 1), problem));
             }
         }

@@ -61,6 +61,16 @@ impl TableLeaf {
 pub(crate) type Table = Vec<TableLeaf>;
 
 const GRADIENTS: &str = "gradients";
+const PARAMS: &str = "parameters";
+
+/// Part of the message on gradients without leaves.
+const NO_LEAVES: &str = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
+/// Part of the message on gradients of a wider type.
+const LITERALS: &str = "; a number without a suffix is `f64`, write `1.0_f32` for `f32`";
+/// Part of the message on gradients that cannot hold updates.
+const IN_PLACE: &str = "; updates are written in their place, so they must have the types of the parameters";
+/// Part of the message on parameters that do not fit the state.
+const ANOTHER_STATE: &str = "; make a state for these with `init`, or take this one over with `OptState::migrate`";
 
 /// Compares leaves with the structure as they come, so that a tree that fits is walked once and nothing is built.
 struct Check<'s> {
@@ -71,6 +81,8 @@ struct Check<'s> {
     absent: Option<&'s mut Vec<bool>>,
     /// What is to be done about gradients that are missing.
     advice: &'s dyn Fn() -> String,
+    /// What is to be done about leaves of another type.
+    on_types: &'static str,
     same: bool,
 }
 
@@ -101,6 +113,7 @@ impl<'s> Check<'s> {
             fits: |ours, theirs| ours == theirs,
             absent: None,
             advice: &|| ZEROS.into(),
+            on_types: "",
             same: true,
         }
     }
@@ -212,7 +225,16 @@ impl<'s> Check<'s> {
         let mut what = format!("the {} do not fit the parameters that the state was made for", self.what);
         let lacks = |difference: &Difference| matches!(difference, Difference::Missing { .. });
         if self.what == GRADIENTS && differences.iter().all(lacks) {
+            if found.is_empty() {
+                what += NO_LEAVES;
+            }
             what += &(self.advice)();
+        }
+        if self.what == PARAMS {
+            what += ANOTHER_STATE;
+        }
+        if differences.iter().any(|difference| matches!(difference, Difference::DType { .. })) {
+            what += self.on_types;
         }
         Error::structure(what, differences)
     }
@@ -225,7 +247,7 @@ pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    write(tree, table, path, Check::of("parameters", structure))
+    write(tree, table, path, Check::of(PARAMS, structure))
 }
 
 /// Fills a table with gradients in whose place the updates are written, so that they have to be of the same types.
@@ -237,7 +259,7 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     absent: Option<&mut Vec<bool>>,
     advice: &dyn Fn() -> String,
 ) -> Result<()> {
-    write(tree, table, path, Check { absent, advice, ..Check::of(GRADIENTS, structure) })
+    write(tree, table, path, Check { absent, advice, on_types: IN_PLACE, ..Check::of(GRADIENTS, structure) })
 }
 
 /// Fills a table with parameters to read.
@@ -247,7 +269,7 @@ pub(crate) fn params<P: Tree + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    read(tree, table, path, Check::of("parameters", structure))
+    read(tree, table, path, Check::of(PARAMS, structure))
 }
 
 /// Fills a table with gradients of whole leaves.
@@ -257,7 +279,7 @@ pub(crate) fn grads<G: Tree + ?Sized>(
     table: &mut Table,
     path: &mut String,
 ) -> Result<()> {
-    read(tree, table, path, Check { fits: exact, ..Check::of(GRADIENTS, structure) })
+    read(tree, table, path, Check { fits: exact, on_types: LITERALS, ..Check::of(GRADIENTS, structure) })
 }
 
 /// Fills a table with gradients, of which those of some leaves may be rows; and where that is asked for, not be there.
@@ -271,7 +293,7 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     advice: &dyn Fn() -> String,
 ) -> Result<()> {
     table.clear();
-    let mut check = Check { fits: exact, absent, advice, ..Check::of(GRADIENTS, structure) };
+    let mut check = Check { fits: exact, absent, advice, on_types: LITERALS, ..Check::of(GRADIENTS, structure) };
     tree.walk(&mut Walk::of_rows(path, &mut |path, leaf| match leaf.rows {
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
         None => check.leaf(table, path, &leaf.parts),

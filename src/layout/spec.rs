@@ -254,7 +254,11 @@ impl fmt::Display for Difference {
             Difference::Missing { expected } => write!(f, "missing leaf {expected}"),
             Difference::Unexpected { found } => write!(f, "unexpected leaf {found}"),
             Difference::Shape { path, expected, found } => {
-                write!(f, "{}: expected shape {expected:?}, found {found:?}", Named(path))
+                write!(f, "{}: expected shape {expected:?}, found {found:?}", Named(path))?;
+                if expected != found && expected.iter().rev().eq(found.iter()) {
+                    write!(f, ", which is transposed")?;
+                }
+                Ok(())
             }
             Difference::DType { path, expected, found } => {
                 write!(f, "{}: expected type {expected}, found {found}", Named(path))?;
@@ -284,7 +288,9 @@ impl fmt::Display for Difference {
                 write!(f, "; a map has them by name, a struct as its fields are declared")
             }
             Difference::Shared { path, with } => write!(f, "{}: shares memory with `{}`", Named(path), Named(with)),
-            Difference::Duplicate { path } => write!(f, "{}: more than one leaf has this path", Named(path)),
+            Difference::Duplicate { path } => {
+                write!(f, "{}: more than one leaf has this path; give each its own", Named(path))
+            }
         }
     }
 }

@@ -247,7 +247,9 @@ impl<T: Stage> OptState<T> {
         table::moments(&zeros, &mut params);
         let state = made(transformation, &self.structure, &params, self.by_leaf)?;
         Layout::of(&state).compare(&self.inner, &self.structure).map_err(|problem| {
-            let problem = format!("the state was made with another `{argument}`, and does not fit this one: {problem}");
+            let problem = format!(
+                "the state was made with another `{argument}`, and does not fit this one; make one with `init`: {problem}"
+            );
             Error::state(transformation.describe(), problem)
         })
     }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use gradchain::tree::{Difference, DynTree, LeafMut, LeafRef, Slices, SlicesMut, Structure, tree_norm};
-use gradchain::{DType, Tree, TreeMut, apply_updates};
+use gradchain::{DType, GradientTransformation as _, Tree, TreeMut, apply_updates, sgd};
 use ndarray::{
     ArcArray1, Array, Array0, Array1, Array2, Array3, Array4, Array5, Array6, ArrayD, ArrayView1, ArrayViewMut2, Axis,
     CowArray, Dimension, IxDyn, ShapeBuilder, array, s,
@@ -560,13 +560,43 @@ fn another_order_is_a_difference() {
 }
 
 #[test]
+fn gradients_that_do_not_fit_are_refused_with_advice() {
+    let optimizer = sgd(0.1);
+    let mut params = vec![1.0_f32, 2.0];
+    let mut state = optimizer.init(&params).unwrap();
+    let what = "the gradients do not fit the parameters that the state was made for";
+    let integers = optimizer.step(&mut params, &vec![1, 2], &mut state).unwrap_err().to_string();
+    let advice = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
+    assert!(integers.starts_with(&format!("{what}{advice}")), "{integers}");
+    // `f64`, as numbers without a suffix are.
+    assert_eq!(
+        optimizer.step(&mut params, &vec![1.0, 2.0], &mut state).unwrap_err().to_string(),
+        format!(
+            "{what}; a number without a suffix is `f64`, write `1.0_f32` for `f32`: 1 difference\n  \
+             (root): expected type f32, found f64; convert this leaf first, it is never narrowed in silence"
+        )
+    );
+
+    let mut matrix = ndarray::Array2::<f32>::zeros((2, 3));
+    let mut state = optimizer.init(&matrix).unwrap();
+    let turned = ndarray::Array2::<f32>::zeros((3, 2));
+    assert_eq!(
+        optimizer.step(&mut matrix, &turned, &mut state).unwrap_err().to_string(),
+        format!("{what}: 1 difference\n  (root): expected shape [2, 3], found [3, 2], which is transposed")
+    );
+}
+
+#[test]
 fn a_path_may_occur_once() {
     let map = |keys: &[&str]| keys.iter().map(|k| (k.to_string(), 0.0_f32)).collect::<BTreeMap<_, _>>();
     let tree = BTreeMap::from([("a".to_string(), map(&["b/c"])), ("a/b".to_string(), map(&["c", "d"]))]);
     let error = Structure::of(&tree).unwrap_err();
     assert!(error.is_structure());
     assert_eq!(error.differences(), [Difference::Duplicate { path: "a/b/c".into() }]);
-    assert_eq!(error.to_string(), "the tree is ambiguous: 1 difference\n  a/b/c: more than one leaf has this path");
+    assert_eq!(
+        error.to_string(),
+        "the tree is ambiguous: 1 difference\n  a/b/c: more than one leaf has this path; give each its own"
+    );
 }
 
 // Arithmetic.

@@ -134,7 +134,8 @@ fn what_does_not_fit_is_not_touched() {
     let copy = state.clone();
     let mut wide = vec![1.0_f64, 2.0];
     let error = optimizer.update_owned(&mut wide, &mut state, &params).unwrap_err();
-    let said = "the gradients do not fit the parameters that the state was made for: 1 difference\n  \
+    let said = "the gradients do not fit the parameters that the state was made for; updates are written in their \
+                place, so they must have the types of the parameters: 1 difference\n  \
                 (root): expected type f32, found f64";
     assert!(error.to_string().starts_with(said), "{error}");
     assert_eq!(wide, [1.0, 2.0]);
