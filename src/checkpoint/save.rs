@@ -236,7 +236,13 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
         use std::os::unix::fs::PermissionsExt;
         temporary.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut temporary = temporary.tempfile_in(folder).map_err(failed)?;
+    let temporary = temporary.tempfile_in(folder);
+    let mut temporary = temporary.map_err(|error| {
+        if error.kind() != io::ErrorKind::NotFound || folder.is_dir() {
+            return failed(error);
+        }
+        Error::file(&*shown, format!("the folder {} does not exist", folder.display()))
+    })?;
     write(&shown, temporary.as_file_mut())?;
     temporary.as_file().sync_all().map_err(failed)?;
     temporary.persist(path).map_err(|error| failed(error.error))?;

@@ -200,7 +200,9 @@ pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     let other = |what: &dyn core::fmt::Display| Err(Error::file(name, format!("it is {what}")));
     let other_format = OTHERS.iter().find(|(begins, _)| start.starts_with(begins) && start[8] != b'{');
     if let Some((_, what)) = other_format {
-        return other(&format_args!("{what}, and no safetensors file"));
+        return other(&format_args!(
+            "{what}, not a safetensors file: write that with `save_file` of the Python package `safetensors`"
+        ));
     }
     if found < 9 {
         return other(&format_args!("no safetensors file: it has {found} bytes"));

@@ -222,8 +222,14 @@ impl<'a> Compare<'a, '_> {
             None => self.line(format!("missing tensor `{name}`: {dtype} {shape:?}")),
             Some((_, Some(info))) if leaf_dtype(info.dtype).is_some_and(fits) && info.shape == shape => {}
             Some((tensor, info)) => {
+                let is_transposed = info
+                    .is_some_and(|info| shape.len() == 2 && info.shape != shape && info.shape.iter().rev().eq(shape));
                 let what = info.map_or_else(|| "nothing".into(), what);
                 self.line(format!("`{tensor}`: expected {dtype} {shape:?}, found {what}"));
+                let hint = "arrays are not transposed: a matrix must have the shape here that it has in the file";
+                if is_transposed && !self.misfit.hints.iter().any(|known| known == hint) {
+                    self.misfit.hints.push(hint.into());
+                }
                 if info.is_some_and(|info| leaf_dtype(info.dtype).is_some() && info.shape == shape) {
                     let hint = if wanted.0 == Role::Param {
                         "`Migration::new().cast(Mask::all())` rounds parameters and their state to the types that they \

@@ -103,7 +103,8 @@ fn other_files_are_not_taken_for_checkpoints() {
     let zip = refused(b"PK\x03\x04 a zip file, as PyTorch makes");
     assert_eq!(
         zip,
-        "the checkpoint: it is a zip archive, as `torch.save` and `numpy.savez` write, and no safetensors file"
+        "the checkpoint: it is a zip archive, as `torch.save` and `numpy.savez` write, not a safetensors file: \
+         write that with `save_file` of the Python package `safetensors`"
     );
     assert_eq!(refused(b""), "the checkpoint: it is no safetensors file: it has 0 bytes");
     assert_eq!(refused(b"four"), "the checkpoint: it is no safetensors file: it has 4 bytes");
