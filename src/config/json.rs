@@ -12,7 +12,9 @@ pub(super) fn json_in(text: &str) -> Result<Value> {
 
 /// The value that is written in TOML.
 pub(super) fn toml_in(text: &str) -> Result<Value> {
-    let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", "TOML", error))?;
+    // No TOML document begins with a brace.
+    let expected = if text.trim_start().starts_with('{') { "TOML (`Config::from_json` reads JSON)" } else { "TOML" };
+    let table: toml::Table = toml::from_str(text).map_err(|error| ConfigError::wrong("$", expected, error))?;
     Ok(json_of(toml::Value::Table(table)))
 }
 

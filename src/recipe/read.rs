@@ -182,13 +182,19 @@ impl<'a> Node<'a> {
     /// If it is none; what looks like one is said how to write.
     pub fn call(&self) -> Result<(&'a str, Node<'a>)> {
         const EXPECTED: &str = "a transformation: {name: arguments}";
+        let several = format!("{EXPECTED}, or {{\"chain\": [..]}} for several");
         match self.value {
             Recipe::Text(name) => Err(self.wrong(&format!("a transformation: {{{name:?}: {{}}}}"))),
-            Recipe::List(_) => Err(self.wrong(&format!("{EXPECTED}, or {{\"chain\": [..]}} for several"))),
+            Recipe::List(_) => Err(self.wrong(&several)),
             Recipe::Map(entries) if entries.len() > 1 => {
                 let names: Vec<&str> = entries.iter().map(|(name, _)| &**name).collect();
                 let found = format!("{} in one object: {}", names.len(), names.join(", "));
-                Err(ConfigError::wrong(&self.place, EXPECTED, found))
+                let name = entries.iter().find_map(|(key, value)| match value {
+                    Recipe::Text(name) if matches!(&**key, "name" | "type") => Some(name),
+                    _ => None,
+                });
+                let expected = name.map_or(several, |name| format!("a transformation: {{{name:?}: {{..}}}}"));
+                Err(ConfigError::wrong(&self.place, &expected, found))
             }
             _ => self.single(EXPECTED),
         }

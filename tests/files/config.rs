@@ -61,7 +61,12 @@ fn a_value_of_the_wrong_form_is_said_with_what_it_should_be() {
         (json!([]), "$: expected a transformation: {name: arguments}, or {\"chain\": [..]} for several, found []"),
         (
             json!({"adam": {}, "sgd": {}}),
-            "$: expected a transformation: {name: arguments}, found 2 in one object: adam, sgd",
+            "$: expected a transformation: {name: arguments}, or {\"chain\": [..]} for several, found 2 in one object: \
+             adam, sgd",
+        ),
+        (
+            json!({"name": "adam", "learning_rate": 0.1}),
+            "$: expected a transformation: {\"adam\": {..}}, found 2 in one object: learning_rate, name",
         ),
         (json!({"chain": ["zero_nans"]}), "$.chain[0]: expected a transformation: {\"zero_nans\": {}}, found "),
         (json!({"clip_by_global_norm": 1.0}), "$.clip_by_global_norm: expected {\"max_norm\": ..}, found 1.0"),

@@ -31,7 +31,8 @@ use crate::recipe::Recipe;
 pub fn narrow<N: Needs>(transformation: Boxed<ValueAndGradFn>) -> Result<Boxed<N>> {
     let (most, found) = (N::LEVEL, transformation.needs());
     if found > most {
-        let problem = format!("it needs {found}, and is to be given {most}");
+        let advice = format!("ask for that: `build_with::<needs::{found:?}>()`, `narrow::<needs::{found:?}>(..)`");
+        let problem = format!("it needs {found}, and is to be given {most}; {advice}");
         return Err(Error::state(transformation.describe(), problem));
     }
     Ok(Box::new(Narrow { inner: transformation, needs: PhantomData::<fn() -> N> }))
