@@ -8,7 +8,7 @@ use super::ahead::set_reach;
 use super::context::ParamSource;
 use super::isa::current_isa;
 use super::pass::Pass;
-use super::pieces::{Pieces, WORTH};
+use super::pieces::Pieces;
 use super::ranks::Ranks;
 use super::remote::RemoteTree;
 use super::rows::Rows;
@@ -20,7 +20,6 @@ use super::{Ask, Emission, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
-use crate::numeric::worth::Pace;
 use crate::tree::{LeafSpec, Structure};
 
 /// Whoever goes through the leaves in place of the engine, on another machine.
@@ -57,7 +56,6 @@ pub(crate) struct Work {
     doubles: bool,
     /// Room for sums while some are added up again.
     saved: Vec<f64>,
-    pace: Pace,
     /// The other machines that have sums of the same step, if there are any.
     pub(crate) ranks: Option<Box<Ranks>>,
 }
@@ -104,7 +102,6 @@ impl Work {
             bytes: bytes.sum(),
             doubles: leaves().any(|(leaf, _)| leaf.dtype() == DType::F64),
             saved: Vec::new(),
-            pace: Pace::default(),
             spare: Box::default(),
             sums: vec![0.0; pieces.all.len() * shape.sums],
             pieces,
@@ -168,7 +165,6 @@ impl Work {
         let (structure, resting) = (at.structure, at.absent);
         let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting, again: None };
         set_reach(self.bytes);
-        let step = self.pace.begin(pieces.elements(), WORTH);
         chain.begin(at);
         let (mut number, mut only, mut again, mut passed) = (0, Vec::new(), None, false);
         loop {
@@ -242,7 +238,6 @@ impl Work {
         let held = chain.emission().is_nothing();
         let mut outcome = Outcome { emitted: at.gradients, ..Outcome::GRADIENTS };
         chain.finish(complete(&self.ranks, Sums { values: &self.sums, ..none }), &mut outcome);
-        self.pace.end(step);
         Outcome { held, ..outcome }
     }
 }

@@ -16,10 +16,12 @@ const SHORT: bool = cfg!(debug_assertions)
 
 /// Elements that are work enough for a thread: one that has done its part takes as many from another. With more threads
 /// than a tree has of these each has its share, but no less than half as many.
+#[cfg(feature = "rayon")]
 const TASK: usize = 4 * PIECE;
 
 /// The fewest elements that are shared.
-pub(crate) const WORTH: usize = 2 * TASK;
+#[cfg(feature = "rayon")]
+pub(crate) const WORTH: usize = 4 * TASK;
 
 /// A stretch of one leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,6 +95,7 @@ impl Pieces {
     }
 
     /// How many elements there are.
+    #[cfg(feature = "rayon")]
     pub(crate) fn elements(&self) -> usize {
         self.before.last().map_or(0, |all| *all)
     }
@@ -171,8 +174,8 @@ mod tests {
             let structure = Structure::of(&leaves).unwrap();
             Pieces::new(&structure, &vec![true; sizes.len()])
         };
-        let few = sizes(&[WORTH]);
-        assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * PIECE, WORTH / 3, 2 * PIECE, 2 * PIECE]);
+        let few = sizes(&[8 * PIECE]);
+        assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * PIECE, 8 * PIECE / 3, 2 * PIECE, 2 * PIECE]);
         assert_eq!(sizes(&[100 * WORTH]).task(16), TASK);
         // A thousand small leaves and a large one.
         let small = PIECE / 160;

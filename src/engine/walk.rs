@@ -21,9 +21,8 @@ use super::{InPiece, Shape, Span, Tile};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
-use crate::numeric::split::{shared, threads};
+use crate::numeric::split::{shared, threads, worth_sharing};
 #[cfg(feature = "rayon")]
-use crate::numeric::worth::worth_sharing;
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.

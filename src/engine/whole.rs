@@ -14,8 +14,7 @@ use super::rows::LeafRows;
 use super::table::{Table, TableLeaf};
 use crate::element::{DType, Real, with_dtype};
 use crate::memory::{Buffer, RawStrided};
-use crate::numeric::split::each_of;
-use crate::numeric::worth::{FEW, worth_sharing};
+use crate::numeric::split::{FEW, each_of, worth_sharing};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, Structure};
 

@@ -15,6 +15,3 @@ pub(crate) mod random;
 pub(crate) mod spectral;
 pub(crate) mod split;
 pub(crate) mod sums;
-#[cfg(feature = "rayon")]
-pub(crate) mod together;
-pub(crate) mod worth;

@@ -1,12 +1,19 @@
 //! Work on arrays that is halved until there is little of it, for rayon's threads.
 
 use core::ops::Range;
+#[cfg(feature = "rayon")]
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::isa::{Isa, Job, current_isa, dispatch};
-#[cfg(feature = "rayon")]
-use super::together::together;
-use super::worth::{FEW, has_worked, worth_sharing};
+
+/// The fewest elements of one array that threads share.
+pub(crate) const FEW: usize = 1 << 18;
+
+/// True if so many elements are shared among threads: at least `few`, and there are threads.
+pub(crate) fn worth_sharing(elements: usize, few: usize) -> bool {
+    elements >= few && threads() > 1
+}
 
 /// Work of which the halves have nothing to do with each other.
 pub(crate) trait Split: Job<Output = ()> + Send + Sized {
@@ -51,23 +58,28 @@ pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
     shared(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
-/// Does each of some tasks, on rayon's threads if there are several; the last ones first if it is to go backwards. Not
-/// of the types of what is to be done, as `both`.
+/// Runs each of some tasks once, on rayon's threads if there are several, in order or from the last on. Each thread
+/// takes the next task when it has done one. Takes a `dyn Fn`, so that it is compiled once.
 pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) + Sync)) {
+    let in_order = |i: usize| one(if backwards { tasks.end - 1 - i } else { tasks.start + i });
     #[cfg(feature = "rayon")]
-    if threads() > 1 && rayon::current_thread_index().is_none() {
-        together(tasks.len(), threads(), backwards, &|task| one(tasks.start + task), rayon::spawn);
-        return has_worked();
+    if threads().min(tasks.len()) > 1 {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                // A scope ends after all that its threads have written.
+                match next.fetch_add(1, Ordering::Relaxed) {
+                    i if i < tasks.len() => in_order(i),
+                    _ => break,
+                }
+            }
+        };
+        return rayon::in_place_scope(|scope| {
+            (1..threads().min(tasks.len())).for_each(|_| scope.spawn(|_| work()));
+            work();
+        });
     }
-    let Some(half) = half(tasks.len(), 1) else { return tasks.for_each(one) };
-    let middle = tasks.start + half;
-    let (first, last) = (|| shared(tasks.start..middle, backwards, one), || shared(middle..tasks.end, backwards, one));
-    if backwards {
-        join(last, first)
-    } else {
-        join(first, last)
-    }
-    has_worked();
+    (0..tasks.len()).for_each(in_order);
 }
 
 /// How many threads rayon has, if it is used.

@@ -2,8 +2,7 @@
 
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::split::{Split, each_of, half, in_parts};
-use crate::numeric::worth::{FEW, worth_sharing};
+use crate::numeric::split::{FEW, Split, each_of, half, in_parts, worth_sharing};
 
 /// An element-wise stretch of a leaf that is not factored.
 pub(super) struct Plain<'a, C> {
