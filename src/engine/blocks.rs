@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use half::{bf16, f16};
 
-use super::ahead::Reach;
+use super::ahead::prefetch_after;
 use super::halves::{Format, InBlocks};
 use super::isa::{Isa, Set};
 use super::kernel::{BLOCK, MOST_SLOTS};
@@ -73,12 +73,12 @@ impl ReadBlocks<'_> {
         }
     }
 
-    /// Asks for the memory of a later block.
+    /// Prefetches a later block.
     #[inline(always)]
-    pub(super) fn ask_after(&self, b: usize, reach: Reach) {
+    pub(super) fn prefetch_after(&self, b: usize) {
         match self {
-            Blocks::Single(all) => reach.ask_after(&all[b]),
-            Blocks::Bf16(all) | Blocks::F16(all) => reach.ask_after(&all[b]),
+            Blocks::Single(all) => prefetch_after(&all[b]),
+            Blocks::Bf16(all) | Blocks::F16(all) => prefetch_after(&all[b]),
         }
     }
 }

@@ -4,7 +4,6 @@
 use core::ptr::NonNull;
 
 use super::again::{Again, restore};
-use super::ahead::set_reach;
 use super::context::ParamSource;
 use super::isa::current_isa;
 use super::pass::Pass;
@@ -51,7 +50,6 @@ pub(crate) struct Work {
     spare: Box<Spare>,
     shape: Shape,
     /// Bytes of the parameters that it is for.
-    bytes: usize,
     /// True if sums of squares can leave the range of `f64`: those over `f64` leaves.
     doubles: bool,
     /// Room for sums while some are added up again.
@@ -83,7 +81,6 @@ impl Work {
             Buffer::zeros(leaf.dtype().compute(), if *on { leaf.here().len() } else { 0 })
         };
         let leaves = || structure.leaves().iter().zip(active).filter(|(_, on)| **on);
-        let bytes = leaves().map(|(leaf, _)| leaf.dtype().bytes(leaf.here().len()));
         Work {
             params: Table::with_capacity(structure.len()),
             grads: Table::with_capacity(structure.len()),
@@ -99,7 +96,6 @@ impl Work {
             copies: Vec::new(),
             there: Table::new(),
             active: active.into(),
-            bytes: bytes.sum(),
             doubles: leaves().any(|(leaf, _)| leaf.dtype() == DType::F64),
             saved: Vec::new(),
             spare: Box::default(),
@@ -164,7 +160,6 @@ impl Work {
         }
         let (structure, resting) = (at.structure, at.absent);
         let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting, again: None };
-        set_reach(self.bytes);
         chain.begin(at);
         let (mut number, mut only, mut again, mut passed) = (0, Vec::new(), None, false);
         loop {

@@ -6,7 +6,7 @@ use core::ops::Range;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::ahead::Reach;
+use super::ahead::prefetch_after;
 use super::isa::{Isa, Job, Set, dispatch};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::sums::{Added, NOTHING};
@@ -185,9 +185,8 @@ impl<H: InBlocks> Job for Add<'_, H> {
         let Add(u, p, _) = self;
         let (u, u_left) = u[..p.len()].as_chunks();
         let (p, p_left) = p.as_chunks_mut();
-        let reach = Reach::here();
         for b in 0..p.len() {
-            reach.ask_after(&p[b]);
+            prefetch_after(&p[b]);
             // SAFETY: `dispatch` has chosen the instruction set.
             unsafe { H::add_block::<S>(u[b], &mut p[b]) };
         }

@@ -16,7 +16,7 @@
 
 use core::marker::PhantomData;
 
-use super::ahead::{Ahead, Reach};
+use super::ahead::{Ahead, prefetch_after};
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
 use super::gives::Gives;
@@ -67,13 +67,12 @@ macro_rules! loops {
             let (g, stored) = (g.as_chunks::<BLOCK>().0, stored.as_chunks::<BLOCK>().0);
             let (g, stored) = if from_stored { (g, &stored[..n]) } else { (&g[..n], stored) };
             $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
-            let reach = Reach::of_halves();
             let (lag, ring) = (const { if S::SHAPE.adds_in(TO) { 0 } else { LAG } }, &mut [[0.0; BLOCK]; LAG + 1]);
             for b in 0..n + lag {
                 if b < n {
-                    if from_stored { reach.ask_after(&stored[b]) } else { reach.ask_after(&g[b]) }
-                    reach.ask_after(&p[b]);
-                    $(reach.ask_after(&$s[b]);)*
+                    if from_stored { prefetch_after(&stored[b]) } else { prefetch_after(&g[b]) }
+                    prefetch_after(&p[b]);
+                    $(prefetch_after(&$s[b]);)*
                     // SAFETY: `dispatch` has chosen the instruction set, here and below.
                     let from = if from_stored { stored[b] } else { unsafe { H::widen_block::<I>(&g[b]) } };
                     // SAFETY: as above.
@@ -81,7 +80,7 @@ macro_rules! loops {
                     let u = &mut ring[b % (lag + 1)];
                     if const { S::SHAPE.adds_in(TO) } {
                         let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
-                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>((kernel, dtype), from, u, here, $($s[b].as_chunks_mut().0,)* lanes, Reach::NONE);
+                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>((kernel, dtype), from, u, here, $($s[b].as_chunks_mut().0,)* lanes, false);
                     } else {
                         Self::map::<S, f32, false, FROM, TO, N>((kernel, dtype), &from, u, &here, $(&mut $s[b],)* lanes);
                     }
@@ -100,20 +99,20 @@ macro_rules! loops {
         fn mixed<S: Stage, I: Set, const FROM: usize, const TO: usize>(
             kernel: Typed<S, f32>, g: ReadBlocks<'_>, mut p: WriteBlocks<'_>, mut slots: SlotBlocks<'_>,
         ) {
-            let (n, reach, ring) = (p.len(), Reach::of_halves(), &mut [[0.0; BLOCK]; LAG + 1]);
+            let (n, ring) = (p.len(), &mut [[0.0; BLOCK]; LAG + 1]);
             // Into 32 bits nothing is rounded that others would wait for.
             let lag = if p.is_single() { 0 } else { LAG };
             for b in 0..n + lag {
                 if b < n {
-                    g.ask_after(b, reach);
-                    p.to_read().ask_after(b, reach);
+                    g.prefetch_after(b);
+                    p.to_read().prefetch_after(b);
                     // SAFETY: `dispatch` has chosen the instruction set, here and below.
                     let (from, here) = unsafe { (g.bring::<I>(b), p.to_read().bring::<I>(b)) };
                     let mut rows = [[0.0; BLOCK]; $n];
                     let many = rows.len();
                     for i in 0..many {
                         let slot = slots[i].to_read();
-                        slot.ask_after(b, reach);
+                        slot.prefetch_after(b);
                         // SAFETY: as above.
                         rows[i] = unsafe { slot.bring::<I>(b) };
                     }
@@ -136,7 +135,7 @@ macro_rules! loops {
         #[cfg(feature = "half")]
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn drop_halves<S: Stage, I: Set, H: InBlocks, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(
+        fn drop_halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<f32>, g: &[u16], p: &[u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
         ) {
             let reads = const { Span::of(FROM, TO).meets(S::SHAPE.reads_params) };
@@ -145,24 +144,21 @@ macro_rules! loops {
             let p = if reads { &p.as_chunks::<BLOCK>().0[..n] } else { &[] };
             // What is not read need not be there, here and in `sum`.
             $(let $s = if const { is_read::<S>($k, FROM, TO) } { &mut $s.as_chunks_mut::<BLOCK>().0[..n] } else { &mut [] };)*
-            let reach = Reach::here();
             for b in 0..n {
-                if ASKS {
-                    reach.ask_to_read(&g[b]);
-                    if reads {
-                        reach.ask_to_read(&p[b]);
-                    }
-                    $(if const { is_read::<S>($k, FROM, TO) } {
-                        reach.ask_to_read(&$s[b]);
-                    })*
+                prefetch_after(&g[b]);
+                if reads {
+                    prefetch_after(&p[b]);
                 }
+                $(if const { is_read::<S>($k, FROM, TO) } {
+                    prefetch_after(&$s[b]);
+                })*
                 // SAFETY: `dispatch` has chosen the instruction set.
                 let from = unsafe { H::widen_block::<I>(&g[b]) };
                 // SAFETY: as above.
                 let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
                 let (from, here) = (from.as_chunks().0, here.as_chunks().0);
                 $(let $s = if const { is_read::<S>($k, FROM, TO) } { $s[b].as_chunks_mut().0 } else { &mut [] };)*
-                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>((kernel, Some(H::DTYPE)), from, &mut [], here, $($s,)* lanes, Reach::NONE);
+                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>((kernel, Some(H::DTYPE)), from, &mut [], here, $($s,)* lanes, false);
             }
         }
 
@@ -182,18 +178,17 @@ macro_rules! loops {
             // What a pass does not look at is not asked for, here and below.
             let span = Span::of(FROM, TO);
             let (reads, touches) = (span.meets(S::SHAPE.reads_params), span.meets(S::SHAPE.stateful));
-            let reach = Reach::here();
             for b in 0..n {
                 if reads {
-                    reach.ask_after(&p[b]);
+                    prefetch_after(&p[b]);
                 }
                 if touches {
-                    $(reach.ask_after(&$s.0[b]);)*
+                    $(prefetch_after(&$s.0[b]);)*
                 }
                 // Not two loops, one for each answer.
                 if core::hint::black_box(gives.asks) {
-                    reach.ask_after(&from[b]);
-                    reach.ask_after(&u[b]);
+                    prefetch_after(&from[b]);
+                    prefetch_after(&u[b]);
                 }
                 next.ask(ASKED);
                 Self::give::<S, C, false, FROM, TO>(kernel, gives, &from[b], &mut u[b], &p[b], $(&mut $s.0[b]),*);
@@ -242,7 +237,7 @@ macro_rules! loops {
         /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
         /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
         /// If it adds updates to parameters, these are `u`. If its arrays lie in memory, and not in registers, it asks
-        /// for them, as far ahead as it is told. Where sums can be [added to later](adds_later), a second loop over the
+        /// for them. Where sums can be [added to later](adds_later), a second loop over the
         /// block does it, from what went into the part and its state as it was.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
@@ -253,7 +248,7 @@ macro_rules! loops {
             p: &[[C; LANES]],
             $($s: &mut [[C; LANES]],)*
             lanes: &mut Lanes<N>,
-            reach: Reach,
+            in_memory: bool,
         ) {
             let (n, span) = (from.len(), Span { dtype, ..Span::of(FROM, TO) });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n));
@@ -263,26 +258,26 @@ macro_rules! loops {
             let has_all = span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
             let asks = ASKS && (has_all || const { DROPS && writes_any::<S>(FROM, TO) });
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
-            let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) } && reach.is_asked_to_read();
+            let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) } && in_memory;
             for b in 0..n {
                 if only_reads {
-                    reach.ask_to_read(&from[b]);
+                    prefetch_after(&from[b]);
                     if reads {
-                        reach.ask_to_read(&p[b]);
+                        prefetch_after(&p[b]);
                     }
                     $(if const { is_read::<S>($k, FROM, TO) } {
-                        reach.ask_to_read(&$s[b]);
+                        prefetch_after(&$s[b]);
                     })*
                 } else if asks {
-                    reach.ask_after(&from[b]);
+                    prefetch_after(&from[b]);
                     $(if const { !DROPS || is_read::<S>($k, FROM, TO) } {
-                        reach.ask_after(&$s[b]);
+                        prefetch_after(&$s[b]);
                     })*
                     if reads {
-                        reach.ask_after(&p[b]);
+                        prefetch_after(&p[b]);
                     }
                     if !DROPS {
-                        reach.ask_after(&u[b]);
+                        prefetch_after(&u[b]);
                     }
                 }
                 let mut block = Lanes::<N>::new();
@@ -356,11 +351,10 @@ macro_rules! loops {
             $(let $s = $s.split_at_mut(cut);)*
             if const { $n > 0 && S::SHAPE.adds_in(TO) } {
                 let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                Self::sum::<S, I, C, false, true, true, FROM, TO, N>((kernel, Some(C::DTYPE)), g, p, &[], $($s.0.as_chunks_mut().0,)* lanes, Reach::here());
+                Self::sum::<S, I, C, false, true, true, FROM, TO, N>((kernel, Some(C::DTYPE)), g, p, &[], $($s.0.as_chunks_mut().0,)* lanes, true);
             } else {
                 let touches = Span::of(FROM, TO).meets(S::SHAPE.stateful);
-                let reach = Reach::beside(const { arrays::<S>() });
-                let asks = asks_in::<S, C>(reach, p);
+                let asks = asks_in::<S, C>(p);
                 let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
                 let n = p.len();
                 let g = &g[..n];
@@ -368,10 +362,10 @@ macro_rules! loops {
                 for b in 0..n {
                     let b = if const { reads_any::<S>(FROM, TO) } { b } else { alone(b, n) };
                     if asks {
-                        reach.ask_after(&g[b]);
-                        reach.ask_after(&p[b]);
+                        prefetch_after(&g[b]);
+                        prefetch_after(&p[b]);
                         if touches {
-                            $(reach.ask_after(&$s[b]);)*
+                            $(prefetch_after(&$s[b]);)*
                         }
                     }
                     Self::flat::<S, C, false, FROM, TO, N>(kernel, &g[b], &mut p[b], $(&mut $s[b],)* lanes);
@@ -399,8 +393,8 @@ macro_rules! loops {
             // Not between the elements: then the sums would leave their registers.
             next.ask_much();
             // One without state goes through a tile in the cache, or asks for what lies in memory.
-            let reach = if const { $n == 0 } && !gives.asks { Reach::NONE } else { Reach::here() };
-            Self::sum::<S, I, C, DROPS, false, true, FROM, TO, N>((kernel, None), from.0, u.0, p.0, $($s.0,)* lanes, reach);
+            let in_memory = const { $n > 0 } || gives.asks;
+            Self::sum::<S, I, C, DROPS, false, true, FROM, TO, N>((kernel, None), from.0, u.0, p.0, $($s.0,)* lanes, in_memory);
             if !from.1.is_empty() {
                 let mut dropped = [C::zero(); LANES];
                 let u = if DROPS { &mut dropped[..from.1.len()] } else { u.1 };
@@ -430,11 +424,7 @@ macro_rules! loops {
         fn drop_halves_of<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<f32>, g: &[u16], p: &[u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
         ) {
-            // Two loops, since a condition in one takes its sums to the stack.
-            match Reach::here().is_asked_to_read() {
-                true => Self::drop_halves::<S, I, H, true, FROM, TO, N>(kernel, g, p, $($s,)* lanes),
-                false => Self::drop_halves::<S, I, H, false, FROM, TO, N>(kernel, g, p, $($s,)* lanes),
-            }
+            Self::drop_halves::<S, I, H, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
         }
     })*
 

@@ -4,7 +4,7 @@
 //! others come back as they were, and need not go through memory, is said here: a compiler finds it out only if it
 //! optimizes when linking too.
 
-use super::ahead::Reach;
+use super::ahead::DISTANCE;
 use super::kernel::MOST_SLOTS;
 use super::{Span, Stage};
 
@@ -103,6 +103,6 @@ pub(super) const fn writes_any<S: Stage>(from: usize, to: usize) -> bool {
 /// it must be its own memory for the most part. After a look a stretch is half a tile, which is no longer than what is
 /// asked for ahead: that is the next half.
 #[inline(always)]
-pub(super) fn asks_in<S: Stage, C>(reach: Reach, stretch: &[C]) -> bool {
-    S::SHAPE.looks > 0 || reach.is_in(stretch, if const { arrays::<S>() < 2 } { 2 } else { 1 })
+pub(super) fn asks_in<S: Stage, C>(stretch: &[C]) -> bool {
+    S::SHAPE.looks > 0 || size_of_val(stretch) > const { if arrays::<S>() < 2 { 2 * DISTANCE } else { DISTANCE } }
 }

@@ -1,7 +1,7 @@
 //! Finished updates, written to where they go: to leaves of any type and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
-use super::ahead::Reach;
+use super::ahead::prefetch_after;
 use super::factors::Factors;
 #[cfg(feature = "half")]
 use super::halves::Parameters;
@@ -79,9 +79,8 @@ impl<C: Real, S: Sum<C>> Job for Add<'_, C, S> {
 fn add_slice<C: Real, S: Sum<C>>(sum: S, u: &[C], p: &mut [C]) {
     let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
     let (p, p_left) = p.as_chunks_mut::<ASKED>();
-    let reach = Reach::here();
     for b in 0..p.len() {
-        reach.ask_after(&p[b]);
+        prefetch_after(&p[b]);
         for i in 0..ASKED {
             p[b][i] = sum.of(p[b][i], u[b][i]);
         }

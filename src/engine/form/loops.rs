@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::super::ahead::Reach;
+use super::super::ahead::prefetch_after;
 use super::super::fused::with_list;
 use super::super::isa::{Isa, Job, dispatch_chain};
 use super::super::kernel::{MOST_SLOTS, Slots, no_slots};
@@ -130,24 +130,10 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
-/// Whether any array is written.
-const fn writes_any(all: &[Access]) -> bool {
-    let mut slot = 0;
-    while slot < all.len() && !all[slot].writes() {
-        slot += 1;
-    }
-    slot < all.len()
-}
-
-/// Whether loops ask for what they read, on processors where that helps: those that wait for arrays of state. Sums
+/// Whether loops prefetch what they read: those that wait for arrays of state. Sums
 /// that a loop keeps in registers would not stay there.
 const fn asks<F: OnElement<C>, C: Real>() -> bool {
     F::Sums::LEN == 0 && reads_any(F::ACCESS)
-}
-
-/// Whether they also do elsewhere, as those do that write parameters.
-const fn asks_to_write<F: OnElement<C>, C: Real>() -> bool {
-    asks::<F, C>() && writes_any(F::ACCESS)
 }
 
 const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
@@ -198,19 +184,12 @@ macro_rules! loops {
             let n = from.len();
             assert!(p.len() == n && (to.len() == n || !F::REWRITES));
             assert!(true $(&& ($s.len() == n || const { !access::<F, C>($i).reads() }))*);
-            let reach = Reach::here();
-            let asks = const { asks::<F, C>() } && reach.is_asked_to_read();
             let always = Always::<C>::new();
             for b in 0..n {
-                if asks {
-                    reach.ask_to_read(&from[b]);
+                if const { asks::<F, C>() } {
+                    prefetch_after(&from[b]);
                     $(if const { access::<F, C>($i).reads() } {
-                        reach.ask_to_read(&$s[b]);
-                    })*
-                } else if const { asks_to_write::<F, C>() } {
-                    reach.ask_after(&from[b]);
-                    $(if const { access::<F, C>($i).reads() } {
-                        reach.ask_after(&$s[b]);
+                        prefetch_after(&$s[b]);
                     })*
                 }
                 for i in 0..LANES {

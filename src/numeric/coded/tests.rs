@@ -9,13 +9,13 @@ fn is_signed(dtype: DType) -> bool {
 
 fn coded(dtype: DType, numbers: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; dtype.bytes(numbers.len())];
-    encode(detected_isa(), dtype, numbers, &mut bytes, &mut Ahead::new());
+    encode(detected_isa(), dtype, numbers, &mut bytes);
     bytes
 }
 
 fn decoded(dtype: DType, bytes: &[u8], len: usize) -> Vec<f32> {
     let mut numbers = vec![0.0; len];
-    decode(detected_isa(), dtype, bytes, &mut numbers, &mut Ahead::new());
+    decode(detected_isa(), dtype, bytes, &mut numbers);
     numbers
 }
 
@@ -69,8 +69,8 @@ fn numbers_go_to_a_code_next_to_them_and_stay_there() {
                 assert_eq!(coded(dtype, &to), bytes, "{dtype}: what codes say exactly stays");
                 for isa in [Isa::Baseline, Isa::Avx2.min(detected_isa())] {
                     let (mut same, mut back) = (vec![0; bytes.len()], vec![0.0; len]);
-                    encode(isa, dtype, &from, &mut same, &mut Ahead::new());
-                    decode(isa, dtype, &same, &mut back, &mut Ahead::new());
+                    encode(isa, dtype, &from, &mut same);
+                    decode(isa, dtype, &same, &mut back);
                     assert!(same == bytes && back == to, "{dtype}: {isa:?}");
                 }
             }

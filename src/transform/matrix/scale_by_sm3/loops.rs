@@ -5,7 +5,7 @@ use core::hint::select_unpredictable;
 use super::{BLOCK, Layout};
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::ahead::Reach;
+use crate::numeric::ahead::prefetch_after;
 use crate::numeric::isa::{Isa, Set};
 use crate::numeric::opaque::Always;
 use crate::numeric::split::{Split, half};
@@ -209,14 +209,12 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
         let (whole, end) = u[r * len..][..len].as_chunks::<LANES>();
         (blocks[r], ends[r]) = (&whole[..mu.len()], &end[..mu_end.len()]);
     }
-    let (reach, always) = (Reach::here(), Always::new());
+    let always = Always::new();
     let mut from = 0;
     while from < mu.len() {
         let to = mu.len().min(from + ASKED);
-        if reach.is_asked_to_read() {
-            for blocks in &blocks {
-                reach.ask_to_read(&blocks[from..to]);
-            }
+        for blocks in &blocks {
+            prefetch_after(&blocks[from..to]);
         }
         for b in from..to {
             let mut most = inner_next[b];
