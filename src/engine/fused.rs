@@ -3,12 +3,11 @@
 
 use core::ops::Range;
 
-use super::ahead::{Ahead, ask_for};
+use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{SlotBlocks, WriteBlocks};
-use super::convert::{load, load_asking, store, store_asking};
+use super::convert::{load, store};
 use super::found::Found;
-use super::in_piece::InPiece;
 use super::isa::{Isa, Job, dispatch_chain};
 use super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::passes::{self, Passes};
@@ -79,16 +78,6 @@ impl<'a> SlotList<'a> {
         self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
     }
 
-    /// Whether there is something that has been found out: while it is brought, what else a loop reads can come.
-    pub(super) fn has_found(&self) -> bool {
-        self.found.is_some()
-    }
-
-    /// Whether any array has another type.
-    pub(super) fn is_converted<C: Real>(&self) -> bool {
-        self.slots[..self.len].iter().flatten().any(|slot| slot.dtype() != C::DTYPE)
-    }
-
     /// How many arrays there are.
     pub(super) fn len(&self) -> usize {
         self.len
@@ -156,12 +145,7 @@ impl<'a> SlotList<'a> {
     }
 }
 
-/// Has a tile transformed that is a piece of its own. A function, so that the closure is none of each stage's.
-pub(crate) fn on_all_of<C: Real>(tile: &mut Tile<'_, C>) -> impl FnMut(&mut dyn InPiece<C>) {
-    |part| part.tile(tile)
-}
-
-/// As [`fused_tile`], for a stage that is a whole chain and always fuses: pass `pass`.
+/// Does pass `pass` of a stage that is a whole chain and always fuses on a tile.
 pub(crate) fn chain_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
@@ -171,8 +155,7 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     let (isa, kernel) = (tile.isa, stage.kernel::<C>(state, run, tile.leaf));
     let mut list = SlotList::new();
     list.fill_for::<S, C>(pass, (stage, state), tile.leaf);
-    let (drops, asks) = (S::SHAPE.drops(pass), tile.source.is_some());
-    let added = on_tile(&list, !drops, tile, &mut InPass::<S, C> { isa, pass, asks, kernel });
+    let added = on_tile(&list, !S::SHAPE.drops(pass), tile, &mut InPass::<S, C> { isa, pass, kernel });
     if const { S::SHAPE.sums > 0 } {
         add(&S::SHAPE, &added, Place::default(), tile.sums);
     }
@@ -181,20 +164,19 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
 /// The loop of a pass, for a tile: from, to, parameters, state arrays. A trait of its own, since a closure that is
 /// called by reference is compiled once more to be called by value.
 trait OnTile<C> {
-    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>, ahead: &mut Ahead) -> Added;
+    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>) -> Added;
 }
 
 /// The loop of a pass of a stage that is a whole chain.
 struct InPass<S: Stage, C: Real> {
     isa: Isa,
     pass: usize,
-    asks: bool,
     kernel: S::Kernel<C>,
 }
 
 impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
-    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], mut slots: Slots<'_, C>, ahead: &mut Ahead) -> Added {
-        passes::pass::<S, C>((self.isa, self.pass, self.asks), &self.kernel, (from, to, p), &mut slots, ahead)
+    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], mut slots: Slots<'_, C>) -> Added {
+        passes::pass::<S, C>(self.isa, self.pass, &self.kernel, (from, to, p), &mut slots)
     }
 }
 
@@ -202,13 +184,13 @@ impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
 #[inline(never)]
 fn on_tile<C: Real>(list: &SlotList<'_>, writes: bool, tile: &mut Tile<'_, C>, run: &mut dyn OnTile<C>) -> Added {
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
+    tile.reads(list);
+    tile.prefetch_share();
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
-    let (mut added, mut ahead) = (NOTHING, tile.ahead.take());
+    let mut added = NOTHING;
     let (from, to): (&[C], &mut [C]) = if writes { tile.io() } else { (tile.input(), &mut []) };
-    with_list(list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, ahead| {
-        added = run.run(from, to, p, slots, ahead)
-    });
-    (tile.spare, tile.ahead) = (spare, ahead);
+    with_list(list, start, n, (isa, spare), &mut |slots| added = run.run(from, to, p, slots));
+    tile.spare = spare;
     added
 }
 
@@ -219,14 +201,11 @@ pub(crate) fn with_list<C: Real>(
     start: usize,
     n: usize,
     (isa, spare): (Isa, &mut [C]),
-    ahead: Option<&mut Ahead>,
-    f: &mut dyn FnMut(Slots<'_, C>, &mut Ahead),
+    f: &mut dyn FnMut(Slots<'_, C>),
 ) {
-    let mut nothing = None;
-    let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
     if list.is_native::<C>() {
         // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
-        return f(unsafe { list.slices(start, n) }, ahead);
+        return f(unsafe { list.slices(start, n) });
     }
     // Only arrays of other types are brought into the spare room and back, and what was found out into it.
     let is_other = |raw: &RawSlice| raw.dtype() != C::DTYPE;
@@ -241,7 +220,7 @@ pub(crate) fn with_list<C: Real>(
         } else if let Some(chunk) = chunks.next() {
             *slice = &mut chunk[..n];
             // SAFETY: as above.
-            unsafe { load_asking(isa, *raw, start, slice, ahead) };
+            unsafe { load(isa, *raw, start, slice) };
         }
     }
     if let Some((found, which)) = &list.found {
@@ -250,12 +229,10 @@ pub(crate) fn with_list<C: Real>(
         }
         found.fill(start, &mut slots[which.clone()]);
     }
-    f(slots.each_mut().map(|s| &mut **s), ahead);
+    f(slots.each_mut().map(|s| &mut **s));
     for (slice, raw) in slots.iter().zip(listed) {
         // SAFETY: as above.
-        raw.as_ref()
-            .filter(|raw| is_other(raw))
-            .inspect(|raw| unsafe { store_asking(isa, **raw, start, slice, ahead) });
+        raw.as_ref().filter(|raw| is_other(raw)).inspect(|raw| unsafe { store(isa, **raw, start, slice) });
     }
 }
 
@@ -280,7 +257,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
     (start, len, beside): (usize, usize, &[(RawSlice, usize); 2]),
     (isa, room, sums): (Isa, &mut Room<C>, &mut [f64]),
     (pass, by_blocks): (usize, &mut ByBlocks<'_, S, C>),
-    mut run_loop: impl FnMut(&S::Kernel<C>, Range<usize>, &mut Slots<'_, C>, Option<&mut Ahead>) -> Added,
+    mut run_loop: impl FnMut(&S::Kernel<C>, Range<usize>, &mut Slots<'_, C>) -> Added,
 ) -> bool {
     // Filled where it is, since it is four lines of the cache to copy.
     let mut list = SlotList::new();
@@ -296,7 +273,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
             let n = step.min(len - done);
             // SAFETY: by the caller's promise.
             let mut slots = unsafe { list.slices(start + done, n) };
-            let added = run_loop(&kernel, done..done + n, &mut slots, None);
+            let added = run_loop(&kernel, done..done + n, &mut slots);
             if const { S::SHAPE.sums > 0 } {
                 add(&S::SHAPE, &added, Place::default(), sums);
             }
@@ -304,23 +281,18 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         }
         return true;
     }
-    // Short, so that while one loop waits for memory the processor has begun the next. Codes take so long to calculate
-    // that it does not: there what comes later is asked for.
-    let (ahead, asks) = (&mut Ahead::new(), list.is_coded());
-    let step = if asks || S::SHAPE.adds_in(pass) { TILE } else { SHORT };
+    // Short, so that while one loop waits for memory the processor has begun the next.
+    let ahead = &mut Ahead::new();
+    let step = if S::SHAPE.adds_in(pass) { TILE } else { SHORT };
     for done in (by_blocks(&list, &kernel)..len).step_by(step) {
         let range = done..len.min(done + step);
-        let (start, n, follows) = (start + done, range.len(), asks && len - done >= 2 * step);
-        ahead.begin(follows);
-        if list.has_found() {
-            beside.iter().for_each(|(memory, first)| ask_for(memory.addresses(first + done, n)));
-        }
-        if follows {
-            list.read(start, n, ahead);
-            beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
-        }
-        with_list(&list, start, n, (isa, room.all()), Some(&mut *ahead), &mut |mut slots, ahead| {
-            let added = run_loop(&kernel, range.clone(), &mut slots, Some(ahead));
+        let (start, n) = (start + done, range.len());
+        ahead.begin(len - done >= 2 * step);
+        list.read(start, n, ahead);
+        beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
+        ahead.prefetch_share();
+        with_list(&list, start, n, (isa, room.all()), &mut |mut slots| {
+            let added = run_loop(&kernel, range.clone(), &mut slots);
             if const { S::SHAPE.sums > 0 } {
                 add(&S::SHAPE, &added, Place::default(), sums);
             }

@@ -6,7 +6,6 @@ use core::ops::Range;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::ahead::prefetch_after;
 use super::isa::{Isa, Job, Set, dispatch};
 use super::kernel::{MOST_SLOTS, Slots};
 use super::sums::{Added, NOTHING};
@@ -186,7 +185,6 @@ impl<H: InBlocks> Job for Add<'_, H> {
         let (u, u_left) = u[..p.len()].as_chunks();
         let (p, p_left) = p.as_chunks_mut();
         for b in 0..p.len() {
-            prefetch_after(&p[b]);
             // SAFETY: `dispatch` has chosen the instruction set.
             unsafe { H::add_block::<S>(u[b], &mut p[b]) };
         }

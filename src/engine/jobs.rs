@@ -4,10 +4,8 @@ use core::marker::PhantomData;
 use core::ops::Range;
 
 use super::Stage;
-use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
-use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{Format, Source, with_format};
 use super::isa::{Baseline, Job, Set};
@@ -27,13 +25,11 @@ use crate::numeric::half_floats::are_converted;
 /// function, where it is known how many arrays there are.
 pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize> {
     pub(crate) kernel: &'a S::Kernel<C>,
-    pub(super) gives: Gives<C>,
     pub(crate) from: &'a [C],
     pub(crate) u: &'a mut [C],
     pub(crate) p: &'a [C],
     pub(crate) slots: &'a mut Slots<'s, C>,
     pub(crate) first: usize,
-    pub(crate) ahead: &'a mut Ahead,
 }
 
 /// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
@@ -141,13 +137,13 @@ impl<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: 
     #[inline(always)]
     fn run_with<const N: usize>(self, lanes: &mut Lanes<N>) {
         let By(job, _) = self;
-        let (k, gives, from, u, next) = (*job.kernel, job.gives, job.from, job.u, job.ahead);
+        let (k, from, u) = (*job.kernel, job.from, job.u);
         let p = &job.p[..from.len()];
         let given = const { if is_given::<S>(DROPS, FROM, TO) { S::SLOTS } else { 0 } };
         let slots = stretch_of(job.slots, given, job.first..job.first + from.len());
         let run =
             const { if DROPS { Loops::<S, (I, C), FROM, TO, N>::DROP } else { Loops::<S, (I, C), FROM, TO, N>::MAP } };
-        run(k, gives, from, u, p, slots, lanes, next);
+        run(k, from, u, p, slots, lanes);
     }
 }
 

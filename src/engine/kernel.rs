@@ -16,10 +16,9 @@
 
 use core::marker::PhantomData;
 
-use super::ahead::{Ahead, prefetch_after};
+use super::ahead::prefetch_after;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
-use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{InBlocks, Source};
 use super::isa::Set;
@@ -40,8 +39,6 @@ use crate::tree::add_update;
 /// root and the division before it, and while it waits the processor has no room for what follows.
 #[cfg(feature = "half")]
 const LAG: usize = 7;
-/// Of what the next tile reads, how many lines are asked for at each block.
-const ASKED: usize = 4;
 
 /// The loops for so many state arrays.
 struct Arrays<const COUNT: usize>;
@@ -80,7 +77,7 @@ macro_rules! loops {
                     let u = &mut ring[b % (lag + 1)];
                     if const { S::SHAPE.adds_in(TO) } {
                         let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
-                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>((kernel, dtype), from, u, here, $($s[b].as_chunks_mut().0,)* lanes, false);
+                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>((kernel, dtype), from, u, here, $($s[b].as_chunks_mut().0,)* lanes);
                     } else {
                         Self::map::<S, f32, false, FROM, TO, N>((kernel, dtype), &from, u, &here, $(&mut $s[b],)* lanes);
                     }
@@ -158,16 +155,15 @@ macro_rules! loops {
                 let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
                 let (from, here) = (from.as_chunks().0, here.as_chunks().0);
                 $(let $s = if const { is_read::<S>($k, FROM, TO) } { $s[b].as_chunks_mut().0 } else { &mut [] };)*
-                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>((kernel, Some(H::DTYPE)), from, &mut [], here, $($s,)* lanes, false);
+                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>((kernel, Some(H::DTYPE)), from, &mut [], here, $($s,)* lanes);
             }
         }
 
-        /// As `map`, block by block, with requests for memory as in `apply`: a tile is as long as a page, at whose end
-        /// the processor's own prefetcher stops.
+        /// As `map`, block by block.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* next: &mut Ahead,
+        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
         ) {
             let cut = u.len() / BLOCK * BLOCK;
             let ((from, from_end), (p, p_end), (u, u_end)) = (from.split_at(cut), p.split_at(cut), u.split_at_mut(cut));
@@ -175,43 +171,10 @@ macro_rules! loops {
             let n = u.len();
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
-            // What a pass does not look at is not asked for, here and below.
-            let span = Span::of(FROM, TO);
-            let (reads, touches) = (span.meets(S::SHAPE.reads_params), span.meets(S::SHAPE.stateful));
             for b in 0..n {
-                if reads {
-                    prefetch_after(&p[b]);
-                }
-                if touches {
-                    $(prefetch_after(&$s.0[b]);)*
-                }
-                // Not two loops, one for each answer.
-                if core::hint::black_box(gives.asks) {
-                    prefetch_after(&from[b]);
-                    prefetch_after(&u[b]);
-                }
-                next.ask(ASKED);
-                Self::give::<S, C, false, FROM, TO>(kernel, gives, &from[b], &mut u[b], &p[b], $(&mut $s.0[b]),*);
+                Self::map::<S, C, false, FROM, TO, N>((kernel, None), &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
             }
-            Self::give::<S, C, true, FROM, TO>(kernel, gives, from_end, u_end, p_end, $($s.1),*);
-        }
-
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn give<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C]),*
-        ) {
-            let (n, span) = (u.len(), Span::of(FROM, TO));
-            let (from, p) = (&from[..n], &p[..n]);
-            $(let $s = &mut $s[..n];)*
-            for i in 0..n {
-                let i = if LEFT { hidden(i).min(n - 1) } else { i };
-                let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
-                let (here, u_before) = (gives.param(u[i], p[i]), gives.before * from[i]);
-                let next = S::apply::<C>(&kernel, 0, span, &mut slots, u_before, here, &mut [Term::default(); MOST_SUMS]);
-                u[i] = gives.put(u[i], gives.after * next);
-                $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
-            }
+            Self::map::<S, C, true, FROM, TO, N>((kernel, None), from_end, u_end, p_end, $($s.1,)* lanes);
         }
 
         #[inline(always)]
@@ -248,7 +211,6 @@ macro_rules! loops {
             p: &[[C; LANES]],
             $($s: &mut [[C; LANES]],)*
             lanes: &mut Lanes<N>,
-            in_memory: bool,
         ) {
             let (n, span) = (from.len(), Span { dtype, ..Span::of(FROM, TO) });
             assert!((DROPS || u.len() == n) && (ADDS || p.len() == n));
@@ -258,7 +220,7 @@ macro_rules! loops {
             let has_all = span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
             let asks = ASKS && (has_all || const { DROPS && writes_any::<S>(FROM, TO) });
             let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
-            let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) } && in_memory;
+            let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) };
             for b in 0..n {
                 if only_reads {
                     prefetch_after(&from[b]);
@@ -340,8 +302,7 @@ macro_rules! loops {
             // As in `sums`, and what is added up once more is not looked at.
             let mut again = Lanes::new();
             let lanes = if const { $n == 0 && S::SHAPE.adds_in(TO) } {
-                let (gives, ahead) = (Gives::out().asking(true), &mut Ahead::new());
-                Self::sums::<S, I, C, true, FROM, TO, N>(kernel, gives, g, &mut [], p, no_slots(), lanes, ahead);
+                Self::sums::<S, I, C, true, FROM, TO, N>(kernel, g, &mut [], p, no_slots(), lanes);
                 &mut again
             } else {
                 lanes
@@ -351,7 +312,7 @@ macro_rules! loops {
             $(let $s = $s.split_at_mut(cut);)*
             if const { $n > 0 && S::SHAPE.adds_in(TO) } {
                 let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                Self::sum::<S, I, C, false, true, true, FROM, TO, N>((kernel, Some(C::DTYPE)), g, p, &[], $($s.0.as_chunks_mut().0,)* lanes, true);
+                Self::sum::<S, I, C, false, true, true, FROM, TO, N>((kernel, Some(C::DTYPE)), g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
             } else {
                 let touches = Span::of(FROM, TO).meets(S::SHAPE.stateful);
                 let asks = asks_in::<S, C>(p);
@@ -378,23 +339,17 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn sums<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>, next: &mut Ahead,
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
         ) {
             // Two loops, which fill whole registers: of one that adds up and writes, without state, the compiler makes
             // one of parts of them. A tile is still in the cache then.
             if const { $n == 0 && !DROPS } {
-                if gives.adds {
-                    Self::sums::<S, I, C, true, FROM, TO, N>(kernel, gives, from, &mut [], p, no_slots(), lanes, next);
-                }
-                return Self::tile::<S, C, FROM, TO>(kernel, gives, from, u, p, $($s,)* next);
+                Self::sums::<S, I, C, true, FROM, TO, N>(kernel, from, &mut [], p, no_slots(), lanes);
+                return Self::tile::<S, C, FROM, TO, N>(kernel, from, u, p, $($s,)* &mut Lanes::new());
             }
             let (from, u, p) = (from.as_chunks(), u.as_chunks_mut(), p.as_chunks());
             $(let $s = $s.as_chunks_mut();)*
-            // Not between the elements: then the sums would leave their registers.
-            next.ask_much();
-            // One without state goes through a tile in the cache, or asks for what lies in memory.
-            let in_memory = const { $n > 0 } || gives.asks;
-            Self::sum::<S, I, C, DROPS, false, true, FROM, TO, N>((kernel, None), from.0, u.0, p.0, $($s.0,)* lanes, in_memory);
+            Self::sum::<S, I, C, DROPS, false, DROPS, FROM, TO, N>((kernel, None), from.0, u.0, p.0, $($s.0,)* lanes);
             if !from.1.is_empty() {
                 let mut dropped = [C::zero(); LANES];
                 let u = if DROPS { &mut dropped[..from.1.len()] } else { u.1 };
@@ -406,9 +361,9 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn tile_of<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, gives: Gives<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, _: &mut Lanes<N>, next: &mut Ahead,
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
         ) {
-            Self::tile::<S, C, FROM, TO>(kernel, gives, from, u, p, $($s,)* next);
+            Self::tile::<S, C, FROM, TO, N>(kernel, from, u, p, $($s,)* lanes);
         }
 
         #[cfg(feature = "half")]
@@ -432,7 +387,7 @@ macro_rules! loops {
         Loops<S, (I, C), FROM, TO, N>
     {
         /// Of a pass that gives out updates.
-        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), !S::SHAPE.gives_in(TO)) {
+        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), S::SHAPE.adds_in(TO)) {
             $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
             $(($n, true) => Arrays::<$n>::sums::<S, I, C, false, FROM, TO, N>,)*
             _ => unreachable!(),

@@ -4,10 +4,8 @@
 use core::marker::PhantomData;
 
 use super::Stage;
-use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
-use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::Source;
 use super::sums::Lanes;
@@ -39,7 +37,7 @@ pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
 }
 
 pub(super) type MapFn<S, C, const N: usize> =
-    fn(<S as Stage>::Kernel<C>, Gives<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>, &mut Ahead);
+    fn(<S as Stage>::Kernel<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>);
 pub(super) type ApplyFn<S, C, const N: usize> =
     fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
 #[cfg(feature = "half")]

@@ -3,7 +3,6 @@
 
 use core::ops::Range;
 
-use super::ahead::Ahead;
 use super::convert::Convert;
 use super::isa::{Isa, Job, current_isa, dispatch};
 use super::pieces::{PIECE, Piece};
@@ -152,7 +151,7 @@ fn write<C: Real>(isa: Isa, travels: DType, values: &[C], message: &mut [u8]) {
     with_dtype!(travels, T => {
         let mut there = [T::default(); TILE];
         let there = &mut there[..values.len()];
-        dispatch(isa, Convert { from: values, to: &mut *there, ahead: &mut Ahead::new() });
+        dispatch(isa, Convert { from: values, to: &mut *there });
         message.copy_from_slice(bytes_of(there));
     });
 }

@@ -3,7 +3,6 @@
 
 use core::ops::Range;
 
-use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, WriteBlocks};
 #[cfg(feature = "half")]
@@ -11,14 +10,13 @@ use super::halves::{Format, Source, in_blocks};
 #[cfg(feature = "half")]
 use super::kernel::BLOCK;
 use super::passes::{self, Passes};
-use super::piece_at::Quiet;
 use super::pieces::Piece;
 use super::sums::NOTHING;
 #[cfg(feature = "half")]
 use super::tile::TILE;
 use super::tile::{Room, Spare};
 use super::walk::Walk;
-use super::{InPiece, PieceAt, Place, SlotList, Stage, Then, Tile, fused};
+use super::{PieceAt, Place, SlotList, Stage, Tile, fused, on_tile};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
@@ -42,24 +40,6 @@ pub(crate) fn by_own_loops<T: Stage>(
     spare: &mut Spare,
 ) {
     Pass::of(transformation, (state, run), walk).run(spare);
-}
-
-/// A chain that is one loop.
-struct Chain<'a, T: Stage> {
-    transformation: &'a T,
-    state: &'a T::State,
-    run: &'a T::Run,
-    pass: usize,
-}
-
-impl<T: Stage, C: Real> InPiece<C> for Chain<'_, T> {
-    fn tile(&mut self, tile: &mut Tile<'_, C>) {
-        fused::chain_tile(self.transformation, (self.state, self.run), self.pass, tile);
-    }
-
-    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
-        self
-    }
 }
 
 /// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].
@@ -109,7 +89,7 @@ impl<T: Stage> Pass<'_, T> {
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
         let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.isa);
-        self.transformation.tile(self.state, self.run, Place::default(), self.walk.span, &mut tile);
+        on_tile(self.transformation, (self.state, self.run), Place::default(), self.walk.span, &mut tile);
         let adds = self.walk.is_last() && !self.walk.ends && !tile.zero;
         tile.settle();
         (u[0], adds)
@@ -204,7 +184,7 @@ impl<T: Stage> Pass<'_, T> {
             };
             let isa = self.walk.isa;
             let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (isa, spare, sums));
-            fused::on_piece::<T, f32>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots, _| {
+            fused::on_piece::<T, f32>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots| {
                 let (start, len, g) = (piece.start + part.start, part.len(), g.part(part));
                 if let Some(drop) = drop {
                     return drop(isa, kernel, format, g.both().0, format.bits(p.data, start, len), slots);
@@ -267,38 +247,31 @@ impl<T: Stage> Pass<'_, T> {
             let g = source.slice(from, piece.len);
             let by_blocks =
                 &mut |list: &SlotList<'_>, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
-            fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots, ahead| {
+            fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots| {
                 let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                 if adds {
                     return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
                 }
                 let Some(dropping) = dropping else { return NOTHING };
                 let p = p.data.slice(start, len);
-                let (from_to, mut nothing) = ((g, &mut [][..], p), None);
-                let ahead = ahead.unwrap_or_else(|| nothing.insert(Ahead::new()));
-                dropping((isa, pass, true), kernel, from_to, slots, ahead)
+                dropping(isa, pass, kernel, (g, &mut [], p), slots)
             })
         }
     }
 
     /// Does a piece by tiles, for each of which it is one loop.
     fn as_chain<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
-        let (source, lies) = (self.walk.source(piece.leaf), self.walk.lying(piece, C::DTYPE).is_some());
-        let (transformation, pass) = (self.transformation, self.walk.span.to);
-        let chain = &mut Chain { transformation, state: self.state, run: self.run, pass };
-        self.walk.tiles(piece, source.as_deref(), chain, (sums, spare.all()), !lies);
+        let (held, pass) = ((self.state, self.run), self.walk.span.to);
+        let chain = &mut |tile: &mut Tile<'_, C>| fused::chain_tile(self.transformation, held, pass, tile);
+        self.walk.tiles(piece, chain, (sums, spare.all()));
     }
 
     /// Does a piece by what its members do to tiles.
     fn as_stage<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
-        let (source, lies) = (self.walk.source(piece.leaf), self.walk.lying(piece, C::DTYPE).is_some());
         let (place, span) = (Place::default(), self.walk.span);
-        let drops = self.walk.shape.drops(span.to) && !self.walk.ends;
-        let quiet = if span.to > 0 { Quiet::of(sums) } else { Quiet::default() };
-        let at = PieceAt { place, span, leaf: piece.leaf, start: piece.start, len: piece.len, drops, quiet };
-        let then: &mut Then<'_, C> = &mut |part| {
-            self.walk.parts(piece, source.as_deref(), part, (&mut *sums, spare.all()), lies);
-        };
-        self.transformation.in_piece(self.state, self.run, at, then);
+        let at = PieceAt { place, span, leaf: piece.leaf, start: piece.start, len: piece.len };
+        self.transformation.in_piece(self.state, self.run, at, &mut |part| {
+            self.walk.tiles(piece, part, (&mut *sums, spare.all()));
+        });
     }
 }

@@ -3,10 +3,8 @@
 
 use core::marker::PhantomData;
 
-use super::ahead::Ahead;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
-use super::gives::Gives;
 #[cfg(feature = "half")]
 use super::halves::{Format, Source};
 use super::isa::{Isa, dispatch_chain};
@@ -21,19 +19,18 @@ use crate::element::Real;
 
 /// Where the updates are and where they go, and the parameters.
 pub(super) type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
-/// State arrays and the first element in them, and what is read later.
-pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, &'a mut Ahead);
-pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, Gives<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
+/// State arrays, and the number of the first element in them.
+pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize);
+pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
 
 #[inline]
 fn map_in<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize>(
     isa: Isa,
     kernel: &S::Kernel<C>,
-    gives: Gives<C>,
     (from, u, p): FromTo<'_, C>,
-    (slots, first, ahead): Beside<'_, '_, C>,
+    (slots, first): Beside<'_, '_, C>,
 ) -> Added {
-    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, gives, from, u, p, slots, first, ahead })
+    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, from, u, p, slots, first })
 }
 
 /// The passes of a chain, and the last one.
@@ -117,11 +114,6 @@ const fn barriers<S: Stage>() -> usize {
     if S::SHAPE.barriers < MOST_BARRIERS { S::SHAPE.barriers } else { MOST_BARRIERS }
 }
 
-/// The one that there is where there are no barriers: it is called without looking it up.
-pub(super) const fn only<S: Stage, C: Real>() -> Option<PassFn<S, C>> {
-    if S::SHAPE.barriers == 0 { Passes::<S, C>::SPANS[0][0] } else { None }
-}
-
 /// What transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass
 /// reads the gradients where they are.
 pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
@@ -130,19 +122,18 @@ pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
 }
 
 /// The type of [`pass`].
-pub(super) type OwnFn<S, C> =
-    fn((Isa, usize, bool), &<S as Stage>::Kernel<C>, FromTo<'_, C>, &mut Slots<'_, C>, &mut Ahead) -> Added;
+pub(super) type OwnFn<S, C> = fn(Isa, usize, &<S as Stage>::Kernel<C>, FromTo<'_, C>, &mut Slots<'_, C>) -> Added;
 
-/// Does a pass of a whole chain on a tile, after so many barriers; `asks` says whether it lies in memory.
+/// Does a pass of a whole chain on a tile, after so many barriers.
 pub(crate) fn pass<S: Stage, C: Real>(
-    (isa, number, asks): (Isa, usize, bool),
+    isa: Isa,
+    number: usize,
     kernel: &S::Kernel<C>,
     from_to: FromTo<'_, C>,
     slots: &mut Slots<'_, C>,
-    ahead: &mut Ahead,
 ) -> Added {
     let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
-    pass(isa, kernel, Gives::out().asking(asks), from_to, (slots, 0, ahead))
+    pass(isa, kernel, from_to, (slots, 0))
 }
 
 type LastFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &[C], &mut [C], &mut Slots<'_, C>) -> Added;

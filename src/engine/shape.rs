@@ -205,12 +205,6 @@ impl Shape {
         self.later >> pass & 1 == 1
     }
 
-    /// Whether a loop that goes up to pass `pass` gives out updates and does nothing else: no barrier follows, and it
-    /// adds nothing up.
-    pub(crate) const fn gives_in(self, pass: usize) -> bool {
-        pass >= self.barriers && !self.adds_in(pass)
-    }
-
     /// The shape of two stages side by side, of which each leaf or each step has one: they reach their barriers
     /// together.
     pub(crate) const fn beside(self, other: Shape) -> Shape {

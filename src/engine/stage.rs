@@ -1,11 +1,10 @@
 //! What the engine runs.
 
 use super::absent::{Absent, Skips, goes_around};
-use super::in_piece::{Then, by_tile};
+use super::in_piece::{PieceAt, Then};
 use super::pass::by_own_loops;
-use super::piece_at::PieceAt;
 use super::{
-    AllUses, InitContext, Outline, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Tile, Uses, Walk, WholeTree,
+    AllUses, InitContext, Outline, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Uses, Walk, WholeTree,
 };
 use crate::arguments::Visit;
 use crate::element::Real;
@@ -160,8 +159,6 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const SLOTS: usize = 0;
     /// What each pass does to each of them.
     const USES: AllUses = Uses::ALWAYS.of_all();
-    /// Whether it has no state arrays, and an update for which it counts nothing stays as it is.
-    const LEAVES: bool = false;
 
     /// Barriers and sums of this value.
     fn shape(&self) -> Shape {
@@ -267,34 +264,9 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    /// Transforms a tile of updates, in the pass that `span` describes.
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>);
-
-    /// Gives to `then` what does this stage's part of a pass to the tiles of a piece. It is the same as calling
-    /// [`tile`](Stage::tile) for each, and a stage may look up once for the piece what is the same for all of them. Not
-    /// for types that record.
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        by_tile(self, (state, run), at, then);
-    }
-
-    /// The same as [`tile`](Stage::tile), where this is known not to be one loop now. What is a chain goes through it
-    /// member by member, so that the chain's loop is not compiled beside its own.
-    fn tile_apart<C: Real>(
-        &self,
-        state: &Self::State,
-        run: &Self::Run,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        self.tile(state, run, place, span, tile);
-    }
-
-    /// The same as [`in_piece`](Stage::in_piece), where this is known not to be one loop now. What has an `in_piece` of
-    /// its own has this too.
-    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        by_tile(self, (state, run), at, then);
-    }
+    /// Gives to `then` what transforms the tiles of a piece in a pass, after looking up once what is the same for all of
+    /// them.
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>);
 
     /// Whether the fused loop is right for this leaf in this step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -322,12 +294,6 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     ) -> C {
         let _ = (kernel, at, span, slots, p, terms);
         u
-    }
-
-    /// What it multiplies every update by in a pass, if it does nothing else in it; `span` as the stage sees it.
-    fn factor<C: Real>(kernel: &Self::Kernel<C>, span: Span) -> Option<C> {
-        let _ = (kernel, span);
-        None
     }
 
     /// How many bytes of state a pass reads and writes for a leaf, counted from this stage's own place.

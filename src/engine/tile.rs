@@ -128,6 +128,13 @@ impl<'t, C: Real> Tile<'t, C> {
         self.u[0] = C::record(arrays, sums, &|slots, terms| part(slots, u, terms));
     }
 
+    /// Prefetches a share of what the next tile reads, before a loop over this one.
+    pub(crate) fn prefetch_share(&mut self) {
+        if let Some(ahead) = &mut self.ahead {
+            ahead.prefetch_share();
+        }
+    }
+
     /// Says that a stretch of each of these arrays is read for this tile.
     pub(crate) fn reads(&mut self, arrays: &SlotList<'_>) {
         if let Some(ahead) = &mut self.ahead {
@@ -147,29 +154,15 @@ impl<'t, C: Real> Tile<'t, C> {
 
     /// Where a loop reads from and where it writes to, which is `u` afterwards.
     pub(crate) fn io(&mut self) -> (&[C], &mut [C]) {
-        self.io_and_ahead().0
-    }
-
-    /// The same, with what the tile after this one reads.
-    pub(crate) fn io_and_ahead(&mut self) -> ((&[C], &mut [C]), Option<&mut Ahead>) {
         if self.zero {
             self.settle();
         }
-        let ahead = self.ahead.as_deref_mut();
         let Some(source) = self.source.take() else {
             core::mem::swap(&mut self.u, &mut self.other);
             self.swapped = !self.swapped;
-            return ((self.other, self.u), ahead);
+            return (self.other, self.u);
         };
-        ((source, self.u), ahead)
-    }
-
-    /// The same for a loop that writes nothing.
-    pub(crate) fn input_and_ahead(&mut self) -> ((&[C], &mut [C]), Option<&mut Ahead>) {
-        if self.zero {
-            self.settle();
-        }
-        ((self.source.unwrap_or(self.u), &mut []), self.ahead.as_deref_mut())
+        (source, self.u)
     }
 
     /// The updates, to rewrite.

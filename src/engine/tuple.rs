@@ -1,14 +1,12 @@
 //! A chain is a tuple of its members.
 
 use super::context::is_among;
-use super::in_piece::Then;
+use super::in_piece::{Members, PieceAt, Then, as_one_loop, in_members};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
-use super::members::{Members, in_members};
-use super::piece_at::PieceAt;
 use super::sums::{MOST_SUMS, cut_off};
 use super::{
-    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Place, Shape, Skips, SlotList, Span, Stage,
-    StepContext, Sums, Term, Tile, Uses, WholeTree, followed_by, goes_around, ways,
+    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Shape, Skips, SlotList, Span, Stage,
+    StepContext, Sums, Term, Uses, WholeTree, followed_by, goes_around,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -277,31 +275,11 @@ macro_rules! chains {
                 HoldsBack::Never $(.max(self.$i.holds_back()))*
             }
 
-            fn tile<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
-                ways::tile(self, (state, run), place, span, tile);
-            }
-
-            fn tile_apart<Cx: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
-                let mut place = place;
-                $(
-                    let Some(member) = &run.members.$i else { return };
-                    self.$i.tile(&state.$i, member, place, span, tile);
-                    if run.partly && is_among(self.$i.resting(&state.$i), tile.leaf) {
-                        return;
-                    }
-                    place = place.after(self.$i.shape());
-                )*
-            }
-
             fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
-                if const { is_empty(&[$($i),*]) } {
-                    return then(&mut ());
+                match as_one_loop(self, (state, run), at.leaf) {
+                    Some(one_loop) => one_loop(self, (state, run), at, then),
+                    None => in_members(&InStep { chain: self, state, run, len: self.reached(state, run, at.leaf) }, at, then),
                 }
-                ways::in_piece(self, (state, run), at, then);
-            }
-
-            fn in_piece_apart<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
-                in_members(&InStep { chain: self, state, run, len: self.reached(state, run, at.leaf) }, at, then);
             }
 
             fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

@@ -7,8 +7,7 @@ use std::borrow::Cow;
 use super::ahead::Ahead;
 use super::context::is_among;
 use super::convert::store;
-use super::factors::Scale;
-use super::in_piece::{Params, Takes};
+use super::in_piece::OnTile;
 use super::isa::Isa;
 #[cfg(feature = "rayon")]
 use super::pieces::WORTH;
@@ -17,7 +16,7 @@ use super::table::TableLeaf;
 use super::tile::{SHORT, STEP, Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{Sink, add_stretch, store_stretch};
-use super::{InPiece, Shape, Span, Tile};
+use super::{Shape, Span, Tile};
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
@@ -140,87 +139,21 @@ impl Walk<'_> {
         self.span.to == self.shape.barriers
     }
 
-    /// Goes through a piece by tiles, of a length that suits the part. `lies` says whether gradients and parameters lie
-    /// as they are calculated with.
-    pub(super) fn parts<C: Real>(
-        &self,
-        piece: &Piece,
-        source: Option<&TableLeaf>,
-        part: &mut dyn InPiece<C>,
-        room: (&mut [f64], &mut [C]),
-        lies: bool,
-    ) {
-        let adds = self.writes_params();
-        let ends = self.is_last() || self.ends;
-        if let Some(source) = source.filter(|_| lies && self.ends && matches!(self.sink, Sink::Params)) {
-            let params = self.params[piece.leaf].data;
-            // SAFETY: gradients and parameters are lent for the step, and nobody writes them in a pass that gives out
-            // nothing.
-            let [g, p] = unsafe { [source.data.slice(piece.from, piece.len), params.slice(piece.start, piece.len)] };
-            if part.hold_at_once((g, p), piece.start, self.isa) {
-                return;
-            }
-        }
-        let takes = part.takes();
-        let step = if takes == Takes::Parts { SHORT } else { TILE };
-        match source.filter(|_| lies && !self.stores() && (adds || !ends) && takes > Takes::Tiles) {
-            Some(source) => self.lying_tiles(piece, source.data, part, room, (step, adds)),
-            None => self.tiles(piece, source, part, room, true),
-        }
-    }
-
-    /// Goes through a piece of which everything lies as it is calculated with, at once or by tiles of so many elements:
-    /// where nothing is added up they are so short that what one loop waits for is on its way while others calculate.
-    fn lying_tiles<C: Real>(
-        &self,
-        piece: &Piece,
-        source: RawSlice,
-        part: &mut dyn InPiece<C>,
-        (sums, spare): (&mut [f64], &mut [C]),
-        (step, adds): (usize, bool),
-    ) {
-        let (leaf, isa, none) = (piece.leaf, self.isa, Scale::default());
-        let params = Params { at: self.params[leaf].data, isa };
-        // SAFETY: gradients are lent for the step.
-        let all = unsafe { source.slice(piece.from, piece.len) };
-        // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass.
-        if adds && unsafe { part.add_at_once((all, piece.start), params, &none) } {
-            return;
-        }
-        let (u, spare) = spare.split_at_mut(STEP);
-        let (other, spare) = spare.split_at_mut(STEP);
-        for done in (0..piece.len).step_by(step) {
-            let (start, len) = (piece.start + done, step.min(piece.len - done));
-            // SAFETY: parameters are lent for the step, and each piece is run once in a pass; what is read of them is
-            // not used any more when they are written.
-            let (g, p) = (&all[done..][..len], unsafe { params.at.slice::<C>(start, len) });
-            let (u, other, sums, spare) = (&mut u[..len], &mut other[..len], &mut *sums, &mut *spare);
-            let (swapped, zero, ahead) = (false, false, None);
-            let mut tile = Tile { leaf, start, source: Some(g), u, other, swapped, p, sums, zero, spare, ahead, isa };
-            match adds {
-                // SAFETY: as above.
-                true => unsafe { part.add(&mut tile, params, &none) },
-                false => part.tile(&mut tile),
-            }
-        }
-    }
-
-    /// Goes through a piece tile by tile. One loop alone has no other that could ask for what it waits for, unless what
-    /// it goes through is converted.
+    /// Goes through a piece tile by tile. Where sums are added up, they are by tile; else tiles are short, so that what
+    /// one loop waits for is on its way while others calculate.
     pub(super) fn tiles<C: Real>(
         &self,
         piece: &Piece,
-        source: Option<&TableLeaf>,
-        part: &mut dyn InPiece<C>,
+        part: &mut OnTile<'_, C>,
         (sums, spare): (&mut [f64], &mut [C]),
-        asks: bool,
     ) {
-        let mut ahead = Ahead::new();
-        for done in (0..piece.len).step_by(TILE) {
-            let len = TILE.min(piece.len - done);
+        let (source, mut ahead) = (self.source(piece.leaf), Ahead::new());
+        let step = if self.shape.adds_in(self.span.to) { TILE } else { SHORT };
+        for done in (0..piece.len).step_by(step) {
+            let len = step.min(piece.len - done);
             let tile = Piece { start: piece.start + done, from: piece.from + done, len, ..*piece };
-            ahead.begin(asks && piece.len - done >= 2 * TILE);
-            self.tile(&tile, source, part, (&mut *sums, &mut *spare), &mut ahead);
+            ahead.begin(piece.len - done >= 2 * step);
+            self.tile(&tile, source.as_deref(), part, (&mut *sums, &mut *spare), &mut ahead);
         }
     }
 
@@ -268,7 +201,7 @@ impl Walk<'_> {
         &self,
         &Piece { leaf, start, len, from, .. }: &Piece,
         source: Option<&TableLeaf>,
-        part: &mut dyn InPiece<C>,
+        part: &mut OnTile<'_, C>,
         (sums, spare): (&mut [f64], &mut [C]),
         ahead: &mut Ahead,
     ) {
@@ -297,7 +230,7 @@ impl Walk<'_> {
                 unread = Some(unsafe { source.data.slice(from, len) });
             }
             // SAFETY: as above.
-            Some(source) => unsafe { read_stretch(source, spec, self.isa, from, u, ahead) },
+            Some(source) => unsafe { read_stretch(source, spec, self.isa, from, u) },
             None => u.fill(C::zero()),
         }
         let p = if table.lies(C::DTYPE) {
@@ -307,14 +240,14 @@ impl Walk<'_> {
             let p = &mut p[..len];
             if reads_params {
                 // SAFETY: as above.
-                unsafe { read_stretch(table, spec, self.isa, start, p, ahead) };
+                unsafe { read_stretch(table, spec, self.isa, start, p) };
             }
             &*p
         };
         let other = &mut other[..len];
         let (zero, swapped, ahead, isa) = (false, false, Some(ahead), self.isa);
         let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, ahead, isa };
-        part.tile(&mut tile);
+        part(&mut tile);
         tile.zero |= self.ends;
         let ends = self.is_last() || self.ends;
         // Parameters whose updates are zero are not touched.
@@ -328,6 +261,7 @@ impl Walk<'_> {
         if !ends || nothing {
             return;
         }
+        tile.prefetch_share();
         match self.sink {
             // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p`
             // borrowed is not used any more.

@@ -3,10 +3,9 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use super::ahead::Ahead;
 use super::bounds::Bounds;
 use super::context::is_among;
-use super::convert::{load, load_asking};
+use super::convert::load;
 use super::isa::{Isa, current_isa};
 use super::objective::Ask;
 use super::remote::{Line, RemoteLeaf, RemoteTree};
@@ -307,7 +306,7 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
         // asked whether there are so many elements.
         #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
         unsafe {
-            read_stretch(leaf, spec, current_isa(), *at, to, &mut Ahead::new());
+            read_stretch(leaf, spec, current_isa(), *at, to);
         }
     };
     if !worth_sharing(to.len(), FEW) {
@@ -327,17 +326,10 @@ const READ: usize = 1 << 16;
 ///
 /// The leaf is lent for the step, nobody writes to this stretch meanwhile, and it has as many elements from `start` on.
 #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-pub(crate) unsafe fn read_stretch<C: Real>(
-    leaf: &TableLeaf,
-    spec: &LeafSpec,
-    isa: Isa,
-    start: usize,
-    to: &mut [C],
-    ahead: &mut Ahead,
-) {
+pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
     match leaf.strided {
         // SAFETY: by the caller's promise.
-        None => unsafe { load_asking(isa, leaf.data, start, to, ahead) },
+        None => unsafe { load(isa, leaf.data, start, to) },
         // SAFETY: as above.
         Some(_) => unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) },
     }

@@ -1,8 +1,6 @@
 //! Finished updates, written to where they go: to leaves of any type and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
-use super::ahead::prefetch_after;
-use super::factors::Factors;
 #[cfg(feature = "half")]
 use super::halves::Parameters;
 use super::isa::{Isa, Job, dispatch};
@@ -30,63 +28,26 @@ pub(crate) enum Sink<'a> {
     Gradients,
 }
 
-/// What becomes of a parameter of the type that arithmetic is done in. A method, not a closure, so that it takes on the
-/// instruction set of its caller.
-trait Sum<C>: Copy {
-    /// Must be `#[inline(always)]`.
-    fn of(self, p: C, u: C) -> C;
-}
-
-/// It and its update.
-#[derive(Clone, Copy)]
-struct Plain;
-
-impl<C: Real> Sum<C> for Plain {
-    #[inline(always)]
-    fn of(self, p: C, u: C) -> C {
-        add_update(p, u)
-    }
-}
-
-/// It and its update times some factors.
-impl<C: Real> Sum<C> for Factors<C> {
-    #[inline(always)]
-    fn of(self, p: C, u: C) -> C {
-        add_update(p, Factors::of(self, u))
-    }
-}
-
 /// Updates to add to parameters.
-struct Add<'a, C, S> {
-    sum: S,
+struct Add<'a, C> {
     u: &'a [C],
     p: &'a mut [C],
 }
 
-/// Elements of which the memory is asked for at once, on processors where loops outside a chain ask.
-const ASKED: usize = 64;
-
-impl<C: Real, S: Sum<C>> Job for Add<'_, C, S> {
+impl<C: Real> Job for Add<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        add_slice(self.sum, self.u, self.p);
+        add_slice(self.u, self.p);
     }
 }
 
 /// A function of its own, since arguments are known not to overlap.
 #[inline(always)]
-fn add_slice<C: Real, S: Sum<C>>(sum: S, u: &[C], p: &mut [C]) {
-    let (u, u_left) = u[..p.len()].as_chunks::<ASKED>();
-    let (p, p_left) = p.as_chunks_mut::<ASKED>();
-    for b in 0..p.len() {
-        prefetch_after(&p[b]);
-        for i in 0..ASKED {
-            p[b][i] = sum.of(p[b][i], u[b][i]);
-        }
-    }
-    for i in 0..p_left.len() {
-        p_left[i] = sum.of(p_left[i], u_left[i]);
+fn add_slice<C: Real>(u: &[C], p: &mut [C]) {
+    let u = &u[..p.len()];
+    for i in 0..p.len() {
+        p[i] = add_update(p[i], u[i]);
     }
 }
 
@@ -114,20 +75,6 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, i
             unsafe { view.write::<T>(run, || u.next().map_or_else(T::default, |u| convert::<C, T>(*u))) };
         }
     });
-}
-
-/// Multiplies updates by factors and adds them to a stretch of a parameter of their own type.
-///
-/// # Safety
-///
-/// As for [`add_stretch`].
-pub(super) unsafe fn add_direct<C: Real>(params: RawSlice, isa: Isa, start: usize, u: &[C], factors: Factors<C>) {
-    // SAFETY: by the caller's promise.
-    let p = unsafe { params.slice_mut::<C>(start, u.len()) };
-    match factors.is_none() {
-        true => dispatch(isa, Add { sum: Plain, u, p }),
-        false => dispatch(isa, Add { sum: factors, u, p }),
-    }
 }
 
 /// Adds finished updates to a stretch of a parameter of any type and layout.
@@ -164,6 +111,6 @@ unsafe fn add_dense<C: Real>(leaf: RawSlice, isa: Isa, start: usize, u: &[C]) {
         // SAFETY: as above.
         DType::F16 => C::split(Parameters::<half::f16>(isa, unsafe { leaf.slice_mut(start, u.len()) }), u),
         // SAFETY: as above. Arithmetic on other leaves is in their own type.
-        _ => dispatch(isa, Add { sum: Plain, u, p: unsafe { leaf.slice_mut::<C>(start, u.len()) } }),
+        _ => dispatch(isa, Add { u, p: unsafe { leaf.slice_mut::<C>(start, u.len()) } }),
     }
 }

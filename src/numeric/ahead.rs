@@ -1,20 +1,13 @@
-//! Asking for memory before it is read.
-//!
-//! A stretch of a leaf goes through one loop after another: of each member of a chain, or into codes and back. Only
-//! some of them wait for memory, and while one waits no other calculates. So each asks for a little of what the next
-//! stretch is going to read.
-#![allow(unsafe_code, reason = "a hint to the processor")]
+//! Prefetching.
+#![allow(unsafe_code, reason = "a prefetch is a hint to the processor")]
 
 use core::ops::Range;
 
-/// Bytes that come into the cache together.
-pub(crate) const LINE: usize = 64;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
-/// The most stretches of memory that are asked for at a time.
+/// The most arrays that are prefetched for a tile.
 const MOST: usize = 10;
-
-/// Bytes of a tile's elements.
-const PAGE: usize = 4096;
 
 /// How many bytes ahead a loop prefetches its own arrays. The processor's prefetcher follows each array too, but stops
 /// at the end of each page and falls behind where the arithmetic of a block takes long.
@@ -42,80 +35,81 @@ fn prefetch(address: *const i8) {
     let _ = address;
 }
 
-/// Asks for a stretch of memory, which comes while something else is worked out.
-pub(crate) fn ask_for(memory: Range<usize>) {
-    for address in memory.step_by(LINE) {
-        prefetch(core::ptr::without_provenance(address));
-    }
-}
-
-/// Lines that are asked for at once by loops that calculate for so long that all of them have come by then.
-const MANY: usize = 16;
-
-/// What the stretch after this one reads, where it lies in memory: in the order in which it is going to be read.
+/// The memory that the next tile reads, prefetched in equal shares before each loop over this one: while one loop
+/// waits for memory, others calculate.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// The address to ask for next, and where that memory ends.
+    /// The address to prefetch next, and where that memory ends.
     next: usize,
     end: usize,
-    /// What comes after it.
+    /// What comes after it, in the order in which it is going to be read.
     memory: [(usize, usize); MOST],
     at: usize,
     len: usize,
     follows: bool,
+    /// Lines of this tile, and how many loops have gone over it.
+    lines: usize,
+    loops: usize,
+    /// Lines before each loop, as the tile before had them.
+    share: usize,
 }
 
 impl Ahead {
-    /// Asks for nothing.
     #[inline]
     pub(crate) fn new() -> Ahead {
-        Ahead { next: 0, end: 0, memory: [(0, 0); MOST], at: 0, len: 0, follows: false }
+        let memory = [(0, 0); MOST];
+        Ahead { next: 0, end: 0, memory, at: 0, len: 0, follows: false, lines: 0, loops: 0, share: MOST }
     }
 
-    /// Begins a stretch that one of the same length follows in the same leaf, or none does: then it asks for nothing.
-    /// What has not been asked for until now is not any more.
+    /// Begins a tile; `follows` says whether one of the same length comes after it in the same leaf.
     pub(crate) fn begin(&mut self, follows: bool) {
+        if self.loops > 0 && self.lines > 0 {
+            self.share = self.lines.div_ceil(self.loops);
+        }
         (self.next, self.end, self.at, self.len, self.follows) = (0, 0, 0, 0, follows);
+        (self.lines, self.loops) = (0, 0);
     }
 
-    /// Says that a stretch of memory is read now. The next one reads what lies after it.
+    /// Says that this tile reads a stretch of memory. The next one reads what lies after it.
     pub(crate) fn reads(&mut self, now: Range<usize>) {
         if self.follows && self.len < MOST {
+            self.lines += now.len() / LINE;
             self.memory[self.len] = (now.end, now.end + now.len());
             self.len += 1;
         }
     }
 
-    /// Asks for so many lines, or for some that lie after the end of a stretch: loops call it, so it counts little.
-    #[inline(always)]
-    pub(crate) fn ask(&mut self, lines: usize) {
-        if self.next >= self.end {
-            let Some(memory) = self.memory[..self.len].get(self.at) else { return };
-            ((self.next, self.end), self.at) = (*memory, self.at + 1);
-        }
-        for line in 0..lines {
-            prefetch(core::ptr::without_provenance(self.next.wrapping_add(line * LINE)));
-        }
-        self.next = self.next.wrapping_add(lines * LINE);
-    }
-
-    /// Asks for as much as a loop over a tile does in all, at once: for loops that can ask for nothing themselves.
-    #[inline(always)]
-    pub(crate) fn ask_much(&mut self) {
-        if self.follows {
-            self.ask_for_page();
+    /// Prefetches a share, before a loop over the tile.
+    pub(crate) fn prefetch_share(&mut self) {
+        self.loops += 1;
+        for _ in 0..self.share {
+            if self.next >= self.end {
+                let Some(memory) = self.memory[..self.len].get(self.at) else { return };
+                ((self.next, self.end), self.at) = (*memory, self.at + 1);
+            }
+            prefetch(core::ptr::without_provenance(self.next));
+            self.next += LINE;
         }
     }
+}
 
-    /// Asks for many lines, of one stretch of memory after the other.
-    pub(crate) fn ask_many(&mut self) {
-        if self.follows {
-            (0..MANY).for_each(|_| self.ask(1));
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tile_is_prefetched_in_equal_shares() {
+        let mut ahead = Ahead::new();
+        for tile in 0..3 {
+            ahead.begin(tile < 2);
+            ahead.reads(4096 * tile..4096 * (tile + 1));
+            (0..4).for_each(|_| ahead.prefetch_share());
+            let all = (4096 * (tile + 2), 4096 * (tile + 2));
+            match tile {
+                0 => assert_eq!(ahead.next, 4096 + 4 * MOST * LINE),
+                1 => assert_eq!((ahead.next, ahead.end), all),
+                _ => assert_eq!((ahead.next, ahead.end), (0, 0)),
+            }
         }
-    }
-
-    #[inline(never)]
-    fn ask_for_page(&mut self) {
-        (0..PAGE / LINE).for_each(|_| self.ask(1));
     }
 }

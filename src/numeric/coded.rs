@@ -11,17 +11,11 @@
 
 use core::marker::PhantomData;
 
-use super::ahead::Ahead;
 use super::isa::{Isa, Job, dispatch};
 use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 
 /// One block: its scale and its codes.
 type Block = [u8; BLOCK + SCALE];
-
-/// A block is done in parts of so many numbers, and before each so many lines of what is read later are asked for: all
-/// of them come while a stretch of four blocks goes from codes and back. More at once have to wait for one another.
-const ASKED: usize = 3;
-const PART: usize = BLOCK / 4;
 
 /// Sizes of codes in a block whose scale is marked: infinities, NaN, and the least of all other numbers.
 const INFINITE: u32 = 1;
@@ -188,7 +182,6 @@ impl<const SIGNED: bool> Code for Log<SIGNED> {
 struct Decode<'a, K> {
     from: &'a [Block],
     to: &'a mut [[f32; BLOCK]],
-    ahead: &'a mut Ahead,
     code: PhantomData<K>,
 }
 
@@ -205,7 +198,7 @@ impl<K: Code> Job for Decode<'_, K> {
                 decode_marked::<K>(scale, codes, to);
                 continue;
             }
-            decode_block(K::of(scale), codes, to, self.ahead);
+            decode_block(K::of(scale), codes, to);
         }
     }
 }
@@ -213,12 +206,9 @@ impl<K: Code> Job for Decode<'_, K> {
 /// A function of its own, as `encode_block` is: arguments are known not to overlap, fields are not, and then the loop
 /// is compiled a second time, for numbers one by one.
 #[inline(always)]
-fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK], ahead: &mut Ahead) {
-    for part in (0..BLOCK).step_by(PART) {
-        ahead.ask(ASKED);
-        for i in part..part + PART {
-            to[i] = code.decode(from[i]);
-        }
+fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
+    for i in 0..BLOCK {
+        to[i] = code.decode(from[i]);
     }
 }
 
@@ -271,7 +261,6 @@ fn largest_finite(block: &[f32; BLOCK]) -> f32 {
 struct Encode<'a, K> {
     from: &'a [[f32; BLOCK]],
     to: &'a mut [Block],
-    ahead: &'a mut Ahead,
     code: PhantomData<K>,
 }
 
@@ -280,7 +269,7 @@ impl<K: Code> Job for Encode<'_, K> {
     #[inline(always)]
     fn run(self) {
         // All scales first: the codes of a block wait for its scale, but no scale waits for codes.
-        let Encode { from, to, ahead, .. } = self;
+        let Encode { from, to, .. } = self;
         let from = &from[..to.len()];
         for (b, to) in to.iter_mut().enumerate() {
             let largest = largest(&from[b]);
@@ -295,7 +284,7 @@ impl<K: Code> Job for Encode<'_, K> {
             let [s0, s1, s2, s3, codes @ ..] = to;
             let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);
             if scale > 0.0 {
-                encode_block(K::of(scale), &from[b], codes, ahead);
+                encode_block(K::of(scale), &from[b], codes);
             } else if scale < 0.0 {
                 encode_marked::<K>(scale, &from[b], codes);
             } else {
@@ -306,12 +295,9 @@ impl<K: Code> Job for Encode<'_, K> {
 }
 
 #[inline(always)]
-fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK], ahead: &mut Ahead) {
-    for part in (0..BLOCK).step_by(PART) {
-        ahead.ask(ASKED);
-        for i in part..part + PART {
-            to[i] = code.encode(from[i], i) as u8;
-        }
+fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
+    for i in 0..BLOCK {
+        to[i] = code.encode(from[i], i) as u8;
     }
 }
 
@@ -328,16 +314,12 @@ fn largest(block: &[f32; BLOCK]) -> f32 {
 
 /// Runs `$job` with the code of a [`DType`].
 macro_rules! with_code {
-    ($isa:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr, $ahead:expr }) => {
+    ($isa:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr }) => {
         match $dtype {
-            DType::Root8 => dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<Root> }),
-            DType::FourthRoot8 => {
-                dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<FourthRoot> })
-            }
-            DType::Log8 => dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<Log<true>> }),
-            DType::UnsignedLog8 => {
-                dispatch($isa, $Job { from: $from, to: $to, ahead: $ahead, code: PhantomData::<Log<false>> })
-            }
+            DType::Root8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Root> }),
+            DType::FourthRoot8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<FourthRoot> }),
+            DType::Log8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<true>> }),
+            DType::UnsignedLog8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<false>> }),
             other => unreachable!("{other} has no code"),
         }
     };
@@ -367,25 +349,25 @@ fn count_floored<K: Code>(from: &[u8]) -> usize {
 }
 
 /// Reads so many numbers as there is room for. `from` has their blocks, the last perhaps a short one.
-pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32], ahead: &mut Ahead) {
+pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32]) {
     let ((blocks, short), (whole, rest)) = (from.as_chunks(), to.as_chunks_mut());
-    with_code!(isa, dtype, Decode { blocks, whole, &mut *ahead });
+    with_code!(isa, dtype, Decode { blocks, whole });
     if !rest.is_empty() {
         let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
         block[..short.len()].copy_from_slice(short);
-        with_code!(isa, dtype, Decode { &[block], core::slice::from_mut(&mut numbers), ahead });
+        with_code!(isa, dtype, Decode { &[block], core::slice::from_mut(&mut numbers) });
         rest.copy_from_slice(&numbers[..rest.len()]);
     }
 }
 
 /// Writes numbers, whose blocks `to` has, the last perhaps a short one.
-pub(crate) fn encode(isa: Isa, dtype: DType, from: &[f32], to: &mut [u8], ahead: &mut Ahead) {
+pub(crate) fn encode(isa: Isa, dtype: DType, from: &[f32], to: &mut [u8]) {
     let ((whole, rest), (blocks, short)) = (from.as_chunks(), to.as_chunks_mut());
-    with_code!(isa, dtype, Encode { whole, blocks, &mut *ahead });
+    with_code!(isa, dtype, Encode { whole, blocks });
     if !rest.is_empty() {
         let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
         numbers[..rest.len()].copy_from_slice(rest);
-        with_code!(isa, dtype, Encode { &[numbers], core::slice::from_mut(&mut block), ahead });
+        with_code!(isa, dtype, Encode { &[numbers], core::slice::from_mut(&mut block) });
         short.copy_from_slice(&block[..short.len()]);
     }
 }

@@ -1,7 +1,6 @@
 //! Moving stretches of a leaf into the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
-use super::ahead::Ahead;
 use super::coded;
 use super::isa::{Isa, Job, dispatch};
 #[cfg(feature = "half")]
@@ -15,23 +14,13 @@ use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
 pub(crate) struct Convert<'a, A, B> {
     pub(crate) from: &'a [A],
     pub(crate) to: &'a mut [B],
-    pub(crate) ahead: &'a mut Ahead,
 }
-
-/// How many elements are converted between two requests for what is read later, and for how many lines each asks.
-const BLOCK: usize = 256;
-const ASKED: usize = 12;
 
 impl<A: Element, B: Element> Job for Convert<'_, A, B> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let n = self.to.len();
-        for start in (0..n).step_by(BLOCK) {
-            self.ahead.ask(ASKED);
-            let here = start..n.min(start + BLOCK);
-            convert_slice(&self.from[here.clone()], &mut self.to[here]);
-        }
+        convert_slice(self.from, self.to);
     }
 }
 
@@ -45,34 +34,34 @@ fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
 
 /// Numbers of `f16` as those of another type.
 #[cfg(feature = "half")]
-struct FromF16<'a>(Isa, &'a [half::f16], &'a mut Ahead);
+struct FromF16<'a>(Isa, &'a [half::f16]);
 
 #[cfg(feature = "half")]
 impl<'a> ByReal for FromF16<'a> {
     type Argument<C: Real> = &'a mut [C];
     type Output = ();
     fn single(self, to: &mut [f32]) {
-        dispatch(self.0, Widen(Convert { from: self.1, to, ahead: self.2 }));
+        dispatch(self.0, Widen(Convert { from: self.1, to }));
     }
     fn double(self, to: &mut [f64]) {
-        dispatch(self.0, Convert { from: self.1, to, ahead: self.2 });
+        dispatch(self.0, Convert { from: self.1, to });
     }
     fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
 /// Numbers of another type as those of `f16`.
 #[cfg(feature = "half")]
-struct ToF16<'a>(Isa, &'a mut [half::f16], &'a mut Ahead);
+struct ToF16<'a>(Isa, &'a mut [half::f16]);
 
 #[cfg(feature = "half")]
 impl<'a> ByReal for ToF16<'a> {
     type Argument<C: Real> = &'a [C];
     type Output = ();
     fn single(self, from: &[f32]) {
-        dispatch(self.0, Narrow(Convert { from, to: self.1, ahead: self.2 }));
+        dispatch(self.0, Narrow(Convert { from, to: self.1 }));
     }
     fn double(self, from: &[f64]) {
-        dispatch(self.0, Convert { from, to: self.1, ahead: self.2 });
+        dispatch(self.0, Convert { from, to: self.1 });
     }
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
@@ -93,9 +82,6 @@ impl Job for Widen<'_> {
         let (from, from_end) = self.0.from.reinterpret_cast().as_chunks();
         let (to, to_end) = self.0.to.as_chunks_mut();
         for (block, to) in to.iter_mut().enumerate() {
-            if block % (BLOCK / half_floats::BLOCK) == 0 {
-                self.0.ahead.ask(ASKED);
-            }
             // SAFETY: `dispatch` has chosen the instruction set.
             unsafe { half_floats::widen::<S>(&from[block], to) };
         }
@@ -118,9 +104,6 @@ impl Job for Narrow<'_> {
         let (from, from_end) = self.0.from.as_chunks();
         let (to, to_end) = self.0.to.reinterpret_cast_mut().as_chunks_mut();
         for (block, to) in to.iter_mut().enumerate() {
-            if block % (BLOCK / half_floats::BLOCK) == 0 {
-                self.0.ahead.ask(ASKED);
-            }
             // SAFETY: as above.
             unsafe { half_floats::narrow::<S>(&from[block], to) };
         }
@@ -129,19 +112,19 @@ impl Job for Narrow<'_> {
 }
 
 /// The numbers of whole blocks, to be read in a compute type.
-struct Decode<'a>(Isa, DType, &'a [u8], &'a mut Ahead);
+struct Decode<'a>(Isa, DType, &'a [u8]);
 
 impl<'a> ByReal for Decode<'a> {
     type Argument<C: Real> = &'a mut [C];
     type Output = ();
     fn single(self, to: &mut [f32]) {
-        coded::decode(self.0, self.1, self.2, to, self.3);
+        coded::decode(self.0, self.1, self.2, to);
     }
     fn double(self, to: &mut [f64]) {
         let mut numbers = [0.0; CODED_BLOCK];
         for (to, from) in to.chunks_mut(CODED_BLOCK).zip(self.2.chunks(CODED_BLOCK + CODED_SCALE)) {
             let numbers = &mut numbers[..to.len()];
-            coded::decode(self.0, self.1, from, numbers, self.3);
+            coded::decode(self.0, self.1, from, numbers);
             convert_slice(numbers, to);
         }
     }
@@ -150,20 +133,20 @@ impl<'a> ByReal for Decode<'a> {
 }
 
 /// Whole blocks, to be written from a compute type.
-struct Encode<'a>(Isa, DType, &'a mut [u8], &'a mut Ahead);
+struct Encode<'a>(Isa, DType, &'a mut [u8]);
 
 impl<'a> ByReal for Encode<'a> {
     type Argument<C: Real> = &'a [C];
     type Output = ();
     fn single(self, from: &[f32]) {
-        coded::encode(self.0, self.1, from, self.2, self.3);
+        coded::encode(self.0, self.1, from, self.2);
     }
     fn double(self, from: &[f64]) {
         let mut numbers = [0.0; CODED_BLOCK];
         for (from, to) in from.chunks(CODED_BLOCK).zip(self.2.chunks_mut(CODED_BLOCK + CODED_SCALE)) {
             let numbers = &mut numbers[..from.len()];
             convert_slice(from, numbers);
-            coded::encode(self.0, self.1, numbers, to, self.3);
+            coded::encode(self.0, self.1, numbers, to);
         }
     }
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
@@ -175,28 +158,18 @@ impl<'a> ByReal for Encode<'a> {
 ///
 /// The memory is alive and not written to meanwhile.
 pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &mut [C]) {
-    // SAFETY: by the caller's promise.
-    unsafe { load_asking(isa, raw, start, to, &mut Ahead::new()) }
-}
-
-/// The same, while it asks for what is read later.
-///
-/// # Safety
-///
-/// As [`load`].
-pub(crate) unsafe fn load_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &mut [C], ahead: &mut Ahead) {
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let from = unsafe { raw.bytes(start, to.len()) };
-        return C::split(Decode(isa, raw.dtype(), from, ahead), to);
+        return C::split(Decode(isa, raw.dtype(), from), to);
     }
     #[cfg(feature = "half")]
     if raw.dtype() == DType::F16 {
         // SAFETY: by the caller's promise.
-        return C::split(FromF16(isa, unsafe { raw.slice(start, to.len()) }, ahead), to);
+        return C::split(FromF16(isa, unsafe { raw.slice(start, to.len()) }), to);
     }
     // SAFETY: by the caller's promise.
-    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to, ahead }));
+    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
 }
 
 /// Writes a stretch; of what is coded, one of whole blocks.
@@ -205,26 +178,16 @@ pub(crate) unsafe fn load_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize,
 ///
 /// The memory is alive and exclusively the caller's.
 pub(crate) unsafe fn store<C: Real>(isa: Isa, raw: RawSlice, start: usize, from: &[C]) {
-    // SAFETY: by the caller's promise.
-    unsafe { store_asking(isa, raw, start, from, &mut Ahead::new()) }
-}
-
-/// The same, while it asks for what is read later.
-///
-/// # Safety
-///
-/// As [`store`].
-pub(crate) unsafe fn store_asking<C: Real>(isa: Isa, raw: RawSlice, start: usize, from: &[C], ahead: &mut Ahead) {
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let to = unsafe { raw.bytes_mut(start, from.len()) };
-        return C::split(Encode(isa, raw.dtype(), to, ahead), from);
+        return C::split(Encode(isa, raw.dtype(), to), from);
     }
     #[cfg(feature = "half")]
     if raw.dtype() == DType::F16 {
         // SAFETY: by the caller's promise.
-        return C::split(ToF16(isa, unsafe { raw.slice_mut(start, from.len()) }, ahead), from);
+        return C::split(ToF16(isa, unsafe { raw.slice_mut(start, from.len()) }), from);
     }
     // SAFETY: by the caller's promise.
-    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) }, ahead }));
+    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));
 }

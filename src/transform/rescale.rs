@@ -178,10 +178,6 @@ impl<P: Rescale> TwoPasses for P {
     fn give_out<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
         u * factor
     }
-
-    fn factor<C: Real>(factor: C) -> Option<C> {
-        Some(factor)
-    }
 }
 
 /// The state of what multiplies each leaf by a number: [`clip_by_global_norm`](crate::clip_by_global_norm),

@@ -1,7 +1,7 @@
 //! A member of a chain that may be absent.
 
 use crate::engine::{
-    Absent, AllUses, Emission, HoldsBack, Outline, PieceAt, Place, Shape, Skips, SlotList, Span, Term, Then, Tile, Uses,
+    Absent, AllUses, Emission, HoldsBack, Outline, PieceAt, Shape, Skips, SlotList, Span, Term, Then, Uses,
 };
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -115,21 +115,11 @@ impl<T: Stage> Stage for Option<T> {
         self.as_ref().map_or(HoldsBack::Never, Stage::holds_back)
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        if let (Some(t), Some(state), Some(run)) = (self, state, run) {
-            t.tile(state, run, place, span, tile);
-        }
-    }
-
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         match (self, state, run) {
             (Some(t), Some(state), Some(run)) => t.in_piece(state, run, at, then),
-            _ => then(&mut ()),
+            _ => then(&mut |_| {}),
         }
-    }
-
-    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        self.in_piece(state, run, at, then);
     }
 
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

@@ -444,7 +444,6 @@ impl Part for Claims {
 #[cfg(debug_assertions)]
 impl RuleWithMemory for Claims {
     const COUNTS: usize = 1;
-    const CHANGES_WHAT_IT_COUNTS: bool = true;
     type Needs = Nothing;
     type Memory = ();
     type Slots<C: Real> = [C; 0];

@@ -6,8 +6,8 @@ use super::super::found::Found;
 use super::super::kernel::MOST_SLOTS;
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    AllUses, InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, Uses, WholeTree,
-    followed_by, fused_tile,
+    AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,
+    WholeTree, followed_by, fused,
 };
 use super::rule::checked_slots;
 use super::state::{Arrays, Start, asked_dtype};
@@ -283,12 +283,13 @@ impl<P: LooksFirst> Form<P> for AfterALook {
         *done = true;
     }
 
-    fn tile<C: Real>(part: &P, state: &Self::State, done: &bool, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+    fn in_piece<C: Real>(part: &P, state: &Self::State, done: &bool, at: PieceAt, then: &mut Then<'_, C>) {
         if const { C::RECORDS } {
-            return C::refuse(NOT_REMOTE);
+            return then(&mut |_| C::refuse(NOT_REMOTE));
         }
-        if Self::fuses_now(part, state, done, tile.leaf) {
-            fused_tile(part, state, done, place, span, tile);
+        match Self::fuses_now(part, state, done, at.leaf) {
+            true => fused(part, (state, done), at, then),
+            false => then(&mut |_| {}),
         }
     }
 

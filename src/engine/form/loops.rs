@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::ahead::prefetch_after;
 use super::super::fused::with_list;
-use super::super::isa::{Isa, Job, dispatch_chain};
+use super::super::isa::{Job, dispatch_chain};
 use super::super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::super::sums::LANES;
 use super::super::{SlotList, Span, Term, Tile};
@@ -327,26 +327,6 @@ impl<F: OnElement<C>, C: Real> Loops<F, C> {
     }
 }
 
-/// Does it to a stretch of a leaf by one loop that gives out nothing, if the arrays lie as they are calculated with;
-/// says whether they do. `from` are the updates and `p` the parameters.
-pub(super) fn at_once<F: OnElement<C>, C: Real>(
-    f: F,
-    arrays: &Arrays,
-    (leaf, start): (usize, usize),
-    (from, p): (&[C], &[C]),
-    isa: Isa,
-) -> bool {
-    let mut list = SlotList::new();
-    arrays.list_read(F::ACCESS, leaf, &mut list);
-    let lie = arrays.has(leaf) && list.is_native::<C>();
-    if lie {
-        with_list(&list, start, from.len(), (isa, &mut []), None, &mut |slots, _| {
-            dispatch_chain(isa, Each { f, from, to: &mut [], p, slots, sums: &mut [] });
-        });
-    }
-    lie
-}
-
 /// A loop on a tile: where it reads updates and where it writes them, the arrays that it reads, and all sums.
 type OnParts<'r, C> = dyn FnMut(&[C], &mut [C], Slots<'_, C>, &mut [f64]) + 'r;
 
@@ -360,17 +340,17 @@ fn with_parts<C: Real>(
 ) {
     let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
     let (spare, sums) = (core::mem::take(&mut tile.spare), core::mem::take(&mut tile.sums));
-    let mut ahead = tile.ahead.take();
+    let mut list = SlotList::new();
+    if reads_any(accesses) {
+        arrays.list_read(accesses, leaf, &mut list);
+        tile.reads(&list);
+    }
+    tile.prefetch_share();
     let (from, to): (&[C], &mut [C]) = if rewrites { tile.io() } else { (tile.input(), &mut []) };
     if reads_any(accesses) {
-        let mut list = SlotList::new();
-        arrays.list_read(accesses, leaf, &mut list);
-        if let Some(ahead) = &mut ahead {
-            list.read(start, n, ahead);
-        }
-        with_list(&list, start, n, (isa, spare), ahead.as_deref_mut(), &mut |slots, _| run(from, to, slots, sums));
+        with_list(&list, start, n, (isa, spare), &mut |slots| run(from, to, slots, sums));
     } else {
         run(from, to, no_slots(), sums);
     }
-    (tile.spare, tile.sums, tile.ahead) = (spare, sums, ahead);
+    (tile.spare, tile.sums) = (spare, sums);
 }

@@ -1,13 +1,11 @@
 //! One element, with memory of any kind beside the state arrays.
 
-use super::super::ahead::Ahead;
 use super::super::fused::with_list;
-use super::super::in_piece::{by_whole_tile, one_loop};
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    AllUses, Emission, InitContext, Outcome, PieceAt, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term,
-    Then, Tile, Uses, fused_tile,
+    AllUses, Emission, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
+    Uses, fused,
 };
 use super::rule::{Cut, checked_slots, keeps_zeros};
 use super::state::{Arrays, Start, asked_dtype};
@@ -97,9 +95,6 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     const SLOTS_OF_LEAF: bool = false;
     /// How many things `apply` counts.
     const COUNTS: usize = 0;
-    /// Whether an update for which `apply` counts nothing stays as it is, to the bit. Boxes write a stretch of updates
-    /// only if something is counted in it then. Builds with debug assertions panic where that is not so.
-    const CHANGES_WHAT_IT_COUNTS: bool = false;
     /// Whether all updates are zero, whatever comes in: then they are not even written.
     const ZERO: bool = false;
     /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
@@ -213,8 +208,6 @@ pub struct Stretch<'a, C> {
     pub p: &'a [C],
     /// The array [`BESIDE`](RuleWithMemory::BESIDE), if the leaf has it; else empty.
     pub beside: &'a mut [C],
-    /// What the next stretch reads.
-    pub(crate) ahead: &'a mut Ahead,
 }
 
 struct Apart<'a, R: RuleWithMemory, C: Real> {
@@ -234,6 +227,32 @@ impl<R: RuleWithMemory, C: Real> Job for Apart<'_, R, C> {
     }
 }
 
+/// Transforms a tile of a leaf that is apart.
+fn apart<R: RuleWithMemory, C: Real>(
+    rule: &R,
+    state: &PartState<R::Memory>,
+    list: &SlotList<'_>,
+    tile: &mut Tile<'_, C>,
+) {
+    if const { C::RECORDS } {
+        return C::refuse("what it does to an element depends on where the element is");
+    }
+    tile.reads(list);
+    tile.prefetch_share();
+    tile.settle();
+    let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
+    let (memory, k, spare) = (&state.memory, rule.scalars(&state.memory, leaf), core::mem::take(&mut tile.spare));
+    with_list(list, start, n, (isa, spare), &mut |mut slots| {
+        let beside = match state.arrays.has_beside(leaf) {
+            true => core::mem::take(&mut slots[const { R::SLOTS.len() }]),
+            false => Default::default(),
+        };
+        let stretch = Stretch { leaf, start, u: &mut *tile.u, p: tile.p, beside };
+        dispatch_chain(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
+    });
+    tile.spare = spare;
+}
+
 impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     type Needs = R::Needs;
     type State = PartState<R::Memory>;
@@ -246,7 +265,6 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     const FUSES_ALWAYS: bool = !R::APART;
     const ROWS: bool = true;
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
-    const LEAVES: bool = R::CHANGES_WHAT_IT_COUNTS && R::COUNTS > 0 && R::SLOTS.is_empty();
     const USES: AllUses = Uses::of(1, 1).of_all();
 
     fn validate(_: &R) -> Result<()> {
@@ -302,52 +320,21 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
         if R::ZERO { Emission::Zeros(0) } else { Emission::Updates }
     }
 
-    fn tile<C: Real>(rule: &R, state: &Self::State, run: &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        let leaf = tile.leaf;
-        if R::ZERO && R::SLOTS.is_empty() && R::COUNTS == 0 {
-            if span.has(place.at) {
-                tile.set_zero();
-            }
-        } else if const { !R::APART } || Self::fuses_now(rule, state, run, leaf) {
-            fused_tile(rule, state, run, place, span, tile);
-        } else if span.has(place.at) {
-            let Some(list) = state.arrays.of_leaf(leaf) else { return };
-            if const { C::RECORDS } {
-                return C::refuse("what it does to an element depends on where the element is");
-            }
-            tile.settle();
-            let (memory, k, isa) = (&state.memory, rule.scalars(&state.memory, leaf), tile.isa);
-            let spare = core::mem::take(&mut tile.spare);
-            tile.reads(&list);
-            with_list(
-                &list,
-                tile.start,
-                tile.u.len(),
-                (isa, spare),
-                tile.ahead.as_deref_mut(),
-                &mut |mut slots, ahead| {
-                    let beside = match state.arrays.has_beside(leaf) {
-                        true => core::mem::take(&mut slots[const { R::SLOTS.len() }]),
-                        false => Default::default(),
-                    };
-                    let stretch = Stretch { leaf, start: tile.start, u: &mut *tile.u, p: tile.p, beside, ahead };
-                    dispatch_chain(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
-                },
-            );
-            tile.spare = spare;
-        }
-    }
-
     fn in_piece<C: Real>(rule: &R, state: &Self::State, run: &(), at: PieceAt, then: &mut Then<'_, C>) {
-        // Zeros need not be written.
-        match const { !R::ZERO } && Self::fuses_now(rule, state, run, at.leaf) {
-            true => one_loop(rule, (state, run), at, then),
-            false => Self::in_piece_apart(rule, state, run, at, then),
+        if R::ZERO && R::SLOTS.is_empty() && R::COUNTS == 0 {
+            return then(&mut |tile| {
+                if at.span.has(at.place.at) {
+                    tile.set_zero();
+                }
+            });
         }
-    }
-
-    fn in_piece_apart<C: Real>(rule: &R, state: &Self::State, run: &(), at: PieceAt, then: &mut Then<'_, C>) {
-        by_whole_tile(rule, (state, run), at, then);
+        if const { !R::APART } || Self::fuses_now(rule, state, run, at.leaf) {
+            return fused(rule, (state, run), at, then);
+        }
+        let Some(list) = state.arrays.of_leaf(at.leaf).filter(|_| at.span.has(at.place.at)) else {
+            return then(&mut |_| {});
+        };
+        then(&mut |tile| apart(rule, state, &list, tile));
     }
 
     fn fuses_now(rule: &R, state: &Self::State, (): &(), leaf: usize) -> bool {

@@ -41,12 +41,9 @@ pub use whole::{Whole, WholeTreeTransformation};
 
 use core::any::{Any, TypeId};
 
-use super::in_piece::by_tile;
-use super::ways;
 use super::{
-    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips,
-    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops,
-    goes_around,
+    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span,
+    Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, goes_around,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -138,7 +135,6 @@ pub trait Form<P: ?Sized> {
     const WHOLE: bool = false;
     const SLOTS: usize;
     const USES: AllUses = Uses::ALWAYS.of_all();
-    const LEAVES: bool = false;
     /// Whether it can work on some rows of a leaf.
     const ROWS: bool;
 
@@ -210,35 +206,9 @@ pub trait Form<P: ?Sized> {
     {
         by_own_loops(part, (state, run), walk, spare);
     }
-    fn tile<C: Real>(part: &P, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>)
-    where
-        P: Part<Form = Self>;
-    #[allow(clippy::too_many_arguments, reason = "those of `Stage::in_piece`, and the part")]
     fn in_piece<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>)
     where
-        P: Part<Form = Self>,
-    {
-        ways::in_piece(part, (state, run), at, then);
-    }
-    #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile_apart`, and the part")]
-    fn tile_apart<C: Real>(
-        part: &P,
-        state: &Self::State,
-        run: &Self::Run,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) where
-        P: Part<Form = Self>,
-    {
-        Self::tile(part, state, run, place, span, tile);
-    }
-    fn in_piece_apart<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>)
-    where
-        P: Part<Form = Self>,
-    {
-        by_tile(part, (state, run), at, then);
-    }
+        P: Part<Form = Self>;
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (part, state, run, leaf);
         Self::FUSES
@@ -256,10 +226,6 @@ pub trait Form<P: ?Sized> {
         p: C,
         terms: &mut [Term<C>],
     ) -> C;
-    fn factor<C: Real>(kernel: &Self::Kernel<C>, span: Span) -> Option<C> {
-        let _ = (kernel, span);
-        None
-    }
     fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (part, state, report);
@@ -357,7 +323,6 @@ impl<P: Part> Stage for P {
     const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
     const USES: AllUses = <P::Form as Form<P>>::USES;
-    const LEAVES: bool = <P::Form as Form<P>>::LEAVES;
 
     fn shape(&self) -> Shape {
         P::Form::shape(self)
@@ -421,26 +386,17 @@ impl<P: Part> Stage for P {
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
         P::Form::pass(self, state, run, walk, spare);
     }
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        let around = C::enter(P::NAME);
-        P::Form::tile(self, state, run, place, span, tile);
-        C::enter(around);
-    }
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        P::Form::in_piece(self, state, run, at, then);
-    }
-    fn tile_apart<C: Real>(
-        &self,
-        state: &Self::State,
-        run: &Self::Run,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        P::Form::tile_apart(self, state, run, place, span, tile);
-    }
-    fn in_piece_apart<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        P::Form::in_piece_apart(self, state, run, at, then);
+        if const { !C::RECORDS } {
+            return P::Form::in_piece(self, state, run, at, then);
+        }
+        P::Form::in_piece(self, state, run, at, &mut |part| {
+            then(&mut |tile: &mut Tile<'_, C>| {
+                let around = C::enter(P::NAME);
+                part(tile);
+                C::enter(around);
+            });
+        });
     }
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         P::Form::fuses_now(self, state, run, leaf)
@@ -463,9 +419,6 @@ impl<P: Part> Stage for P {
         terms: &mut [Term<C>],
     ) -> C {
         P::Form::apply::<C>(k, at, span, slots, u, p, terms)
-    }
-    fn factor<C: Real>(kernel: &Self::Kernel<C>, span: Span) -> Option<C> {
-        P::Form::factor(kernel, span)
     }
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         P::Form::state_bytes(self, state, leaf, at, span)

@@ -2,10 +2,9 @@
 
 use core::marker::PhantomData;
 
-use super::super::ways::{self, InPieceFn, TileFn};
 use super::super::{
-    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, SlotList, Span,
-    Spare, Stage, StepContext, Sums, Term, Then, Tile, Walk, WarningKind, WholeTree, by_own_loops,
+    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span, Spare,
+    Stage, StepContext, Sums, Term, Then, Walk, WarningKind, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -134,31 +133,6 @@ const fn shows<P: Optimizer>() -> bool {
     Chain::<P>::FUSES && !P::HIDDEN
 }
 
-/// As its chain does it.
-fn tile_of_chain<P, C: Real, G: Given<Chain<P>>, K: Keeps<P>>(
-    part: &P,
-    (state, run): (&K::State, &Run<P>),
-    place: Place,
-    span: Span,
-    tile: &mut Tile<'_, C>,
-) where
-    P: Optimizer + Part<Form = Named<G, K>>,
-{
-    part.chain().tile(K::inside(state), run, place, span, tile);
-}
-
-/// The same through a piece.
-fn piece_of_chain<P, C: Real, G: Given<Chain<P>>, K: Keeps<P>>(
-    part: &P,
-    (state, run): (&K::State, &Run<P>),
-    at: PieceAt,
-    then: &mut Then<'_, C>,
-) where
-    P: Optimizer + Part<Form = Named<G, K>>,
-{
-    part.chain().in_piece(K::inside(state), run, at, then);
-}
-
 impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     type Needs = G::Needs;
     type State = K::State;
@@ -243,31 +217,11 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
             false => part.chain().pass(K::inside(state), run, walk, spare),
         }
     }
-    fn tile<C: Real>(part: &P, state: &K::State, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>)
-    where
-        P: Part<Form = Self>,
-    {
-        let way: TileFn<P, C> = const { if shows::<P>() { ways::tile } else { tile_of_chain::<P, C, G, K> } };
-        way(part, (state, run), place, span, tile);
-    }
-    fn tile_apart<C: Real>(part: &P, state: &K::State, run: &Run<P>, place: Place, span: Span, tile: &mut Tile<'_, C>)
-    where
-        P: Part<Form = Self>,
-    {
-        part.chain().tile_apart(K::inside(state), run, place, span, tile);
-    }
     fn in_piece<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>,
     {
-        let way: InPieceFn<P, C> = const { if shows::<P>() { ways::in_piece } else { piece_of_chain::<P, C, G, K> } };
-        way(part, (state, run), at, then);
-    }
-    fn in_piece_apart<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>)
-    where
-        P: Part<Form = Self>,
-    {
-        part.chain().in_piece_apart(K::inside(state), run, at, then);
+        part.chain().in_piece(K::inside(state), run, at, then);
     }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
         part.chain().fuses_now(K::inside(state), run, leaf)

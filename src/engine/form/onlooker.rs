@@ -1,7 +1,7 @@
 //! Looking on.
 
 use super::super::isa::{Job, dispatch_chain};
-use super::super::{InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile};
+use super::super::{InitContext, Outcome, PieceAt, Shape, Span, StepContext, Sums, Term, Then};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -154,18 +154,21 @@ impl<P: Onlooker> Form<P> for LooksOn {
         part.finish(state, sums);
     }
 
-    fn tile<C: Real>(part: &P, _: &P::Memory, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
+    fn in_piece<C: Real>(part: &P, _: &P::Memory, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
         // A later pass that computes the same updates again must not look at them again.
-        if place.at == span.to {
+        if at.place.at != at.span.to {
+            return then(&mut |_| {});
+        }
+        then(&mut |tile| {
             if const { C::RECORDS } {
                 return C::refuse("it looks at stretches of updates, not at one");
             }
             let (isa, all_sums) = (tile.isa, core::mem::take(&mut tile.sums));
-            let sums = &mut all_sums[place.sum..][..part.sums()];
+            let sums = &mut all_sums[at.place.sum..][..part.sums()];
             let p = if part.reads_params() { tile.p } else { &[] };
             dispatch_chain(isa, Look { part, u: tile.input(), p, sums });
             tile.sums = all_sums;
-        }
+        });
     }
 
     fn kernel<C: Real>(_: &P, _: &P::Memory, (): &(), _: usize) {}

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::kernel::MOST_SLOTS;
 use super::super::{
-    AllUses, InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, Uses, fused_tile,
+    AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses, fused,
 };
 use super::state::{Arrays, Start, asked_dtype};
 use super::{Form, Part, PartState};
@@ -107,13 +107,6 @@ pub trait Rule: Part<Form = OneElement> {
     ///
     /// A panic in here ends the step, and the state [cannot be used any more](crate::Error::is_poisoned).
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
-
-    /// What it multiplies every update by, if it does nothing else: `apply` need not be called then. Such parts of a
-    /// chain that is not one loop, one after another, are done in one.
-    fn factor<C: Real>(k: Self::Scalars<C>) -> Option<C> {
-        let _ = k;
-        None
-    }
 }
 
 /// How many steps a transformation has done, and how many of them updated a leaf.
@@ -338,15 +331,8 @@ impl<R: Rule> Form<R> for OneElement {
         RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
-    fn tile<C: Real>(
-        rule: &R,
-        state: &Self::State,
-        run: &RuleRun<R>,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        fused_tile(rule, state, run, place, span, tile);
+    fn in_piece<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: PieceAt, then: &mut Then<'_, C>) {
+        fused(rule, (state, run), at, then);
     }
 
     #[inline]
@@ -363,10 +349,6 @@ impl<R: Rule> Form<R> for OneElement {
     #[inline(always)]
     fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [Term<C>]) -> C {
         if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
-    }
-
-    fn factor<C: Real>(k: &R::Scalars<C>, span: Span) -> Option<C> {
-        if span.has(0) { R::factor(*k) } else { None }
     }
 
     fn finish(_: &R, _: &mut Self::State, run: RuleRun<R>, _: Sums<'_>, outcome: &mut Outcome) {

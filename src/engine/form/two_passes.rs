@@ -1,8 +1,8 @@
 //! Two passes: take in, decide, give out.
 
 use super::super::{
-    AllUses, InitContext, Outcome, Place, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Tile, Uses, WholeTree,
-    fused_tile,
+    AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,
+    WholeTree, fused,
 };
 use super::loops::{Access, MOST_SUMS, add_sums, goes_in, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
@@ -182,13 +182,6 @@ pub trait TwoPasses: Part<Form = TwoPass> {
 
     /// The second pass: the update that comes of `u`. Write `#[inline(always)]` on it.
     fn give_out<C: Real>(k: Self::Second<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
-
-    /// What the second pass multiplies every update of a leaf by, if it does nothing else: it need not be called then.
-    /// Such parts of a chain that is not one loop, one after another, are done in one.
-    fn factor<C: Real>(k: Self::Second<C>) -> Option<C> {
-        let _ = k;
-        None
-    }
 }
 
 const fn arrays<P: TwoPasses>() -> usize {
@@ -325,8 +318,8 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         }
     }
 
-    fn tile<C: Real>(part: &P, state: &Self::State, run: &P::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        fused_tile(part, state, run, place, span, tile);
+    fn in_piece<C: Real>(part: &P, state: &Self::State, run: &P::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        fused(part, (state, run), at, then);
     }
 
     #[inline]
@@ -359,10 +352,6 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         } else {
             u
         }
-    }
-
-    fn factor<C: Real>(k: &Self::Kernel<C>, span: Span) -> Option<C> {
-        if P::GIVES_OUT && span.to == 1 { P::factor(k.1) } else { None }
     }
 
     fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {

@@ -2,7 +2,7 @@
 
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    Emission, HoldsBack, InitContext, Outcome, Place, Shape, Span, StepContext, Sums, Term, Tile, WholeTree,
+    Emission, HoldsBack, InitContext, Outcome, PieceAt, Shape, Span, StepContext, Sums, Term, Then, WholeTree,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -253,10 +253,12 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
         if part.holds_back() { HoldsBack::All } else { HoldsBack::Never }
     }
 
-    fn tile<C: Real>(_: &W, _: &Self::State, _: &bool, _: Place, _: Span, _: &mut Tile<'_, C>) {
-        if !W::REMOTE {
-            C::refuse(NOT_REMOTE);
-        }
+    fn in_piece<C: Real>(_: &W, _: &Self::State, _: &bool, _: PieceAt, then: &mut Then<'_, C>) {
+        then(&mut |_| {
+            if !W::REMOTE {
+                C::refuse(NOT_REMOTE);
+            }
+        });
     }
 
     fn kernel<C: Real>(_: &W, _: &Self::State, _: &bool, _: usize) {}

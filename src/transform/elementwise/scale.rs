@@ -66,8 +66,4 @@ impl Rule for Scale {
     fn apply<C: Real>(step_size: C, _: &mut [C; 0], u: C, _: C) -> C {
         step_size * u
     }
-
-    fn factor<C: Real>(step_size: C) -> Option<C> {
-        Some(step_size)
-    }
 }

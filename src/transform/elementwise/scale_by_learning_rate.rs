@@ -73,8 +73,4 @@ impl Rule for ScaleByLearningRate {
     fn apply<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
         factor * u
     }
-
-    fn factor<C: Real>(factor: C) -> Option<C> {
-        Some(factor)
-    }
 }

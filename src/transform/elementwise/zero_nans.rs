@@ -69,7 +69,6 @@ impl ZeroNansState {
 
 impl RuleWithMemory for ZeroNans {
     const COUNTS: usize = 1;
-    const CHANGES_WHAT_IT_COUNTS: bool = true;
     type Needs = Nothing;
     type Memory = ZeroNansState;
     type Slots<C: Real> = [C; 0];

@@ -153,11 +153,10 @@ impl RuleWithMemory for AddNoise {
 /// Adds noise that is drawn in a type, which is that of the arithmetic.
 #[inline(always)]
 fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: Stretch<'_, C>) {
-    let Stretch { leaf, start, u, ahead, .. } = at;
+    let Stretch { leaf, start, u, .. } = at;
     let (key, mut room) = (memory.draws.key(leaf), [X::default(); TOGETHER]);
     let deviation = C::of(memory.deviation);
     for (i, u) in u.chunks_mut(TOGETHER).enumerate() {
-        ahead.ask_many();
         let room = &mut room[..u.len()];
         memory.draws.fill::<X, _>((leaf, key), start + i * TOGETHER, room);
         for i in 0..u.len() {

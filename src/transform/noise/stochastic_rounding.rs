@@ -121,10 +121,9 @@ impl RuleWithMemory for StochasticRounding {
 
     #[inline(always)]
     fn apply_apart<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
-        let Stretch { leaf, start, u, p, ahead, .. } = at;
+        let Stretch { leaf, start, u, p, .. } = at;
         let (key, mut room) = (memory.key(leaf), [0; WORDS]);
         for (i, u) in u.chunks_mut(WORDS).enumerate() {
-            ahead.ask_many();
             let (n, first) = (u.len(), i * WORDS);
             let (room, p) = (&mut room[..n], &p[first..first + n]);
             memory.fill::<Word, _>((leaf, key), start + first, room);

@@ -1,10 +1,9 @@
 //! Chains of boxes.
 
 use super::{Boxed, BoxedState};
-use crate::engine::members::{Members, in_members};
 use crate::engine::{
-    Absent, Emission, HoldsBack, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Then, Tile, Walk, by_own_loops,
-    goes_around, is_among, resting_from, rests_by_leaf,
+    Absent, Emission, HoldsBack, Members, Outline, PieceAt, Shape, Skips, Span, Spare, Then, Walk, by_own_loops,
+    goes_around, in_members, is_among, resting_from, rests_by_leaf,
 };
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
@@ -210,14 +209,6 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         match (&self[..], &state[..]) {
             ([member], [state]) => member.pass(state, &(), walk, spare),
             _ => by_own_loops(self, (state, run), walk, spare),
-        }
-    }
-
-    fn tile<C: Real>(&self, state: &Self::State, run: &Reached, mut place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        let reached = run.on(state, self, tile.leaf());
-        for (member, state) in self.iter().zip(state).take(reached) {
-            member.tile(state, &(), place, span, tile);
-            place = place.after(member.shape());
         }
     }
 

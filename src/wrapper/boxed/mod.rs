@@ -17,7 +17,7 @@ use state::{ErasedState, Held, held, held_mut};
 use crate::arguments::Visit;
 use crate::engine::{
     Absent, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Stage,
-    StepContext, Sums, Then, Tile, Walk, WholeTree,
+    StepContext, Sums, Then, Tile, Walk, WholeTree, on_tile,
 };
 use crate::error::{Error, Result};
 use crate::needs::{Includes, Level, Needs, Nothing};
@@ -249,10 +249,10 @@ struct InBox<'a, T: Stage> {
 
 impl<T: Stage> OnTile for InBox<'_, T> {
     fn single(&self, tile: &mut Tile<'_, Traced<f32>>) {
-        self.inside.tile(self.state, self.run, self.place, self.span, tile);
+        on_tile(self.inside, (self.state, self.run), self.place, self.span, tile);
     }
 
     fn double(&self, tile: &mut Tile<'_, Traced<f64>>) {
-        self.inside.tile(self.state, self.run, self.place, self.span, tile);
+        on_tile(self.inside, (self.state, self.run), self.place, self.span, tile);
     }
 }

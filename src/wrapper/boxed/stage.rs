@@ -6,8 +6,8 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    Absent, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Stage,
-    StepContext, Sums, Then, Tile, Walk, WholeTree, by_own_loops,
+    Absent, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, Span, Spare, Stage, StepContext,
+    Sums, Then, Walk, WholeTree, by_own_loops,
 };
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -20,27 +20,6 @@ struct Inside<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
     at: PieceAt,
-}
-
-/// A tile on its way through a box: a piece of its own.
-struct DynTile<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
-
-impl<'a, 't, N: Needs> ByReal for DynTile<'a, 't, N> {
-    type Argument<C: Real> = &'a mut Tile<'t, C>;
-    type Output = ();
-
-    fn single(self, tile: &mut Tile<'_, f32>) {
-        self.0.inside.dyn_in_piece_f32(self.0.state, self.0.at, &mut |part| part.tile(tile));
-    }
-
-    fn double(self, tile: &mut Tile<'_, f64>) {
-        self.0.inside.dyn_in_piece_f64(self.0.state, self.0.at, &mut |part| part.tile(tile));
-    }
-
-    fn recorded<C: Real>(self, tile: &mut Tile<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
-        let Inside { inside, state, at } = self.0;
-        ErasedTile::of(tile, number, line, |tile| inside.dyn_tile_in_record(state, at.place, at.span, tile));
-    }
 }
 
 /// A box's part of a pass over a piece, on its way to who asked.
@@ -58,8 +37,12 @@ impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
         self.0.inside.dyn_in_piece_f64(self.0.state, self.0.at, then);
     }
 
-    /// A type that records goes by tiles.
-    fn recorded<C: Real>(self, _: &mut Then<'_, C>, _: fn(C) -> u32, _: fn(u32) -> C) {}
+    fn recorded<C: Real>(self, then: &mut Then<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
+        let Inside { inside, state, at } = self.0;
+        then(&mut |tile| {
+            ErasedTile::of(tile, number, line, |tile| inside.dyn_tile_in_record(state, at.place, at.span, tile));
+        });
+    }
 }
 
 /// What is behind a box is a stage by what is inside.
@@ -147,12 +130,6 @@ macro_rules! boxed_stage {
                 if !(**self).dyn_pass(&*state.0, walk, spare) {
                     by_own_loops(self, (state, &()), walk, spare);
                 }
-            }
-
-            fn tile<C: Real>(&self, state: &BoxedState, (): &(), place: Place, span: Span, tile: &mut Tile<'_, C>) {
-                let at = PieceAt::of_tile(place, span, tile);
-                let inside = Inside { inside: &**self, state: &*state.0, at };
-                C::split(DynTile(inside, PhantomData), tile);
             }
 
             fn in_piece<C: Real>(&self, state: &BoxedState, (): &(), at: PieceAt, then: &mut Then<'_, C>) {

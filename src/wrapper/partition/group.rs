@@ -1,6 +1,6 @@
 //! Members side by side: a tuple, or a `Vec` of boxes.
 
-use crate::engine::{Absent, Emission, HoldsBack, Outline, Place, Shape, Skips, Span, Tile};
+use crate::engine::{Absent, Emission, HoldsBack, Outline, PieceAt, Shape, Skips, Span, Then};
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -52,15 +52,13 @@ pub trait Group: Clone + core::fmt::Debug + Send + Sync + 'static {
     fn emission(&self, member: usize, state: &Self::State, run: &Self::Run) -> Emission;
     fn resting<'a>(&self, member: usize, state: &'a Self::State) -> &'a [bool];
     fn holds_back(&self) -> HoldsBack;
-    #[allow(clippy::too_many_arguments, reason = "those of `Stage::tile`, and the member")]
-    fn tile<C: Real>(
+    fn in_piece<C: Real>(
         &self,
         member: usize,
         state: &Self::State,
         run: &Self::Run,
-        place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
+        at: PieceAt,
+        then: &mut Then<'_, C>,
     );
     fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
     fn unused(&self, state: &Self::State, active: &[Vec<bool>], report: &mut dyn FnMut(&str, bool));
@@ -154,13 +152,13 @@ macro_rules! groups {
             fn holds_back(&self) -> HoldsBack {
                 HoldsBack::Never $(.max(self.$i.holds_back()))+
             }
-            fn tile<Cx: Real>(&self, member: usize, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, Cx>) {
-                let mut _place = place;
+            fn in_piece<Cx: Real>(&self, member: usize, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
+                let mut _at = at;
                 $(
                     if member == $i {
-                        return self.$i.tile(&state.$i, &run.$i, _place, span, tile);
+                        return self.$i.in_piece(&state.$i, &run.$i, _at, then);
                     }
-                    _place.sum += self.$i.shape().sums;
+                    _at.place.sum += self.$i.shape().sums;
                 )+
             }
             fn state_bytes(&self, member: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
@@ -268,17 +266,9 @@ impl<N: Needs> Group for Vec<Boxed<N>> {
     fn holds_back(&self) -> HoldsBack {
         self.iter().map(Stage::holds_back).max().unwrap_or(HoldsBack::Never)
     }
-    fn tile<C: Real>(
-        &self,
-        which: usize,
-        state: &Self::State,
-        (): &(),
-        mut place: Place,
-        span: Span,
-        tile: &mut Tile<'_, C>,
-    ) {
-        place.sum += self[..which].iter().map(|member| member.shape().sums).sum::<usize>();
-        self[which].tile(&state[which], &(), place, span, tile);
+    fn in_piece<C: Real>(&self, which: usize, state: &Self::State, (): &(), mut at: PieceAt, then: &mut Then<'_, C>) {
+        at.place.sum += self[..which].iter().map(|member| member.shape().sums).sum::<usize>();
+        self[which].in_piece(&state[which], &(), at, then);
     }
     fn state_bytes(&self, which: usize, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         self[which].state_bytes(&state[which], leaf, at, span)

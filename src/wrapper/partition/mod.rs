@@ -1,6 +1,6 @@
 mod group;
 
-use crate::engine::{Absent, Emission, HoldsBack, Outline, Place, Shape, Skips, Span, Tile, goes_around};
+use crate::engine::{Absent, Emission, HoldsBack, Outline, PieceAt, Shape, Skips, Span, Then, goes_around};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
@@ -264,8 +264,8 @@ impl<G: Group> Stage for Partition<G> {
         if self.members.holds_back() > HoldsBack::Never { HoldsBack::Some } else { HoldsBack::Never }
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &G::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        self.members.tile(state.which[tile.leaf()], &state.members, run, place, span, tile);
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &G::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        self.members.in_piece(state.which[at.leaf], &state.members, run, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &G::Run, _: usize) {}

@@ -2,7 +2,7 @@
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
-    Emission, HoldsBack, Outline, ParamSource, Place, Shape, SlotJob, Span, Tile, at_point, slot_tile,
+    Emission, HoldsBack, Outline, ParamSource, PieceAt, Place, Shape, SlotJob, Span, Then, Tile, at_point, slot_tile,
 };
 use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
@@ -199,31 +199,40 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        let end = place.at + self.shape().barriers;
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+        let ends = at.span.has(at.place.at + self.shape().barriers);
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
         // When it is decided whether anything is emitted; parameters are still where they were.
-        if *first && span.has(end) && !self.emission(state, run).is_nothing() {
-            slot_tile(&state.cache, tile, Remember);
-        }
-        match run {
-            SamRun::Climb(run, _) => {
-                self.adv_optimizer.tile(&state.adv_state, run, place, span, tile);
-                if span.has(end) {
-                    tile.u().iter_mut().for_each(|u| *u = -*u);
-                }
+        let remembers = *first && ends && !self.emission(state, run).is_nothing();
+        let begin = |tile: &mut Tile<'_, C>| {
+            if remembers {
+                slot_tile(&state.cache, tile, Remember);
             }
-            SamRun::Descend(run, here, _) => {
-                let inside = self.of_optimizer(place);
-                if *here {
-                    return self.optimizer.tile(&state.opt_state, run, inside, span, tile);
-                }
-                at_point(&state.cache, tile, &mut |tile| {
-                    self.optimizer.tile(&state.opt_state, run, inside, span, tile);
+        };
+        match run {
+            SamRun::Climb(run, _) => self.adv_optimizer.in_piece(&state.adv_state, run, at, &mut |inside| {
+                then(&mut |tile| {
+                    begin(tile);
+                    inside(tile);
+                    if ends {
+                        tile.u().iter_mut().for_each(|u| *u = -*u);
+                    }
                 });
-                if span.has(end) {
-                    slot_tile(&state.cache, tile, Return);
-                }
+            }),
+            SamRun::Descend(run, here, _) => {
+                let at = PieceAt { place: self.of_optimizer(at.place), ..at };
+                self.optimizer.in_piece(&state.opt_state, run, at, &mut |inside| {
+                    then(&mut |tile| {
+                        begin(tile);
+                        if *here {
+                            return inside(tile);
+                        }
+                        at_point(&state.cache, tile, &mut *inside);
+                        if ends {
+                            slot_tile(&state.cache, tile, Return);
+                        }
+                    });
+                });
             }
         }
     }

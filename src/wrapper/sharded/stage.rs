@@ -6,7 +6,7 @@ use super::exchange::Exchange;
 use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Term;
 use crate::engine::ranks::Ranks;
-use crate::engine::{AllUses, Emission, HoldsBack, Nested, Outline, Place, Shape, Sink, SlotList, Span, Tile};
+use crate::engine::{AllUses, Emission, HoldsBack, Nested, Outline, PieceAt, Shape, Sink, SlotList, Span, Then};
 use crate::memory::RawBytes;
 use crate::needs::Level;
 use crate::part::prelude::*;
@@ -160,22 +160,24 @@ impl<T: Stage> Stage for Sharded<T> {
         self.inner.holds_back().min(HoldsBack::All)
     }
 
-    fn tile<C: Real>(&self, state: &Self::State, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         if let Some(run) = &run.alone {
-            return self.inner.tile(&state.inner, run, place, span, tile);
+            return self.inner.in_piece(&state.inner, run, at, then);
         }
-        if const { C::RECORDS } {
-            return C::refuse("other machines have parts of it");
-        }
-        let Some(Shared { exchange, .. }) = &state.shared else { return };
-        if span.to == place.at {
-            exchange.grads.put(&run.messages, tile);
-        } else if span.has(place.at + 1) {
-            match run.did {
-                Some(did) if did.emitted => exchange.updates.take(&run.messages, tile),
-                _ => tile.set_zero(),
+        then(&mut |tile| {
+            if const { C::RECORDS } {
+                return C::refuse("other machines have parts of it");
             }
-        }
+            let Some(Shared { exchange, .. }) = &state.shared else { return };
+            if at.span.to == at.place.at {
+                exchange.grads.put(&run.messages, tile);
+            } else if at.span.has(at.place.at + 1) {
+                match run.did {
+                    Some(did) if did.emitted => exchange.updates.take(&run.messages, tile),
+                    _ => tile.set_zero(),
+                }
+            }
+        });
     }
 
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

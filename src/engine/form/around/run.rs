@@ -1,13 +1,11 @@
 //! How wrappers run.
 
-use super::super::super::in_piece::by_tile;
+use super::super::super::in_piece::as_one_loop;
 use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
-use super::super::super::ways::whole_piece;
 use super::super::super::{
-    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, Slot,
-    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, fits,
-    followed_by,
+    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, Slot, SlotList,
+    Span, Spare, Stage, StepContext, Sums, Term, Then, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
 };
 use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
@@ -15,7 +13,7 @@ use super::super::state::{Arrays, Start};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
 use super::emission::{emission, settle, told};
-use super::tile::{Holding, is_loop, tile_of, weighs};
+use super::tile::{is_loop, tile_of, weighs};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
 use crate::element::Real;
 use crate::error::Result;
@@ -100,18 +98,6 @@ const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
 /// True if all arithmetic of the wrapper comes after the inner transformation, and none of it where that emits nothing.
 const fn only_after<P: Wrapper, O: Own<P>>() -> bool {
     !(O::BEFORE || O::COMPLETES) && O::POINT.is_none()
-}
-
-/// Whether all it says is whether what is inside runs, and on which leaves.
-const fn only_decides<P: Wrapper, O: Own<P>>() -> bool {
-    !(O::BEFORE || O::AFTER) && O::POINT.is_none() && !weighs::<P, O>()
-}
-
-/// Whether there is nothing of the wrapper on a leaf, where what is inside runs or nothing does: it only decides, or
-/// the leaf has none of its arrays.
-fn is_inside<P: Wrapper, O: Own<P>>(state: &StateOf<P>, leaf: usize) -> bool {
-    let no_arrays = const { O::SOME_LEAVES && !weighs::<P, O>() } && !state.arrays.has(leaf);
-    no_arrays || const { only_decides::<P, O>() }
 }
 
 /// True if a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of
@@ -349,40 +335,18 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         by_own_loops(part, (state, run), walk, spare);
     }
 
-    fn tile<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, place: Place, span: Span, tile: &mut Tile<'_, C>) {
-        tile_of::<P, A, O, C>(part, state, run, place, span, tile);
-    }
-
     fn in_piece<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         if const { is_loop::<P, A, O>() }
-            && let Some(way) = whole_piece(part, (state, run), at.leaf)
+            && let Some(one_loop) = as_one_loop(part, (state, run), at.leaf)
         {
-            return way(part, (state, run), at, then);
+            return one_loop(part, (state, run), at, then);
         }
-        Self::in_piece_apart(part, state, run, at, then);
-    }
-
-    fn in_piece_apart<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        // In the one pass that ends here, as by tiles.
-        let begins = at.place.after(look::<P>()).at == at.span.to;
-        if const { O::BEFORE } && run.decision == Some(Decision::Hold) && begins && is_on(part, state, at.leaf) {
-            return then(&mut Holding { part, state, run, at });
-        }
-        let looks = P::LOOKS && at.place.at == at.span.to;
-        match &run.inner {
-            // Then it is what is inside, or nothing.
-            Some(inner)
-                if !looks && (is_inside::<P, O>(state, at.leaf) || run.nothing && const { only_after::<P, O>() }) =>
-            {
-                let goes_through = part.elsewhere() == Elsewhere::Pass;
-                match is_on(part, state, at.leaf) {
-                    true => part.inner_now(&state.memory).in_piece(&state.inner, inner, at.after(look::<P>()), then),
-                    false if goes_through => then(&mut ()),
-                    false => by_tile(part, (state, run), at, then),
-                }
-            }
-            _ => by_tile(part, (state, run), at, then),
-        }
+        let Some(inner) = &run.inner else {
+            return then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, None, tile));
+        };
+        part.inner_now(&state.memory).in_piece(&state.inner, inner, at.after(look::<P>()), &mut |inside| {
+            then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, Some(&mut *inside), tile));
+        });
     }
 
     fn fuses_now(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> bool {

@@ -3,12 +3,11 @@
 use core::marker::PhantomData;
 
 use super::super::super::fused::with_stretch;
-use super::super::super::in_piece::by_one_loop;
-use super::super::super::isa::{Isa, Job, dispatch_chain};
-use super::super::super::ways::whole_tile;
-use super::super::super::{InPiece, PieceAt, Place, Span, Stage, TILE, Tile, at_point, sum_tile};
+use super::super::super::in_piece::{OnTile, by_one_loop};
+use super::super::super::isa::{Job, dispatch_chain};
+use super::super::super::{PieceAt, Place, Span, Stage, TILE, Tile, at_point, sum_tile};
 use super::super::Part;
-use super::super::loops::{Access, OnElement, at_once, each};
+use super::super::loops::{Access, OnElement, each};
 use super::arithmetic::{Half, Own};
 use super::run::{AroundRun, Inner, StateOf, does_before, is_on, look};
 use super::{Around, Decision, Elsewhere, Wrapper};
@@ -26,21 +25,16 @@ pub(super) const fn weighs<P: Wrapper, O: Own<P>>() -> bool {
     O::SUMS > 0 || O::MEETS || O::WAITS
 }
 
-/// Transforms a tile as far as a pass goes.
+/// Transforms a tile as far as a pass goes; `inside` is what transforms it inside, where that runs.
 #[inline(never)]
 pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
-    place: Place,
-    span: Span,
+    PieceAt { place, span, .. }: PieceAt,
+    inside: Option<&mut OnTile<'_, C>>,
     tile: &mut Tile<'_, C>,
 ) {
-    if const { is_loop::<P, A, O>() }
-        && let Some(way) = whole_tile(part, (state, run), tile.leaf)
-    {
-        return way(part, (state, run), place, span, tile);
-    }
     if P::LOOKS && place.at == span.to {
         if const { C::RECORDS } {
             return tile.record(&[], place.sum..place.sum + 1, &|_, u, sums| {
@@ -53,19 +47,19 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
         tile.sums[place.sum] += seen;
         return;
     }
-    let inside = place.after(look::<P>());
+    let begin = place.after(look::<P>());
     if !is_on(part, state, tile.leaf) {
-        if part.elsewhere() == Elsewhere::Zero && span.has(inside.at) {
+        if part.elsewhere() == Elsewhere::Zero && span.has(begin.at) {
             tile.set_zero();
         }
         return;
     }
     let runs = matches!(run.decision, Some(Decision::Run | Decision::Alone));
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
-    if run.inner.is_none() && !runs {
-        if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(inside.at) {
+    if inside.is_none() && !runs {
+        if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
             // In the one pass that ends here, whatever is run again later.
-            if O::BEFORE && run.decision == Some(Decision::Hold) && inside.at == span.to {
+            if O::BEFORE && run.decision == Some(Decision::Hold) && begin.at == span.to {
                 each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
             tile.set_zero();
@@ -73,29 +67,26 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
         return;
     }
     // Constants come first and stand alone, so that only the loops that there are are compiled.
-    if O::BEFORE && runs && does_before::<P, O>(inside.at, span) {
+    if O::BEFORE && runs && does_before::<P, O>(begin.at, span) {
         if const { O::REWRITES[0] } {
             each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         } else {
             each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
         }
     }
-    let transformation = part.inner_now(&state.memory);
-    let end = inside.after(transformation.shape());
-    let mut run_inside = |tile: &mut Tile<'_, C>| {
-        if let Some(inner) = &run.inner {
-            transformation.tile(&state.inner, inner, inside, span, tile);
-        }
-    };
+    let end = begin.after(part.inner_now(&state.memory).shape());
+    let ran = inside.is_some();
+    let nothing: &mut OnTile<'_, C> = &mut |_| {};
+    let run_inside = inside.unwrap_or(nothing);
     const { assert!(!weighs::<P, O>() || O::POINT.is_none(), "what weighs shows no other point") }
     if const { weighs::<P, O>() } {
         if run.nothing {
             return run_inside(tile);
         }
-        return weighed::<P, O, C>(part, state, [inside, end], span, tile, run.inner.is_some(), run_inside);
+        return weighed::<P, O, C>(part, state, [begin, end], span, tile, ran, run_inside);
     }
     match O::POINT {
-        Some(point) => at_point(&state.arrays.all[point], tile, &mut run_inside),
+        Some(point) => at_point(&state.arrays.all[point], tile, run_inside),
         None => run_inside(tile),
     }
     if O::AFTER && runs && span.has(end.at) && (O::COMPLETES || !run.nothing) {
@@ -108,30 +99,6 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     }
 }
 
-/// A piece of a step that holds: a wrapper takes up the updates, and gives out none.
-pub(super) struct Holding<'a, P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> {
-    pub(super) part: &'a P,
-    pub(super) state: &'a StateOf<P>,
-    pub(super) run: &'a AroundRun<<Inner<P> as Stage>::Run>,
-    pub(super) at: PieceAt,
-}
-
-impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real> InPiece<C> for Holding<'_, P, A, O> {
-    fn tile(&mut self, tile: &mut Tile<'_, C>) {
-        tile_of::<P, A, O, C>(self.part, self.state, self.run, self.at.place, self.at.span, tile);
-    }
-
-    fn part(&mut self) -> &mut (dyn InPiece<C> + '_) {
-        self
-    }
-
-    fn hold_at_once(&mut self, from: (&[C], &[C]), start: usize, isa: Isa) -> bool {
-        let leaf = self.at.leaf;
-        let own = O::scalars::<C>(self.part, &self.state.memory, leaf);
-        at_once(Half::<P, O, C, true, false>(own), &self.state.arrays, (leaf, start), from, isa)
-    }
-}
-
 /// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is
 /// whether it runs.
 fn weighed<P: Wrapper, O: Own<P>, C: Real>(
@@ -141,7 +108,7 @@ fn weighed<P: Wrapper, O: Own<P>, C: Real>(
     span: Span,
     tile: &mut Tile<'_, C>,
     ran: bool,
-    run_inside: impl FnOnce(&mut Tile<'_, C>),
+    run_inside: &mut OnTile<'_, C>,
 ) {
     let (memory, arrays) = (&state.memory, &state.arrays);
     // What adds up, or keeps, does it in the one pass that ends here, whatever is run again later.
