@@ -136,6 +136,11 @@ impl RawSlice {
         begin..begin + bytes
     }
 
+    /// Where in memory a stretch ends, or near that; to prefetch what lies after it.
+    pub(crate) fn end_of(&self, start: usize, len: usize) -> usize {
+        self.address() + self.dtype.bytes(start.wrapping_sub(self.first) + len)
+    }
+
     /// Where the first element is, to compare with where others are.
     pub(crate) fn address(&self) -> usize {
         self.ptr.as_ptr().addr()

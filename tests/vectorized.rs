@@ -154,8 +154,7 @@ const AXES: &[(&str, &str, &[&str])] = &[
     ("12scale_by_sm3", "5Least", &["minp_"]),
     ("12scale_by_sm3", "8Elements", &["mulp_"]),
     ("12scale_by_sm3", "4Rows", &["mulp_", "minp_"]),
-    ("7factors", "8Multiply", &["mulp_"]),
-    ("3Add", "7Factors", &["mulp_", "addp_"]),
+    ("7written", "3Add", &["addp_"]),
 ];
 
 const CHAINS: &[(&str, &[&str])] = &[
@@ -185,8 +184,8 @@ const CHAINS: &[(&str, &[&str])] = &[
 
 /// Members that are loops of their own, in boxes: part, pass, and instructions as in `AXES`.
 const MEMBERS: &[(&str, &str, &[&str])] = &[
-    ("8ZeroNans", "Kb0_Kj0_K", &["cmpordp_", "addp_"]),
-    ("16ClipByGlobalNorm", "Kb0_Kj0_KB", &["mulpd", "addpd"]),
+    ("8ZeroNans", "Kb0_Kj0_K", &["cmpordp_"]),
+    ("16ClipByGlobalNorm", "Kb1_Kj0_KB", &["mulpd", "addpd"]),
     ("11ScaleByAdam", "Kb0_Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
 ];
 

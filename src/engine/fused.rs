@@ -117,6 +117,7 @@ impl<'a> SlotList<'a> {
         Some(blocks)
     }
 
+    #[cfg(feature = "half")]
     fn is_coded(&self) -> bool {
         self.slots[..self.len].iter().flatten().any(|slot| slot.dtype().is_coded())
     }
@@ -282,14 +283,16 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
         return true;
     }
     // Short, so that while one loop waits for memory the processor has begun the next.
-    let ahead = &mut Ahead::new();
     let step = if S::SHAPE.adds_in(pass) { TILE } else { SHORT };
-    for done in (by_blocks(&list, &kernel)..len).step_by(step) {
+    let begin = by_blocks(&list, &kernel);
+    let ahead = &mut Ahead::new(len - begin >= 2 * step);
+    for done in (begin..len).step_by(step) {
         let range = done..len.min(done + step);
         let (start, n) = (start + done, range.len());
-        ahead.begin(len - done >= 2 * step);
-        list.read(start, n, ahead);
-        beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
+        if ahead.is_first() {
+            list.read(start, n, ahead);
+            beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
+        }
         ahead.prefetch_share();
         with_list(&list, start, n, (isa, room.all()), &mut |mut slots| {
             let added = run_loop(&kernel, range.clone(), &mut slots);
@@ -297,6 +300,7 @@ pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
                 add(&S::SHAPE, &added, Place::default(), sums);
             }
         });
+        ahead.go_on(len - done >= 3 * step);
     }
     true
 }

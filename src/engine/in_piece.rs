@@ -1,16 +1,18 @@
-//! What transforms the tiles of a piece: found once for a piece, since finding state arrays and choosing a loop takes as
-//! long as the loop itself.
+//! The tile driver: each stage finds its arrays and chooses its loop once per chunk, and then transforms tiles.
+//!
+//! Finding arrays takes as long as the loop over a tile.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use core::marker::PhantomData;
 
 use super::fused::{self, SlotList, local_span, with_list};
-use super::kernel::Slots;
+use super::kernel::{ReadAhead, Slots};
 use super::passes::{self, Beside, FromTo};
 use super::sums::{Added, MOST_SUMS, NOTHING};
 use super::tile::DoesTo;
 use super::{Place, Shape, Span, Stage, Tile};
 use crate::element::{Real, Term};
+use crate::memory::RawSlice;
 
 /// Which piece of which leaf, on its way through which part of which pass.
 #[derive(Clone, Copy, Debug)]
@@ -20,17 +22,40 @@ pub struct PieceAt {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
+    pub(crate) next: Next,
+}
+
+/// What becomes of the updates that a stage gives out in a pass.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Next {
+    /// Other stages or the driver read them.
+    Read,
+    /// Nobody reads them after this pass.
+    Dropped,
+    /// They are added to the parameters, which are these and of the type that is calculated with.
+    Added(RawSlice),
 }
 
 impl PieceAt {
     /// A tile as a piece of its own.
     pub(crate) fn of_tile<C>(place: Place, span: Span, tile: &Tile<'_, C>) -> PieceAt {
-        PieceAt { place, span, leaf: tile.leaf, start: tile.start, len: tile.u.len() }
+        PieceAt { place, span, leaf: tile.leaf, start: tile.start, len: tile.u.len(), next: Next::Read }
     }
 
     /// The same piece, for what follows a stage of this shape.
     pub(crate) fn after(self, shape: Shape) -> PieceAt {
         PieceAt { place: self.place.after(shape), ..self }
+    }
+
+    /// The same piece, for a stage that others follow.
+    pub(crate) fn followed(self) -> PieceAt {
+        let next = if matches!(self.next, Next::Dropped) { Next::Dropped } else { Next::Read };
+        PieceAt { next, ..self }
+    }
+
+    /// The same piece, for a stage whose updates are read whatever becomes of them in the pass.
+    pub(crate) fn read(self) -> PieceAt {
+        PieceAt { next: Next::Read, ..self }
     }
 }
 
@@ -53,7 +78,10 @@ pub(crate) fn on_tile<S: Stage, C: Real>(
 
 /// The members of a chain, in a pass.
 pub(crate) trait Members<C: Real> {
+    /// How many run on the leaf.
     fn len(&self) -> usize;
+    /// Whether these are all that there are.
+    fn is_whole(&self) -> bool;
     fn shape(&self, member: usize) -> Shape;
     /// As [`Stage::in_piece`].
     fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>);
@@ -61,9 +89,13 @@ pub(crate) trait Members<C: Real> {
 
 /// The members of a chain, one after the other.
 pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: PieceAt, then: &mut Then<'_, C>) {
+    let at = if members.is_whole() { at } else { at.followed() };
     match members.len() {
         0 => then(&mut |_| {}),
-        _ => members.in_piece(0, at, &mut |first| from_member(members, 1, at.after(members.shape(0)), first, then)),
+        many => {
+            let here = if many > 1 { at.followed() } else { at };
+            members.in_piece(0, here, &mut |first| from_member(members, 1, at.after(members.shape(0)), first, then));
+        }
     }
 }
 
@@ -78,7 +110,8 @@ fn from_member<C: Real>(
     if next == members.len() {
         return then(before);
     }
-    members.in_piece(next, at, &mut |own| {
+    let here = if next + 1 < members.len() { at.followed() } else { at };
+    members.in_piece(next, here, &mut |own| {
         let mut both = |tile: &mut Tile<'_, C>| {
             before(tile);
             own(tile);
@@ -127,15 +160,27 @@ pub(super) fn as_one_loop<S: Stage, C: Real>(
 #[inline(never)]
 fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
-    let (pass, kernel) = (passes::map::<S, C>(local), stage.kernel(state, run, at.leaf));
-    let mut around = AroundLoop { list: SlotList::new(), direct: None, at, adds: false };
+    // The last loop of a pass whose updates nobody reads writes none.
+    let dropping = if matches!(at.next, Next::Dropped) { passes::dropping::<S, C>(local) } else { None };
+    let last = passes::last::<S, C>(local);
+    let (pass, kernel) = (dropping.unwrap_or(passes::map::<S, C>(local)), stage.kernel(state, run, at.leaf));
+    let drops = dropping.is_some();
+    let mut around = AroundLoop { list: SlotList::new(), direct: None, at, adds: false, drops };
     around.list.fill(stage, state, at.leaf);
     around.find(&S::SHAPE, local);
     then(&mut |tile| {
         let isa = tile.isa;
-        let added = match around.before(tile) {
-            Some((from_to, beside)) => pass(isa, &kernel, from_to, beside),
-            None => around.converted(tile, &mut |from_to, beside| pass(isa, &kernel, from_to, beside)),
+        let added = match (last, around.at.next) {
+            (Some(last), Next::Added(params)) => {
+                let run = &mut |from: ReadAhead<'_, C>, p: &mut [C], slots: &mut Slots<'_, C>| {
+                    last(isa, &kernel, from, p, slots)
+                };
+                around.add_to_params(tile, params, run)
+            }
+            _ => match around.before(tile) {
+                Some((from_to, beside)) => pass(isa, &kernel, from_to, beside),
+                None => around.converted(tile, &mut |from_to, beside| pass(isa, &kernel, from_to, beside)),
+            },
         };
         if const { S::SHAPE.sums > 0 } && around.adds {
             fused::add(&S::SHAPE, &added, at.place, tile.sums);
@@ -151,7 +196,12 @@ struct AroundLoop<'a, C: Real> {
     at: PieceAt,
     /// Whether it adds up in this pass.
     adds: bool,
+    /// Whether it writes no updates.
+    drops: bool,
 }
+
+/// Runs a loop from updates to parameters.
+type AddToParams<'r, C> = dyn FnMut(ReadAhead<'_, C>, &mut [C], &mut Slots<'_, C>) -> Added + 'r;
 
 /// Runs a loop on what it goes through.
 type Run<'r, C> = dyn FnMut(FromTo<'_, C>, Beside<'_, '_, C>) -> Added + 'r;
@@ -174,8 +224,26 @@ impl<'a, C: Real> AroundLoop<'a, C> {
         tile.reads(&self.list);
         tile.prefetch_share();
         let (first, slots, p) = (tile.start - self.at.start, self.direct.as_mut()?, tile.p);
-        let (from, to) = tile.io();
-        Some(((from, to, p), (slots, first)))
+        let (from, to): (&[C], &mut [C]) = if self.drops { (tile.input(), &mut []) } else { tile.io() };
+        Some(((from, to, p), (slots, first, self.adds)))
+    }
+
+    /// Runs the loop that adds the updates to the parameters.
+    #[inline(never)]
+    fn add_to_params(&mut self, tile: &mut Tile<'_, C>, params: RawSlice, run: &mut AddToParams<'_, C>) -> Added {
+        let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
+        let spare = core::mem::take(&mut tile.spare);
+        tile.p = &[];
+        tile.added = true;
+        // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p`
+        // borrowed is not used any more.
+        let p = unsafe { params.slice_mut(start, n) };
+        let ahead = tile.coming;
+        let from = (tile.input(), ahead);
+        let mut added = NOTHING;
+        with_list(&self.list, start, n, (isa, spare), &mut |mut slots| added = run(from, p, &mut slots));
+        tile.spare = spare;
+        added
     }
 
     /// Runs the loop with state arrays that are converted.
@@ -183,9 +251,12 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     fn converted(&mut self, tile: &mut Tile<'_, C>, run: &mut Run<'_, C>) -> Added {
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
         let spare = core::mem::take(&mut tile.spare);
-        let (from, to) = tile.io();
+        let (from, to): (&[C], &mut [C]) = if self.drops { (tile.input(), &mut []) } else { tile.io() };
         let mut added = NOTHING;
-        with_list(&self.list, start, n, (isa, spare), &mut |mut slots| added = run((from, to, p), (&mut slots, 0)));
+        let list = &self.list;
+        with_list(list, start, n, (isa, spare), &mut |mut slots| {
+            added = run((from, to, p), (&mut slots, 0, self.adds))
+        });
         tile.spare = spare;
         added
     }

@@ -11,9 +11,9 @@ use super::halves::{Format, Source, with_format};
 use super::isa::{Baseline, Job, Set};
 #[cfg(feature = "half")]
 use super::kernel;
-use super::kernel::{Loops, Slots, no_slots};
+use super::kernel::{Loops, ReadAhead, Slots, no_slots};
 use super::sums::{Added, AddsUp, Lanes, adding_up};
-use super::uses::is_given;
+use super::uses::{arrays, is_given};
 #[cfg(feature = "half")]
 use crate::element::DType;
 use crate::element::Real;
@@ -30,6 +30,8 @@ pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: 
     pub(crate) p: &'a [C],
     pub(crate) slots: &'a mut Slots<'s, C>,
     pub(crate) first: usize,
+    /// Whether what it adds up is asked for; a loop over state arrays adds up anyhow.
+    pub(crate) adds: bool,
 }
 
 /// As `Apply`, on leaves of 16 bits: a block is brought into `f32` in registers, and back.
@@ -86,7 +88,7 @@ impl<S: Stage, const FROM: usize, const TO: usize> Job for ApplyMixed<'_, S, FRO
 
 pub(crate) struct Apply<'a, 's, S: Stage, C: Real, const FROM: usize, const TO: usize> {
     pub(crate) kernel: &'a S::Kernel<C>,
-    pub(crate) g: &'a [C],
+    pub(crate) g: ReadAhead<'a, C>,
     pub(crate) p: &'a mut [C],
     pub(crate) slots: &'a mut Slots<'s, C>,
 }
@@ -141,9 +143,15 @@ impl<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: 
         let p = &job.p[..from.len()];
         let given = const { if is_given::<S>(DROPS, FROM, TO) { S::SLOTS } else { 0 } };
         let slots = stretch_of(job.slots, given, job.first..job.first + from.len());
-        let run =
-            const { if DROPS { Loops::<S, (I, C), FROM, TO, N>::DROP } else { Loops::<S, (I, C), FROM, TO, N>::MAP } };
-        run(k, from, u, p, slots, lanes);
+        if const { DROPS } {
+            return Loops::<S, (I, C), FROM, TO, N>::DROP(k, from, u, p, slots, lanes);
+        }
+        // Two loops, which fill whole registers: of one that adds up and writes, without state, the compiler makes one
+        // of parts of them. A tile is still in the cache then.
+        if const { arrays::<S>() == 0 && S::SHAPE.adds_in(TO) } && job.adds {
+            Loops::<S, (I, C), FROM, TO, N>::DROP(k, from, &mut [], p, no_slots(), lanes);
+        }
+        Loops::<S, (I, C), FROM, TO, N>::MAP(k, from, u, p, slots, lanes);
     }
 }
 

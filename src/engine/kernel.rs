@@ -16,7 +16,7 @@
 
 use core::marker::PhantomData;
 
-use super::ahead::prefetch_after;
+use super::ahead::{prefetch_after, prefetch_beside, prefetch_to_read};
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
 #[cfg(feature = "half")]
@@ -24,6 +24,7 @@ use super::halves::{InBlocks, Source};
 use super::isa::Set;
 #[cfg(feature = "half")]
 pub(super) use super::loop_types::On;
+pub(super) use super::loop_types::ReadAhead;
 use super::loop_types::{ApplyFn, MapFn, Typed};
 pub(crate) use super::loop_types::{BLOCK, MOST_BARRIERS, MOST_SLOTS, Slots, no_slots};
 #[cfg(feature = "half")]
@@ -142,12 +143,12 @@ macro_rules! loops {
             // What is not read need not be there, here and in `sum`.
             $(let $s = if const { is_read::<S>($k, FROM, TO) } { &mut $s.as_chunks_mut::<BLOCK>().0[..n] } else { &mut [] };)*
             for b in 0..n {
-                prefetch_after(&g[b]);
+                prefetch_to_read(&g[b]);
                 if reads {
-                    prefetch_after(&p[b]);
+                    prefetch_to_read(&p[b]);
                 }
                 $(if const { is_read::<S>($k, FROM, TO) } {
-                    prefetch_after(&$s[b]);
+                    prefetch_to_read(&$s[b]);
                 })*
                 // SAFETY: `dispatch` has chosen the instruction set.
                 let from = unsafe { H::widen_block::<I>(&g[b]) };
@@ -159,12 +160,13 @@ macro_rules! loops {
             }
         }
 
-        /// As `map`, block by block.
+        /// As `map`, block by block. It adds nothing up.
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
+        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)*
         ) {
+            let lanes = &mut Lanes::new();
             let cut = u.len() / BLOCK * BLOCK;
             let ((from, from_end), (p, p_end), (u, u_end)) = (from.split_at(cut), p.split_at(cut), u.split_at_mut(cut));
             let (from, p, u) = (from.as_chunks::<BLOCK>().0, p.as_chunks::<BLOCK>().0, u.as_chunks_mut::<BLOCK>().0);
@@ -172,9 +174,10 @@ macro_rules! loops {
             let (from, p) = (&from[..n], &p[..n]);
             $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
             for b in 0..n {
-                Self::map::<S, C, false, FROM, TO, N>((kernel, None), &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
+                let b = alone(b, n);
+                Self::map::<S, C, false, FROM, TO, 0>((kernel, None), &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
             }
-            Self::map::<S, C, true, FROM, TO, N>((kernel, None), from_end, u_end, p_end, $($s.1,)* lanes);
+            Self::map::<S, C, true, FROM, TO, 0>((kernel, None), from_end, u_end, p_end, $($s.1,)* lanes);
         }
 
         #[inline(always)]
@@ -191,7 +194,7 @@ macro_rules! loops {
                 let mut terms = [Term::default(); MOST_SUMS];
                 u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
                 $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
-                if const { S::SHAPE.adds_in(TO) } {
+                if const { N > 0 && S::SHAPE.adds_in(TO) } {
                     lanes.add::<S, C>(i % LANES, &terms);
                 }
             }
@@ -223,12 +226,12 @@ macro_rules! loops {
             let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) };
             for b in 0..n {
                 if only_reads {
-                    prefetch_after(&from[b]);
+                    prefetch_to_read(&from[b]);
                     if reads {
-                        prefetch_after(&p[b]);
+                        prefetch_to_read(&p[b]);
                     }
                     $(if const { is_read::<S>($k, FROM, TO) } {
-                        prefetch_after(&$s[b]);
+                        prefetch_to_read(&$s[b]);
                     })*
                 } else if asks {
                     prefetch_after(&from[b]);
@@ -297,7 +300,7 @@ macro_rules! loops {
 
         #[inline(always)]
         fn apply<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
+            kernel: S::Kernel<C>, (g, ahead): ReadAhead<'_, C>, p: &mut [C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
         ) {
             // As in `sums`, and what is added up once more is not looked at.
             let mut again = Lanes::new();
@@ -323,7 +326,7 @@ macro_rules! loops {
                 for b in 0..n {
                     let b = if const { reads_any::<S>(FROM, TO) } { b } else { alone(b, n) };
                     if asks {
-                        prefetch_after(&g[b]);
+                        prefetch_beside(&g[b], ahead + b * size_of::<[C; BLOCK]>());
                         prefetch_after(&p[b]);
                         if touches {
                             $(prefetch_after(&$s[b]);)*
@@ -341,12 +344,6 @@ macro_rules! loops {
         fn sums<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: usize, const N: usize>(
             kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
         ) {
-            // Two loops, which fill whole registers: of one that adds up and writes, without state, the compiler makes
-            // one of parts of them. A tile is still in the cache then.
-            if const { $n == 0 && !DROPS } {
-                Self::sums::<S, I, C, true, FROM, TO, N>(kernel, from, &mut [], p, no_slots(), lanes);
-                return Self::tile::<S, C, FROM, TO, N>(kernel, from, u, p, $($s,)* &mut Lanes::new());
-            }
             let (from, u, p) = (from.as_chunks(), u.as_chunks_mut(), p.as_chunks());
             $(let $s = $s.as_chunks_mut();)*
             Self::sum::<S, I, C, DROPS, false, DROPS, FROM, TO, N>((kernel, None), from.0, u.0, p.0, $($s.0,)* lanes);
@@ -361,9 +358,9 @@ macro_rules! loops {
         #[inline(always)]
         #[allow(clippy::too_many_arguments, reason = "as above")]
         fn tile_of<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
+            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, _: &mut Lanes<N>,
         ) {
-            Self::tile::<S, C, FROM, TO, N>(kernel, from, u, p, $($s,)* lanes);
+            Self::tile::<S, C, FROM, TO>(kernel, from, u, p, $($s,)*);
         }
 
         #[cfg(feature = "half")]
@@ -387,7 +384,8 @@ macro_rules! loops {
         Loops<S, (I, C), FROM, TO, N>
     {
         /// Of a pass that gives out updates.
-        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), S::SHAPE.adds_in(TO)) {
+        /// Of one without state arrays, which adds up in a loop of its own, what it adds is left out.
+        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), S::SHAPE.adds_in(TO) && arrays::<S>() > 0) {
             $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
             $(($n, true) => Arrays::<$n>::sums::<S, I, C, false, FROM, TO, N>,)*
             _ => unreachable!(),

@@ -30,6 +30,9 @@ pub(super) type Typed<S, C> = (<S as Stage>::Kernel<C>, Option<DType>);
 /// The state arrays of one piece; those past the chain's own are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
+/// Updates to read, and the address of what is prefetched with the first of them.
+pub(super) type ReadAhead<'a, C> = (&'a [C], usize);
+
 /// No array at any place.
 #[inline(always)]
 pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
@@ -39,7 +42,7 @@ pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
 pub(super) type MapFn<S, C, const N: usize> =
     fn(<S as Stage>::Kernel<C>, &[C], &mut [C], &[C], Slots<'_, C>, &mut Lanes<N>);
 pub(super) type ApplyFn<S, C, const N: usize> =
-    fn(<S as Stage>::Kernel<C>, &[C], &mut [C], Slots<'_, C>, &mut Lanes<N>);
+    fn(<S as Stage>::Kernel<C>, ReadAhead<'_, C>, &mut [C], Slots<'_, C>, &mut Lanes<N>);
 #[cfg(feature = "half")]
 pub(super) type HalvesFn<S, const N: usize> =
     fn(<S as Stage>::Kernel<f32>, Source<'_>, &mut [u16], Slots<'_, f32>, &mut Lanes<N>);

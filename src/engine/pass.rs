@@ -3,10 +3,12 @@
 
 use core::ops::Range;
 
+use super::ahead::DISTANCE;
 #[cfg(feature = "half")]
 use super::blocks::{ReadBlocks, WriteBlocks};
 #[cfg(feature = "half")]
 use super::halves::{Format, Source, in_blocks};
+use super::in_piece::Next;
 #[cfg(feature = "half")]
 use super::kernel::BLOCK;
 use super::passes::{self, Passes};
@@ -244,12 +246,13 @@ impl<T: Stage> Pass<'_, T> {
         // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a pass;
         // gradients, parameters and stored updates are different memory.
         unsafe {
-            let g = source.slice(from, piece.len);
+            let g = source.slice::<C>(from, piece.len);
             let by_blocks =
                 &mut |list: &SlotList<'_>, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
             fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots| {
                 let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
                 if adds {
+                    let g = (g, g.as_ptr().addr() + DISTANCE);
                     return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
                 }
                 let Some(dropping) = dropping else { return NOTHING };
@@ -269,7 +272,13 @@ impl<T: Stage> Pass<'_, T> {
     /// Does a piece by what its members do to tiles.
     fn as_stage<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
         let (place, span) = (Place::default(), self.walk.span);
-        let at = PieceAt { place, span, leaf: piece.leaf, start: piece.start, len: piece.len };
+        let params = &self.walk.params[piece.leaf];
+        let next = match () {
+            () if self.walk.shape.drops(span.to) => Next::Dropped,
+            () if self.adds && params.lies(C::DTYPE) => Next::Added(params.data),
+            () => Next::Read,
+        };
+        let at = PieceAt { place, span, leaf: piece.leaf, start: piece.start, len: piece.len, next };
         self.transformation.in_piece(self.state, self.run, at, &mut |part| {
             self.walk.tiles(piece, part, (&mut *sums, spare.all()));
         });

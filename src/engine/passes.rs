@@ -11,7 +11,7 @@ use super::isa::{Isa, dispatch_chain};
 use super::jobs::{Apply, Map};
 #[cfg(feature = "half")]
 use super::jobs::{ApplyHalves, ApplyMixed, DropHalves};
-use super::kernel::{MOST_BARRIERS, Slots};
+use super::kernel::{MOST_BARRIERS, ReadAhead, Slots};
 use super::sums::Added;
 use super::uses::is_given;
 use super::{Span, Stage};
@@ -19,8 +19,8 @@ use crate::element::Real;
 
 /// Where the updates are and where they go, and the parameters.
 pub(super) type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
-/// State arrays, and the number of the first element in them.
-pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize);
+/// State arrays, the number of the first element in them, and whether something is added up.
+pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, bool);
 pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
 
 #[inline]
@@ -28,9 +28,9 @@ fn map_in<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usi
     isa: Isa,
     kernel: &S::Kernel<C>,
     (from, u, p): FromTo<'_, C>,
-    (slots, first): Beside<'_, '_, C>,
+    (slots, first, adds): Beside<'_, '_, C>,
 ) -> Added {
-    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, from, u, p, slots, first })
+    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, from, u, p, slots, first, adds })
 }
 
 /// The passes of a chain, and the last one.
@@ -121,6 +121,19 @@ pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
     pass
 }
 
+/// The same for a pass that ends at a barrier of the stage's own and drops the updates, if it has one.
+pub(super) fn dropping<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
+    let is_own = span.to < S::SHAPE.barriers && S::SHAPE.drops(span.to) && S::SHAPE.span(span.to).from == span.from;
+    if is_own { Passes::<S, C>::OWN[span.to] } else { None }
+}
+
+/// The last pass of a stage with state, from updates to parameters, if this is it. What has no state calculates too
+/// little for it to save anything.
+pub(super) fn last<S: Stage, C: Real>(span: Span) -> Option<LastFn<S, C>> {
+    let is_last = span.to == S::SHAPE.barriers && S::SHAPE.span(span.to).from == span.from;
+    if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
+}
+
 /// The type of [`pass`].
 pub(super) type OwnFn<S, C> = fn(Isa, usize, &<S as Stage>::Kernel<C>, FromTo<'_, C>, &mut Slots<'_, C>) -> Added;
 
@@ -133,10 +146,11 @@ pub(crate) fn pass<S: Stage, C: Real>(
     slots: &mut Slots<'_, C>,
 ) -> Added {
     let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
-    pass(isa, kernel, from_to, (slots, 0))
+    pass(isa, kernel, from_to, (slots, 0, true))
 }
 
-type LastFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &[C], &mut [C], &mut Slots<'_, C>) -> Added;
+pub(super) type LastFn<S, C> =
+    fn(Isa, &<S as Stage>::Kernel<C>, ReadAhead<'_, C>, &mut [C], &mut Slots<'_, C>) -> Added;
 #[cfg(feature = "half")]
 type LastOfHalvesFn<S> =
     fn(Isa, &<S as Stage>::Kernel<f32>, Format, Source<'_>, &mut [u16], &mut Slots<'_, f32>) -> Added;
@@ -147,7 +161,7 @@ type DropHalvesFn<S> = fn(Isa, &<S as Stage>::Kernel<f32>, Format, &[u16], &[u16
 fn apply_in<S: Stage, C: Real, const FROM: usize, const TO: usize>(
     isa: Isa,
     kernel: &S::Kernel<C>,
-    g: &[C],
+    g: ReadAhead<'_, C>,
     p: &mut [C],
     slots: &mut Slots<'_, C>,
 ) -> Added {

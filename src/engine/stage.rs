@@ -264,8 +264,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    /// Gives to `then` what transforms the tiles of a piece in a pass, after looking up once what is the same for all of
-    /// them.
+    /// Finds what the tiles of a chunk have in common, and calls `then` with a function that transforms a tile.
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>);
 
     /// Whether the fused loop is right for this leaf in this step.

@@ -73,7 +73,11 @@ pub struct Tile<'t, C> {
     pub(crate) sums: &'t mut [f64],
     /// The updates are all zero, whatever `u` holds.
     pub(crate) zero: bool,
+    /// The updates have been added to the parameters.
+    pub(crate) added: bool,
     pub(crate) spare: &'t mut [C],
+    /// Where the gradients of the tile after this one are.
+    pub(crate) coming: usize,
     /// What the tile after this one reads, while no loop asks for it.
     pub(crate) ahead: Option<&'t mut Ahead>,
     pub(crate) isa: Isa,
@@ -86,8 +90,8 @@ impl<'t, C: Real> Tile<'t, C> {
     /// The one element that there is of a type that records.
     pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], isa: Isa) -> Tile<'t, C> {
         let (other, sums, spare): (&mut [C], &mut [f64], &mut [C]) = Default::default();
-        let (swapped, zero, ahead) = (false, false, None);
-        Tile { leaf, start: 0, source: None, u, other, swapped, p, sums, zero, spare, ahead, isa }
+        let (swapped, zero, added, ahead) = (false, false, false, None);
+        Tile { leaf, start: 0, source: None, u, other, swapped, p, sums, zero, added, spare, coming: 0, ahead, isa }
     }
 
     /// The number of the leaf.
@@ -137,7 +141,9 @@ impl<'t, C: Real> Tile<'t, C> {
 
     /// Says that a stretch of each of these arrays is read for this tile.
     pub(crate) fn reads(&mut self, arrays: &SlotList<'_>) {
-        if let Some(ahead) = &mut self.ahead {
+        if let Some(ahead) = &mut self.ahead
+            && ahead.is_first()
+        {
             arrays.read(self.start, self.u.len(), ahead);
         }
     }

@@ -84,6 +84,10 @@ macro_rules! chains {
                 self.len
             }
 
+            fn is_whole(&self) -> bool {
+                self.len == <[usize]>::len(&[$($i),*])
+            }
+
             fn shape(&self, member: usize) -> Shape {
                 match member {
                     $($i => self.chain.$i.shape(),)*

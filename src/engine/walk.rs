@@ -13,7 +13,7 @@ use super::isa::Isa;
 use super::pieces::WORTH;
 use super::pieces::{Piece, Pieces};
 use super::table::TableLeaf;
-use super::tile::{SHORT, STEP, Spare, TILE};
+use super::tile::{STEP, Spare, TILE};
 use super::whole::read_stretch;
 use super::written::{Sink, add_stretch, store_stretch};
 use super::{Shape, Span, Tile};
@@ -21,7 +21,6 @@ use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
 use crate::numeric::split::{shared, threads, worth_sharing};
-#[cfg(feature = "rayon")]
 use crate::tree::Structure;
 
 /// The leaves of a pass, what it is for, and where it ends.
@@ -46,6 +45,16 @@ pub struct Walk<'a> {
     /// The leaves that it goes through; empty for all.
     pub(super) only: &'a [usize],
     pub(super) isa: Isa,
+}
+
+/// What the tiles of a piece start from.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    /// Where the gradients are, or what an earlier pass has stored.
+    leaf: Option<&'a TableLeaf>,
+    /// Whether the updates are stored after the pass, and whether it reads parameters.
+    stores: bool,
+    reads_params: bool,
 }
 
 /// How many pieces a pass that goes backwards does in their order before it goes back. A processor that reads ahead
@@ -139,21 +148,23 @@ impl Walk<'_> {
         self.span.to == self.shape.barriers
     }
 
-    /// Goes through a piece tile by tile. Where sums are added up, they are by tile; else tiles are short, so that what
-    /// one loop waits for is on its way while others calculate.
+    /// Goes through a piece tile by tile. Sums are added up by tile.
     pub(super) fn tiles<C: Real>(
         &self,
         piece: &Piece,
         part: &mut OnTile<'_, C>,
         (sums, spare): (&mut [f64], &mut [C]),
     ) {
-        let (source, mut ahead) = (self.source(piece.leaf), Ahead::new());
-        let step = if self.shape.adds_in(self.span.to) { TILE } else { SHORT };
-        for done in (0..piece.len).step_by(step) {
-            let len = step.min(piece.len - done);
+        let (source, mut ahead) = (self.source(piece.leaf), Ahead::new(piece.len >= 2 * TILE));
+        let (stores, reads_params) = (self.stores(), self.shape.reads_params_in(self.span.to));
+        let from = Source { leaf: source.as_deref(), stores, reads_params };
+        for done in (0..piece.len).step_by(TILE) {
+            let len = TILE.min(piece.len - done);
             let tile = Piece { start: piece.start + done, from: piece.from + done, len, ..*piece };
-            ahead.begin(piece.len - done >= 2 * step);
-            self.tile(&tile, source.as_deref(), part, (&mut *sums, &mut *spare), &mut ahead);
+            if done > 0 {
+                ahead.go_on(piece.len - done >= 2 * TILE);
+            }
+            self.tile(&tile, from, part, (&mut *sums, &mut *spare), &mut ahead);
         }
     }
 
@@ -200,7 +211,7 @@ impl Walk<'_> {
     fn tile<C: Real>(
         &self,
         &Piece { leaf, start, len, from, .. }: &Piece,
-        source: Option<&TableLeaf>,
+        Source { leaf: source, stores, reads_params }: Source<'_>,
         part: &mut OnTile<'_, C>,
         (sums, spare): (&mut [f64], &mut [C]),
         ahead: &mut Ahead,
@@ -209,17 +220,18 @@ impl Walk<'_> {
         let (u, spare) = spare.split_at_mut(STEP);
         let (other, spare) = spare.split_at_mut(STEP);
         let (p, spare) = spare.split_at_mut(STEP);
-        let stores = self.stores();
         // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
         let u = if stores { unsafe { self.stored(leaf).slice_mut(from, len) } } else { &mut u[..len] };
         let table = &self.params[leaf];
-        let reads_params = self.shape.reads_params_in(self.span.to);
-        source
-            .filter(|source| source.strided.is_none())
-            .inspect(|source| ahead.reads(source.data.addresses(from, len)));
-        if table.strided.is_none() && (self.is_last() || reads_params) {
-            ahead.reads(table.data.addresses(start, len));
+        if ahead.is_first() {
+            source
+                .filter(|source| source.strided.is_none())
+                .inspect(|source| ahead.reads(source.data.addresses(from, len)));
+            if table.strided.is_none() && (self.is_last() || reads_params) {
+                ahead.reads(table.data.addresses(start, len));
+            }
         }
+        let coming = source.filter(|source| source.strided.is_none()).map_or(0, |source| source.data.end_of(from, len));
         let mut unread = None;
         match source {
             // What was stored is already where it is going to be stored again.
@@ -245,9 +257,13 @@ impl Walk<'_> {
             &*p
         };
         let other = &mut other[..len];
-        let (zero, swapped, ahead, isa) = (false, false, Some(ahead), self.isa);
-        let mut tile = Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, spare, ahead, isa };
+        let (zero, added, swapped, ahead, isa) = (false, false, false, Some(ahead), self.isa);
+        let mut tile =
+            Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, added, spare, coming, ahead, isa };
         part(&mut tile);
+        if tile.added {
+            return;
+        }
         tile.zero |= self.ends;
         let ends = self.is_last() || self.ends;
         // Parameters whose updates are zero are not touched.

@@ -2,7 +2,6 @@
 
 use core::marker::PhantomData;
 
-use super::super::ahead::prefetch_after;
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch_chain};
 use super::super::kernel::{MOST_SLOTS, Slots, no_slots};
@@ -11,7 +10,7 @@ use super::super::{SlotList, Span, Term, Tile};
 use super::SlotArray;
 use super::state::Arrays;
 use crate::element::Real;
-use crate::numeric::opaque::{Always, hidden};
+use crate::numeric::opaque::{Always, alone, hidden};
 
 /// What a pass does to a state array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,12 +129,6 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
-/// Whether loops prefetch what they read: those that wait for arrays of state. Sums
-/// that a loop keeps in registers would not stay there.
-const fn asks<F: OnElement<C>, C: Real>() -> bool {
-    F::Sums::LEN == 0 && reads_any(F::ACCESS)
-}
-
 const fn access<F: OnElement<C>, C: Real>(slot: usize) -> Access {
     Access::of(F::ACCESS, slot)
 }
@@ -186,12 +179,7 @@ macro_rules! loops {
             assert!(true $(&& ($s.len() == n || const { !access::<F, C>($i).reads() }))*);
             let always = Always::<C>::new();
             for b in 0..n {
-                if const { asks::<F, C>() } {
-                    prefetch_after(&from[b]);
-                    $(if const { access::<F, C>($i).reads() } {
-                        prefetch_after(&$s[b]);
-                    })*
-                }
+                let b = alone(b, n);
                 for i in 0..LANES {
                     let mut slots = [$(if const { access::<F, C>($i).reads() } { $s[b][i] } else { C::zero() }),*];
                     let (next, sums) = f.apply(F::Slots::of(&mut slots), from[b][i], p[b][i]);
@@ -249,10 +237,11 @@ loops! {
 /// Those that are read, each at its number; the others are empty.
 #[inline(always)]
 fn by_number<'a, C>(accesses: &[Access], listed: Slots<'a, C>) -> Slots<'a, C> {
-    let (mut all, mut listed) = (no_slots(), listed.into_iter());
+    let (mut all, mut next, mut listed) = (no_slots(), 0, listed);
     for (slot, array) in all.iter_mut().enumerate() {
         if Access::of(accesses, slot).reads() {
-            *array = listed.next().unwrap_or_default();
+            core::mem::swap(array, &mut listed[next]);
+            next += 1;
         }
     }
     all

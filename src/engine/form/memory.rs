@@ -197,6 +197,7 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
 
 /// A stretch of one leaf's updates, with the parameters they belong to.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Stretch<'a, C> {
     /// The number of the leaf.
     pub leaf: usize,

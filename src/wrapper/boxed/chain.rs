@@ -39,6 +39,10 @@ impl<N: Needs, C: Real> Members<C> for InStep<'_, N> {
         self.members.len()
     }
 
+    fn is_whole(&self) -> bool {
+        self.members.len() == self.states.len()
+    }
+
     fn shape(&self, member: usize) -> Shape {
         self.members[member].shape()
     }

@@ -39,7 +39,7 @@ pub type Boxed<N = Nothing> = Box<dyn DynTransformation<N>>;
 ///
 /// # Cost
 ///
-/// A box that is a whole chain: one indirect call for each pass. A member of a chain: one for each tile of 512 or 1024
+/// A box that is a whole chain: one indirect call for each pass. A member of a chain: one for each tile of 1024
 /// elements, and updates between members go through the first-level cache instead of registers. A box whose type allows
 /// more than is needed, as `Box::new(adam(0.1))` in a `Boxed<needs::Value>`, is taken for a member: by itself it is run
 /// by tiles too, unless it holds a tuple. Figures are in `docs/performance.md`.

@@ -200,7 +200,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        let ends = at.span.has(at.place.at + self.shape().barriers);
+        let (at, ends) = (at.read(), at.span.has(at.place.at + self.shape().barriers));
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
         // When it is decided whether anything is emitted; parameters are still where they were.
         let remembers = *first && ends && !self.emission(state, run).is_nothing();

@@ -344,7 +344,12 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let Some(inner) = &run.inner else {
             return then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, None, tile));
         };
-        part.inner_now(&state.memory).in_piece(&state.inner, inner, at.after(look::<P>()), &mut |inside| {
+        let inside = match const { (weighs::<P, O>(), O::AFTER || O::POINT.is_some()) } {
+            (true, _) => at.read(),
+            (false, true) => at.followed(),
+            (false, false) => at,
+        };
+        part.inner_now(&state.memory).in_piece(&state.inner, inner, inside.after(look::<P>()), &mut |inside| {
             then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, Some(&mut *inside), tile));
         });
     }

@@ -5,7 +5,7 @@ use core::hint::select_unpredictable;
 use super::{BLOCK, Layout};
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::ahead::prefetch_after;
+use crate::numeric::ahead::prefetch_to_read;
 use crate::numeric::isa::{Isa, Set};
 use crate::numeric::opaque::Always;
 use crate::numeric::split::{Split, half};
@@ -214,7 +214,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     while from < mu.len() {
         let to = mu.len().min(from + ASKED);
         for blocks in &blocks {
-            prefetch_after(&blocks[from..to]);
+            prefetch_to_read(&blocks[from..to]);
         }
         for b in from..to {
             let mut most = inner_next[b];
