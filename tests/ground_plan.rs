@@ -71,6 +71,7 @@ const LAYERS: &[&str] = &[
     // Files.
     "saved",
     "checkpoint",
+    "optimizer/inventory",
     "optimizer/elementwise",
     "optimizer/adaptive",
     "optimizer/norms",

@@ -8,28 +8,12 @@ use crate::recipe::Recipe;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(|| acprop(required()))
-        .in_parts(|| adabelief(required()))
+    r
         // Without a learning rate the sign is not flipped either: a rate of -1.
         .part(|| adadelta(-1.0))
-        .in_parts(|| adagrad(required()))
-        .part(|| adam(required()))
-        .in_parts(|| adam_mini(required()))
-        .in_parts(|| adamax(required()))
-        .part(|| adamaxw(required()))
-        .part(|| adamw(required()))
-        .part(|| adan(required()))
-        .part(|| ademamix(required()))
-        .in_parts(|| adopt(required()))
-        .in_parts(|| amsgrad(required()))
-        .part(|| cautious_adamw(required()))
-        .part(|| madgrad(required()))
-        .part(|| mars(required()))
         // These are `adam` and `adamw` with another default.
         .named("nadam", || Made::named(nadam(required())))
         .named("nadamw", || Made::named(nadamw(required())))
-        .part(|| optimistic_adam_v2(required()))
-        .in_parts(|| radam(required()))
         .part(scale_by_acprop)
         .part(scale_by_adadelta)
         .part(scale_by_adam)
@@ -47,10 +31,7 @@ pub(super) fn register(r: &mut Registry) {
         .part(scale_by_simplified_ademamix)
         .part(scale_by_stable_adam)
         .part(scale_by_stddev)
-        .part(scale_by_yogi)
-        .part(|| simplified_ademamix(required()))
-        .in_parts(|| stable_adamw(required()))
-        .in_parts(|| yogi(required()));
+        .part(scale_by_yogi);
     // A schedule is no learning rate here, as in Optax.
     r.choosing("optimistic_adam", |given| {
         if let Some(node) = given.get("learning_rate").filter(|node| matches!(node.value(), Recipe::Map(_))) {

@@ -14,7 +14,6 @@ pub(super) fn register(r: &mut Registry) {
         .part(|| ema(required()))
         .part(identity)
         .part(kahan_summation)
-        .in_parts(|| optimistic_gradient_descent(required()))
         .part(reduce_variance)
         .part(|| scale(required()))
         .part(|| scale_by_learning_rate(required()))

@@ -1,11 +1,10 @@
 //! What is given the loss: its value, or the loss as a function to search along.
 
 use crate::config::registry::{Made, Registry};
-use crate::optimizer::*;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(momo).part(momo_adam).in_parts(polyak_sgd).part(scale_by_polyak);
+    r.part(scale_by_polyak);
     // What a search did is in its state, so there is nothing to be verbose about, and gradients are kept by what
     // evaluates.
     r.choosing("scale_by_backtracking_linesearch", |given| {

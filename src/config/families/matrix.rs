@@ -7,12 +7,7 @@ use crate::optimizer::*;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.in_parts(|| rowwise_adagrad(required()))
-        .part(scale_by_factored_rms)
-        .part(scale_by_muon)
-        .part(scale_by_rowwise_rss)
-        .part(scale_by_sm3)
-        .in_parts(|| sm3(required()));
+    r.part(scale_by_factored_rms).part(scale_by_muon).part(scale_by_rowwise_rss).part(scale_by_sm3);
     // What is absent is so for good.
     r.choosing("adafactor", |given| {
         let there = |name, default: Option<f64>| given.or(name, default.map(Into::into));
@@ -47,7 +42,7 @@ mod decomposed {
     use crate::wrapper::{Boxed, boxed};
 
     pub(super) fn register(r: &mut Registry) {
-        r.in_parts(|| shampoo(required())).in_parts(|| soap(required())).part(scale_by_shampoo).part(scale_by_soap);
+        r.part(scale_by_shampoo).part(scale_by_soap);
         // The type of what is inside is decided by whether there is any.
         r.choosing("galore", move |given| {
             let plain = galore(required());

@@ -1,4 +1,5 @@
-//! The transformations of the crate, in their families: how each is made, for its arguments to be read into.
+//! The transformations of the crate, in their families: how each is made, for its arguments to be read into. Optimizers
+//! come from [`inventory`]; a family adds those whose type depends on their arguments.
 
 mod adaptive;
 mod common;
@@ -17,6 +18,7 @@ mod wrappers;
 use std::sync::LazyLock;
 
 use super::registry::Registry;
+use crate::optimizer::inventory;
 
 /// Every name of the crate.
 pub(super) static ALL: LazyLock<Registry> = LazyLock::new(Registry::new);
@@ -45,6 +47,7 @@ impl Registry {
             watching::register,
             wrappers::register,
         ];
+        inventory(&mut registry);
         families.into_iter().for_each(|register| register(&mut registry));
         registry
     }

@@ -2,7 +2,6 @@
 
 use crate::arguments::required;
 use crate::config::registry::{Made, Registry};
-use crate::optimizer::*;
 use crate::recipe::OneOrMore;
 use crate::transform::*;
 
@@ -17,12 +16,8 @@ pub(super) fn register(r: &mut Registry) {
         .part(|| clip_by_block_norm(required()))
         .part(|| clip_by_block_rms(required()))
         .part(|| clip_by_global_norm(required()))
-        .in_parts(|| fromage(required()))
-        .part(|| lamb(required()))
-        .part(|| lars(required()))
         .part(normalize)
         .part(normalize_by_update_norm)
-        .in_parts(|| novograd(required()))
         .part(scale_by_novograd)
         .part(scale_by_param_block_norm)
         .part(scale_by_param_block_rms)

@@ -5,14 +5,7 @@ use crate::optimizer::*;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(cocob)
-        .part(dadapt_adamw)
-        .part(dog)
-        .part(prodigy)
-        .part(scale_by_cocob)
-        .part(scale_by_distance_over_gradients)
-        .part(schedule_free_adamw)
-        .part(schedule_free_sgd);
+    r.part(scale_by_cocob).part(scale_by_distance_over_gradients);
     // Whether there is a guess is so for good.
     r.choosing("dowg", |given| {
         let guessed = given.get("init_estim_sq_dist").is_some();

@@ -2,16 +2,8 @@
 
 use crate::arguments::required;
 use crate::config::registry::Registry;
-use crate::optimizer::*;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    r.part(|| cautious_lion(required()))
-        .part(|| lion(required()))
-        .in_parts(|| rprop(required()))
-        .part(scale_by_lion)
-        .part(|| scale_by_rprop(required()))
-        .part(scale_by_sign)
-        .in_parts(|| sign_sgd(required()))
-        .part(|| signum(required()));
+    r.part(scale_by_lion).part(|| scale_by_rprop(required())).part(scale_by_sign);
 }
