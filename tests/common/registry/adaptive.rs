@@ -1,8 +1,8 @@
 //! What scales each element by what its gradients have been.
 
 use gradchain::optimizer::{
-    acprop, adabelief, adadelta, adam_mini, adamax, adamaxw, adan, ademamix, adopt, amsgrad, cautious_adamw, madgrad,
-    mars, nadam, nadamw, optimistic_adam, optimistic_adam_v2, simplified_ademamix, stable_adamw, yogi,
+    acprop, adabelief, adadelta, adam_mini, adamaxw, adan, ademamix, adopt, amsgrad, cautious_adamw, madgrad, mars,
+    nadam, nadamw, optimistic_adam, optimistic_adam_v2, stable_adamw,
 };
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
@@ -42,8 +42,6 @@ family! {
     acprop, ELEMENT, acprop(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
     adabelief, ELEMENT, adabelief(0.1).nesterov(true);
     adadelta, ELEMENT, adadelta(0.1).weight_decay(0.1);
-    adagrad, ELEMENT, adagrad(0.1);
-    adamax, ELEMENT, adamax(0.1);
     adamaxw, ELEMENT, adamaxw(0.1).mask(Mask::min_ndim(2));
     adan, ELEMENT, adan(0.1).weight_decay(0.1);
     ademamix, ELEMENT, ademamix(0.1).b3(linear(0.9, 0.999, 4));
@@ -60,14 +58,11 @@ family! {
     rmsprop_centered, ELEMENT, rmsprop(0.1).centered();
     rmsprop_momentum, ELEMENT, rmsprop(0.1).momentum(0.9);
     rmsprop_all, ELEMENT, rmsprop(0.1).centered().momentum(0.9).nesterov(true).initial_scale(0.1);
-    simplified_ademamix, ELEMENT, simplified_ademamix(0.1);
-    yogi, ELEMENT, yogi(0.1);
     inject_rmsprop, ELEMENT, inject_hyperparams(rmsprop(linear(0.1, 0.0, 4)).momentum(0.9));
     madgrad, ELEMENT, madgrad(0.1).weight_decay(0.1);
     cautious_adamw, WHOLE, cautious_adamw(0.1);
     stable_adamw, WHOLE, stable_adamw(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
     adam_mini, WHOLE, adam_mini(0.1).weight_decay(0.1);
     mars, WHOLE, mars(0.1);
-    adam, ELEMENT, adam(0.1);
     adamw, ELEMENT, adamw(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
 }

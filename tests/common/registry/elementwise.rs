@@ -1,6 +1,5 @@
 //! What is done to each element by itself: products, sums, bounds, means over time.
 
-use gradchain::optimizer::optimistic_gradient_descent;
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
 use gradchain::transform::{
@@ -28,7 +27,6 @@ family! {
     apply_every, ELEMENT, chain((apply_every(2), scale(-0.1)));
     kahan_summation, ELEMENT, chain((adam(0.1), kahan_summation()));
     // Optimizers.
-    optimistic_gradient_descent, ELEMENT, optimistic_gradient_descent(0.1);
     sgd, ELEMENT, sgd(0.1);
     sgd_momentum, ELEMENT, sgd(0.1).momentum(0.9);
 }

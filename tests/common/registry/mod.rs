@@ -1,5 +1,6 @@
 //! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in
-//! its family's file; a new family is one line in each of the two lists below.
+//! its family's file; a new family is one line in each of the two lists below. An optimizer of the crate's list needs a
+//! line only to have other arguments than `optimizers.rs` gives it, or to be `WHOLE`.
 
 mod adaptive;
 mod curvature;
@@ -8,12 +9,14 @@ mod loss;
 mod matrix;
 mod noise;
 mod norms;
+mod optimizers;
 mod parameter_free;
 mod projection;
 mod sign;
 mod watching;
 mod wrappers;
 
+pub use self::optimizers::with_rate;
 use super::subject::Subject;
 
 /// What the update of an element depends on.
@@ -59,7 +62,10 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
         watching::entries(),
         wrappers::entries(),
     ];
-    families.into_iter().flatten().filter(|entry| chosen(entry.name())).collect()
+    let mut entries = families.into_iter().flatten().collect();
+    optimizers::add_the_others(&mut entries);
+    entries.retain(|entry| chosen(entry.name()));
+    entries
 }
 
 /// Whether an entry is tested: all are, unless the variable `ENTRY` has words, with commas between them, of which the

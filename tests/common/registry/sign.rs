@@ -1,7 +1,6 @@
 //! What goes by the sign of each element.
 
-use gradchain::optimizer::{cautious_lion, rprop, sign_sgd, signum};
-use gradchain::prelude::*;
+use gradchain::optimizer::{cautious_lion, rprop, signum};
 use gradchain::schedule::linear;
 use gradchain::transform::{LionMode, scale_by_lion, scale_by_rprop, scale_by_sign};
 
@@ -15,8 +14,6 @@ family! {
     scale_by_rprop, ELEMENT, scale_by_rprop(0.1);
     // Optimizers.
     cautious_lion, WHOLE, cautious_lion(0.1);
-    lion, ELEMENT, lion(0.1);
-    sign_sgd, ELEMENT, sign_sgd(0.1);
     signum, ELEMENT, signum(linear(0.1, 0.0, 4));
     rprop, ELEMENT, rprop(0.1).eta_plus(2.0).max_step_size(0.3);
 }

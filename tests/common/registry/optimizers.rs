@@ -1,0 +1,49 @@
+//! Optimizers of the crate's list that no family's file has a line for: each with the learning rate 0.1, and as
+//! `ELEMENT`.
+
+use gradchain::arguments::{Argument, Arguments};
+use gradchain::needs::{Includes, ValueAndGradFn};
+use gradchain::optimizer::{Inventory, inventory};
+use gradchain::schedule::IntoHyperparam;
+
+use super::{ELEMENT, Subject};
+use crate::common::given::Registered;
+use crate::common::subject::{Entry, Named as _};
+
+/// Adds an entry for each optimizer of the list that has none.
+pub fn add_the_others(entries: &mut Vec<Box<dyn Subject>>) {
+    inventory(&mut Others(entries));
+}
+
+struct Others<'a>(&'a mut Vec<Box<dyn Subject>>);
+
+impl Inventory for Others<'_> {
+    fn typed<T: Registered + Arguments>(&mut self, make: fn() -> T)
+    where
+        ValueAndGradFn: Includes<T::Needs>,
+    {
+        let name = <T as Arguments>::NAME;
+        if self.0.iter().all(|entry| entry.name() != name) {
+            let transformation = with_rate(make(), 0.1);
+            self.0.push(Entry { name: name.into(), about: ELEMENT, transformation }.subject());
+        }
+    }
+
+    fn in_parts<T: Registered + Arguments>(&mut self, make: fn() -> T)
+    where
+        ValueAndGradFn: Includes<T::Needs>,
+    {
+        self.typed(make);
+    }
+}
+
+/// Sets the learning rate.
+pub fn with_rate<T: Arguments>(mut optimizer: T, rate: impl IntoHyperparam) -> T {
+    let rate = rate.into();
+    optimizer.arguments(&mut |name, argument| {
+        if let ("learning_rate", Argument::Hyperparam(learning_rate)) = (name, argument) {
+            *learning_rate = rate.clone();
+        }
+    });
+    optimizer
+}
