@@ -6,6 +6,7 @@ mod naive;
 mod optimizers;
 mod problems;
 mod starts;
+mod untried;
 
 use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
 use gradchain::prelude::*;
@@ -29,7 +30,7 @@ const FIRST: usize = 10;
 struct Trial {
     name: &'static str,
     /// The optimizer, of a learning rate.
-    of: fn(Schedule) -> Member,
+    of: Box<dyn Fn(Schedule) -> Member>,
     rates: [f64; 3],
     /// By how much the loss may be above the least in the end.
     excess: [f64; 3],
@@ -39,6 +40,11 @@ struct Trial {
 /// The factor of the learning rate at a step: it falls to 0, so that what makes steps of one size converges too.
 fn fading(step: u64) -> f64 {
     0.5 * (1.0 + (std::f64::consts::PI * step as f64 / STEPS as f64).cos())
+}
+
+/// An optimizer whose learning rate fades from this one.
+fn of_fading(of: &impl Fn(Schedule) -> Member, rate: f64) -> Member {
+    of(from_fn("fading", move |step| rate * fading(step)).into())
 }
 
 /// The losses after each step.
@@ -57,8 +63,10 @@ fn losses<'a>(optimizer: &'a Member, problem: &'a Problem) -> impl Iterator<Item
 
 /// The losses after some of the first steps, by another implementation.
 fn expected(how: &Naive, number: usize, problem: &Problem, rate: f64) -> Vec<(usize, f64)> {
-    if let Naive::Recorded(losses) = how {
-        return vec![(FIRST - 1, losses[number])];
+    match how {
+        Naive::Recorded(losses) => return vec![(FIRST - 1, losses[number])],
+        Naive::Unknown => return Vec::new(),
+        _ => {}
     }
     let mut params = problem.start.clone();
     let mut memory: Vec<_> = params.iter().map(|leaf| vec![[0.0; 4]; leaf.len()]).collect();
@@ -92,11 +100,7 @@ fn fault(trial: &Trial, optimizer: &Member, number: usize, problem: &Problem) ->
 
 /// What is wrong with an optimizer that has been changed.
 fn faults(trial: &Trial, problems: &[Problem], change: impl Fn(Member) -> Member) -> Vec<String> {
-    let of = |(number, problem)| {
-        let rate = trial.rates[number];
-        let schedule = from_fn("fading", move |step| rate * fading(step)).into();
-        fault(trial, &change((trial.of)(schedule)), number, problem)
-    };
+    let of = |(number, problem)| fault(trial, &change(of_fading(&trial.of, trial.rates[number])), number, problem);
     problems.iter().enumerate().filter_map(of).collect()
 }
 
@@ -132,7 +136,8 @@ impl Rule for Late {
 
 #[test]
 fn what_is_wrong_is_found_on_every_problem() {
-    let (problems, trials) = (problems(), optimizers());
+    let problems = problems();
+    let trials: Vec<_> = optimizers().into_iter().filter(|trial| !matches!(trial.naive, Naive::Unknown)).collect();
     let must_be_found = |what: &str, change: fn(Member) -> Member| {
         let missed = |trial: &&Trial| faults(trial, &problems, change).len() < 3;
         let missed: Vec<_> = trials.iter().filter(missed).map(|trial| trial.name).collect();

@@ -25,6 +25,8 @@ pub(super) enum Naive {
     UpdateLeaf(fn(&[f64], &[f64], f64) -> Directions),
     /// By somebody else: the loss of each problem after the first steps.
     Recorded([f64; 3]),
+    /// There is none.
+    Unknown,
 }
 
 /// The updates of one step, after the gradients `g` and parameters `x` of all steps so far.
@@ -41,7 +43,7 @@ pub(super) fn updates(how: &Naive, rate: f64, memory: &mut [Vec<[f64; 4]>], g: &
             Naive::Leaf(step) => against(step(memory, t, &g, &x)),
             Naive::Update(step) => elements.map(|(memory, (g, x))| step(memory, t, *g, *x, rate)).collect(),
             Naive::UpdateLeaf(step) => step(&g, &x, rate),
-            Naive::Whole(_) | Naive::Recorded(_) => Vec::new(),
+            Naive::Whole(_) | Naive::Recorded(_) | Naive::Unknown => Vec::new(),
         }
     };
     let in_a_row =

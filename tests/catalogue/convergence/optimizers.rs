@@ -1,4 +1,4 @@
-//! The optimizers that must converge, one to a line.
+//! The optimizers that must converge, one to a line; those without one are in `untried.rs`.
 
 use gradchain::Real;
 use gradchain::optimizer::{
@@ -23,7 +23,7 @@ pub(super) fn trial(
     excess: [f64; 3],
     naive: Naive,
 ) -> Trial {
-    Trial { name, of, rates, excess, naive }
+    Trial { name, of: Box::new(of), rates, excess, naive }
 }
 
 /// For each problem a learning rate, which fades to 0, and how much more than the least loss may be left at the end.
@@ -129,6 +129,8 @@ pub(super) fn optimizers() -> Vec<Trial> {
             Recorded([17.675312467591723, 22.352306711250407, 0.3629189635200599])),
     ];
     trials.extend(super::beyond::optimizers());
+    let others = super::untried::untried(&trials.iter().map(|trial| trial.name).collect::<Vec<_>>());
+    trials.extend(others);
     trials
 }
 
