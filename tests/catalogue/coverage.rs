@@ -2,6 +2,8 @@
 #![cfg(feature = "config")]
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 
 use crate::common::given::recipe;
 use gradchain::recipe::Recipe;
@@ -36,4 +38,34 @@ fn every_transformation_of_the_configs_is_in_the_registry() {
     let missing: Vec<_> =
         all.into_iter().filter(|name| chosen(name) && !found.contains(*name)).map(String::from).collect();
     only_these(&missing, EXCEPTIONS, "are in no recipe of the registry");
+}
+
+/// The name of an optimizer is that of its file.
+#[test]
+fn every_optimizer_is_in_the_configs() {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/optimizer")];
+    let (mut optimizers, mut missing) = (0, Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("readable").path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let source = fs::read_to_string(path).expect("a source file");
+            if ['(', '<'].iter().any(|next| source.contains(&format!("\npub fn {name}{next}"))) {
+                optimizers += 1;
+                if !gradchain::config::transformations().contains(&&*name) {
+                    missing.push(name);
+                }
+            }
+        }
+    }
+    assert!(optimizers > 40, "{optimizers} optimizers");
+    // It takes a gradient for each example. The others are there with the feature `faer`.
+    missing.retain(|name| {
+        name != "dpsgd" && (cfg!(feature = "faer") || !["galore", "shampoo", "soap"].contains(&&**name))
+    });
+    assert_eq!(missing, [] as [String; 0], "are in `list` of no family, nor in src/config/families");
 }
