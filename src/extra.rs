@@ -10,7 +10,7 @@ use core::marker::PhantomData;
 use given::Given;
 
 use crate::engine::{Evaluate, GradientSink, Trial};
-use crate::needs::{self, Includes, Provides};
+use crate::needs::{self, Provides};
 use crate::tree::{Tree, TreeMut};
 
 /// What [`step_with`](crate::GradientTransformation::step_with) takes, for parameters of type `P`.
@@ -199,4 +199,7 @@ pub(crate) fn deliver<V: Into<f64>, G: Tree>(
     Ok(value.into())
 }
 
-impl<P: ?Sized, F, N> Provides<N> for ValueAndGradFn<P, F> where needs::ValueAndGradFn: Includes<N> {}
+impl<P: ?Sized, F> Provides<needs::Nothing> for ValueAndGradFn<P, F> {}
+impl<P: ?Sized, F> Provides<needs::Value> for ValueAndGradFn<P, F> {}
+impl<P: ?Sized, F> Provides<needs::ValueFn> for ValueAndGradFn<P, F> {}
+impl<P: ?Sized, F> Provides<needs::ValueAndGradFn> for ValueAndGradFn<P, F> {}

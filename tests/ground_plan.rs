@@ -71,7 +71,6 @@ const LAYERS: &[&str] = &[
     // Files.
     "saved",
     "checkpoint",
-    "optimizer/inventory",
     "optimizer/elementwise",
     "optimizer/adaptive",
     "optimizer/norms",

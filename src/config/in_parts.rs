@@ -4,13 +4,13 @@
 //! that they are made of can be named too, so their loops are there: here each member has a box, as if the config had
 //! said the chain. Nothing else differs: state, paths, recipe and bits are those of the optimizer.
 
+use core::any::Any;
 use core::fmt;
 
-use super::registry::{Made, Member, Registry};
+use super::registry::{Made, Member, Registry, nothing};
 use crate::arguments::{self, Arguments, Visit};
 use crate::engine::{Named, Stage};
 use crate::needs::{Includes, ValueAndGradFn};
-use crate::optimizer::inventory::{Boxes, Inventory};
 use crate::part::{Optimizer, Part};
 use crate::recipe::Recipe;
 
@@ -21,16 +21,13 @@ pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
     Made::named(InParts { optimizer: Box::new(optimizer), members })
 }
 
-impl Inventory for Registry {
-    fn typed<T: Arguments + Stage>(&mut self, make: fn() -> T)
-    where
-        ValueAndGradFn: Includes<T::Needs>,
-    {
-        self.part(make);
-    }
-
-    fn in_parts<T: Arguments + Optimizer<Chain: Boxes> + Stage>(&mut self, make: fn() -> T) {
-        self.named(<T as Arguments>::NAME, move || in_parts(make()));
+impl Registry {
+    /// Adds an optimizer as a chain of boxes, in place of what had its name.
+    pub(super) fn in_parts<T: Arguments + Chosen>(
+        &mut self,
+        make: impl Fn() -> T + Send + Sync + 'static,
+    ) -> &mut Registry {
+        self.named(T::NAME, move || in_parts(make()))
     }
 }
 
@@ -123,10 +120,44 @@ impl Optimizer for InParts {
     }
 }
 
+/// A chain whose members can be put into boxes.
+pub(super) trait Boxes {
+    /// As [`Chosen::put_into`].
+    fn put_into(&self, boxes: &mut Vec<Member>);
+}
+
+macro_rules! boxes {
+    ($($M:ident $number:tt),*) => {
+        impl<$($M: Stage),*> Boxes for ($($M,)*)
+        where
+            $(ValueAndGradFn: Includes<$M::Needs>,)*
+        {
+            fn put_into(&self, boxes: &mut Vec<Member>) {
+                boxes.resize_with([$($number),*].len(), nothing);
+                $(put(&self.$number, &mut boxes[$number]);)*
+            }
+        }
+    };
+}
+boxes!(A 0, B 1);
+boxes!(A 0, B 1, C 2);
+boxes!(A 0, B 1, C 2, D 3);
+boxes!(A 0, B 1, C 2, D 3, E 4);
+boxes!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+
+fn put<T: Stage>(member: &T, into: &mut Member)
+where
+    ValueAndGradFn: Includes<T::Needs>,
+{
+    let inside: &mut dyn Any = &mut **into;
+    match inside.downcast_mut::<T>() {
+        Some(inside) => inside.clone_from(member),
+        None => *into = Box::new(member.clone()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use core::any::Any;
-
     use super::*;
     use crate::GradientTransformation;
     use crate::arguments::Argument;

@@ -6,7 +6,6 @@
 mod adaptive;
 mod curvature;
 mod elementwise;
-pub(crate) mod inventory;
 mod loss;
 mod matrix;
 mod noise;
@@ -28,18 +27,3 @@ pub use sign::*;
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use matrix::decomposed::{Galore, Shampoo, Soap, galore, shampoo, soap};
-
-#[doc(hidden)]
-pub use inventory::Inventory;
-
-/// Lists every optimizer that is made of other transformations. For the tests of this crate.
-#[doc(hidden)]
-pub fn inventory(to: &mut impl Inventory) {
-    adaptive::list(to);
-    elementwise::list(to);
-    loss::list(to);
-    matrix::list(to);
-    norms::list(to);
-    parameter_free::list(to);
-    sign::list(to);
-}

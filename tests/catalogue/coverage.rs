@@ -67,5 +67,5 @@ fn every_optimizer_is_in_the_configs() {
     missing.retain(|name| {
         name != "dpsgd" && (cfg!(feature = "faer") || !["galore", "shampoo", "soap"].contains(&&**name))
     });
-    assert_eq!(missing, [] as [String; 0], "are in `list` of no family, nor in src/config/families");
+    assert_eq!(missing, [] as [String; 0], "are neither in src/optimizer/list.rs nor in src/config/families");
 }

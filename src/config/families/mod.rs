@@ -1,5 +1,5 @@
 //! The transformations of the crate, in their families: how each is made, for its arguments to be read into. Optimizers
-//! come from [`inventory`]; a family adds those whose type depends on their arguments.
+//! are in `src/optimizer/list.rs`; a family has those whose type depends on their arguments.
 
 mod adaptive;
 mod common;
@@ -18,7 +18,8 @@ mod wrappers;
 use std::sync::LazyLock;
 
 use super::registry::Registry;
-use crate::optimizer::inventory;
+use crate::arguments::required;
+use crate::optimizer::*;
 
 /// Every name of the crate.
 pub(super) static ALL: LazyLock<Registry> = LazyLock::new(Registry::new);
@@ -47,8 +48,13 @@ impl Registry {
             watching::register,
             wrappers::register,
         ];
-        inventory(&mut registry);
+        list(&mut registry);
         families.into_iter().for_each(|register| register(&mut registry));
         registry
     }
+}
+
+/// Adds the optimizers of the list.
+fn list(to: &mut Registry) {
+    include!("../../optimizer/list.rs");
 }

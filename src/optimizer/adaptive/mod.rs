@@ -1,8 +1,5 @@
 //! What scales each element by what its gradients have been.
 
-use crate::arguments::required;
-use crate::optimizer::inventory::Inventory;
-
 mod acprop;
 mod adabelief;
 mod adadelta;
@@ -54,27 +51,3 @@ pub use rmsprop::{Rmsprop, rmsprop};
 pub use simplified_ademamix::{SimplifiedAdemamix, simplified_ademamix};
 pub use stable_adamw::{StableAdamw, stable_adamw};
 pub use yogi::{Yogi, yogi};
-
-/// Lists the optimizers of this family.
-pub(super) fn list(to: &mut impl Inventory) {
-    to.typed(|| acprop(required()));
-    to.in_parts(|| adabelief(required()));
-    to.in_parts(|| adagrad(required()));
-    to.typed(|| adam(required()));
-    to.in_parts(|| adam_mini(required()));
-    to.in_parts(|| adamax(required()));
-    to.typed(|| adamaxw(required()));
-    to.typed(|| adamw(required()));
-    to.typed(|| adan(required()));
-    to.typed(|| ademamix(required()));
-    to.in_parts(|| adopt(required()));
-    to.in_parts(|| amsgrad(required()));
-    to.typed(|| cautious_adamw(required()));
-    to.typed(|| madgrad(required()));
-    to.typed(|| mars(required()));
-    to.typed(|| optimistic_adam_v2(required()));
-    to.in_parts(|| radam(required()));
-    to.typed(|| simplified_ademamix(required()));
-    to.in_parts(|| stable_adamw(required()));
-    to.in_parts(|| yogi(required()));
-}

@@ -1,7 +1,5 @@
 //! What finds its step size from how far the parameters have come.
 
-use crate::optimizer::inventory::Inventory;
-
 mod cocob;
 mod dadapt_adamw;
 mod dog;
@@ -18,16 +16,6 @@ pub use dowg::{Dowg, dowg};
 pub use prodigy::{Prodigy, ProdigyRun, ProdigyState, prodigy};
 pub use schedule_free_adamw::{ScheduleFreeAdamw, schedule_free_adamw};
 pub use schedule_free_sgd::{ScheduleFreeSgd, schedule_free_sgd};
-
-/// Lists the optimizers of this family.
-pub(super) fn list(to: &mut impl Inventory) {
-    to.typed(cocob);
-    to.typed(dadapt_adamw);
-    to.typed(dog);
-    to.typed(prodigy);
-    to.typed(schedule_free_adamw);
-    to.typed(schedule_free_sgd);
-}
 
 /// What the learning rate is multiplied by in place of correcting both means of Adam for where they began.
 fn unbias(clock: crate::part::Clock, (b1, b2): (f64, f64)) -> f64 {

@@ -1,10 +1,10 @@
 //! Optimizers of the crate's list without a line among the trials: of a few rates the best must all but reach the
 //! minimum. Nothing else is known of their losses.
 
-use gradchain::arguments::Arguments;
-use gradchain::needs::{Includes, ValueAndGradFn};
-use gradchain::optimizer::{Inventory, inventory};
+use gradchain::arguments::{Arguments, required};
+use gradchain::optimizer::*;
 use gradchain::prelude::*;
+use gradchain::transform::scale;
 
 use super::naive::Naive;
 use super::problems::{Problem, problems};
@@ -19,9 +19,9 @@ const LEFT: f64 = 0.01;
 
 /// A trial for each optimizer of the list whose name is not among these.
 pub(super) fn untried(tried: &[&str]) -> Vec<Trial> {
-    let mut others = Others { tried, problems: problems(), trials: Vec::new() };
-    inventory(&mut others);
-    others.trials
+    let mut to = Others { tried, problems: problems(), trials: Vec::new() };
+    include!("../../../src/optimizer/list.rs");
+    to.trials
 }
 
 struct Others<'a> {
@@ -30,11 +30,8 @@ struct Others<'a> {
     trials: Vec<Trial>,
 }
 
-impl Inventory for Others<'_> {
-    fn typed<T: Registered + Arguments>(&mut self, make: fn() -> T)
-    where
-        ValueAndGradFn: Includes<T::Needs>,
-    {
+impl Others<'_> {
+    fn part<T: Registered + Arguments>(&mut self, make: impl Fn() -> T + 'static) {
         let name = <T as Arguments>::NAME;
         if self.tried.contains(&name) {
             return;
@@ -45,11 +42,8 @@ impl Inventory for Others<'_> {
         self.trials.push(Trial { name, of: Box::new(of), rates, excess, naive: Naive::Unknown });
     }
 
-    fn in_parts<T: Registered + Arguments>(&mut self, make: fn() -> T)
-    where
-        ValueAndGradFn: Includes<T::Needs>,
-    {
-        self.typed(make);
+    fn in_parts<T: Registered + Arguments>(&mut self, make: impl Fn() -> T + 'static) {
+        self.part(make);
     }
 }
 
@@ -71,7 +65,7 @@ fn optimizers_without_a_line_must_converge_too() {
         let [trial] = &trials[..] else { panic!("{name} is in the list once") };
         let problems = problems();
         assert_eq!(super::faults(trial, &problems, |same| same), [] as [String; 0]);
-        let climbing = |optimizer| member(chain((optimizer, member(gradchain::transform::scale(-1.0)))));
+        let climbing = |optimizer| member(chain((optimizer, member(scale(-1.0)))));
         assert_eq!(super::faults(trial, &problems, climbing).len(), 3, "{name} uphill is found");
     }
 }

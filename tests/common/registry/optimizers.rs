@@ -1,9 +1,9 @@
 //! Optimizers of the crate's list that no family's file has a line for: each with the learning rate 0.1, and as
 //! `ELEMENT`.
 
-use gradchain::arguments::{Argument, Arguments};
+use gradchain::arguments::{Argument, Arguments, required};
 use gradchain::needs::{Includes, ValueAndGradFn};
-use gradchain::optimizer::{Inventory, inventory};
+use gradchain::optimizer::*;
 use gradchain::schedule::IntoHyperparam;
 
 use super::{ELEMENT, Subject};
@@ -12,13 +12,14 @@ use crate::common::subject::{Entry, Named as _};
 
 /// Adds an entry for each optimizer of the list that has none.
 pub fn add_the_others(entries: &mut Vec<Box<dyn Subject>>) {
-    inventory(&mut Others(entries));
+    let mut to = Others(entries);
+    include!("../../../src/optimizer/list.rs");
 }
 
 struct Others<'a>(&'a mut Vec<Box<dyn Subject>>);
 
-impl Inventory for Others<'_> {
-    fn typed<T: Registered + Arguments>(&mut self, make: fn() -> T)
+impl Others<'_> {
+    fn part<T: Registered + Arguments>(&mut self, make: impl Fn() -> T)
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
@@ -29,11 +30,11 @@ impl Inventory for Others<'_> {
         }
     }
 
-    fn in_parts<T: Registered + Arguments>(&mut self, make: fn() -> T)
+    fn in_parts<T: Registered + Arguments>(&mut self, make: impl Fn() -> T)
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
-        self.typed(make);
+        self.part(make);
     }
 }
 
