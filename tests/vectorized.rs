@@ -87,8 +87,9 @@ fn functions(assembly: &str) -> Functions<'_> {
     // Of functions with the same code one is left, and the others are names for it.
     let same = assembly.lines().filter_map(|line| line.split_once(" = ").filter(|(name, _)| name.starts_with("_R")));
     for (name, of) in same {
-        let code = all.get(of).cloned();
-        code.into_iter().for_each(|code| drop(all.insert(name, code)));
+        if let Some(code) = all.get(of).cloned() {
+            all.insert(name, code);
+        }
     }
     all
 }

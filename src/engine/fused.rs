@@ -189,7 +189,7 @@ fn on_tile<C: Real>(list: &SlotList<'_>, writes: bool, tile: &mut Tile<'_, C>, r
     tile.prefetch_share();
     let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
     let mut added = NOTHING;
-    let (from, to): (&[C], &mut [C]) = if writes { tile.io() } else { (tile.input(), &mut []) };
+    let (from, to) = tile.input_output(writes);
     with_list(list, start, n, (isa, spare), &mut |slots| added = run.run(from, to, p, slots));
     tile.spare = spare;
     added

@@ -25,7 +25,7 @@ pub struct PieceAt {
     pub(crate) next: Next,
 }
 
-/// What becomes of the updates that a stage gives out in a pass.
+/// The destination of the updates that a stage emits in a pass.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Next {
     /// Other stages or the driver read them.
@@ -78,9 +78,9 @@ pub(crate) fn on_tile<S: Stage, C: Real>(
 
 /// The members of a chain, in a pass.
 pub(crate) trait Members<C: Real> {
-    /// How many run on the leaf.
+    /// The number of members that run on the leaf.
     fn len(&self) -> usize;
-    /// Whether these are all that there are.
+    /// Returns true if every member of the chain runs on the leaf.
     fn is_whole(&self) -> bool;
     fn shape(&self, member: usize) -> Shape;
     /// As [`Stage::in_piece`].
@@ -136,8 +136,8 @@ impl<S: Stage, C: Real> Ways<S, C> {
     const CHAIN: Option<LoopFn<S, C>> = if by_one_loop::<S>() && !C::RECORDS { Some(one_loop::<S, C>) } else { None };
 }
 
-/// Whether tiles go through one loop where a stage fuses. Of what has looked at whole leaves and then adds up only
-/// whole passes do: as a member of a box it could be asked for any span of its passes, of which `adafactor` has ten.
+/// Returns true if a fusing stage transforms tiles by one loop. Stages with both leaf statistics and reductions do so
+/// in whole passes only: a boxed one would need a loop for each pass range, of which `adafactor` has ten.
 pub(super) const fn by_one_loop<S: Stage>() -> bool {
     S::FUSES && (S::SHAPE.looks == 0 || S::SHAPE.sums == 0)
 }
@@ -188,7 +188,7 @@ fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt
     });
 }
 
-/// What a loop needs, whichever it is.
+/// The arrays and flags of a loop.
 struct AroundLoop<'a, C: Real> {
     list: SlotList<'a>,
     /// The state arrays of the piece, where they lie as they are calculated with; else they are converted tile by tile.
@@ -196,7 +196,7 @@ struct AroundLoop<'a, C: Real> {
     at: PieceAt,
     /// Whether it adds up in this pass.
     adds: bool,
-    /// Whether it writes no updates.
+    /// True if the loop writes no updates.
     drops: bool,
 }
 
@@ -224,7 +224,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
         tile.reads(&self.list);
         tile.prefetch_share();
         let (first, slots, p) = (tile.start - self.at.start, self.direct.as_mut()?, tile.p);
-        let (from, to): (&[C], &mut [C]) = if self.drops { (tile.input(), &mut []) } else { tile.io() };
+        let (from, to) = tile.input_output(!self.drops);
         Some(((from, to, p), (slots, first, self.adds)))
     }
 
@@ -251,7 +251,7 @@ impl<'a, C: Real> AroundLoop<'a, C> {
     fn converted(&mut self, tile: &mut Tile<'_, C>, run: &mut Run<'_, C>) -> Added {
         let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
         let spare = core::mem::take(&mut tile.spare);
-        let (from, to): (&[C], &mut [C]) = if self.drops { (tile.input(), &mut []) } else { tile.io() };
+        let (from, to) = tile.input_output(!self.drops);
         let mut added = NOTHING;
         let list = &self.list;
         with_list(list, start, n, (isa, spare), &mut |mut slots| {

@@ -30,7 +30,7 @@ pub(crate) struct Map<'a, 's, S: Stage, C: Real, const DROPS: bool, const FROM: 
     pub(crate) p: &'a [C],
     pub(crate) slots: &'a mut Slots<'s, C>,
     pub(crate) first: usize,
-    /// Whether what it adds up is asked for; a loop over state arrays adds up anyhow.
+    /// True if the reductions are needed; a loop over state arrays reduces in any case.
     pub(crate) adds: bool,
 }
 

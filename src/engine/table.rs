@@ -81,7 +81,7 @@ struct Check<'s> {
     absent: Option<&'s mut Vec<bool>>,
     /// What is to be done about gradients that are missing.
     advice: &'s dyn Fn() -> String,
-    /// What is to be done about leaves of another type.
+    /// Advice for leaves of another dtype.
     on_types: &'static str,
     same: bool,
 }

@@ -171,6 +171,11 @@ impl<'t, C: Real> Tile<'t, C> {
         (source, self.u)
     }
 
+    /// The input of a loop, and its output, which is empty if the loop writes no updates.
+    pub(crate) fn input_output(&mut self, writes: bool) -> (&[C], &mut [C]) {
+        if writes { self.io() } else { (self.input(), &mut []) }
+    }
+
     /// The updates, to rewrite.
     pub fn u(&mut self) -> &mut [C] {
         self.parts().0

@@ -47,12 +47,12 @@ pub struct Walk<'a> {
     pub(super) isa: Isa,
 }
 
-/// What the tiles of a piece start from.
+/// The input of a chunk's tiles.
 #[derive(Clone, Copy)]
 struct Source<'a> {
     /// Where the gradients are, or what an earlier pass has stored.
     leaf: Option<&'a TableLeaf>,
-    /// Whether the updates are stored after the pass, and whether it reads parameters.
+    /// The pass stores the updates; the pass reads parameters.
     stores: bool,
     reads_params: bool,
 }

@@ -94,7 +94,7 @@ impl Ahead {
         (self.loops, self.is_first) = (0, false);
     }
 
-    /// Whether this is the first tile, which has to say what it reads if others follow.
+    /// Returns true on the first tile of several, which records the ranges that it reads.
     #[inline]
     pub(crate) fn is_first(&self) -> bool {
         self.is_first

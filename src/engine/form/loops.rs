@@ -335,7 +335,7 @@ fn with_parts<C: Real>(
         tile.reads(&list);
     }
     tile.prefetch_share();
-    let (from, to): (&[C], &mut [C]) = if rewrites { tile.io() } else { (tile.input(), &mut []) };
+    let (from, to) = tile.input_output(rewrites);
     if reads_any(accesses) {
         with_list(&list, start, n, (isa, spare), &mut |slots| run(from, to, slots, sums));
     } else {
