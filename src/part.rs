@@ -33,7 +33,7 @@ pub use crate::engine::{
 
 /// All that most parts are made of: `use gradchain::part::prelude::*;`
 pub mod prelude {
-    pub(crate) use crate::engine::Stage;
+    pub(crate) use crate::engine::{Stage, Transform};
     pub(crate) use crate::state::state_fields;
 
     pub use super::*;

@@ -168,13 +168,13 @@ mod tests {
     #[test]
     fn members_have_boxes_and_nothing_tells_them_from_the_optimizer() {
         let typed = adamax(0.5).b1(0.25);
-        let config = Stage::recipe(&typed);
+        let config = Transform::recipe(&typed);
         let registry = Registry::new();
         let built = registry.read(&Node::root(&config, &registry)).expect("a config");
         assert!((&*built as &dyn Any).is::<InParts>());
-        assert_eq!((built.recipe(), built.describe()), (config, Stage::describe(&typed)));
+        assert_eq!((built.recipe(), built.describe()), (config, Transform::describe(&typed)));
         assert_eq!(format!("{built:?}"), format!("{typed:?}"));
-        assert_eq!(format!("{:?}", built.outline()), format!("{:?}", Stage::outline(&typed)));
+        assert_eq!(format!("{:?}", built.outline()), format!("{:?}", Transform::outline(&typed)));
     }
 
     #[test]

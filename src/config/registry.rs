@@ -10,7 +10,7 @@ use super::given::Given;
 use super::json::{json_in, toml_in};
 use super::serialized::recipe_of;
 use crate::arguments::Arguments;
-use crate::engine::Stage;
+use crate::engine::{Stage, Transform};
 use crate::needs::{Includes, Needs, ValueAndGradFn};
 use crate::recipe::{Builder, ConfigError, Node, Recipe, Result, Setting};
 use crate::wrapper::{Boxed, narrow};

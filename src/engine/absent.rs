@@ -1,6 +1,6 @@
 //! What becomes of leaves that have no gradient in a step, and what says how they could lack one.
 
-use super::Stage;
+use super::Transform;
 
 /// What a stage does with a leaf without a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +48,8 @@ impl Skips {
     }
 }
 
-/// As [`Stage::skips`], of a stage that it goes around as a whole or not at all.
-pub(crate) fn goes_around<T: Stage>(stage: &T, skips: &mut Skips, place: &str) -> bool {
+/// As [`Transform::skips`], of a transformation that it goes around as a whole or not at all.
+pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
     let skips_already = stage.absent() != Absent::Refused;
     let fits = !stage.shape().joins && !stage.has_windows();
     if !skips_already && fits {
@@ -63,7 +63,7 @@ pub(super) const ZEROS: &str =
     "; this optimizer cannot skip a leaf: where one may have none in a step, give it a gradient of zeros";
 
 /// What an error says where all that is wrong is that gradients are missing.
-pub(crate) fn advice<T: Stage>(transformation: &T) -> String {
+pub(crate) fn advice(transformation: &dyn Transform) -> String {
     let mut skips = Skips::default();
     if transformation.skips(&mut skips, "$") { skips.advice() } else { ZEROS.into() }
 }

@@ -1,16 +1,13 @@
 //! What the engine runs.
 
-use super::absent::{Absent, Skips, goes_around};
 use super::in_piece::{PieceAt, Then};
 use super::pass::by_own_loops;
 use super::{
-    AllUses, InitContext, Outline, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Uses, Walk, WholeTree,
+    AllUses, InitContext, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Transform, Uses, Walk, WholeTree,
 };
-use crate::arguments::Visit;
 use crate::element::Real;
 use crate::error::Result;
-use crate::needs::{Level, Needs};
-use crate::recipe::Recipe;
+use crate::needs::Needs;
 use crate::state::{State, StateWalk};
 
 /// How many barriers and sums come before a stage in its chain.
@@ -136,7 +133,7 @@ pub enum HoldsBack {
     note = "parameters, gradients and states are not transformations: write `optimizer.init(&params)`, `Save::new(&optimizer, &state)`",
     note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
-pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
+pub trait Stage: Transform + Clone {
     /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
     type Needs: Needs;
     /// What is remembered between steps.
@@ -146,7 +143,7 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// What the element loop of one leaf needs.
     type Kernel<C: Real>: Copy + Send + Sync;
 
-    /// Barriers and sums. For what is only known at run time, override [`shape`](Stage::shape).
+    /// Barriers and sums. For what is only known at run time, override [`shape`](Transform::shape).
     const SHAPE: Shape;
     /// Whether the whole stage can run as one element loop.
     const FUSES: bool;
@@ -159,41 +156,6 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     const SLOTS: usize = 0;
     /// What each pass does to each of them.
     const USES: AllUses = Uses::ALWAYS.of_all();
-
-    /// Barriers and sums of this value.
-    fn shape(&self) -> Shape {
-        Self::SHAPE
-    }
-
-    /// What this value needs besides gradients, which can be less than its type says where what is inside is boxed.
-    fn needs(&self) -> Level {
-        <Self::Needs as Needs>::LEVEL
-    }
-
-    /// What becomes of leaves without a gradient.
-    fn absent(&self) -> Absent {
-        Absent::Refused
-    }
-
-    /// True if it holds windows over steps, of which a leaf that rests would see a part.
-    fn has_windows(&self) -> bool {
-        false
-    }
-
-    /// Says where [`skip_absent`](crate::wrapper::skip_absent) goes so that leaves may lack gradients; false if there
-    /// is no such place. `place` is that of this stage.
-    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        goes_around(self, skips, place)
-    }
-
-    /// Checks the arguments.
-    ///
-    /// # Errors
-    ///
-    /// If one is out of its range.
-    fn validate(&self) -> Result<()> {
-        Ok(())
-    }
 
     /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
     fn changed(&self, made: &Self) -> Option<&'static str>;
@@ -253,11 +215,6 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Returns whether a step may emit [`Partly`](Emission::Partly) or [`Nothing`](Emission::Nothing).
-    fn holds_back(&self) -> HoldsBack {
-        HoldsBack::Never
-    }
-
     /// Does a pass over all leaves, as a whole chain. What is only another name for a chain, or a box around one,
     /// leaves that to the chain, whose loops go from gradients to parameters.
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
@@ -310,22 +267,4 @@ pub trait Stage: Clone + core::fmt::Debug + Send + Sync + 'static {
     ///
     /// If the state was made by another transformation.
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
-
-    /// What it is made of, and what each part does to updates.
-    fn outline(&self) -> Outline;
-
-    /// Shows the arguments that are its own, and not those of what is inside.
-    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
-        let _ = visit;
-    }
-
-    /// How the transformation is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
-    fn recipe(&self) -> Recipe {
-        Recipe::Opaque(self.describe())
-    }
-
-    /// Names the parts, for [`Plan`](super::Plan).
-    fn describe(&self) -> String {
-        format!("{self:?}")
-    }
 }

@@ -1,17 +1,16 @@
 //! A chain is a tuple of its members.
 
-use super::context::is_among;
-use super::in_piece::{Members, PieceAt, Then, as_one_loop, in_members};
+use super::chain::{self, ChainRun, Stages, chain_methods};
+use super::in_piece::{PieceAt, Then, as_one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::sums::{MOST_SUMS, cut_off};
+use super::transform::{OnMember, OnView, Running, Transform, Viewed};
 use super::{
-    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, Shape, Skips, SlotList, Span, Stage,
-    StepContext, Sums, Term, Uses, WholeTree, followed_by, goes_around,
+    AllUses, Emission, InitContext, Outcome, Shape, Skips, SlotList, Span, Stage, StepContext, Sums, Term, Uses,
+    WholeTree, followed_by,
 };
 use crate::element::Real;
-use crate::error::{Error, Result};
-use crate::needs::Level;
-use crate::recipe::Recipe;
+use crate::error::Result;
 use crate::state::StateWalk;
 
 /// Whether an element loop can have so many state arrays, sums and barriers, and numbers that one part has found.
@@ -35,109 +34,81 @@ const fn is_empty(members: &[usize]) -> bool {
     members.is_empty()
 }
 
-/// What the members of a chain have worked out for a step. `R` is a tuple with an option for each member: none for one
-/// that has not begun, since it is not decided whether it is reached, or since nothing reaches it.
-pub struct ChainRun<R> {
-    members: R,
-    /// True if a member emitted updates of some leaves only, so that the others rest in those after it.
-    partly: bool,
-}
-
-/// A chain in a step.
-struct InStep<'a, T: Stage> {
-    chain: &'a T,
-    state: &'a T::State,
-    run: &'a T::Run,
-    /// How many members run on the leaf.
-    len: usize,
-}
-
 /// Why a chain's loop finds that all members have begun.
 const BEGUN: &str = "a chain is one loop if all its members have begun";
 
-/// The leaves that rest from a member of a chain on: those of the member, which has those before it among them, or
-/// those before it.
-pub(crate) fn resting_from<'a>(before: &'a [bool], member: &'a [bool]) -> &'a [bool] {
-    if member.is_empty() { before } else { member }
-}
-
-/// Returns whether leaves may rest in some steps after this member of a chain, and not in others.
-pub(crate) fn rests_by_leaf<T: Stage, M: Stage>(chain: &T, member: &M) -> bool {
-    member.holds_back() == HoldsBack::Some && !chain.shape().joins
-}
-
-/// What a chain asks of its members in their order.
-trait OfMembers: Stage {
-    /// Begins the members that updates reach and that have not begun: those after one that is decided to emit.
-    fn begin_reached(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>);
-    /// Returns how many members run on a leaf.
-    fn reached(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> usize;
-}
-
-/// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name. Each method
-/// does the same for every member in order, with the place after the members before it.
+/// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name.
 macro_rules! chains {
     ($($T:ident $i:tt),*) => {
         #[allow(unused_variables, reason = "the empty chain has no members")]
-        impl<$($T: Stage,)* Cx: Real> Members<Cx> for InStep<'_, ($($T,)*)> {
+        impl<$($T: Stage),*> Transform for ($($T,)*) {
+            fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+                $(visit(&self.$i);)*
+            }
+
+            fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+                chain::skips(self, skips, place)
+            }
+        }
+
+        #[allow(unused_variables, clippy::unused_unit, reason = "the empty chain has no members")]
+        impl<$($T: Stage),*> Stages for ($($T,)*) {
+            type Needs = needs_of!($($T)*);
+            type States = ($($T::State,)*);
+            type Runs = ($(Option<$T::Run>,)*);
+
             fn len(&self) -> usize {
-                self.len
+                <[usize]>::len(&[$($i),*])
             }
 
-            fn is_whole(&self) -> bool {
-                self.len == <[usize]>::len(&[$($i),*])
-            }
-
-            fn shape(&self, member: usize) -> Shape {
-                match member {
-                    $($i => self.chain.$i.shape(),)*
+            fn shape_of(&self, stage: usize) -> Shape {
+                match stage {
+                    $($i => self.$i.shape(),)*
                     _ => Shape::NOTHING,
                 }
             }
 
-            fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, Cx>) {
-                match member {
+            fn changed(&self, made: &Self) -> Option<&'static str> {
+                None$(.or_else(|| self.$i.changed(&made.$i)))*
+            }
+
+            fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Self::States> {
+                Ok(($(self.$i.init_state(&at($i, &self.$i))?,)*))
+            }
+
+            fn views<'a>(&self, states: &'a Self::States, runs: Option<&Self::Runs>, visit: &mut OnView<'_, 'a>) {
+                $(
+                    let run = runs.and_then(|runs| runs.$i.as_ref());
+                    if visit($i, &Viewed { stage: &self.$i, state: &states.$i, run }).is_break() {
+                        return;
+                    }
+                )*
+            }
+
+            fn in_step<'a>(&self, states: &'a mut Self::States, runs: &mut Self::Runs, visit: &mut OnMember<'_, 'a>) {
+                $(
+                    if visit($i, &mut Running::new(&self.$i, &mut states.$i, &mut runs.$i)).is_break() {
+                        return;
+                    }
+                )*
+            }
+
+            fn in_piece<Cx: Real>(
+                &self,
+                stage: usize,
+                states: &Self::States,
+                runs: &Self::Runs,
+                at: PieceAt,
+                then: &mut Then<'_, Cx>,
+            ) {
+                match stage {
                     $($i => {
-                        if let Some(run) = &self.run.members.$i {
-                            self.chain.$i.in_piece(&self.state.$i, run, at, then);
+                        if let Some(run) = &runs.$i {
+                            self.$i.in_piece(&states.$i, run, at, then);
                         }
                     })*
                     _ => {}
                 }
-            }
-        }
-
-        #[allow(unused_variables, unused_mut, unused_assignments, reason = "after the last member nothing comes")]
-        impl<$($T: Stage,)*> OfMembers for ($($T,)*) {
-            fn begin_reached(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>) {
-                let mut at = *at;
-                $(
-                    let member = run.members.$i.get_or_insert_with(|| self.$i.begin(&mut state.$i, &at));
-                    let emission = self.$i.emission(&state.$i, member);
-                    if !emission.reaches_next() {
-                        return;
-                    }
-                    at.by_leaf |= rests_by_leaf(self, &self.$i);
-                    // What works on several leaves together works on all of them.
-                    if emission == Emission::Partly && !self.shape().joins {
-                        run.partly = true;
-                        at.resting = resting_from(at.resting, self.$i.resting(&state.$i));
-                    }
-                )*
-            }
-
-            fn reached(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> usize {
-                let mut reached = 0;
-                $(
-                    if run.members.$i.is_none() {
-                        return reached;
-                    }
-                    reached += 1;
-                    if run.partly && is_among(self.$i.resting(&state.$i), leaf) {
-                        return reached;
-                    }
-                )*
-                reached
             }
         }
 
@@ -168,121 +139,12 @@ macro_rules! chains {
             const FUSES_ALWAYS: bool = Self::FUSES $(&& $T::FUSES_ALWAYS)*;
             const WHOLE: bool = !is_empty(&[$($i),*]);
 
-            fn shape(&self) -> Shape {
-                let s = Shape::EMPTY;
-                $(let s = s.then(self.$i.shape());)*
-                s
-            }
-
-            fn needs(&self) -> Level {
-                Level::Nothing$(.max(self.$i.needs()))*
-            }
-
-            fn absent(&self) -> Absent {
-                Absent::Rests$(.max(self.$i.absent()))*
-            }
-
-            fn has_windows(&self) -> bool {
-                false $(|| self.$i.has_windows())*
-            }
-
-            fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-                goes_around(self, skips, place) || {
-                    let mut all = true;
-                    $(all &= self.$i.skips(skips, &format!("{place}.chain[{}]", $i));)*
-                    all
-                }
-            }
-
-            fn validate(&self) -> Result<()> {
-                Error::all([$(self.$i.validate()),*])
-            }
-
-            fn changed(&self, made: &Self) -> Option<&'static str> {
-                None$(.or_else(|| self.$i.changed(&made.$i)))*
-            }
-
-            fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
-                let mut at = *at;
-                Ok(($({
-                    let state = self.$i.init_state(&at)?;
-                    at.by_leaf |= rests_by_leaf(self, &self.$i);
-                    state
-                },)*))
-            }
-
-            fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-                $(self.$i.check(&state.$i, at)?;)*
-                Ok(())
-            }
-
-            fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
-                let mut run = ChainRun { members: ($(None::<$T::Run>,)*), partly: false };
-                self.begin_reached(state, &mut run, at);
-                run
-            }
-
-            fn barrier(&self, state: &mut Self::State, run: &mut Self::Run, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) {
-                let (mut index, mut sums, around) = (index, sums, at);
-                let mut at = *at;
-                $(
-                    let shape = self.$i.shape();
-                    if index < shape.barriers {
-                        if let Some(run) = &mut run.members.$i {
-                            self.$i.barrier(&mut state.$i, run, &at, index, sums, tree);
-                        }
-                        return self.begin_reached(state, run, around);
-                    }
-                    index -= shape.barriers;
-                    sums = sums.skip(shape.sums);
-                    at.by_leaf |= rests_by_leaf(self, &self.$i);
-                    if run.partly {
-                        at.resting = resting_from(at.resting, self.$i.resting(&state.$i));
-                        sums.resting = at.resting;
-                    }
-                )*
-            }
-
-            fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-                let mut sums = sums;
-                $(
-                    let Some(member) = run.members.$i else { return };
-                    self.$i.finish(&mut state.$i, member, sums, outcome);
-                    sums = sums.skip(self.$i.shape().sums);
-                    if run.partly {
-                        sums.resting = resting_from(sums.resting, self.$i.resting(&state.$i));
-                    }
-                )*
-            }
-
-            #[inline(always)]
-            fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
-                let (mut before, mut emission) = (0, Emission::Updates);
-                $(
-                    let Some(member) = &run.members.$i else { return Emission::Undecided };
-                    emission = self.$i.emission(&state.$i, member).after(before);
-                    if !emission.reaches_next() {
-                        return emission;
-                    }
-                    before += self.$i.shape().barriers;
-                )*
-                if run.partly { Emission::Partly } else { emission }
-            }
-
-            fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
-                let resting: &[bool] = &[];
-                $(let resting = resting_from(resting, self.$i.resting(&state.$i));)*
-                resting
-            }
-
-            fn holds_back(&self) -> HoldsBack {
-                HoldsBack::Never $(.max(self.$i.holds_back()))*
-            }
+            chain_methods!();
 
             fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
                 match as_one_loop(self, (state, run), at.leaf) {
                     Some(one_loop) => one_loop(self, (state, run), at, then),
-                    None => in_members(&InStep { chain: self, state, run, len: self.reached(state, run, at.leaf) }, at, then),
+                    None => chain::in_piece(self, state, run, at, then),
                 }
             }
 
@@ -316,42 +178,7 @@ macro_rules! chains {
                 )*
                 u
             }
-
-            fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-                let (mut at, mut bytes) = (at, 0);
-                $(
-                    bytes += self.$i.state_bytes(&state.$i, leaf, at, span);
-                    at += self.$i.shape().barriers;
-                )*
-                bytes
-            }
-
-            fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-                $(self.$i.unused(&state.$i, report);)*
-            }
-
-            fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-                $(walk.member($i, &mut |walk| self.$i.read(&state.$i, walk))?;)*
-                Ok(())
-            }
-
-            fn outline(&self) -> Outline {
-                Outline::Chain(vec![$(self.$i.outline()),*])
-            }
-
-            fn recipe(&self) -> Recipe {
-                Recipe::Map(vec![("chain".into(), Recipe::List(vec![$(self.$i.recipe()),*]))])
-            }
-
-            fn describe(&self) -> String {
-                let parts: &[String] = &[$(self.$i.describe()),*];
-                let parts: Vec<&str> = parts.iter().map(String::as_str).filter(|part| *part != EMPTY).collect();
-                format!("chain({})", parts.join(", "))
-            }
         }
     };
 }
 crate::tuples::up_to_twelve!(chains);
-
-/// The description of a chain without members, which a chain around it leaves out: `sgd` without momentum has one.
-const EMPTY: &str = "chain()";

@@ -362,7 +362,7 @@ macro_rules! optimizer {
             $crate::engine::recipe_of_arguments!();
 
             fn describe(&self) -> String {
-                format!("{}[{}]", $name, $crate::engine::Stage::describe(&self.chain))
+                format!("{}[{}]", $name, $crate::engine::Transform::describe(&self.chain))
             }
         }
 

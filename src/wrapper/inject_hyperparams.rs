@@ -126,7 +126,7 @@ impl<T: Arguments + Stage> Owner for T {
     }
     #[cfg(feature = "serde")]
     fn recipe(&self) -> Recipe {
-        Stage::recipe(self)
+        Transform::recipe(self)
     }
 
     fn takes(&self, values: &[Value]) -> Result<()> {
@@ -138,8 +138,9 @@ impl<T: Arguments + Stage> Owner for T {
             }
         });
         with.validate()?;
-        let built: Vec<_> = Stage::outline(self).negatives().into_iter().map(|(kind, part, _)| (kind, part)).collect();
-        let found = Stage::outline(&with).negatives().into_iter();
+        let built: Vec<_> =
+            Transform::outline(self).negatives().into_iter().map(|(kind, part, _)| (kind, part)).collect();
+        let found = Transform::outline(&with).negatives().into_iter();
         match found.into_iter().find(|(kind, part, _)| !built.contains(&(*kind, *part))) {
             None => Ok(()),
             Some((kind, part, value)) => {

@@ -1,8 +1,6 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{
-    Absent, AllUses, Emission, HoldsBack, Outline, PieceAt, Shape, Skips, SlotList, Span, Term, Then, Uses,
-};
+use crate::engine::{AllUses, Emission, Outline, PieceAt, Shape, Skips, SlotList, Span, Term, Then, Uses};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -22,6 +20,29 @@ const fn fits_either<T: Stage>() -> bool {
     T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0
 }
 
+impl<T: Stage> Transform for Option<T> {
+    fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+        self.iter().for_each(|member| visit(member));
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        self.as_ref().is_none_or(|member| member.skips(skips, place))
+    }
+
+    fn outline(&self) -> Outline {
+        self.as_ref().map_or(Outline::Chain(Vec::new()), Transform::outline)
+    }
+
+    fn recipe(&self) -> Recipe {
+        // An empty chain, which has no state either.
+        self.as_ref().map_or_else(|| ().recipe(), Transform::recipe)
+    }
+
+    fn describe(&self) -> String {
+        self.as_ref().map_or("()".into(), Transform::describe)
+    }
+}
+
 /// `None` changes nothing and has no state: for optimizers whose arguments decide which parts there are.
 impl<T: Stage> Stage for Option<T> {
     type Needs = T::Needs;
@@ -35,30 +56,6 @@ impl<T: Stage> Stage for Option<T> {
     const WHOLE: bool = false;
     const SLOTS: usize = if is_left_out::<T>() { 0 } else { T::SLOTS };
     const USES: AllUses = if is_left_out::<T>() { Uses::ALWAYS.of_all() } else { T::USES };
-
-    fn shape(&self) -> Shape {
-        self.as_ref().map_or(Shape::EMPTY, Stage::shape)
-    }
-
-    fn needs(&self) -> crate::needs::Level {
-        self.as_ref().map_or(crate::needs::Level::Nothing, Stage::needs)
-    }
-
-    fn absent(&self) -> Absent {
-        self.as_ref().map_or(Absent::Rests, Stage::absent)
-    }
-
-    fn has_windows(&self) -> bool {
-        self.as_ref().is_some_and(Stage::has_windows)
-    }
-
-    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        self.as_ref().is_none_or(|member| member.skips(skips, place))
-    }
-
-    fn validate(&self) -> Result<()> {
-        self.as_ref().map_or(Ok(()), Stage::validate)
-    }
 
     fn changed(&self, made: &Self) -> Option<&'static str> {
         match (self, made) {
@@ -109,10 +106,6 @@ impl<T: Stage> Stage for Option<T> {
 
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         if let (Some(t), Some(state)) = (self, state) { t.resting(state) } else { &[] }
-    }
-
-    fn holds_back(&self) -> HoldsBack {
-        self.as_ref().map_or(HoldsBack::Never, Stage::holds_back)
     }
 
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
@@ -171,18 +164,5 @@ impl<T: Stage> Stage for Option<T> {
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         if let (Some(t), Some(state)) = (self, state) { t.read(state, walk) } else { Ok(()) }
-    }
-
-    fn outline(&self) -> Outline {
-        self.as_ref().map_or(Outline::Chain(Vec::new()), Stage::outline)
-    }
-
-    fn recipe(&self) -> Recipe {
-        // An empty chain, which has no state either.
-        self.as_ref().map_or_else(|| Stage::recipe(&()), Stage::recipe)
-    }
-
-    fn describe(&self) -> String {
-        self.as_ref().map_or("()".into(), Stage::describe)
     }
 }

@@ -77,7 +77,7 @@ mod tests {
         // Nothing tells it from what is inside.
         let plain = crate::optimizer::adamw(0.1);
         let boxed = alone("adamw", &[]);
-        assert_eq!((boxed.recipe(), boxed.describe()), (Stage::recipe(&plain), Stage::describe(&plain)));
+        assert_eq!((boxed.recipe(), boxed.describe()), (Transform::recipe(&plain), Transform::describe(&plain)));
     }
 
     #[test]

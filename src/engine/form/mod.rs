@@ -43,7 +43,7 @@ use core::any::{Any, TypeId};
 
 use super::{
     Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span,
-    Spare, Stage, StepContext, Sums, Term, Then, Tile, Uses, Walk, WholeTree, by_own_loops, goes_around,
+    Spare, Stage, StepContext, Sums, Term, Then, Tile, Transform, Uses, Walk, WholeTree, by_own_loops, goes_around,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -138,6 +138,9 @@ pub trait Form<P: ?Sized> {
     /// Whether it can work on some rows of a leaf.
     const ROWS: bool;
 
+    fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
+        let _ = (part, visit);
+    }
     fn shape(part: &P) -> Shape {
         let _ = part;
         Self::SHAPE
@@ -154,7 +157,7 @@ pub trait Form<P: ?Sized> {
         let _ = part;
         false
     }
-    /// As [`Stage::skips`], of what is inside.
+    /// As [`Transform::skips`], of what is inside.
     fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
         let _ = (part, skips, place);
         false
@@ -310,7 +313,46 @@ macro_rules! recipe_of_arguments {
 }
 pub(crate) use recipe_of_arguments;
 
-/// Every part is run as its form says: the one place where the two protocols meet.
+/// Every part is run as its form says: the one place where the protocols meet.
+impl<P: Part> Transform for P {
+    fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+        P::Form::members(self, visit);
+    }
+    fn shape(&self) -> Shape {
+        P::Form::shape(self)
+    }
+    fn needs(&self) -> Level {
+        P::Form::needs(self)
+    }
+    fn absent(&self) -> Absent {
+        P::Form::absent(self)
+    }
+    fn has_windows(&self) -> bool {
+        P::Form::has_windows(self)
+    }
+    fn holds_back(&self) -> HoldsBack {
+        P::Form::holds_back(self)
+    }
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        goes_around(self, skips, place) || P::Form::skips_inside(self, skips, place)
+    }
+    fn validate(&self) -> Result<()> {
+        Error::all([Part::validate(self), P::Form::validate(self)])
+    }
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        Part::own_arguments(self, visit);
+    }
+    fn outline(&self) -> Outline {
+        P::Form::inside(self).unwrap_or_else(|| Outline::part(P::NAME, Part::effect(self)))
+    }
+    fn recipe(&self) -> Recipe {
+        Part::recipe(self)
+    }
+    fn describe(&self) -> String {
+        Part::describe(self)
+    }
+}
+
 impl<P: Part> Stage for P {
     type Needs = <P::Form as Form<P>>::Needs;
     type State = <P::Form as Form<P>>::State;
@@ -324,26 +366,6 @@ impl<P: Part> Stage for P {
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
     const USES: AllUses = <P::Form as Form<P>>::USES;
 
-    fn shape(&self) -> Shape {
-        P::Form::shape(self)
-    }
-    fn needs(&self) -> Level {
-        P::Form::needs(self)
-    }
-    fn absent(&self) -> Absent {
-        P::Form::absent(self)
-    }
-
-    fn has_windows(&self) -> bool {
-        P::Form::has_windows(self)
-    }
-
-    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        goes_around(self, skips, place) || P::Form::skips_inside(self, skips, place)
-    }
-    fn validate(&self) -> Result<()> {
-        Error::all([Part::validate(self), P::Form::validate(self)])
-    }
     fn changed(&self, made: &Self) -> Option<&'static str> {
         P::Form::changed(self, made)
     }
@@ -379,9 +401,6 @@ impl<P: Part> Stage for P {
     }
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         P::Form::resting(self, state)
-    }
-    fn holds_back(&self) -> HoldsBack {
-        P::Form::holds_back(self)
     }
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
         P::Form::pass(self, state, run, walk, spare);
@@ -428,17 +447,5 @@ impl<P: Part> Stage for P {
     }
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         P::Form::read(self, state, walk)
-    }
-    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
-        Part::own_arguments(self, visit);
-    }
-    fn outline(&self) -> Outline {
-        P::Form::inside(self).unwrap_or_else(|| Outline::part(P::NAME, Part::effect(self)))
-    }
-    fn recipe(&self) -> Recipe {
-        Part::recipe(self)
-    }
-    fn describe(&self) -> String {
-        Part::describe(self)
     }
 }

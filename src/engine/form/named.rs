@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::{
     Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span, Spare,
-    Stage, StepContext, Sums, Term, Then, Walk, WarningKind, WholeTree, by_own_loops,
+    Stage, StepContext, Sums, Term, Then, Transform, Walk, WarningKind, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -147,6 +147,9 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     const SLOTS: usize = Chain::<P>::SLOTS;
     const USES: AllUses = Chain::<P>::USES;
 
+    fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
+        visit(part.chain());
+    }
     fn shape(part: &P) -> Shape {
         part.chain().shape()
     }

@@ -86,7 +86,7 @@ optimizer! {
         integers:
             update_interval: u64 [0.update_interval] "Sets every how many steps the diagonal is estimated; at least 1.";
         optional: clip_threshold |it| it.chain.0.clip_threshold.as_mut();
-        shown: hessian_diagonal_fn |it| Stage::recipe(&it.chain.0.inner);
+        shown: hessian_diagonal_fn |it| Transform::recipe(&it.chain.0.inner);
     }
 }
 

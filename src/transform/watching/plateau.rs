@@ -1,5 +1,5 @@
 use super::{ReduceOnPlateau, ReduceOnPlateauState};
-use crate::engine::Stage;
+use crate::engine::Transform;
 use crate::error::{Error, Result};
 use crate::part::prelude::*;
 
@@ -52,7 +52,7 @@ impl Plateau {
     ///
     /// As `init` of [`reduce_on_plateau`](crate::transform::reduce_on_plateau).
     pub fn new(settings: ReduceOnPlateau) -> Result<Plateau> {
-        Stage::validate(&settings)?;
+        Transform::validate(&settings)?;
         let state = settings.unseen();
         Ok(Plateau { settings, state })
     }

@@ -7,23 +7,20 @@ mod stage;
 mod state;
 
 use core::any::Any;
-use core::fmt;
+use core::ops::ControlFlow;
 
 pub use named::{DynNamed, Named};
 pub use narrow::narrow;
 pub use state::BoxedState;
 use state::{ErasedState, Held, held, held_mut};
 
-use crate::arguments::Visit;
 use crate::engine::{
-    Absent, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Place, Shape, Skips, Span, Spare, Stage,
-    StepContext, Sums, Then, Tile, Walk, WholeTree, on_tile,
+    Foreign, InitContext, OnMember, OnView, PieceAt, Place, Running, Span, Spare, Stage, Then, Tile, Transform, Viewed,
+    Walk, on_tile,
 };
-use crate::error::{Error, Result};
-use crate::needs::{Includes, Level, Needs, Nothing};
+use crate::error::Result;
+use crate::needs::{Includes, Needs, Nothing};
 use crate::program::{ErasedTile, OnTile, Traced};
-use crate::recipe::Recipe;
-use crate::state::StateWalk;
 
 /// A transformation whose type is forgotten: for chains that are put together at run time.
 ///
@@ -78,43 +75,25 @@ pub trait DynTransformation<N = Nothing>: Erased<N> {}
 
 impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {}
 
-/// What the engine asks of a box. It has no path outside of this crate.
+/// What the engine asks of a box, besides [`Transform`]. It has no path outside of this crate.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
-pub trait Erased<N>: Any + fmt::Debug + Send + Sync {
+pub trait Erased<N>: Any + Transform {
     fn dyn_clone(&self) -> Boxed<N>;
-    fn dyn_needs(&self) -> Level;
-    fn dyn_shape(&self) -> Shape;
-    fn dyn_absent(&self) -> Absent;
-    fn dyn_has_windows(&self) -> bool;
-    fn dyn_skips(&self, skips: &mut Skips, place: &str) -> bool;
-    fn dyn_validate(&self) -> Result<()>;
     fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
-    fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()>;
-    fn dyn_begin(&self, state: &mut dyn ErasedState, at: &StepContext<'_>);
-    fn dyn_barrier(
+    /// Calls `visit` with the box's number, the inner transformation and its state.
+    fn dyn_view<'a>(&self, number: usize, state: &'a dyn ErasedState, visit: &mut OnView<'_, 'a>) -> ControlFlow<()>;
+    /// Calls `visit` with the box's number and the inner transformation in a step.
+    fn dyn_in_step<'a>(
         &self,
-        state: &mut dyn ErasedState,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    );
-    fn dyn_finish(&self, state: &mut dyn ErasedState, sums: Sums<'_>, outcome: &mut Outcome);
-    fn dyn_emission(&self, state: &dyn ErasedState) -> Emission;
-    fn dyn_resting<'a>(&self, state: &'a dyn ErasedState) -> &'a [bool];
-    fn dyn_holds_back(&self) -> HoldsBack;
+        number: usize,
+        state: &'a mut dyn ErasedState,
+        visit: &mut OnMember<'_, 'a>,
+    ) -> ControlFlow<()>;
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool;
     fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>);
     fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>);
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile);
-    fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize;
-    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str, bool));
-    fn dyn_read<'a>(&self, state: &'a dyn ErasedState, walk: &mut StateWalk<'a, '_>) -> Result<()>;
-    fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>);
-    fn dyn_outline(&self) -> Outline;
-    fn dyn_recipe(&self) -> Recipe;
-    fn dyn_describe(&self) -> String;
 }
 
 impl<N: Needs> Clone for Boxed<N> {
@@ -127,68 +106,26 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     fn dyn_clone(&self) -> Boxed<N> {
         copied::<T>(self)
     }
-    fn dyn_needs(&self) -> Level {
-        self.needs()
-    }
-    fn dyn_shape(&self) -> Shape {
-        self.shape()
-    }
-    fn dyn_absent(&self) -> Absent {
-        self.absent()
-    }
-    fn dyn_has_windows(&self) -> bool {
-        self.has_windows()
-    }
-    fn dyn_skips(&self, skips: &mut Skips, place: &str) -> bool {
-        self.skips(skips, place)
-    }
-    fn dyn_validate(&self) -> Result<()> {
-        self.validate()
-    }
     fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str> {
         made.downcast_ref::<T>().map_or(Some("boxed transformation"), |made| self.changed(made))
     }
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>> {
         Ok(Box::new(Held::<T> { state: self.init_state(at)?, run: None }))
     }
-    fn dyn_check(&self, state: &dyn ErasedState, at: &StepContext<'_>) -> Result<()> {
-        let Some(held) = state.as_any().downcast_ref::<Held<T>>() else {
-            return Err(Error::other_transformation(self.describe()));
-        };
-        self.check(&held.state, at)
+    fn dyn_view<'a>(&self, number: usize, state: &'a dyn ErasedState, visit: &mut OnView<'_, 'a>) -> ControlFlow<()> {
+        match state.as_any().downcast_ref::<Held<T>>() {
+            Some(Held { state, run }) => visit(number, &Viewed { stage: self, state, run: run.as_ref() }),
+            None => visit(number, &Foreign(self)),
+        }
     }
-    fn dyn_begin(&self, state: &mut dyn ErasedState, at: &StepContext<'_>) {
-        let held = held_mut::<T>(state);
-        held.run = Some(self.begin(&mut held.state, at));
-    }
-    fn dyn_barrier(
+    fn dyn_in_step<'a>(
         &self,
-        state: &mut dyn ErasedState,
-        at: &StepContext<'_>,
-        index: usize,
-        sums: Sums<'_>,
-        tree: &mut WholeTree<'_>,
-    ) {
+        number: usize,
+        state: &'a mut dyn ErasedState,
+        visit: &mut OnMember<'_, 'a>,
+    ) -> ControlFlow<()> {
         let Held { state, run } = held_mut::<T>(state);
-        if let Some(run) = run {
-            self.barrier(state, run, at, index, sums, tree);
-        }
-    }
-    fn dyn_finish(&self, state: &mut dyn ErasedState, sums: Sums<'_>, outcome: &mut Outcome) {
-        let Held { state, run } = held_mut::<T>(state);
-        if let Some(run) = run.take() {
-            self.finish(state, run, sums, outcome);
-        }
-    }
-    fn dyn_emission(&self, state: &dyn ErasedState) -> Emission {
-        let held = held::<T>(state);
-        self.emission(&held.state, held.run())
-    }
-    fn dyn_resting<'a>(&self, state: &'a dyn ErasedState) -> &'a [bool] {
-        self.resting(&held::<T>(state).state)
-    }
-    fn dyn_holds_back(&self) -> HoldsBack {
-        self.holds_back()
+        visit(number, &mut Running::new(self, state, run))
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
@@ -211,30 +148,6 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
         let held = held::<T>(state);
         tile.with(&InBox { inside: self, state: &held.state, run: held.run(), place, span });
-    }
-    fn dyn_state_bytes(&self, state: &dyn ErasedState, leaf: usize, at: usize, span: Span) -> usize {
-        self.state_bytes(&held::<T>(state).state, leaf, at, span)
-    }
-    fn dyn_unused(&self, state: &dyn ErasedState, report: &mut dyn FnMut(&str, bool)) {
-        self.unused(&held::<T>(state).state, report);
-    }
-    fn dyn_read<'a>(&self, state: &'a dyn ErasedState, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        match state.as_any().downcast_ref::<Held<T>>() {
-            Some(held) => self.read(&held.state, walk),
-            None => Err(Error::other_transformation(self.describe())),
-        }
-    }
-    fn dyn_own_arguments(&mut self, visit: &mut Visit<'_>) {
-        self.own_arguments(visit);
-    }
-    fn dyn_outline(&self) -> Outline {
-        self.outline()
-    }
-    fn dyn_recipe(&self) -> Recipe {
-        self.recipe()
-    }
-    fn dyn_describe(&self) -> String {
-        self.describe()
     }
 }
 

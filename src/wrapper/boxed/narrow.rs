@@ -4,7 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use super::Boxed;
-use crate::engine::{self, Exactly, Optimizer, Part, Stage};
+use crate::engine::{self, Exactly, Optimizer, Part, Transform};
 use crate::error::{Error, Result};
 use crate::needs::{Needs, ValueAndGradFn};
 use crate::recipe::Recipe;

@@ -1,16 +1,17 @@
 //! A box as a stage.
 
 use core::marker::PhantomData;
+use core::ops::ControlFlow::Break;
 
 use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    Absent, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, Span, Spare, Stage, StepContext,
-    Sums, Then, Walk, WholeTree, by_own_loops,
+    Emission, InStep, InitContext, Outcome, Outline, PieceAt, Shape, Skips, Span, Spare, Stage, StepContext, Sums,
+    Then, Transform, View, Walk, WholeTree, by_own_loops,
 };
 use crate::error::Result;
-use crate::needs::{Level, Needs};
+use crate::needs::Needs;
 use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -45,42 +46,74 @@ impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
     }
 }
 
-/// What is behind a box is a stage by what is inside.
+/// Returns something of the inner transformation and its state.
+fn viewed<'a, N: Needs, R>(
+    inside: &dyn DynTransformation<N>,
+    state: &'a BoxedState,
+    of: impl FnOnce(&dyn View<'a>) -> R,
+) -> R {
+    let (mut of, mut found) = (Some(of), None);
+    let _ = inside.dyn_view(0, &*state.0, &mut |_, view| {
+        found = of.take().map(|of| of(view));
+        Break(())
+    });
+    found.expect("a box shows what is inside")
+}
+
+/// Does something with the inner transformation in a step.
+fn in_step<'a, N: Needs>(
+    inside: &dyn DynTransformation<N>,
+    state: &'a mut BoxedState,
+    mut does: impl FnMut(&mut dyn InStep<'a>),
+) {
+    let _ = inside.dyn_in_step(0, &mut *state.0, &mut |_, inside| {
+        does(inside);
+        Break(())
+    });
+}
+
+/// A box is the stage that is inside.
 macro_rules! boxed_stage {
     ($Box:ty) => {
+        impl<N: Needs> Transform for $Box {
+            fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+                visit(&**self);
+            }
+
+            fn shape(&self) -> Shape {
+                (**self).shape()
+            }
+
+            fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+                (**self).skips(skips, place)
+            }
+
+            fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+                (**self).own_arguments(visit);
+            }
+
+            fn outline(&self) -> Outline {
+                (**self).outline()
+            }
+
+            fn recipe(&self) -> Recipe {
+                (**self).recipe()
+            }
+
+            fn describe(&self) -> String {
+                (**self).describe()
+            }
+        }
+
         impl<N: Needs> Stage for $Box {
             type Needs = N;
             type State = BoxedState;
-            /// What was worked out for the step is kept in the state's box, so that a step allocates nothing.
+            /// What was computed for the step is kept in the state's box, so that a step allocates nothing.
             type Run = ();
             type Kernel<C: Real> = ();
 
             const SHAPE: Shape = Shape::elementwise(false, false);
             const FUSES: bool = false;
-
-            fn shape(&self) -> Shape {
-                (**self).dyn_shape()
-            }
-
-            fn needs(&self) -> Level {
-                (**self).dyn_needs()
-            }
-
-            fn absent(&self) -> Absent {
-                (**self).dyn_absent()
-            }
-
-            fn has_windows(&self) -> bool {
-                (**self).dyn_has_windows()
-            }
-
-            fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-                (**self).dyn_skips(skips, place)
-            }
-
-            fn validate(&self) -> Result<()> {
-                (**self).dyn_validate()
-            }
 
             fn changed(&self, made: &Self) -> Option<&'static str> {
                 (**self).dyn_changed(&**made)
@@ -91,11 +124,14 @@ macro_rules! boxed_stage {
             }
 
             fn check(&self, state: &BoxedState, at: &StepContext<'_>) -> Result<()> {
-                (**self).dyn_check(&*state.0, at)
+                viewed(&**self, state, |inside| inside.check(at))
             }
 
             fn begin(&self, state: &mut BoxedState, at: &StepContext<'_>) {
-                (**self).dyn_begin(&mut *state.0, at);
+                in_step(&**self, state, |inside| {
+                    inside.reset();
+                    inside.begin(at);
+                });
             }
 
             fn barrier(
@@ -107,23 +143,21 @@ macro_rules! boxed_stage {
                 sums: Sums<'_>,
                 tree: &mut WholeTree<'_>,
             ) {
-                (**self).dyn_barrier(&mut *state.0, at, index, sums, tree);
+                in_step(&**self, state, |inside| inside.barrier(at, index, sums, tree));
             }
 
             fn finish(&self, state: &mut BoxedState, (): (), sums: Sums<'_>, outcome: &mut Outcome) {
-                (**self).dyn_finish(&mut *state.0, sums, outcome);
+                in_step(&**self, state, |inside| {
+                    inside.finish(sums, outcome);
+                });
             }
 
             fn emission(&self, state: &BoxedState, (): &()) -> Emission {
-                (**self).dyn_emission(&*state.0)
+                viewed(&**self, state, |inside| inside.emission()).unwrap_or(Emission::Undecided)
             }
 
             fn resting<'a>(&self, state: &'a BoxedState) -> &'a [bool] {
-                (**self).dyn_resting(&*state.0)
-            }
-
-            fn holds_back(&self) -> HoldsBack {
-                (**self).dyn_holds_back()
+                viewed(&**self, state, |inside| inside.resting())
             }
 
             fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, spare: &mut Spare) {
@@ -140,31 +174,15 @@ macro_rules! boxed_stage {
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}
 
             fn state_bytes(&self, state: &BoxedState, leaf: usize, at: usize, span: Span) -> usize {
-                (**self).dyn_state_bytes(&*state.0, leaf, at, span)
+                viewed(&**self, state, |inside| inside.state_bytes(leaf, at, span))
             }
 
             fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str, bool)) {
-                (**self).dyn_unused(&*state.0, report);
+                viewed(&**self, state, |inside| inside.unused(report));
             }
 
             fn read<'a>(&self, state: &'a BoxedState, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-                (**self).dyn_read(&*state.0, walk)
-            }
-
-            fn own_arguments(&mut self, visit: &mut Visit<'_>) {
-                (**self).dyn_own_arguments(visit);
-            }
-
-            fn outline(&self) -> Outline {
-                (**self).dyn_outline()
-            }
-
-            fn recipe(&self) -> Recipe {
-                (**self).dyn_recipe()
-            }
-
-            fn describe(&self) -> String {
-                (**self).dyn_describe()
+                viewed(&**self, state, |inside| inside.read(walk))
             }
         }
     };

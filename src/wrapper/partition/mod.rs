@@ -1,12 +1,15 @@
 mod group;
 
-use crate::engine::{Absent, Emission, HoldsBack, Outline, PieceAt, Shape, Skips, Span, Then, goes_around};
+use core::ops::ControlFlow::{Break, Continue};
+
+use crate::engine::{
+    Emission, HoldsBack, Outline, PieceAt, Shape, Skips, Span, Stages, Then, goes_around, members_skip,
+};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
 use crate::state::{StateWalk, StateWalkMut};
 
-use group::Group;
 pub use group::IntoGroup;
 
 /// Gives each leaf to one of several transformations, by its label.
@@ -145,52 +148,49 @@ fn beside(a: Emission, b: Emission) -> Emission {
     }
 }
 
-impl<G: Group> Partition<G> {
+impl<G: Stages> Partition<G> {
     /// Writes down which leaves rest after this step's members, as far as that is decided.
-    fn settle(&self, state: &mut PartitionState<G::State>, run: &G::Run, at: &StepContext<'_>) {
+    fn settle(&self, state: &mut PartitionState<G::States>, run: &G::Runs, at: &StepContext<'_>) {
         let mut resting = core::mem::take(&mut state.resting);
         resting.clear();
         if self.emission(state, run) == Emission::Partly {
-            let rests = |(leaf, member): (usize, &usize)| {
-                let emission = self.members.emission(*member, &state.members, run);
-                let is_resting = self.members.resting(*member, &state.members).get(leaf) == Some(&true);
-                at.rests(leaf) || emission.is_nothing() || is_resting
-            };
-            resting.extend(state.which.iter().enumerate().map(rests));
+            resting.extend((0..state.which.len()).map(|leaf| at.rests(leaf)));
+            self.members.views(&state.members, Some(run), &mut |member, view| {
+                let is_nothing = view.emission().is_some_and(Emission::is_nothing);
+                let own = resting.iter_mut().enumerate().filter(|(leaf, _)| state.which[*leaf] == member);
+                own.for_each(|(leaf, rests)| *rests |= is_nothing || view.resting().get(leaf) == Some(&true));
+                Continue(())
+            });
         }
         state.resting = resting;
     }
+
+    /// Returns something of each member.
+    fn of_members<R>(&self, of: impl Fn(&dyn Transform) -> R) -> Vec<R> {
+        let mut all = Vec::with_capacity(self.names.len());
+        self.members(&mut |member| all.push(of(member)));
+        all
+    }
 }
 
-impl<G: Group> Stage for Partition<G> {
-    type Needs = G::Needs;
-    type State = PartitionState<G::State>;
-    type Run = G::Run;
-    type Kernel<C: Real> = ();
-
-    const SHAPE: Shape = Shape::elementwise(false, false);
-    /// Which member a leaf has is decided outside the element loop: each member is a loop of its own.
-    const FUSES: bool = false;
+impl<G: Stages> Transform for Partition<G> {
+    fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+        self.members.members(visit);
+    }
 
     fn shape(&self) -> Shape {
-        self.members.shape()
+        let mut shape = Shape::EMPTY;
+        self.members(&mut |member| shape = shape.beside(member.shape()));
+        shape
     }
 
-    fn needs(&self) -> crate::needs::Level {
-        self.members.needs()
-    }
-
-    fn absent(&self) -> Absent {
-        self.members.absent()
-    }
-
-    fn has_windows(&self) -> bool {
-        self.members.has_windows()
+    fn holds_back(&self) -> HoldsBack {
+        if self.members.holds_back() > HoldsBack::Never { HoldsBack::Some } else { HoldsBack::Never }
     }
 
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
         let of_group = |i: usize| format!("{place}.partition.transforms.{}", self.names[i]);
-        goes_around(self, skips, place) || self.members.skips(skips, &of_group)
+        goes_around(self, skips, place) || members_skip(self, skips, &of_group)
     }
 
     fn validate(&self) -> Result<()> {
@@ -199,6 +199,33 @@ impl<G: Group> Stage for Partition<G> {
         }
         self.members.validate()
     }
+
+    fn outline(&self) -> Outline {
+        let groups = self.of_members(|member| member.outline());
+        Outline::Partition { groups, labels: self.labels.clone(), names: self.names.clone() }
+    }
+
+    fn recipe(&self) -> Recipe {
+        let transforms = self.names.iter().map(|name| &**name).zip(self.of_members(|member| member.recipe()));
+        Recipe::call("partition", [("transforms", Recipe::map(transforms)), ("labels", self.labels.to_recipe())])
+    }
+
+    fn describe(&self) -> String {
+        let members = self.names.iter().zip(self.of_members(|member| member.describe()));
+        let parts: Vec<String> = members.map(|(name, member)| format!("{name}: {member}")).collect();
+        format!("partition({})", parts.join(", "))
+    }
+}
+
+impl<G: Stages> Stage for Partition<G> {
+    type Needs = G::Needs;
+    type State = PartitionState<G::States>;
+    type Run = G::Runs;
+    type Kernel<C: Real> = ();
+
+    const SHAPE: Shape = Shape::elementwise(false, false);
+    /// Which member a leaf has is decided outside the element loop: each member is a loop of its own.
+    const FUSES: bool = false;
 
     fn changed(&self, made: &Self) -> Option<&'static str> {
         let labels = (&self.names, &self.labels) != (&made.names, &made.labels);
@@ -210,7 +237,7 @@ impl<G: Group> Stage for Partition<G> {
         let which = self.labels.resolve(at.structure(), &known, "partition")?;
         let of = |member: usize| at.restricted(&which.iter().map(|w| *w == member).collect::<Vec<_>>());
         let active: Vec<Vec<bool>> = (0..known.len()).map(of).collect();
-        let members = self.members.init(at, &active)?;
+        let members = self.members.init(&mut |member, _| at.with_active(&active[member]))?;
         let outcomes = Vec::with_capacity(known.len());
         let rests = if self.members.holds_back() > HoldsBack::Never { which.len() } else { 0 };
         let resting = Vec::with_capacity(rests);
@@ -218,11 +245,21 @@ impl<G: Group> Stage for Partition<G> {
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        self.members.check(&state.members, at, &state.active)
+        let mut checked = Ok(());
+        self.members.views(&state.members, None, &mut |member, view| {
+            checked = view.check(&at.on(&state.active[member]));
+            if checked.is_ok() { Continue(()) } else { Break(()) }
+        });
+        checked
     }
 
-    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> G::Run {
-        let run = self.members.begin(&mut state.members, at);
+    fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> G::Runs {
+        let mut run = G::Runs::default();
+        self.members.in_step(&mut state.members, &mut run, &mut |_, member| {
+            member.reset();
+            member.begin(at);
+            Continue(())
+        });
         self.settle(state, &run, at);
         run
     }
@@ -230,48 +267,70 @@ impl<G: Group> Stage for Partition<G> {
     fn barrier(
         &self,
         state: &mut Self::State,
-        run: &mut G::Run,
+        run: &mut G::Runs,
         at: &StepContext<'_>,
         index: usize,
-        sums: Sums<'_>,
+        mut sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        self.members.barrier(&mut state.members, run, at, index, sums, tree, &state.active);
+        self.members.in_step(&mut state.members, run, &mut |i, member| {
+            let shape = member.transform().shape();
+            if index < shape.barriers {
+                member.barrier(at, index, sums, &mut tree.with_active(&state.active[i]));
+            }
+            sums = sums.skip(shape.sums);
+            Continue(())
+        });
         self.settle(state, run, at);
     }
 
-    fn finish(&self, state: &mut Self::State, run: G::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+    fn finish(&self, state: &mut Self::State, mut run: G::Runs, mut sums: Sums<'_>, outcome: &mut Outcome) {
         let PartitionState { members, active, outcomes, .. } = state;
         outcomes.clear();
         outcomes.extend(active.iter().map(|_| *outcome));
-        self.members.finish(members, run, sums, outcomes);
+        self.members.in_step(members, &mut run, &mut |i, member| {
+            member.finish(sums, &mut outcomes[i]);
+            sums = sums.skip(member.transform().shape().sums);
+            Continue(())
+        });
         outcome.emitted = outcomes.iter().zip(active).any(|(did, active)| did.emitted && active.contains(&true));
         outcome.skipped = outcomes.iter().any(|did| did.skipped);
     }
 
-    fn emission(&self, state: &Self::State, run: &G::Run) -> Emission {
-        let has_leaves = |member: &usize| state.active[*member].contains(&true);
-        let members = (0..state.active.len()).filter(has_leaves);
-        let emission = |member: usize| self.members.emission(member, &state.members, run);
-        members.map(emission).reduce(beside).unwrap_or(Emission::Updates)
+    fn emission(&self, state: &Self::State, run: &G::Runs) -> Emission {
+        let mut all: Option<Emission> = None;
+        self.members.views(&state.members, Some(run), &mut |member, view| {
+            if state.active[member].contains(&true) {
+                let emission = view.emission().unwrap_or(Emission::Undecided);
+                all = Some(all.map_or(emission, |all| beside(all, emission)));
+            }
+            Continue(())
+        });
+        all.unwrap_or(Emission::Updates)
     }
 
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         &state.resting
     }
 
-    fn holds_back(&self) -> HoldsBack {
-        if self.members.holds_back() > HoldsBack::Never { HoldsBack::Some } else { HoldsBack::Never }
+    fn in_piece<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: PieceAt, then: &mut Then<'_, C>) {
+        let own = state.which[at.leaf];
+        at.place.sum += (0..own).map(|member| self.members.shape_of(member).sums).sum::<usize>();
+        self.members.in_piece(own, &state.members, run, at, then);
     }
 
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &G::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        self.members.in_piece(state.which[at.leaf], &state.members, run, at, then);
-    }
-
-    fn kernel<C: Real>(&self, _: &Self::State, _: &G::Run, _: usize) {}
+    fn kernel<C: Real>(&self, _: &Self::State, _: &G::Runs, _: usize) {}
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        self.members.state_bytes(state.which[leaf], &state.members, leaf, at, span)
+        let mut bytes = 0;
+        self.members.views(&state.members, None, &mut |member, view| match member == state.which[leaf] {
+            true => {
+                bytes = view.state_bytes(leaf, at, span);
+                Break(())
+            }
+            false => Continue(()),
+        });
+        bytes
     }
 
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
@@ -280,25 +339,15 @@ impl<G: Group> Stage for Partition<G> {
                 report(&format!("the group `{name}` of a partition"), self.labels.must_match(name));
             }
         }
-        self.members.unused(&state.members, &state.active, report);
+        self.members.views(&state.members, None, &mut |member, view| {
+            if state.active[member].contains(&true) {
+                view.unused(report);
+            }
+            Continue(())
+        });
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.renamed(&state.names, &mut |walk| self.members.read(&state.members, walk))
-    }
-
-    fn outline(&self) -> Outline {
-        Outline::Partition { groups: self.members.outlines(), labels: self.labels.clone(), names: self.names.clone() }
-    }
-
-    fn recipe(&self) -> Recipe {
-        let transforms = self.names.iter().map(|name| &**name).zip(self.members.recipes());
-        Recipe::call("partition", [("transforms", Recipe::map(transforms)), ("labels", self.labels.to_recipe())])
-    }
-
-    fn describe(&self) -> String {
-        let parts: Vec<String> =
-            self.names.iter().zip(self.members.describe()).map(|(name, member)| format!("{name}: {member}")).collect();
-        format!("partition({})", parts.join(", "))
+        walk.renamed(&state.names, &mut |walk| crate::engine::chain::read(&self.members, &state.members, walk))
     }
 }

@@ -2,9 +2,10 @@
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
-    Emission, HoldsBack, Outline, ParamSource, PieceAt, Place, Shape, SlotJob, Span, Then, Tile, at_point, slot_tile,
+    Absent, Emission, HoldsBack, Outline, ParamSource, PieceAt, Place, Shape, Skips, SlotJob, Span, Then, Tile,
+    at_point, goes_around, slot_tile,
 };
-use crate::needs::{Level, Needs};
+use crate::needs::Needs;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{StateWalk, start_anew};
@@ -62,6 +63,53 @@ fn seen_from<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepCo
     StepContext { params: if here { at.params } else { ParamSource::Arrays(cache) }, ..*at }
 }
 
+impl<O: Stage, A: Stage> Transform for Sam<O, A> {
+    fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+        visit(&self.optimizer);
+        visit(&self.adv_optimizer);
+    }
+
+    fn absent(&self) -> Absent {
+        Absent::Refused
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        goes_around(self, skips, place)
+    }
+
+    fn shape(&self) -> Shape {
+        READS.then(self.adv_optimizer.shape().beside(self.optimizer.shape())).then(READS)
+    }
+
+    fn validate(&self) -> Result<()> {
+        Error::all([check_period(self.sync_period), self.optimizer.validate(), self.adv_optimizer.validate()])
+    }
+
+    fn holds_back(&self) -> HoldsBack {
+        self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::around("sam", "optimizer", &self.optimizer)
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::call(
+            "sam",
+            [
+                ("optimizer", self.optimizer.recipe()),
+                ("adv_optimizer", self.adv_optimizer.recipe()),
+                ("sync_period", self.sync_period.to_recipe()),
+                ("reset_state", self.reset_state.to_recipe()),
+            ],
+        )
+    }
+
+    fn describe(&self) -> String {
+        format!("sam({}, {})", self.optimizer.describe(), self.adv_optimizer.describe())
+    }
+}
+
 impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     type Needs = <O::Needs as Needs>::Or<A::Needs>;
     type State = SamState<O::State, A::State>;
@@ -70,22 +118,6 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     const SHAPE: Shape = READS.then(A::SHAPE.beside(O::SHAPE)).then(READS);
     const FUSES: bool = false;
-
-    fn shape(&self) -> Shape {
-        READS.then(self.adv_optimizer.shape().beside(self.optimizer.shape())).then(READS)
-    }
-
-    fn needs(&self) -> Level {
-        self.optimizer.needs().max(self.adv_optimizer.needs())
-    }
-
-    fn has_windows(&self) -> bool {
-        self.optimizer.has_windows() || self.adv_optimizer.has_windows()
-    }
-
-    fn validate(&self) -> Result<()> {
-        Error::all([check_period(self.sync_period), self.optimizer.validate(), self.adv_optimizer.validate()])
-    }
 
     fn changed(&self, made: &Self) -> Option<&'static str> {
         let inner = self.optimizer.changed(&made.optimizer);
@@ -195,10 +227,6 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         }
     }
 
-    fn holds_back(&self) -> HoldsBack {
-        self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
-    }
-
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         let (at, ends) = (at.read(), at.span.has(at.place.at + self.shape().barriers));
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
@@ -254,26 +282,6 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.within("opt_state", &mut |walk| self.optimizer.read(&state.opt_state, walk))?;
         walk.within("adv_state", &mut |walk| self.adv_optimizer.read(&state.adv_state, walk))
-    }
-
-    fn outline(&self) -> Outline {
-        Outline::around("sam", "optimizer", &self.optimizer)
-    }
-
-    fn recipe(&self) -> Recipe {
-        Recipe::call(
-            "sam",
-            [
-                ("optimizer", self.optimizer.recipe()),
-                ("adv_optimizer", self.adv_optimizer.recipe()),
-                ("sync_period", self.sync_period.to_recipe()),
-                ("reset_state", self.reset_state.to_recipe()),
-            ],
-        )
-    }
-
-    fn describe(&self) -> String {
-        format!("sam({}, {})", self.optimizer.describe(), self.adv_optimizer.describe())
     }
 }
 

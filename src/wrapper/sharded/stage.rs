@@ -6,7 +6,10 @@ use super::exchange::Exchange;
 use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Term;
 use crate::engine::ranks::Ranks;
-use crate::engine::{AllUses, Emission, HoldsBack, Nested, Outline, PieceAt, Shape, Sink, SlotList, Span, Then};
+use crate::engine::{
+    Absent, AllUses, Emission, HoldsBack, Nested, Outline, PieceAt, Shape, Sink, Skips, SlotList, Span, Then,
+    goes_around,
+};
 use crate::memory::RawBytes;
 use crate::needs::Level;
 use crate::part::prelude::*;
@@ -28,27 +31,21 @@ pub struct ShardedRun<R> {
 /// What several ranks do: gradients are kept in messages, and updates come out of these.
 const SHARED: Shape = Shape { barriers: 1, materializes: 1, keeps: 1, joins: true, ..Shape::NOTHING };
 
-impl<T: Stage> Stage for Sharded<T> {
-    type Needs = T::Needs;
-    type State = ShardedState<T::State>;
-    type Run = ShardedRun<T::Run>;
-    type Kernel<C: Real> = T::Kernel<C>;
+impl<T: Stage> Transform for Sharded<T> {
+    fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
+        visit(&self.inner);
+    }
 
-    const SHAPE: Shape = Shape { joins: true, ..T::SHAPE };
-    const FUSES: bool = T::FUSES;
-    const SLOTS: usize = T::SLOTS;
-    const USES: AllUses = T::USES;
+    fn absent(&self) -> Absent {
+        Absent::Refused
+    }
+
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool {
+        goes_around(self, skips, place)
+    }
 
     fn shape(&self) -> Shape {
         if self.is_alone { Shape { joins: true, ..self.inner.shape() } } else { SHARED }
-    }
-
-    fn needs(&self) -> Level {
-        self.inner.needs()
-    }
-
-    fn has_windows(&self) -> bool {
-        self.inner.has_windows()
     }
 
     fn validate(&self) -> Result<()> {
@@ -60,6 +57,35 @@ impl<T: Stage> Stage for Sharded<T> {
         }
         self.inner.validate()
     }
+
+    fn holds_back(&self) -> HoldsBack {
+        self.inner.holds_back().min(HoldsBack::All)
+    }
+
+    fn outline(&self) -> Outline {
+        Outline::around("sharded", "inner", &self.inner)
+    }
+
+    /// That of what is inside: how it is shared out is no part of an optimizer.
+    fn recipe(&self) -> Recipe {
+        self.inner.recipe()
+    }
+
+    fn describe(&self) -> String {
+        format!("sharded({})", self.inner.describe())
+    }
+}
+
+impl<T: Stage> Stage for Sharded<T> {
+    type Needs = T::Needs;
+    type State = ShardedState<T::State>;
+    type Run = ShardedRun<T::Run>;
+    type Kernel<C: Real> = T::Kernel<C>;
+
+    const SHAPE: Shape = Shape { joins: true, ..T::SHAPE };
+    const FUSES: bool = T::FUSES;
+    const SLOTS: usize = T::SLOTS;
+    const USES: AllUses = T::USES;
 
     fn changed(&self, made: &Self) -> Option<&'static str> {
         let parts = (self.parts != made.parts).then_some("parts");
@@ -156,10 +182,6 @@ impl<T: Stage> Stage for Sharded<T> {
         if emission == Emission::Partly { Emission::Updates } else { emission }
     }
 
-    fn holds_back(&self) -> HoldsBack {
-        self.inner.holds_back().min(HoldsBack::All)
-    }
-
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         if let Some(run) = &run.alone {
             return self.inner.in_piece(&state.inner, run, at, then);
@@ -217,19 +239,6 @@ impl<T: Stage> Stage for Sharded<T> {
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.of_part("sharded", Vec::new(), &mut |walk| self.inner.read(&state.inner, walk))
-    }
-
-    fn outline(&self) -> Outline {
-        Outline::around("sharded", "inner", &self.inner)
-    }
-
-    /// That of what is inside: how it is shared out is no part of an optimizer.
-    fn recipe(&self) -> Recipe {
-        self.inner.recipe()
-    }
-
-    fn describe(&self) -> String {
-        format!("sharded({})", self.inner.describe())
     }
 }
 

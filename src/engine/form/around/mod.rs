@@ -13,7 +13,7 @@ pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithme
 pub use weighing::{AroundWithSums, Weighing, WithSums};
 
 use super::super::context::is_among;
-use super::super::{Codes, InitContext, Outcome, Stage, StepContext};
+use super::super::{Codes, InitContext, Outcome, Stage, StepContext, Transform};
 use super::Part;
 use crate::element::Real;
 use crate::error::Result;

@@ -5,7 +5,8 @@ use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::{
     Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, Slot, SlotList,
-    Span, Spare, Stage, StepContext, Sums, Term, Then, Uses, Walk, WholeTree, by_own_loops, fits, followed_by,
+    Span, Spare, Stage, StepContext, Sums, Term, Then, Transform, Uses, Walk, WholeTree, by_own_loops, fits,
+    followed_by,
 };
 use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
@@ -165,6 +166,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         && Inner::<P>::FUSES_ALWAYS;
     // Sums are compared with whole leaves.
     const ROWS: bool = O::ROWS && O::SUMS == 0;
+
+    fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
+        visit(part.inner());
+    }
 
     fn shape(part: &P) -> Shape {
         around::<P, O>(part.inner().shape())

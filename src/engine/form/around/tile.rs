@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use super::super::super::fused::with_stretch;
 use super::super::super::in_piece::{OnTile, by_one_loop};
 use super::super::super::isa::{Job, dispatch_chain};
-use super::super::super::{PieceAt, Place, Span, Stage, TILE, Tile, at_point, sum_tile};
+use super::super::super::{PieceAt, Place, Span, Stage, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{Access, OnElement, each};
 use super::arithmetic::{Half, Own};

@@ -67,7 +67,7 @@ optimizer! {
         integers:
             rank: usize [0.rank] "Sets the most dimensions of the space that a matrix is projected to.",
             update_proj_gap: u64 [0.update_proj_gap] "Sets how many steps a projection is kept.";
-        shown: base_optimizer |it| Stage::recipe(&it.chain.0.base_optimizer);
+        shown: base_optimizer |it| Transform::recipe(&it.chain.0.base_optimizer);
     }
 }
 

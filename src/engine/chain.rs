@@ -1,0 +1,351 @@
+//! Stages in an order: a chain runs them one after another, a partition side by side.
+
+use core::ops::ControlFlow::{self, Break, Continue};
+
+use super::context::is_among;
+use super::in_piece::{Members, PieceAt, Then, in_members};
+use super::transform::{InStep, OnMember, OnView, Transform, members_skip};
+use super::{Emission, HoldsBack, InitContext, Outcome, Shape, Skips, Span, StepContext, Sums, WholeTree, goes_around};
+use crate::element::Real;
+use crate::error::Result;
+use crate::needs::Needs;
+use crate::state::{State, StateWalk};
+
+/// Stages in an order: a tuple, or a `Vec` of boxes.
+pub trait Stages: Transform + Clone {
+    /// As [`Stage::Needs`](super::Stage::Needs), of all together.
+    type Needs: Needs;
+    /// The states of the stages.
+    type States: State;
+    /// What each stage computes for a step.
+    type Runs: Default + Send + Sync;
+
+    /// Returns how many there are.
+    fn len(&self) -> usize;
+
+    /// Returns barriers and reductions of one stage.
+    fn shape_of(&self, stage: usize) -> Shape;
+
+    /// As [`Stage::changed`](super::Stage::changed).
+    fn changed(&self, made: &Self) -> Option<&'static str>;
+
+    /// Makes the state of each stage, in the context that `at` returns.
+    ///
+    /// # Errors
+    ///
+    /// If a stage does not fit the parameters.
+    fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Self::States>;
+
+    /// Checks that there is a state for each stage.
+    ///
+    /// # Errors
+    ///
+    /// If not.
+    fn check(&self, states: &Self::States) -> Result<()> {
+        let _ = states;
+        Ok(())
+    }
+
+    /// Calls `visit` with each stage and its state.
+    fn views<'a>(&self, states: &'a Self::States, runs: Option<&Self::Runs>, visit: &mut OnView<'_, 'a>);
+
+    /// Calls `visit` with each stage in a step.
+    fn in_step<'a>(&self, states: &'a mut Self::States, runs: &mut Self::Runs, visit: &mut OnMember<'_, 'a>);
+
+    /// As [`Stage::in_piece`](super::Stage::in_piece), of one stage.
+    fn in_piece<C: Real>(
+        &self,
+        stage: usize,
+        states: &Self::States,
+        runs: &Self::Runs,
+        at: PieceAt,
+        then: &mut Then<'_, C>,
+    );
+}
+
+/// What the members of a chain have computed for a step: of those that have begun, since updates reach them.
+#[derive(Debug, Default)]
+pub struct ChainRun<R> {
+    pub(super) members: R,
+    /// How many members have begun.
+    begun: usize,
+    /// True if a member emitted updates of some leaves only, so that the others rest in those after it.
+    pub(super) partly: bool,
+}
+
+/// [`Transform::skips`] of a chain.
+pub(crate) fn skips(chain: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
+    goes_around(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
+}
+
+/// Returns the leaves that rest from a member of a chain on: those of the member, which has those before it among them,
+/// or those before it.
+fn resting_from<'a>(before: &'a [bool], member: &'a [bool]) -> &'a [bool] {
+    if member.is_empty() { before } else { member }
+}
+
+/// Returns whether leaves may rest in some steps after this member of a chain, and not in others.
+fn rests_by_leaf(joins: bool, member: &dyn Transform) -> bool {
+    !joins && member.holds_back() == HoldsBack::Some
+}
+
+pub(crate) fn init<S: Stages>(chain: &S, at: &InitContext<'_>) -> Result<S::States> {
+    let (mut next, joins) = (*at, chain.shape().joins);
+    chain.init(&mut |_, member| {
+        let at = next;
+        next.by_leaf |= rests_by_leaf(joins, member);
+        at
+    })
+}
+
+pub(crate) fn check<S: Stages>(chain: &S, states: &S::States, at: &StepContext<'_>) -> Result<()> {
+    Stages::check(chain, states)?;
+    let mut checked = Ok(());
+    chain.views(states, None, &mut |_, member| {
+        checked = member.check(at);
+        if checked.is_ok() { Continue(()) } else { Break(()) }
+    });
+    checked
+}
+
+pub(crate) fn begin<S: Stages>(chain: &S, states: &mut S::States, at: &StepContext<'_>) -> ChainRun<S::Runs> {
+    let mut run = ChainRun::default();
+    chain.in_step(states, &mut run.members, &mut |_, member| {
+        member.reset();
+        Continue(())
+    });
+    begin_reached(chain, states, &mut run, at);
+    run
+}
+
+/// Begins the members that updates reach and that have not begun: those after one that is decided to emit.
+fn begin_reached<S: Stages>(
+    chain: &S,
+    states: &mut S::States,
+    ChainRun { members, begun, partly }: &mut ChainRun<S::Runs>,
+    at: &StepContext<'_>,
+) {
+    let (mut at, joins) = (*at, chain.shape().joins);
+    chain.in_step(states, members, &mut |i, member| {
+        *begun = i + 1;
+        begin_next(member, joins, partly, &mut at)
+    });
+}
+
+fn begin_next<'a>(
+    member: &mut dyn InStep<'a>,
+    joins: bool,
+    partly: &mut bool,
+    at: &mut StepContext<'a>,
+) -> ControlFlow<()> {
+    member.begin(at);
+    let Some(emission) = member.emission().filter(|emission| emission.reaches_next()) else { return Break(()) };
+    at.by_leaf |= rests_by_leaf(joins, member.transform());
+    // What works on several leaves together works on all of them.
+    if emission == Emission::Partly && !joins {
+        *partly = true;
+        at.resting = resting_from(at.resting, member.resting());
+    }
+    Continue(())
+}
+
+pub(crate) fn barrier<S: Stages>(
+    chain: &S,
+    states: &mut S::States,
+    run: &mut ChainRun<S::Runs>,
+    around: &StepContext<'_>,
+    mut index: usize,
+    sums: Sums<'_>,
+    tree: &mut WholeTree<'_>,
+) {
+    let (mut at, mut sums, joins, partly) = (*around, sums, chain.shape().joins, run.partly);
+    chain.in_step(states, &mut run.members, &mut |_, member| {
+        let shape = member.transform().shape();
+        if index < shape.barriers {
+            member.barrier(&at, index, sums, tree);
+            return Break(());
+        }
+        index -= shape.barriers;
+        sums = sums.skip(shape.sums);
+        at.by_leaf |= rests_by_leaf(joins, member.transform());
+        if partly {
+            at.resting = resting_from(at.resting, member.resting());
+            sums.resting = at.resting;
+        }
+        Continue(())
+    });
+    begin_reached(chain, states, run, around);
+}
+
+pub(crate) fn finish<S: Stages>(
+    chain: &S,
+    states: &mut S::States,
+    mut run: ChainRun<S::Runs>,
+    sums: Sums<'_>,
+    outcome: &mut Outcome,
+) {
+    let mut sums = sums;
+    chain.in_step(states, &mut run.members, &mut |_, member| {
+        if !member.finish(sums, outcome) {
+            return Break(());
+        }
+        sums = sums.skip(member.transform().shape().sums);
+        if run.partly {
+            sums.resting = resting_from(sums.resting, member.resting());
+        }
+        Continue(())
+    });
+}
+
+pub(crate) fn emission<S: Stages>(chain: &S, states: &S::States, run: &ChainRun<S::Runs>) -> Emission {
+    let (mut before, mut emission) = (0, Emission::Updates);
+    chain.views(states, Some(&run.members), &mut |_, member| {
+        emission = member.emission().unwrap_or(Emission::Undecided).after(before);
+        if !emission.reaches_next() {
+            return Break(());
+        }
+        before += member.transform().shape().barriers;
+        Continue(())
+    });
+    if run.partly && emission.reaches_next() { Emission::Partly } else { emission }
+}
+
+pub(crate) fn resting<'a, S: Stages>(chain: &S, states: &'a S::States) -> &'a [bool] {
+    let mut resting: &[bool] = &[];
+    chain.views(states, None, &mut |_, member| {
+        resting = resting_from(resting, member.resting());
+        Continue(())
+    });
+    resting
+}
+
+/// The members of a chain that run on a leaf.
+struct OnLeaf<'a, S: Stages> {
+    chain: &'a S,
+    states: &'a S::States,
+    runs: &'a S::Runs,
+    len: usize,
+}
+
+impl<S: Stages, C: Real> Members<C> for OnLeaf<'_, S> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn is_whole(&self) -> bool {
+        self.len == self.chain.len()
+    }
+
+    fn shape(&self, member: usize) -> Shape {
+        self.chain.shape_of(member)
+    }
+
+    fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>) {
+        self.chain.in_piece(member, self.states, self.runs, at, then);
+    }
+}
+
+pub(crate) fn in_piece<S: Stages, C: Real>(
+    chain: &S,
+    states: &S::States,
+    run: &ChainRun<S::Runs>,
+    at: PieceAt,
+    then: &mut Then<'_, C>,
+) {
+    let mut len = run.begun;
+    if run.partly {
+        // The members after one in which the leaf rests do not run on it.
+        chain.views(states, Some(&run.members), &mut |i, member| match is_among(member.resting(), at.leaf) {
+            true => {
+                len = len.min(i + 1);
+                Break(())
+            }
+            false => Continue(()),
+        });
+    }
+    in_members(&OnLeaf { chain, states, runs: &run.members, len }, at, then);
+}
+
+pub(crate) fn state_bytes<S: Stages>(chain: &S, states: &S::States, leaf: usize, mut at: usize, span: Span) -> usize {
+    let mut bytes = 0;
+    chain.views(states, None, &mut |_, member| {
+        bytes += member.state_bytes(leaf, at, span);
+        at += member.transform().shape().barriers;
+        Continue(())
+    });
+    bytes
+}
+
+pub(crate) fn unused<S: Stages>(chain: &S, states: &S::States, report: &mut dyn FnMut(&str, bool)) {
+    chain.views(states, None, &mut |_, member| {
+        member.unused(report);
+        Continue(())
+    });
+}
+
+pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+    let mut done = Ok(());
+    chain.views(states, None, &mut |i, member| {
+        done = walk.member(i, &mut |walk| member.read(walk));
+        if done.is_ok() { Continue(()) } else { Break(()) }
+    });
+    done
+}
+
+/// The methods of [`Stage`](super::Stage) that are the same for every chain.
+macro_rules! chain_methods {
+    () => {
+        fn changed(&self, made: &Self) -> Option<&'static str> {
+            $crate::engine::Stages::changed(self, made)
+        }
+
+        fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
+            $crate::engine::chain::init(self, at)
+        }
+
+        fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+            $crate::engine::chain::check(self, state, at)
+        }
+
+        fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
+            $crate::engine::chain::begin(self, state, at)
+        }
+
+        fn barrier(
+            &self,
+            state: &mut Self::State,
+            run: &mut Self::Run,
+            at: &StepContext<'_>,
+            index: usize,
+            sums: Sums<'_>,
+            tree: &mut WholeTree<'_>,
+        ) {
+            $crate::engine::chain::barrier(self, state, run, at, index, sums, tree);
+        }
+
+        fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
+            $crate::engine::chain::finish(self, state, run, sums, outcome);
+        }
+
+        fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
+            $crate::engine::chain::emission(self, state, run)
+        }
+
+        fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
+            $crate::engine::chain::resting(self, state)
+        }
+
+        fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+            $crate::engine::chain::state_bytes(self, state, leaf, at, span)
+        }
+
+        fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
+            $crate::engine::chain::unused(self, state, report);
+        }
+
+        fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+            $crate::engine::chain::read(self, state, walk)
+        }
+    };
+}
+pub(crate) use chain_methods;

@@ -1,0 +1,255 @@
+//! The host protocol: what the engine asks of a transformation once per step, whatever its types.
+
+use core::fmt;
+use core::ops::ControlFlow;
+
+use super::{Absent, Emission, HoldsBack, Outcome, Outline, Shape, Skips, Span, Stage, StepContext, Sums, WholeTree};
+use crate::arguments::Visit;
+use crate::error::{Error, Result};
+use crate::needs::Level;
+use crate::recipe::Recipe;
+use crate::state::StateWalk;
+
+/// A transformation without its types.
+///
+/// The default methods are those of a chain of the [`members`](Transform::members).
+pub trait Transform: fmt::Debug + Send + Sync + 'static {
+    /// Calls `visit` with each member, in order.
+    fn members(&self, visit: &mut dyn FnMut(&dyn Transform));
+
+    /// Returns barriers and reductions.
+    fn shape(&self) -> Shape {
+        let mut shape = Shape::EMPTY;
+        self.members(&mut |member| shape = shape.then(member.shape()));
+        shape
+    }
+
+    /// Returns what a step must be given besides gradients, which can be less than the type says.
+    fn needs(&self) -> Level {
+        let mut needs = Level::Nothing;
+        self.members(&mut |member| needs = needs.max(member.needs()));
+        needs
+    }
+
+    /// Returns what becomes of leaves without a gradient.
+    fn absent(&self) -> Absent {
+        let mut absent = Absent::Rests;
+        self.members(&mut |member| absent = absent.max(member.absent()));
+        absent
+    }
+
+    /// Returns true if it has windows over steps, of which a leaf that rests would see a part.
+    fn has_windows(&self) -> bool {
+        let mut has_windows = false;
+        self.members(&mut |member| has_windows |= member.has_windows());
+        has_windows
+    }
+
+    /// Returns whether a step may emit [`Partly`](Emission::Partly) or [`Nothing`](Emission::Nothing).
+    fn holds_back(&self) -> HoldsBack {
+        let mut holds_back = HoldsBack::Never;
+        self.members(&mut |member| holds_back = holds_back.max(member.holds_back()));
+        holds_back
+    }
+
+    /// Adds where [`skip_absent`](crate::wrapper::skip_absent) goes so that leaves may lack gradients, and returns false
+    /// if there is no such place. `place` is that of this transformation.
+    fn skips(&self, skips: &mut Skips, place: &str) -> bool;
+
+    /// Checks the arguments.
+    ///
+    /// # Errors
+    ///
+    /// If one is out of its range.
+    fn validate(&self) -> Result<()> {
+        let mut checked = Vec::new();
+        self.members(&mut |member| checked.push(member.validate()));
+        Error::all(checked)
+    }
+
+    /// Shows its own arguments, and not those of its members.
+    fn own_arguments(&mut self, visit: &mut Visit<'_>) {
+        let _ = visit;
+    }
+
+    /// Returns what it is made of, and what each part does to updates.
+    fn outline(&self) -> Outline {
+        let mut outlines = Vec::new();
+        self.members(&mut |member| outlines.push(member.outline()));
+        Outline::Chain(outlines)
+    }
+
+    /// Returns how it is made, as data.
+    fn recipe(&self) -> Recipe {
+        let mut recipes = Vec::new();
+        self.members(&mut |member| recipes.push(member.recipe()));
+        Recipe::Map(vec![("chain".into(), Recipe::List(recipes))])
+    }
+
+    /// Returns the parts in a line, for messages and [`Plan`](super::Plan).
+    fn describe(&self) -> String {
+        let mut parts = Vec::new();
+        self.members(&mut |member| parts.push(member.describe()));
+        parts.retain(|part| *part != EMPTY);
+        format!("chain({})", parts.join(", "))
+    }
+}
+
+/// The description of a chain without members, which a chain around it leaves out: `sgd` without momentum has one.
+const EMPTY: &str = "chain()";
+
+/// [`Transform::skips`] of each member, at the place of its number.
+pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool {
+    let (mut i, mut all) = (0, true);
+    of.members(&mut |member| {
+        all &= member.skips(skips, &place(i));
+        i += 1;
+    });
+    all
+}
+
+/// A transformation and its state, without their types.
+pub trait View<'a> {
+    /// Returns the transformation.
+    fn transform(&self) -> &dyn Transform;
+    /// As [`Stage::check`].
+    fn check(&self, at: &StepContext<'_>) -> Result<()>;
+    /// As [`Stage::emission`]; `None` if the transformation has not begun.
+    fn emission(&self) -> Option<Emission>;
+    /// As [`Stage::resting`].
+    fn resting(&self) -> &'a [bool];
+    /// As [`Stage::state_bytes`].
+    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize;
+    /// As [`Stage::unused`].
+    fn unused(&self, report: &mut dyn FnMut(&str, bool));
+    /// As [`Stage::read`].
+    fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
+}
+
+/// A transformation in a step, without its types. It does nothing before it has begun.
+pub trait InStep<'a> {
+    /// Returns the transformation.
+    fn transform(&self) -> &dyn Transform;
+    /// As [`Stage::begin`], if the transformation has not begun.
+    fn begin(&mut self, at: &StepContext<'_>);
+    /// As [`Stage::emission`]; `None` if the transformation has not begun.
+    fn emission(&self) -> Option<Emission>;
+    /// As [`Stage::barrier`].
+    fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>);
+    /// As [`Stage::finish`]; returns false if the transformation has not begun.
+    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool;
+    /// Drops what an earlier step has left.
+    fn reset(&mut self);
+    /// As [`Stage::resting`], as the last call: nothing else works after it.
+    fn resting(&mut self) -> &'a [bool];
+}
+
+/// Visits transformations until one breaks.
+pub type OnView<'v, 'a> = dyn FnMut(usize, &dyn View<'a>) -> ControlFlow<()> + 'v;
+
+/// Visits transformations in a step until one breaks.
+pub type OnMember<'v, 'a> = dyn FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> + 'v;
+
+/// A stage and its state.
+pub(crate) struct Viewed<'s, 'a, S: Stage> {
+    pub(crate) stage: &'s S,
+    pub(crate) state: &'a S::State,
+    /// `None` if the stage has not begun.
+    pub(crate) run: Option<&'s S::Run>,
+}
+
+impl<'a, S: Stage> View<'a> for Viewed<'_, 'a, S> {
+    fn transform(&self) -> &dyn Transform {
+        self.stage
+    }
+    fn check(&self, at: &StepContext<'_>) -> Result<()> {
+        self.stage.check(self.state, at)
+    }
+    fn emission(&self) -> Option<Emission> {
+        Some(self.stage.emission(self.state, self.run?))
+    }
+    fn resting(&self) -> &'a [bool] {
+        self.stage.resting(self.state)
+    }
+    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize {
+        self.stage.state_bytes(self.state, leaf, at, span)
+    }
+    fn unused(&self, report: &mut dyn FnMut(&str, bool)) {
+        self.stage.unused(self.state, report);
+    }
+    fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        self.stage.read(self.state, walk)
+    }
+}
+
+/// A stage in a step.
+pub(crate) struct Running<'s, 'a, S: Stage> {
+    stage: &'s S,
+    /// `None` after the last call.
+    state: Option<&'a mut S::State>,
+    run: &'s mut Option<S::Run>,
+}
+
+impl<'s, 'a, S: Stage> Running<'s, 'a, S> {
+    pub(crate) fn new(stage: &'s S, state: &'a mut S::State, run: &'s mut Option<S::Run>) -> Self {
+        Running { stage, state: Some(state), run }
+    }
+}
+
+impl<'a, S: Stage> InStep<'a> for Running<'_, 'a, S> {
+    fn transform(&self) -> &dyn Transform {
+        self.stage
+    }
+    fn begin(&mut self, at: &StepContext<'_>) {
+        if let (Some(state), None) = (&mut self.state, &self.run) {
+            *self.run = Some(self.stage.begin(state, at));
+        }
+    }
+    fn emission(&self) -> Option<Emission> {
+        Some(self.stage.emission(self.state.as_deref()?, self.run.as_ref()?))
+    }
+    fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) {
+        if let (Some(state), Some(run)) = (&mut self.state, &mut self.run) {
+            self.stage.barrier(state, run, at, index, sums, tree);
+        }
+    }
+    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool {
+        let (Some(state), Some(run)) = (&mut self.state, self.run.take()) else { return false };
+        self.stage.finish(state, run, sums, outcome);
+        true
+    }
+    fn reset(&mut self) {
+        *self.run = None;
+    }
+    fn resting(&mut self) -> &'a [bool] {
+        match self.state.take() {
+            Some(state) => self.stage.resting(state),
+            None => &[],
+        }
+    }
+}
+
+/// A transformation with a state that another one has made.
+pub(crate) struct Foreign<'s>(pub(crate) &'s dyn Transform);
+
+impl<'a> View<'a> for Foreign<'_> {
+    fn transform(&self) -> &dyn Transform {
+        self.0
+    }
+    fn check(&self, _: &StepContext<'_>) -> Result<()> {
+        Err(Error::other_transformation(self.0.describe()))
+    }
+    fn emission(&self) -> Option<Emission> {
+        None
+    }
+    fn resting(&self) -> &'a [bool] {
+        &[]
+    }
+    fn state_bytes(&self, _: usize, _: usize, _: Span) -> usize {
+        0
+    }
+    fn unused(&self, _: &mut dyn FnMut(&str, bool)) {}
+    fn read(&self, _: &mut StateWalk<'a, '_>) -> Result<()> {
+        Err(Error::other_transformation(self.0.describe()))
+    }
+}
