@@ -3,7 +3,7 @@
 use core::ops::Deref;
 
 use crate::element::DType;
-use crate::engine::{Stage, read_leaf, table, write_leaf};
+use crate::engine::{Stage, leaf, read_leaf, table, write_leaf};
 use crate::error::{Error, Result};
 use crate::state::{Evaluation, State, StateWalk};
 use crate::transformation::OptState;
@@ -188,7 +188,7 @@ pub(crate) struct Evaluate<'a> {
 impl Evaluate<'_> {
     /// Turns the parameters that are trained into those to evaluate with.
     pub(crate) fn apply<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
-        let (mut leaves, mut path) = (table::Table::new(), String::new());
+        let (mut leaves, mut path) = (leaf::Table::new(), String::new());
         table::params_mut(params, self.structure, &mut leaves, &mut path)?;
         for (i, (spec, evaluation)) in self.structure.leaves().iter().zip(&self.by_leaf).enumerate() {
             let Some(evaluation) = evaluation else { continue };

@@ -1,7 +1,5 @@
 //! What becomes of leaves that have no gradient in a step, and what says how they could lack one.
 
-use super::Transform;
-
 /// What a stage does with a leaf without a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Absent {
@@ -34,7 +32,7 @@ impl Skips {
     }
 
     /// What an error says where all that is wrong is that gradients are missing.
-    fn advice(&self) -> String {
+    pub(super) fn advice(&self) -> String {
         match &self.0[..] {
             [(place, _)] if place == "$" => {
                 "; where a leaf may have none in a step, the optimizer goes into `skip_absent`".into()
@@ -46,24 +44,4 @@ impl Skips {
             }
         }
     }
-}
-
-/// As [`Transform::skips`], of a transformation that it goes around as a whole or not at all.
-pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
-    let skips_already = stage.absent() != Absent::Refused;
-    let fits = !stage.shape().joins && !stage.has_windows();
-    if !skips_already && fits {
-        skips.add(place, stage.describe());
-    }
-    skips_already || fits
-}
-
-/// Where nothing can skip a leaf.
-pub(super) const ZEROS: &str =
-    "; this optimizer cannot skip a leaf: where one may have none in a step, give it a gradient of zeros";
-
-/// What an error says where all that is wrong is that gradients are missing.
-pub(crate) fn advice(transformation: &dyn Transform) -> String {
-    let mut skips = Skips::default();
-    if transformation.skips(&mut skips, "$") { skips.advice() } else { ZEROS.into() }
 }

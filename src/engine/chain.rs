@@ -2,8 +2,8 @@
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::context::is_among;
 use super::in_piece::{Members, PieceAt, Then, in_members};
+use super::leaf::is_among;
 use super::transform::{InStep, OnMember, OnView, Transform, members_skip};
 use super::{Emission, HoldsBack, InitContext, Outcome, Shape, Skips, Span, StepContext, Sums, WholeTree, goes_around};
 use crate::element::Real;

@@ -3,8 +3,8 @@
 use core::fmt;
 use std::sync::{Mutex, OnceLock};
 
-use super::table::{Table, TableLeaf};
-use super::{Codes, Slot, Stage};
+use super::leaf::{Table, TableLeaf, arrays, is_among, read_here, read_leaf};
+use super::slot::{Codes, Slot};
 use crate::element::{DType, Real};
 use crate::error::{Error, Result};
 use crate::state::{Count, Moments, PerLeaf};
@@ -85,8 +85,8 @@ impl<'a> InitContext<'a> {
         let mut copies = self.moments()?;
         for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
             match spec.dtype().compute() {
-                DType::F64 => super::whole::read_here::<f64>(&self.params[i], spec, copies.get_mut(i)),
-                _ => super::whole::read_here::<f32>(&self.params[i], spec, copies.get_mut(i)),
+                DType::F64 => read_here::<f64>(&self.params[i], spec, copies.get_mut(i)),
+                _ => read_here::<f32>(&self.params[i], spec, copies.get_mut(i)),
             }
         }
         Ok(copies)
@@ -104,7 +104,7 @@ impl<'a> InitContext<'a> {
             return Err(Error::argument("sharded", "inner", expected, "a measure of leaves as they were"));
         }
         let mut copy = vec![C::zero(); spec.len()];
-        super::whole::read_leaf::<C>(values, spec, Some(&mut copy));
+        read_leaf::<C>(values, spec, Some(&mut copy));
         Ok(copy)
     }
 
@@ -178,7 +178,7 @@ impl ParamSource<'_> {
     /// If there is not enough memory for arrays that are made on demand.
     pub(crate) fn with<R>(self, structure: &Structure, then: impl FnOnce(&[TableLeaf]) -> R) -> Result<R> {
         let made;
-        let arrays = match self {
+        let moments = match self {
             ParamSource::Leaves(leaves) => {
                 assert_eq!(leaves.len(), structure.len(), "a table has one entry for each leaf");
                 return Ok(then(leaves));
@@ -190,7 +190,7 @@ impl ParamSource<'_> {
             }
         };
         let mut table = Table::new();
-        super::table::arrays(arrays, structure, &[], &mut table);
+        arrays(moments, structure, &[], &mut table);
         Ok(then(&table))
     }
 }
@@ -225,7 +225,7 @@ pub struct StepContext<'a> {
     pub(crate) rows: &'a [usize],
     /// Leaves are gone through elsewhere: parameters and state arrays are not here.
     pub(crate) elsewhere: bool,
-    /// The leaves that are acted on; empty where all are. For [`Stage::check`].
+    /// The leaves that are acted on; empty where all are. For checks.
     pub(crate) active: &'a [bool],
     /// Where it is said that a step cannot be ended, though it has begun.
     pub(crate) failure: Option<&'a OnceLock<Error>>,
@@ -339,18 +339,6 @@ impl<'a> StepContext<'a> {
         })
     }
 
-    /// A state as `init` makes it, for the parameters of this step.
-    ///
-    /// # Errors
-    ///
-    /// Those of `init`. Asked for before the step begins, by [`can_begin_anew`](Self::can_begin_anew).
-    fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
-        if self.elsewhere {
-            return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
-        }
-        self.as_init(active, |at| transformation.init_state(at))
-    }
-
     /// Calls a function with what `init` would be told of these leaves and the parameters of this step.
     pub(crate) fn as_init<R>(&self, active: &[bool], then: impl FnOnce(&InitContext<'_>) -> Result<R>) -> Result<R> {
         let (StepContext { structure, by_leaf, codes, in_full, .. }, whole) = (*self, None);
@@ -359,18 +347,8 @@ impl<'a> StepContext<'a> {
         self.params.with(structure, init)?
     }
 
-    /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.
-    pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<()> {
-        self.try_anew(transformation, active).map(drop)
+    /// The same step, for what has its state in these codes, if it is said here.
+    pub(crate) fn in_codes(self, codes: Option<Codes<'a>>) -> Self {
+        StepContext { codes: codes.or(self.codes), ..self }
     }
-
-    /// A state as `init` makes it, in a step for which it was found that there is one.
-    pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
-        self.try_anew(transformation, active).expect("what `check` could begin anew can begin")
-    }
-}
-
-/// Whether a leaf is among some; of none if there are no entries.
-pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {
-    leaves.get(leaf).is_some_and(|is| *is)
 }

@@ -6,13 +6,14 @@ use core::ptr::NonNull;
 use super::again::{Again, restore};
 use super::context::ParamSource;
 use super::isa::current_isa;
+use super::leaf::Table;
 use super::pass::Pass;
 use super::pieces::Pieces;
 use super::ranks::Ranks;
 use super::remote::RemoteTree;
 use super::rows::Rows;
-use super::table::Table;
 use super::tile::Spare;
+use super::transform::checked_shape;
 use super::walk::{Start, Walk};
 use super::written::Sink;
 use super::{Ask, Emission, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
@@ -72,7 +73,7 @@ impl Work {
     ///
     /// As [`new`](Work::new).
     pub(crate) fn new_for<T: Stage>(structure: &Structure, active: &[bool], transformation: &T) -> Result<Work> {
-        Ok(Work::of_shape(structure, active, Shape::of(transformation)?))
+        Ok(Work::of_shape(structure, active, checked_shape(transformation)?))
     }
 
     fn of_shape(structure: &Structure, active: &[bool], shape: Shape) -> Work {

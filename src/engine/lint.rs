@@ -2,10 +2,9 @@
 
 use core::fmt;
 
-use super::outline::{Turns, labelled, turned};
-use super::{Effect, Outline, Stage};
+use super::outline::{Effect, Outline, Turns, WarningKind, labelled, turned};
+use super::transform::View;
 use crate::error::{Error, Result};
-use crate::recipe::words;
 use crate::tree::Structure;
 
 /// Something in a chain that is almost surely a mistake; see [`Plan::warnings`](super::Plan::warnings).
@@ -29,58 +28,10 @@ impl fmt::Display for Warning {
     }
 }
 
-/// The mistakes that [`plan`](crate::GradientTransformation::plan) knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WarningKind {
-    /// Gradients are clipped after they have been divided by their own size.
-    ClipAfterAdaptive,
-    /// Nothing turns the gradients round, or two parts do: the loss is climbed.
-    Climbs,
-    /// Weight decay pulls biases and the scales of norms to zero.
-    DecayOnVectors,
-    /// A learning rate is negative.
-    NegativeRate,
-    /// Weight decay drives parameters away from zero: it is negative, or comes after what turns updates round.
-    NegativeDecay,
-    /// A mask or a group takes no leaf.
-    EmptyGroup,
-    /// Weight decay behind a [`freezable`](crate::wrapper::freezable) moves leaves that are frozen.
-    DecayOnFrozen,
-    /// [`muon`](crate::muon()) leaves leaves to adam that may be matrices.
-    LeftToAdam,
-    /// A schedule of the learning rate is 0 in the first step, which changes state and counts and no parameter.
-    NoFirstStep,
-    /// The step of a line search is made longer or shorter afterwards.
-    RescaledLineSearch,
-    /// The base of a [`schedule_free`](crate::wrapper::schedule_free()) has momentum, and so has the wrapper.
-    MomentumTwice,
-    /// Gradients are clipped before they are accumulated, or before the loss scale is taken away.
-    ClipOutside,
-    /// A running mean comes after the learning rate: it goes on with earlier rates.
-    MeanAfterRate,
-}
-
-words!(WarningKind {
-    ClipAfterAdaptive = "clip_after_adaptive",
-    Climbs = "climbs",
-    DecayOnVectors = "decay_on_vectors",
-    NegativeRate = "negative_rate",
-    NegativeDecay = "negative_decay",
-    EmptyGroup = "empty_group",
-    DecayOnFrozen = "decay_on_frozen",
-    LeftToAdam = "left_to_adam",
-    NoFirstStep = "no_first_step",
-    RescaledLineSearch = "rescaled_line_search",
-    MomentumTwice = "momentum_twice",
-    ClipOutside = "clip_outside",
-    MeanAfterRate = "mean_after_rate",
-});
-
 /// All that is almost surely a mistake in a transformation, with the state that it has made for this structure.
-pub(super) fn mistakes<T: Stage>(transformation: &T, state: &T::State, structure: &Structure) -> Vec<Warning> {
-    let mut warnings = lint(&transformation.outline(), structure);
-    transformation.unused(state, &mut |what, refused| {
+pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
+    let mut warnings = lint(&made.transform().outline(), structure);
+    made.unused(&mut |what, refused| {
         let reason = format!("{what} takes no leaf of these parameters");
         warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason, refused });
     });
@@ -88,9 +39,9 @@ pub(super) fn mistakes<T: Stage>(transformation: &T, state: &T::State, structure
 }
 
 /// Refuses a transformation in which something is surely a mistake.
-pub(crate) fn refuse_mistakes<T: Stage>(transformation: &T, state: &T::State, structure: &Structure) -> Result<()> {
+pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Result<()> {
     let (refused, others): (Vec<_>, Vec<_>) =
-        mistakes(transformation, state, structure).into_iter().partition(|warning| warning.refused);
+        mistakes(made, structure).into_iter().partition(|warning| warning.refused);
     #[cfg(feature = "tracing")]
     others.iter().for_each(|warning| tracing::warn!(target: "gradchain", kind = ?warning.kind, "{warning}"));
     drop(others);

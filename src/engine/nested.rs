@@ -4,9 +4,9 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 
 use super::context::ParamSource;
+use super::leaf::{TableLeaf, arrays as fill};
 use super::objective::Ask;
 use super::ranks::Ranks;
-use super::table::{self, TableLeaf};
 use super::{InitContext, Outcome, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
 use crate::state::Moments;
@@ -65,7 +65,7 @@ impl Nested {
         around: &InitContext<'_>,
         params: &Moments,
     ) -> Result<T::State> {
-        table::arrays(params, &self.structure, &[], &mut self.work.params);
+        fill(params, &self.structure, &[], &mut self.work.params);
         let at = InitContext {
             structure: &self.structure,
             active: &self.active,
@@ -113,7 +113,7 @@ impl Nested {
         arrays: Arrays<'_>,
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
-        table::arrays(arrays.params, &self.structure, arrays.others, &mut self.work.params);
+        fill(arrays.params, &self.structure, arrays.others, &mut self.work.params);
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
     }
 
@@ -143,7 +143,7 @@ impl Nested {
         sink: Sink<'_>,
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
-        table::arrays(grads, &self.structure, &[], &mut self.work.grads);
+        fill(grads, &self.structure, &[], &mut self.work.grads);
         // The step has the parameters of its own table.
         let at = at.inside(&self.structure, ParamSource::NONE);
         let outcome = self.work.step(transformation, state, &at, objective, sink, None);

@@ -1,16 +1,14 @@
 //! The loss as a function of the parameters, for what asks for it at other points in the middle of a step.
-#![allow(unsafe_code, reason = "arrays into leaves of any type and layout; see `memory`")]
 
 use std::sync::Arc;
 
 use super::bounds::Bounds;
-use super::table::{self, Table, TableLeaf};
-use super::whole::read_leaf;
-use crate::element::{DType, Real, convert, with_dtype};
+use super::leaf::{Table, read_leaf, write_leaf};
+use super::table;
+use crate::element::DType;
 use crate::error::Result;
-use crate::memory::RawStrided;
 use crate::state::Moments;
-use crate::tree::{Cursor, LeafSpec, Structure, Tree, TreeMut};
+use crate::tree::{Structure, Tree, TreeMut};
 
 /// Gives the loss at a point.
 pub(crate) trait Evaluate {
@@ -106,25 +104,6 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
         table.clear();
         f(trial, gradient.map(|to| GradientSink { structure, table, path, to }))
     }
-}
-
-/// Copies an array in the state's order into a leaf of any type and layout.
-pub(crate) fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C]) {
-    with_dtype!(leaf.data.dtype(), T => match &leaf.strided {
-        None => {
-            // SAFETY: the leaf is borrowed mutably by the caller, who holds the tree.
-            let to = unsafe { leaf.data.slice_mut::<T>(0, from.len()) };
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = convert::<C, T>(*from));
-        }
-        Some(strided) => {
-            let view = RawStrided::new(leaf.data, strided.extent);
-            let mut from = from.iter();
-            for run in Cursor::new(spec.shape(), spec.strides(), &strided.strides, 0).take(spec.len()) {
-                // SAFETY: as above.
-                unsafe { view.write::<T>(run, || from.next().map_or(T::default(), |x| convert::<C, T>(*x))) };
-            }
-        }
-    });
 }
 
 /// The objective of a step, and whether asking it went wrong.

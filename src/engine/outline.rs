@@ -1,9 +1,57 @@
 //! What a transformation is made of, and what each part does to updates: what mistakes are found in.
 
-use super::{Stage, WarningKind};
+use crate::recipe::words;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::tree::Structure;
+
+/// The mistakes that [`plan`](crate::GradientTransformation::plan) knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WarningKind {
+    /// Gradients are clipped after they have been divided by their own size.
+    ClipAfterAdaptive,
+    /// Nothing turns the gradients round, or two parts do: the loss is climbed.
+    Climbs,
+    /// Weight decay pulls biases and the scales of norms to zero.
+    DecayOnVectors,
+    /// A learning rate is negative.
+    NegativeRate,
+    /// Weight decay drives parameters away from zero: it is negative, or comes after what turns updates round.
+    NegativeDecay,
+    /// A mask or a group takes no leaf.
+    EmptyGroup,
+    /// Weight decay behind a [`freezable`](crate::wrapper::freezable) moves leaves that are frozen.
+    DecayOnFrozen,
+    /// [`muon`](crate::muon()) leaves leaves to adam that may be matrices.
+    LeftToAdam,
+    /// A schedule of the learning rate is 0 in the first step, which changes state and counts and no parameter.
+    NoFirstStep,
+    /// The step of a line search is made longer or shorter afterwards.
+    RescaledLineSearch,
+    /// The base of a [`schedule_free`](crate::wrapper::schedule_free()) has momentum, and so has the wrapper.
+    MomentumTwice,
+    /// Gradients are clipped before they are accumulated, or before the loss scale is taken away.
+    ClipOutside,
+    /// A running mean comes after the learning rate: it goes on with earlier rates.
+    MeanAfterRate,
+}
+
+words!(WarningKind {
+    ClipAfterAdaptive = "clip_after_adaptive",
+    Climbs = "climbs",
+    DecayOnVectors = "decay_on_vectors",
+    NegativeRate = "negative_rate",
+    NegativeDecay = "negative_decay",
+    EmptyGroup = "empty_group",
+    DecayOnFrozen = "decay_on_frozen",
+    LeftToAdam = "left_to_adam",
+    NoFirstStep = "no_first_step",
+    RescaledLineSearch = "rescaled_line_search",
+    MomentumTwice = "momentum_twice",
+    ClipOutside = "clip_outside",
+    MeanAfterRate = "mean_after_rate",
+});
 
 /// What a part does to updates, as far as [`plan`](crate::GradientTransformation::plan) looks for mistakes in a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,8 +232,8 @@ impl Outline {
     }
 
     /// A wrapper that leaves it to what is inside.
-    pub(crate) fn around(name: &'static str, key: &'static str, inner: &impl Stage) -> Outline {
-        Outline::Around { name, key, inner: Box::new(inner.outline()), mask: None, zero: false }
+    pub(crate) fn around(name: &'static str, key: &'static str, inner: Outline) -> Outline {
+        Outline::Around { name, key, inner: Box::new(inner), mask: None, zero: false }
     }
 
     /// What the direction of updates is multiplied by, if that can be told: 1, -1 or 0.

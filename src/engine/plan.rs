@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::lint::mistakes;
-use super::{Span, Stage, Warning};
+use super::{Span, Stage, Viewed, Warning};
 use crate::element::DType;
 use crate::state::{Schema, SizeReport};
 use crate::tree::{BufferSpec, LeafSpec, Structure};
@@ -94,7 +94,7 @@ impl Plan {
             }
             pass
         };
-        let warnings = mistakes(transformation, state, structure);
+        let warnings = mistakes(&Viewed { stage: transformation, state, run: None }, structure);
         let stores = (0..shape.barriers).any(|pass| shape.cuts(pass));
         let looks = (0..shape.barriers).any(|pass| shape.looks_at(pass) && !shape.has_stored(pass));
         let kept = |i: usize, leaf: &LeafSpec| {

@@ -2,9 +2,8 @@
 #![allow(unsafe_code, reason = "rows of raw leaves of any type and layout; see `memory`")]
 
 use super::isa::current_isa;
+use super::leaf::{TableLeaf, read_in_order};
 use super::pieces::Pieces;
-use super::table::TableLeaf;
-use super::whole::read_in_order;
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{Difference, LeafParts, LeafSpec, Structure, dense_strides};

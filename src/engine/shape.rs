@@ -1,8 +1,6 @@
 //! Where a chain must stop and look at the whole tree, and which passes that makes.
 
-use super::Stage;
 use crate::element::DType;
-use crate::error::{Error, Result};
 
 /// The barriers of a stage: how many, and what lies between them. Bit `i` of a mask stands for what comes after the
 /// stage's own barrier `i − 1` and before its barrier `i`; bit 0 for what comes before its first.
@@ -90,7 +88,7 @@ impl Span {
 impl Shape {
     /// The most barriers that the passes of a transformation can have: each mask has a bit for what comes before each
     /// of them, and one for what comes after the last.
-    const MOST_BARRIERS: usize = u32::BITS as usize - 1;
+    pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// The shape of what does nothing.
     pub const NOTHING: Shape = Shape {
@@ -175,24 +173,6 @@ impl Shape {
             joins: self.joins | next.joins,
             typed: self.typed | next.typed,
         }
-    }
-
-    /// Returns the shape of a transformation, if there can be passes for its barriers.
-    ///
-    /// # Errors
-    ///
-    /// If it has more barriers than the masks have bits for.
-    pub(crate) fn of<T: Stage>(transformation: &T) -> Result<Shape> {
-        let shape = transformation.shape();
-        if shape.barriers <= Shape::MOST_BARRIERS {
-            return Ok(shape);
-        }
-        let expected = format!(
-            "of at most {} barriers (split it: the updates of its first part are the gradients of the second)",
-            Shape::MOST_BARRIERS
-        );
-        let found = format!("{} in {}", shape.barriers, transformation.describe());
-        Err(Error::argument("init", "transformation", &expected, found))
     }
 
     /// Whether anything is added to the sums in pass `pass`.
@@ -323,6 +303,23 @@ impl Shape {
 /// A mask that begins after so many others; a chain with more than there are bits is not one loop, and has none.
 const fn after(counts: u32, sums: usize) -> u32 {
     if sums < u32::BITS as usize { counts << sums } else { 0 }
+}
+
+/// How many barriers and sums come before a stage in its chain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Barriers before the stage.
+    pub at: usize,
+    /// Sums before the stage's own.
+    pub sum: usize,
+}
+
+impl Place {
+    /// The place of what follows a stage of this shape.
+    #[inline(always)]
+    pub const fn after(self, shape: Shape) -> Place {
+        Place { at: self.at + shape.barriers, sum: self.sum + shape.sums }
+    }
 }
 
 #[cfg(test)]

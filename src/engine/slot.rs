@@ -1,6 +1,5 @@
 //! State arrays as parts declare them.
 
-use super::StepContext;
 use crate::element::DType;
 use crate::tree::LeafSpec;
 
@@ -39,13 +38,6 @@ impl Slot {
     /// The name.
     pub const fn name(self) -> &'static str {
         self.name
-    }
-}
-
-impl<'a> StepContext<'a> {
-    /// The same step, for what has its state in these codes, if it is said here.
-    pub(crate) fn in_codes(self, codes: Option<Codes<'a>>) -> Self {
-        StepContext { codes: codes.or(self.codes), ..self }
     }
 }
 

@@ -1,68 +1,17 @@
 //! Finding the leaves of the trees that a step is given, and making sure that they fit.
 
-use super::absent::ZEROS;
+use super::leaf::{Table, TableLeaf};
 use super::rows::{Rows, misfits};
 use crate::element::DType;
 use crate::error::{Error, Result};
-use crate::memory::RawSlice;
-use crate::state::Moments;
-use crate::tree::{Difference, LeafParts, LeafSpec, Strided, Structure, Tree, TreeMut, Walk, WalkMut};
-
-/// Where a leaf's elements are, for the time of one step.
-#[derive(Clone, Debug)]
-pub(crate) struct TableLeaf {
-    pub(crate) data: RawSlice,
-    /// The strides, unless the elements lie as the state does; then no slice of `data` can be taken.
-    pub(crate) strided: Option<Strided>,
-    /// Whether it is the engine's own, so that updates may be stored in its place: of gradients those of rows.
-    pub(crate) own: bool,
-}
-
-impl TableLeaf {
-    const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strided: None, own: false };
-
-    /// An array that lies as the state does.
-    pub(crate) fn dense(data: RawSlice) -> TableLeaf {
-        TableLeaf { data, strided: None, own: false }
-    }
-
-    /// A leaf, beside state that lies in this order.
-    pub(crate) fn of(parts: &LeafParts, order: &[isize]) -> TableLeaf {
-        let mut leaf = TableLeaf::dense(parts.data);
-        leaf.lies_by(parts.strides_unless(order));
-        leaf
-    }
-
-    /// Notes the strides of a leaf that does not lie as the state does.
-    fn lies_by(&mut self, strided: Option<Strided>) {
-        if strided.is_some() {
-            (self.data, self.strided) = (self.data.scattered(), strided);
-        }
-    }
-
-    /// Stands for a leaf that is not there.
-    pub(crate) fn none(dtype: DType) -> TableLeaf {
-        TableLeaf::dense(RawSlice::empty(dtype))
-    }
-
-    /// Whether its elements lie as the state does, and are of this type.
-    #[inline]
-    pub(crate) fn lies(&self, dtype: DType) -> bool {
-        self.strided.is_none() && self.data.dtype() == dtype
-    }
-
-    /// An array of the engine's own.
-    pub(crate) fn own(data: RawSlice) -> TableLeaf {
-        TableLeaf { own: true, ..TableLeaf::dense(data) }
-    }
-}
-
-/// The leaves of one tree. The allocation is kept from step to step, the pointers are not.
-pub(crate) type Table = Vec<TableLeaf>;
+use crate::tree::{Difference, LeafParts, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
 
 const GRADIENTS: &str = "gradients";
 const PARAMS: &str = "parameters";
 
+/// Part of the message on gradients that are missing where nothing can skip a leaf.
+pub(super) const ZEROS: &str =
+    "; this optimizer cannot skip a leaf: where one may have none in a step, give it a gradient of zeros";
 /// Part of the message on gradients without leaves.
 const NO_LEAVES: &str = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
 /// Part of the message on gradients of a wider type.
@@ -304,25 +253,6 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
 /// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
 fn exact(ours: DType, theirs: DType) -> bool {
     theirs.size() <= ours.compute().size()
-}
-
-/// Fills a table with arrays that lie as the state does, which must outlive its use. A leaf that has no array is the
-/// one in `others`; if there are none, it has no elements.
-pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLeaf], table: &mut Table) {
-    table.clear();
-    table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
-        match (arrays.raw(leaf), others.get(leaf)) {
-            (Some(data), _) => TableLeaf::dense(data),
-            (None, Some(other)) => other.clone(),
-            (None, None) => TableLeaf::none(spec.dtype().compute()),
-        }
-    }));
-}
-
-/// Fills a table with gradients that lie as the state does.
-pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
-    table.clear();
-    table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf::dense(gradient.raw(leaf)?))));
 }
 
 fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {

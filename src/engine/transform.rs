@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::ControlFlow;
 
-use super::{Absent, Emission, HoldsBack, Outcome, Outline, Shape, Skips, Span, Stage, StepContext, Sums, WholeTree};
+use super::{Absent, Emission, HoldsBack, Outcome, Outline, Shape, Skips, Span, StepContext, Sums, WholeTree};
 use crate::arguments::Visit;
 use crate::error::{Error, Result};
 use crate::needs::Level;
@@ -108,21 +108,55 @@ pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn
     all
 }
 
+/// Returns the shape of a transformation, if there can be passes for its barriers.
+///
+/// # Errors
+///
+/// If it has more barriers than the masks have bits for.
+pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<Shape> {
+    let shape = transformation.shape();
+    if shape.barriers <= Shape::MOST_BARRIERS {
+        return Ok(shape);
+    }
+    let expected = format!(
+        "of at most {} barriers (split it: the updates of its first part are the gradients of the second)",
+        Shape::MOST_BARRIERS
+    );
+    let found = format!("{} in {}", shape.barriers, transformation.describe());
+    Err(Error::argument("init", "transformation", &expected, found))
+}
+
+/// As [`Transform::skips`], of a transformation that it goes around as a whole or not at all.
+pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
+    let skips_already = stage.absent() != Absent::Refused;
+    let fits = !stage.shape().joins && !stage.has_windows();
+    if !skips_already && fits {
+        skips.add(place, stage.describe());
+    }
+    skips_already || fits
+}
+
+/// What an error says where all that is wrong is that gradients are missing.
+pub(crate) fn advice(transformation: &dyn Transform) -> String {
+    let mut skips = Skips::default();
+    if transformation.skips(&mut skips, "$") { skips.advice() } else { super::table::ZEROS.into() }
+}
+
 /// A transformation and its state, without their types.
 pub trait View<'a> {
     /// Returns the transformation.
     fn transform(&self) -> &dyn Transform;
-    /// As [`Stage::check`].
+    /// As [`Stage::check`](super::Stage::check).
     fn check(&self, at: &StepContext<'_>) -> Result<()>;
-    /// As [`Stage::emission`]; `None` if the transformation has not begun.
+    /// As [`Stage::emission`](super::Stage::emission); `None` if the transformation has not begun.
     fn emission(&self) -> Option<Emission>;
-    /// As [`Stage::resting`].
+    /// As [`Stage::resting`](super::Stage::resting).
     fn resting(&self) -> &'a [bool];
-    /// As [`Stage::state_bytes`].
+    /// As [`Stage::state_bytes`](super::Stage::state_bytes).
     fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize;
-    /// As [`Stage::unused`].
+    /// As [`Stage::unused`](super::Stage::unused).
     fn unused(&self, report: &mut dyn FnMut(&str, bool));
-    /// As [`Stage::read`].
+    /// As [`Stage::read`](super::Stage::read).
     fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
 
@@ -130,17 +164,17 @@ pub trait View<'a> {
 pub trait InStep<'a> {
     /// Returns the transformation.
     fn transform(&self) -> &dyn Transform;
-    /// As [`Stage::begin`], if the transformation has not begun.
+    /// As [`Stage::begin`](super::Stage::begin), if the transformation has not begun.
     fn begin(&mut self, at: &StepContext<'_>);
-    /// As [`Stage::emission`]; `None` if the transformation has not begun.
+    /// As [`Stage::emission`](super::Stage::emission); `None` if the transformation has not begun.
     fn emission(&self) -> Option<Emission>;
-    /// As [`Stage::barrier`].
+    /// As [`Stage::barrier`](super::Stage::barrier).
     fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>);
-    /// As [`Stage::finish`]; returns false if the transformation has not begun.
+    /// As [`Stage::finish`](super::Stage::finish); returns false if the transformation has not begun.
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool;
     /// Drops what an earlier step has left.
     fn reset(&mut self);
-    /// As [`Stage::resting`], as the last call: nothing else works after it.
+    /// As [`Stage::resting`](super::Stage::resting), as the last call: nothing else works after it.
     fn resting(&mut self) -> &'a [bool];
 }
 
@@ -149,107 +183,3 @@ pub type OnView<'v, 'a> = dyn FnMut(usize, &dyn View<'a>) -> ControlFlow<()> + '
 
 /// Visits transformations in a step until one breaks.
 pub type OnMember<'v, 'a> = dyn FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> + 'v;
-
-/// A stage and its state.
-pub(crate) struct Viewed<'s, 'a, S: Stage> {
-    pub(crate) stage: &'s S,
-    pub(crate) state: &'a S::State,
-    /// `None` if the stage has not begun.
-    pub(crate) run: Option<&'s S::Run>,
-}
-
-impl<'a, S: Stage> View<'a> for Viewed<'_, 'a, S> {
-    fn transform(&self) -> &dyn Transform {
-        self.stage
-    }
-    fn check(&self, at: &StepContext<'_>) -> Result<()> {
-        self.stage.check(self.state, at)
-    }
-    fn emission(&self) -> Option<Emission> {
-        Some(self.stage.emission(self.state, self.run?))
-    }
-    fn resting(&self) -> &'a [bool] {
-        self.stage.resting(self.state)
-    }
-    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize {
-        self.stage.state_bytes(self.state, leaf, at, span)
-    }
-    fn unused(&self, report: &mut dyn FnMut(&str, bool)) {
-        self.stage.unused(self.state, report);
-    }
-    fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        self.stage.read(self.state, walk)
-    }
-}
-
-/// A stage in a step.
-pub(crate) struct Running<'s, 'a, S: Stage> {
-    stage: &'s S,
-    /// `None` after the last call.
-    state: Option<&'a mut S::State>,
-    run: &'s mut Option<S::Run>,
-}
-
-impl<'s, 'a, S: Stage> Running<'s, 'a, S> {
-    pub(crate) fn new(stage: &'s S, state: &'a mut S::State, run: &'s mut Option<S::Run>) -> Self {
-        Running { stage, state: Some(state), run }
-    }
-}
-
-impl<'a, S: Stage> InStep<'a> for Running<'_, 'a, S> {
-    fn transform(&self) -> &dyn Transform {
-        self.stage
-    }
-    fn begin(&mut self, at: &StepContext<'_>) {
-        if let (Some(state), None) = (&mut self.state, &self.run) {
-            *self.run = Some(self.stage.begin(state, at));
-        }
-    }
-    fn emission(&self) -> Option<Emission> {
-        Some(self.stage.emission(self.state.as_deref()?, self.run.as_ref()?))
-    }
-    fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) {
-        if let (Some(state), Some(run)) = (&mut self.state, &mut self.run) {
-            self.stage.barrier(state, run, at, index, sums, tree);
-        }
-    }
-    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool {
-        let (Some(state), Some(run)) = (&mut self.state, self.run.take()) else { return false };
-        self.stage.finish(state, run, sums, outcome);
-        true
-    }
-    fn reset(&mut self) {
-        *self.run = None;
-    }
-    fn resting(&mut self) -> &'a [bool] {
-        match self.state.take() {
-            Some(state) => self.stage.resting(state),
-            None => &[],
-        }
-    }
-}
-
-/// A transformation with a state that another one has made.
-pub(crate) struct Foreign<'s>(pub(crate) &'s dyn Transform);
-
-impl<'a> View<'a> for Foreign<'_> {
-    fn transform(&self) -> &dyn Transform {
-        self.0
-    }
-    fn check(&self, _: &StepContext<'_>) -> Result<()> {
-        Err(Error::other_transformation(self.0.describe()))
-    }
-    fn emission(&self) -> Option<Emission> {
-        None
-    }
-    fn resting(&self) -> &'a [bool] {
-        &[]
-    }
-    fn state_bytes(&self, _: usize, _: usize, _: Span) -> usize {
-        0
-    }
-    fn unused(&self, _: &mut dyn FnMut(&str, bool)) {}
-    fn read(&self, _: &mut StateWalk<'a, '_>) -> Result<()> {
-        Err(Error::other_transformation(self.0.describe()))
-    }
-}

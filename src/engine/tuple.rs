@@ -4,7 +4,8 @@ use super::chain::{self, ChainRun, Stages, chain_methods};
 use super::in_piece::{PieceAt, Then, as_one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::sums::{MOST_SUMS, cut_off};
-use super::transform::{OnMember, OnView, Running, Transform, Viewed};
+use super::transform::{OnMember, OnView, Transform};
+use super::typed::{Running, Viewed};
 use super::{
     AllUses, Emission, InitContext, Outcome, Shape, Skips, SlotList, Span, Stage, StepContext, Sums, Term, Uses,
     WholeTree, followed_by,

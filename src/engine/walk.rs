@@ -5,16 +5,14 @@ use core::ops::Range;
 use std::borrow::Cow;
 
 use super::ahead::Ahead;
-use super::context::is_among;
 use super::convert::store;
 use super::in_piece::OnTile;
 use super::isa::Isa;
+use super::leaf::{TableLeaf, is_among, read_stretch};
 #[cfg(feature = "rayon")]
 use super::pieces::WORTH;
 use super::pieces::{Piece, Pieces};
-use super::table::TableLeaf;
 use super::tile::{STEP, Spare, TILE};
-use super::whole::read_stretch;
 use super::written::{Sink, add_stretch, store_stretch};
 use super::{Shape, Span, Tile};
 use crate::element::{DType, Real};

@@ -1,21 +1,16 @@
 //! The updates of all leaves in memory, for what must look at whole leaves or the whole tree.
 
-use core::ops::Range;
 use std::sync::Arc;
 
 use super::bounds::Bounds;
-use super::context::is_among;
-use super::convert::load;
-use super::isa::{Isa, current_isa};
+use super::leaf::{Table, TableLeaf, arrays, is_among, read_leaf};
 use super::objective::Ask;
 use super::remote::{Line, RemoteLeaf, RemoteTree};
 use super::rows::LeafRows;
-use super::table::{Table, TableLeaf};
-use crate::element::{DType, Real, with_dtype};
-use crate::memory::{Buffer, RawStrided};
-use crate::numeric::split::{FEW, each_of, worth_sharing};
+use crate::element::{DType, Real};
+use crate::memory::Buffer;
 use crate::state::Moments;
-use crate::tree::{Cursor, LeafSpec, Structure};
+use crate::tree::{LeafSpec, Structure};
 
 /// The updates of a step in memory, and the parameters, leaf by leaf.
 pub struct WholeTree<'a> {
@@ -251,7 +246,7 @@ impl WholeTree<'_> {
     /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: &mut dyn FnMut(&mut WholeTree<'_>)) {
         let mut params = core::mem::take(self.there);
-        super::table::arrays(point, self.structure, self.params, &mut params);
+        arrays(point, self.structure, self.params, &mut params);
         inside(&mut WholeTree { params: &params, ..self.with_active(self.active) });
         *self.there = params;
     }
@@ -286,87 +281,4 @@ impl WholeTree<'_> {
             None => to.fill(C::zero()),
         }
     }
-}
-
-/// Copies a whole leaf, of any type and layout, into the compute type and the state's order.
-pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
-    read_range(leaf, spec, 0..spec.len(), to);
-}
-
-/// The same of the elements that are worked on here.
-pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
-    read_range(leaf, spec, spec.here(), to);
-}
-
-fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, to: Option<&mut [C]>) {
-    let Some(to) = to else { return };
-    assert_eq!(to.len(), range.len(), "room for the elements of the leaf `{spec}`, no more and no less");
-    let one = |(at, to): &mut (usize, &mut [C])| {
-        // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has
-        // asked whether there are so many elements.
-        #[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-        unsafe {
-            read_stretch(leaf, spec, current_isa(), *at, to);
-        }
-    };
-    if !worth_sharing(to.len(), FEW) {
-        return one(&mut (range.start, to));
-    }
-    let mut parts: Vec<_> = (range.start..).step_by(READ).zip(to.chunks_mut(READ)).collect();
-    each_of(&mut parts, &one);
-}
-
-/// Elements that one thread reads at a time.
-const READ: usize = 1 << 16;
-
-/// Copies a stretch of a leaf of any type and layout into the compute type and the state's order, and asks for what is
-/// read later.
-///
-/// # Safety
-///
-/// The leaf is lent for the step, nobody writes to this stretch meanwhile, and it has as many elements from `start` on.
-#[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
-    match leaf.strided {
-        // SAFETY: by the caller's promise.
-        None => unsafe { load(isa, leaf.data, start, to) },
-        // SAFETY: as above.
-        Some(_) => unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) },
-    }
-}
-
-/// Copies a stretch of an array of any type and layout into the compute type, in the order of a dense one with these
-/// strides.
-///
-/// # Safety
-///
-/// As [`read_stretch`].
-#[allow(unsafe_code, reason = "raw leaves; see `memory`")]
-pub(crate) unsafe fn read_in_order<C: Real>(
-    leaf: &TableLeaf,
-    shape: &[usize],
-    order: &[isize],
-    isa: Isa,
-    start: usize,
-    to: &mut [C],
-) {
-    let Some(strided) = &leaf.strided else {
-        // SAFETY: by the caller's promise.
-        return unsafe { load(isa, leaf.data, start, to) };
-    };
-    let view = RawStrided::new(leaf.data, strided.extent);
-    let n = to.len();
-    let mut to = to.iter_mut();
-    with_dtype!(leaf.data.dtype(), T => {
-        for run in Cursor::new(shape, order, &strided.strides, start).take(n) {
-            // SAFETY: by the caller's promise.
-            unsafe {
-                view.read::<T>(run, |x| {
-                    if let Some(to) = to.next() {
-                        *to = crate::element::convert(x);
-                    }
-                });
-            }
-        }
-    });
 }

@@ -4,8 +4,8 @@
 #[cfg(feature = "half")]
 use super::halves::Parameters;
 use super::isa::{Isa, Job, dispatch};
+use super::leaf::TableLeaf;
 use super::messages::Layout;
-use super::table::TableLeaf;
 #[cfg(feature = "half")]
 use crate::element::DType;
 use crate::element::{Element, Real, convert, with_dtype};

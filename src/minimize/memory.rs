@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::within::Within;
 use crate::element::{DType, Real};
-use crate::engine::{Bounds, Evaluate, GradientSink, Outcome, Trial, dot, table::Table};
+use crate::engine::{Bounds, Evaluate, GradientSink, Outcome, Trial, dot, leaf::Table};
 use crate::error::Result;
 use crate::needs::Level;
 use crate::projection::Operand;

@@ -6,7 +6,7 @@ pub use state::OptState;
 #[cfg(feature = "checkpoint")]
 pub(crate) use state::check_sum;
 
-use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Work, advice, refuse_mistakes, table};
+use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Viewed, Work, advice, refuse_mistakes, table};
 use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
@@ -53,7 +53,7 @@ pub trait GradientTransformation: Stage {
         Self: Sized,
     {
         let state = OptState::new(self, params)?;
-        refuse_mistakes(self, &state.inner, &state.structure)?;
+        refuse_mistakes(&Viewed { stage: self, state: &state.inner, run: None }, &state.structure)?;
         Ok(state)
     }
 

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::element::DType;
-use crate::engine::table::TableLeaf;
+use crate::engine::leaf::{self, TableLeaf};
 use crate::engine::{
     Absent, Ask, Evaluate, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext, Updates,
     Work, advice, table,
@@ -244,7 +244,7 @@ impl<T: Stage> OptState<T> {
         let active = vec![true; self.structure.len()];
         let zeros = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute())?;
         let mut params = Vec::new();
-        table::moments(&zeros, &mut params);
+        leaf::moments(&zeros, &mut params);
         let state = made(transformation, &self.structure, &params, self.by_leaf)?;
         Layout::of(&state).compare(&self.inner, &self.structure).map_err(|problem| {
             let problem = format!(
@@ -334,7 +334,7 @@ impl<T: Stage> OptState<T> {
     ) -> Result<Outcome> {
         self.ready(transformation)?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
-        table::moments(&known.gradient, &mut self.work.grads);
+        leaf::moments(&known.gradient, &mut self.work.grads);
         self.run(transformation, Some(known.value), objective, Sink::Params)
     }
 

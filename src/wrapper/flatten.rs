@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use crate::element::{Element, convert};
-use crate::engine::table::Table;
+use crate::engine::leaf::Table;
 use crate::engine::{Arrays, Ask, Bounds, Nested, ParamSource};
 use crate::needs::Level;
 use crate::part::prelude::*;

@@ -90,7 +90,7 @@ impl<O: Stage, A: Stage> Transform for Sam<O, A> {
     }
 
     fn outline(&self) -> Outline {
-        Outline::around("sam", "optimizer", &self.optimizer)
+        Outline::around("sam", "optimizer", self.optimizer.outline())
     }
 
     fn recipe(&self) -> Recipe {

@@ -5,7 +5,7 @@ use std::hash::DefaultHasher;
 
 use crate::collective::{Collective, agree, is_same};
 use crate::element::DType;
-use crate::engine::table::TableLeaf;
+use crate::engine::leaf::TableLeaf;
 use crate::engine::{StepContext, read_leaf};
 use crate::error::Result;
 use crate::state::{Entry, State, StateWalk};

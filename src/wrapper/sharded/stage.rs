@@ -63,7 +63,7 @@ impl<T: Stage> Transform for Sharded<T> {
     }
 
     fn outline(&self) -> Outline {
-        Outline::around("sharded", "inner", &self.inner)
+        Outline::around("sharded", "inner", self.inner.outline())
     }
 
     /// That of what is inside: how it is shared out is no part of an optimizer.

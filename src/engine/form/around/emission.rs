@@ -1,6 +1,6 @@
 //! What wrappers tell the inner transformation, and what they emit.
 
-use super::super::super::context::is_among;
+use super::super::super::leaf::is_among;
 use super::super::super::{Emission, Stage, StepContext, Transform};
 use super::arithmetic::Own;
 use super::run::{AroundRun, Inner, StateOf, is_on};

@@ -12,7 +12,7 @@ use core::marker::PhantomData;
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
 pub use weighing::{AroundWithSums, Weighing, WithSums};
 
-use super::super::context::is_among;
+use super::super::leaf::is_among;
 use super::super::{Codes, InitContext, Outcome, Stage, StepContext, Transform};
 use super::Part;
 use crate::element::Real;

@@ -1,0 +1,110 @@
+//! Stages behind [`View`] and [`InStep`].
+
+use super::transform::{InStep, Transform, View};
+use super::{Emission, Outcome, Span, Stage, StepContext, Sums, WholeTree};
+use crate::error::{Error, Result};
+use crate::state::StateWalk;
+
+/// A stage and its state.
+pub(crate) struct Viewed<'s, 'a, S: Stage> {
+    pub(crate) stage: &'s S,
+    pub(crate) state: &'a S::State,
+    /// `None` if the stage has not begun.
+    pub(crate) run: Option<&'s S::Run>,
+}
+
+impl<'a, S: Stage> View<'a> for Viewed<'_, 'a, S> {
+    fn transform(&self) -> &dyn Transform {
+        self.stage
+    }
+    fn check(&self, at: &StepContext<'_>) -> Result<()> {
+        self.stage.check(self.state, at)
+    }
+    fn emission(&self) -> Option<Emission> {
+        Some(self.stage.emission(self.state, self.run?))
+    }
+    fn resting(&self) -> &'a [bool] {
+        self.stage.resting(self.state)
+    }
+    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize {
+        self.stage.state_bytes(self.state, leaf, at, span)
+    }
+    fn unused(&self, report: &mut dyn FnMut(&str, bool)) {
+        self.stage.unused(self.state, report);
+    }
+    fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        self.stage.read(self.state, walk)
+    }
+}
+
+/// A stage in a step.
+pub(crate) struct Running<'s, 'a, S: Stage> {
+    stage: &'s S,
+    /// `None` after the last call.
+    state: Option<&'a mut S::State>,
+    run: &'s mut Option<S::Run>,
+}
+
+impl<'s, 'a, S: Stage> Running<'s, 'a, S> {
+    pub(crate) fn new(stage: &'s S, state: &'a mut S::State, run: &'s mut Option<S::Run>) -> Self {
+        Running { stage, state: Some(state), run }
+    }
+}
+
+impl<'a, S: Stage> InStep<'a> for Running<'_, 'a, S> {
+    fn transform(&self) -> &dyn Transform {
+        self.stage
+    }
+    fn begin(&mut self, at: &StepContext<'_>) {
+        if let (Some(state), None) = (&mut self.state, &self.run) {
+            *self.run = Some(self.stage.begin(state, at));
+        }
+    }
+    fn emission(&self) -> Option<Emission> {
+        Some(self.stage.emission(self.state.as_deref()?, self.run.as_ref()?))
+    }
+    fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) {
+        if let (Some(state), Some(run)) = (&mut self.state, &mut self.run) {
+            self.stage.barrier(state, run, at, index, sums, tree);
+        }
+    }
+    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool {
+        let (Some(state), Some(run)) = (&mut self.state, self.run.take()) else { return false };
+        self.stage.finish(state, run, sums, outcome);
+        true
+    }
+    fn reset(&mut self) {
+        *self.run = None;
+    }
+    fn resting(&mut self) -> &'a [bool] {
+        match self.state.take() {
+            Some(state) => self.stage.resting(state),
+            None => &[],
+        }
+    }
+}
+
+/// A transformation with a state that another one has made.
+pub(crate) struct Foreign<'s>(pub(crate) &'s dyn Transform);
+
+impl<'a> View<'a> for Foreign<'_> {
+    fn transform(&self) -> &dyn Transform {
+        self.0
+    }
+    fn check(&self, _: &StepContext<'_>) -> Result<()> {
+        Err(Error::other_transformation(self.0.describe()))
+    }
+    fn emission(&self) -> Option<Emission> {
+        None
+    }
+    fn resting(&self) -> &'a [bool] {
+        &[]
+    }
+    fn state_bytes(&self, _: usize, _: usize, _: Span) -> usize {
+        0
+    }
+    fn unused(&self, _: &mut dyn FnMut(&str, bool)) {}
+    fn read(&self, _: &mut StateWalk<'a, '_>) -> Result<()> {
+        Err(Error::other_transformation(self.0.describe()))
+    }
+}
