@@ -161,6 +161,7 @@ mod tests {
     use super::*;
     use crate::GradientTransformation;
     use crate::arguments::Argument;
+    use crate::engine::Transform;
     use crate::optimizer::adamax;
     use crate::recipe::Node;
     use crate::transform::{ScaleByAdamax, ScaleByLearningRate};

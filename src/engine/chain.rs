@@ -4,7 +4,8 @@ use core::ops::ControlFlow::{self, Break, Continue};
 
 use super::in_piece::{Members, PieceAt, Then, in_members};
 use super::leaf::is_among;
-use super::transform::{InStep, OnMember, OnView, Transform, members_skip};
+use super::transform::{Transform, members_skip};
+use super::typed::{InStep, OnMember, OnView};
 use super::{Emission, HoldsBack, InitContext, Outcome, Shape, Skips, Span, StepContext, Sums, WholeTree, goes_around};
 use crate::element::Real;
 use crate::error::Result;
@@ -36,16 +37,6 @@ pub trait Stages: Transform + Clone {
     /// If a stage does not fit the parameters.
     fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Self::States>;
 
-    /// Checks that there is a state for each stage.
-    ///
-    /// # Errors
-    ///
-    /// If not.
-    fn check(&self, states: &Self::States) -> Result<()> {
-        let _ = states;
-        Ok(())
-    }
-
     /// Calls `visit` with each stage and its state.
     fn views<'a>(&self, states: &'a Self::States, runs: Option<&Self::Runs>, visit: &mut OnView<'_, 'a>);
 
@@ -66,7 +57,7 @@ pub trait Stages: Transform + Clone {
 /// What the members of a chain have computed for a step: of those that have begun, since updates reach them.
 #[derive(Debug, Default)]
 pub struct ChainRun<R> {
-    pub(super) members: R,
+    pub(crate) members: R,
     /// How many members have begun.
     begun: usize,
     /// True if a member emitted updates of some leaves only, so that the others rest in those after it.
@@ -85,27 +76,17 @@ fn resting_from<'a>(before: &'a [bool], member: &'a [bool]) -> &'a [bool] {
 }
 
 /// Returns whether leaves may rest in some steps after this member of a chain, and not in others.
-fn rests_by_leaf(joins: bool, member: &dyn Transform) -> bool {
-    !joins && member.holds_back() == HoldsBack::Some
+fn rests_by_leaf(chain: &dyn Transform, member: &dyn Transform) -> bool {
+    member.holds_back() == HoldsBack::Some && !chain.shape().joins
 }
 
 pub(crate) fn init<S: Stages>(chain: &S, at: &InitContext<'_>) -> Result<S::States> {
-    let (mut next, joins) = (*at, chain.shape().joins);
+    let mut next = *at;
     chain.init(&mut |_, member| {
         let at = next;
-        next.by_leaf |= rests_by_leaf(joins, member);
+        next.by_leaf |= rests_by_leaf(chain, member);
         at
     })
-}
-
-pub(crate) fn check<S: Stages>(chain: &S, states: &S::States, at: &StepContext<'_>) -> Result<()> {
-    Stages::check(chain, states)?;
-    let mut checked = Ok(());
-    chain.views(states, None, &mut |_, member| {
-        checked = member.check(at);
-        if checked.is_ok() { Continue(()) } else { Break(()) }
-    });
-    checked
 }
 
 pub(crate) fn begin<S: Stages>(chain: &S, states: &mut S::States, at: &StepContext<'_>) -> ChainRun<S::Runs> {
@@ -125,24 +106,24 @@ fn begin_reached<S: Stages>(
     ChainRun { members, begun, partly }: &mut ChainRun<S::Runs>,
     at: &StepContext<'_>,
 ) {
-    let (mut at, joins) = (*at, chain.shape().joins);
+    let mut at = *at;
     chain.in_step(states, members, &mut |i, member| {
         *begun = i + 1;
-        begin_next(member, joins, partly, &mut at)
+        begin_next(chain, member, partly, &mut at)
     });
 }
 
 fn begin_next<'a>(
+    chain: &dyn Transform,
     member: &mut dyn InStep<'a>,
-    joins: bool,
     partly: &mut bool,
     at: &mut StepContext<'a>,
 ) -> ControlFlow<()> {
     member.begin(at);
     let Some(emission) = member.emission().filter(|emission| emission.reaches_next()) else { return Break(()) };
-    at.by_leaf |= rests_by_leaf(joins, member.transform());
+    at.by_leaf |= rests_by_leaf(chain, member.transform());
     // What works on several leaves together works on all of them.
-    if emission == Emission::Partly && !joins {
+    if emission == Emission::Partly && !chain.shape().joins {
         *partly = true;
         at.resting = resting_from(at.resting, member.resting());
     }
@@ -158,16 +139,16 @@ pub(crate) fn barrier<S: Stages>(
     sums: Sums<'_>,
     tree: &mut WholeTree<'_>,
 ) {
-    let (mut at, mut sums, joins, partly) = (*around, sums, chain.shape().joins, run.partly);
-    chain.in_step(states, &mut run.members, &mut |_, member| {
-        let shape = member.transform().shape();
+    let (mut at, mut sums, partly) = (*around, sums, run.partly);
+    chain.in_step(states, &mut run.members, &mut |i, member| {
+        let shape = chain.shape_of(i);
         if index < shape.barriers {
             member.barrier(&at, index, sums, tree);
             return Break(());
         }
         index -= shape.barriers;
         sums = sums.skip(shape.sums);
-        at.by_leaf |= rests_by_leaf(joins, member.transform());
+        at.by_leaf |= rests_by_leaf(chain, member.transform());
         if partly {
             at.resting = resting_from(at.resting, member.resting());
             sums.resting = at.resting;
@@ -185,11 +166,11 @@ pub(crate) fn finish<S: Stages>(
     outcome: &mut Outcome,
 ) {
     let mut sums = sums;
-    chain.in_step(states, &mut run.members, &mut |_, member| {
+    chain.in_step(states, &mut run.members, &mut |i, member| {
         if !member.finish(sums, outcome) {
             return Break(());
         }
-        sums = sums.skip(member.transform().shape().sums);
+        sums = sums.skip(chain.shape_of(i).sums);
         if run.partly {
             sums.resting = resting_from(sums.resting, member.resting());
         }
@@ -198,16 +179,16 @@ pub(crate) fn finish<S: Stages>(
 }
 
 pub(crate) fn emission<S: Stages>(chain: &S, states: &S::States, run: &ChainRun<S::Runs>) -> Emission {
-    let (mut before, mut emission) = (0, Emission::Updates);
-    chain.views(states, Some(&run.members), &mut |_, member| {
-        emission = member.emission().unwrap_or(Emission::Undecided).after(before);
-        if !emission.reaches_next() {
-            return Break(());
-        }
-        before += member.transform().shape().barriers;
-        Continue(())
+    let (mut last, mut emission) = (0, Emission::Updates);
+    chain.views(states, Some(&run.members), &mut |i, member| {
+        (last, emission) = (i, member.emission().unwrap_or(Emission::Undecided));
+        if emission.reaches_next() { Continue(()) } else { Break(()) }
     });
-    if run.partly && emission.reaches_next() { Emission::Partly } else { emission }
+    match emission.end() {
+        _ if run.partly && emission.reaches_next() => Emission::Partly,
+        Some(_) => emission.after((0..last).map(|i| chain.shape_of(i).barriers).sum()),
+        None => emission,
+    }
 }
 
 pub(crate) fn resting<'a, S: Stages>(chain: &S, states: &'a S::States) -> &'a [bool] {
@@ -268,19 +249,12 @@ pub(crate) fn in_piece<S: Stages, C: Real>(
 
 pub(crate) fn state_bytes<S: Stages>(chain: &S, states: &S::States, leaf: usize, mut at: usize, span: Span) -> usize {
     let mut bytes = 0;
-    chain.views(states, None, &mut |_, member| {
+    chain.views(states, None, &mut |i, member| {
         bytes += member.state_bytes(leaf, at, span);
-        at += member.transform().shape().barriers;
+        at += chain.shape_of(i).barriers;
         Continue(())
     });
     bytes
-}
-
-pub(crate) fn unused<S: Stages>(chain: &S, states: &S::States, report: &mut dyn FnMut(&str, bool)) {
-    chain.views(states, None, &mut |_, member| {
-        member.unused(report);
-        Continue(())
-    });
 }
 
 pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut StateWalk<'a, '_>) -> Result<()> {
@@ -303,8 +277,8 @@ macro_rules! chain_methods {
             $crate::engine::chain::init(self, at)
         }
 
-        fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-            $crate::engine::chain::check(self, state, at)
+        fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+            Stages::views(self, state, run.map(|run| &run.members), visit);
         }
 
         fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
@@ -337,10 +311,6 @@ macro_rules! chain_methods {
 
         fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
             $crate::engine::chain::state_bytes(self, state, leaf, at, span)
-        }
-
-        fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-            $crate::engine::chain::unused(self, state, report);
         }
 
         fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -39,7 +39,7 @@ pub enum Emission {
     Undecided,
     /// Updates.
     Updates,
-    /// Updates of some leaves, and nothing for those in [`Stage::resting`].
+    /// Updates of some leaves, and nothing for those in [`Stage::resting`](super::Stage::resting).
     Partly,
     /// Updates of zero; nothing is left to do after this many of the stage's barriers.
     Zeros(usize),

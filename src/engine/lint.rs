@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::outline::{Effect, Outline, Turns, WarningKind, labelled, turned};
-use super::transform::View;
+use super::typed::View;
 use crate::error::{Error, Result};
 use crate::tree::Structure;
 

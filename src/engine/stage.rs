@@ -1,7 +1,10 @@
 //! What the engine runs.
 
+use core::ops::ControlFlow::{Break, Continue};
+
 use super::in_piece::{PieceAt, Then};
 use super::pass::by_own_loops;
+use super::typed::OnView;
 use super::{
     AllUses, Emission, InitContext, Outcome, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Transform, Uses,
     Walk, WholeTree,
@@ -61,14 +64,24 @@ pub trait Stage: Transform + Clone {
     /// If a mask or label does not fit the parameters.
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// The last chance to refuse a step: nothing has been changed yet.
+    /// Calls `visit` with each member and its state. What a stage leaves to its members is done by them in order: see
+    /// the default methods.
+    fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+        let _ = (state, run, visit);
+    }
+
+    /// Checks, before anything is changed, that the step can be done.
     ///
     /// # Errors
     ///
     /// If the step cannot be done.
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        let _ = (state, at);
-        Ok(())
+        let mut checked = Ok(());
+        self.views(state, None, &mut |_, member| {
+            checked = member.check(at);
+            if checked.is_ok() { Continue(()) } else { Break(()) }
+        });
+        checked
     }
 
     /// Starts a step: counts it and works out the scalars.
@@ -147,11 +160,21 @@ pub trait Stage: Transform + Clone {
     }
 
     /// How many bytes of state a pass reads and writes for a leaf, counted from this stage's own place.
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        let mut bytes = 0;
+        self.views(state, None, &mut |_, member| {
+            bytes += member.state_bytes(leaf, at, span);
+            Continue(())
+        });
+        bytes
+    }
 
     /// Names the masks and groups inside that take no leaf, and says whether that is surely a mistake.
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        let _ = (state, report);
+        self.views(state, None, &mut |_, member| {
+            member.unused(report);
+            Continue(())
+        });
     }
 
     /// Shows what there is to read of the last step: single values of the state, what parts say besides, and arguments

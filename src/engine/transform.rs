@@ -1,14 +1,12 @@
 //! The host protocol: what the engine asks of a transformation once per step, whatever its types.
 
 use core::fmt;
-use core::ops::ControlFlow;
 
-use super::{Absent, Emission, HoldsBack, Outcome, Outline, Shape, Skips, Span, StepContext, Sums, WholeTree};
+use super::{Absent, HoldsBack, Outline, Shape, Skips};
 use crate::arguments::Visit;
 use crate::error::{Error, Result};
 use crate::needs::Level;
 use crate::recipe::Recipe;
-use crate::state::StateWalk;
 
 /// A transformation without its types.
 ///
@@ -45,15 +43,15 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         has_windows
     }
 
-    /// Returns whether a step may emit [`Partly`](Emission::Partly) or [`Nothing`](Emission::Nothing).
+    /// Returns whether a step may emit [`Partly`](super::Emission::Partly) or [`Nothing`](super::Emission::Nothing).
     fn holds_back(&self) -> HoldsBack {
         let mut holds_back = HoldsBack::Never;
         self.members(&mut |member| holds_back = holds_back.max(member.holds_back()));
         holds_back
     }
 
-    /// Adds where [`skip_absent`](crate::wrapper::skip_absent) goes so that leaves may lack gradients, and returns false
-    /// if there is no such place. `place` is that of this transformation.
+    /// Adds where [`skip_absent`](crate::wrapper::skip_absent) goes so that leaves may lack gradients. Returns false if
+    /// there is no such place. `place` is that of this transformation.
     fn skips(&self, skips: &mut Skips, place: &str) -> bool;
 
     /// Checks the arguments.
@@ -141,45 +139,3 @@ pub(crate) fn advice(transformation: &dyn Transform) -> String {
     let mut skips = Skips::default();
     if transformation.skips(&mut skips, "$") { skips.advice() } else { super::table::ZEROS.into() }
 }
-
-/// A transformation and its state, without their types.
-pub trait View<'a> {
-    /// Returns the transformation.
-    fn transform(&self) -> &dyn Transform;
-    /// As [`Stage::check`](super::Stage::check).
-    fn check(&self, at: &StepContext<'_>) -> Result<()>;
-    /// As [`Stage::emission`](super::Stage::emission); `None` if the transformation has not begun.
-    fn emission(&self) -> Option<Emission>;
-    /// As [`Stage::resting`](super::Stage::resting).
-    fn resting(&self) -> &'a [bool];
-    /// As [`Stage::state_bytes`](super::Stage::state_bytes).
-    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize;
-    /// As [`Stage::unused`](super::Stage::unused).
-    fn unused(&self, report: &mut dyn FnMut(&str, bool));
-    /// As [`Stage::read`](super::Stage::read).
-    fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
-}
-
-/// A transformation in a step, without its types. It does nothing before it has begun.
-pub trait InStep<'a> {
-    /// Returns the transformation.
-    fn transform(&self) -> &dyn Transform;
-    /// As [`Stage::begin`](super::Stage::begin), if the transformation has not begun.
-    fn begin(&mut self, at: &StepContext<'_>);
-    /// As [`Stage::emission`](super::Stage::emission); `None` if the transformation has not begun.
-    fn emission(&self) -> Option<Emission>;
-    /// As [`Stage::barrier`](super::Stage::barrier).
-    fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>);
-    /// As [`Stage::finish`](super::Stage::finish); returns false if the transformation has not begun.
-    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool;
-    /// Drops what an earlier step has left.
-    fn reset(&mut self);
-    /// As [`Stage::resting`](super::Stage::resting), as the last call: nothing else works after it.
-    fn resting(&mut self) -> &'a [bool];
-}
-
-/// Visits transformations until one breaks.
-pub type OnView<'v, 'a> = dyn FnMut(usize, &dyn View<'a>) -> ControlFlow<()> + 'v;
-
-/// Visits transformations in a step until one breaks.
-pub type OnMember<'v, 'a> = dyn FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> + 'v;

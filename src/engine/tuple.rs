@@ -4,11 +4,11 @@ use super::chain::{self, ChainRun, Stages, chain_methods};
 use super::in_piece::{PieceAt, Then, as_one_loop};
 use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
 use super::sums::{MOST_SUMS, cut_off};
-use super::transform::{OnMember, OnView, Transform};
-use super::typed::{Running, Viewed};
+use super::transform::Transform;
+use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
-    AllUses, Emission, InitContext, Outcome, Shape, Skips, SlotList, Span, Stage, StepContext, Sums, Term, Uses,
-    WholeTree, followed_by,
+    AllUses, Emission, HoldsBack, InitContext, Outcome, Shape, Skips, SlotList, Span, Stage, StepContext, Sums, Term,
+    Uses, WholeTree, followed_by,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -45,6 +45,17 @@ macro_rules! chains {
         impl<$($T: Stage),*> Transform for ($($T,)*) {
             fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
                 $(visit(&self.$i);)*
+            }
+
+            // Every step asks for these two, so that they are computed without a visitor.
+            fn shape(&self) -> Shape {
+                let shape = Shape::EMPTY;
+                $(let shape = shape.then(self.$i.shape());)*
+                shape
+            }
+
+            fn holds_back(&self) -> HoldsBack {
+                HoldsBack::Never$(.max(self.$i.holds_back()))*
             }
 
             fn skips(&self, skips: &mut Skips, place: &str) -> bool {

@@ -1,9 +1,53 @@
-//! Stages behind [`View`] and [`InStep`].
+//! Stages with their states and without their types.
 
-use super::transform::{InStep, Transform, View};
+use core::ops::ControlFlow;
+
+use super::transform::Transform;
 use super::{Emission, Outcome, Span, Stage, StepContext, Sums, WholeTree};
 use crate::error::{Error, Result};
 use crate::state::StateWalk;
+
+/// A transformation and its state, without their types.
+pub trait View<'a> {
+    /// Returns the transformation.
+    fn transform(&self) -> &dyn Transform;
+    /// As [`Stage::check`].
+    fn check(&self, at: &StepContext<'_>) -> Result<()>;
+    /// As [`Stage::emission`]; `None` if the transformation has not begun.
+    fn emission(&self) -> Option<Emission>;
+    /// As [`Stage::resting`].
+    fn resting(&self) -> &'a [bool];
+    /// As [`Stage::state_bytes`].
+    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize;
+    /// As [`Stage::unused`].
+    fn unused(&self, report: &mut dyn FnMut(&str, bool));
+    /// As [`Stage::read`].
+    fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
+}
+
+/// A transformation in a step, without its types. It does nothing before it has begun.
+pub trait InStep<'a> {
+    /// Returns the transformation.
+    fn transform(&self) -> &dyn Transform;
+    /// As [`Stage::begin`], if the transformation has not begun.
+    fn begin(&mut self, at: &StepContext<'_>);
+    /// As [`Stage::emission`]; `None` if the transformation has not begun.
+    fn emission(&self) -> Option<Emission>;
+    /// As [`Stage::barrier`].
+    fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>);
+    /// As [`Stage::finish`]; returns false if the transformation has not begun.
+    fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool;
+    /// Drops what an earlier step has left.
+    fn reset(&mut self);
+    /// As [`Stage::resting`], as the last call: nothing else works after it.
+    fn resting(&mut self) -> &'a [bool];
+}
+
+/// Visits transformations until one breaks.
+pub type OnView<'v, 'a> = dyn FnMut(usize, &dyn View<'a>) -> ControlFlow<()> + 'v;
+
+/// Visits transformations in a step until one breaks.
+pub type OnMember<'v, 'a> = dyn FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> + 'v;
 
 /// A stage and its state.
 pub(crate) struct Viewed<'s, 'a, S: Stage> {

@@ -1,6 +1,8 @@
 //! A member of a chain that may be absent.
 
-use crate::engine::{AllUses, Emission, Outline, PieceAt, Shape, Skips, SlotList, Span, Term, Then, Uses};
+use crate::engine::{
+    AllUses, Emission, OnView, Outline, PieceAt, Shape, Skips, SlotList, Span, Term, Then, Uses, Viewed,
+};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
@@ -69,8 +71,10 @@ impl<T: Stage> Stage for Option<T> {
         self.as_ref().map(|t| t.init_state(at)).transpose()
     }
 
-    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        if let (Some(t), Some(state)) = (self, state) { t.check(state, at) } else { Ok(()) }
+    fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+        if let (Some(stage), Some(state)) = (self, state) {
+            let _ = visit(0, &Viewed { stage, state, run: run.and_then(Option::as_ref) });
+        }
     }
 
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run {
@@ -149,16 +153,6 @@ impl<T: Stage> Stage for Option<T> {
         match &k.0 {
             Some(k) if const { !is_left_out::<T>() } => T::apply::<C>(k, at, span, slots, u, p, terms),
             _ => u,
-        }
-    }
-
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        if let (Some(t), Some(state)) = (self, state) { t.state_bytes(state, leaf, at, span) } else { 0 }
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        if let (Some(t), Some(state)) = (self, state) {
-            t.unused(state, report);
         }
     }
 

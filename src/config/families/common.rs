@@ -37,6 +37,7 @@ mod tests {
     use super::*;
     use crate::config::alone::{Alone, alone};
     use crate::config::families::ALL;
+    use crate::engine::Transform;
     use crate::recipe::{Node, Recipe};
     use crate::transform::Trace;
 

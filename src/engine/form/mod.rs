@@ -42,8 +42,9 @@ pub use whole::{Whole, WholeTreeTransformation};
 use core::any::{Any, TypeId};
 
 use super::{
-    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span,
-    Spare, Stage, StepContext, Sums, Term, Then, Tile, Transform, Uses, Walk, WholeTree, by_own_loops, goes_around,
+    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips,
+    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Tile, Transform, Uses, Walk, WholeTree, by_own_loops,
+    goes_around,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -170,6 +171,9 @@ pub trait Form<P: ?Sized> {
         part.changed_argument(made)
     }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State>;
+    fn views<'a>(part: &P, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+        let _ = (part, state, run, visit);
+    }
     fn check(part: &P, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         let _ = (part, state, at);
         Ok(())
@@ -371,6 +375,9 @@ impl<P: Part> Stage for P {
     }
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         P::Form::init_state(self, at)
+    }
+    fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+        P::Form::views(self, state, run, visit);
     }
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         if !P::Form::ROWS {

@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    Absent, AllUses, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span, Spare,
-    Stage, StepContext, Sums, Term, Then, Transform, Walk, WarningKind, WholeTree, by_own_loops,
+    Absent, AllUses, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span,
+    Spare, Stage, StepContext, Sums, Term, Then, Transform, Viewed, Walk, WarningKind, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -181,6 +181,9 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<K::State> {
         Ok(K::around(part, part.chain().init_state(at)?))
+    }
+    fn views<'a>(part: &P, state: &'a K::State, run: Option<&Run<P>>, visit: &mut OnView<'_, 'a>) {
+        let _ = visit(0, &Viewed { stage: part.chain(), state: K::inside(state), run });
     }
     fn check(part: &P, state: &K::State, at: &StepContext<'_>) -> Result<()> {
         part.chain().check(K::inside(state), at)

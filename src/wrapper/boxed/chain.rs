@@ -43,14 +43,6 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         self.iter().enumerate().map(|(i, member)| member.init_state(&at(i, member))).collect()
     }
 
-    fn check(&self, states: &Vec<BoxedState>) -> Result<()> {
-        if <[_]>::len(self) == states.len() {
-            return Ok(());
-        }
-        let problem = format!("the state is of {} members; make one with `init`", states.len());
-        Err(Error::state(self.describe(), problem))
-    }
-
     fn views<'a>(&self, states: &'a Vec<BoxedState>, _: Option<&()>, visit: &mut OnView<'_, 'a>) {
         for (i, (member, state)) in self.iter().zip(states).enumerate() {
             if (**member).dyn_view(i, &*state.0, visit).is_break() {
@@ -83,6 +75,14 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
     const FUSES: bool = false;
 
     chain_methods!();
+
+    fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
+        if <[_]>::len(self) != state.len() {
+            let problem = format!("the state is of {} members; make one with `init`", state.len());
+            return Err(Error::state(self.describe(), problem));
+        }
+        self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
+    }
 
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
         match (&self[..], &state[..]) {

@@ -7,7 +7,7 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    Emission, InStep, InitContext, Outcome, Outline, PieceAt, Shape, Skips, Span, Spare, Stage, StepContext, Sums,
+    Emission, InStep, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, Spare, Stage, StepContext, Sums,
     Then, Transform, View, Walk, WholeTree, by_own_loops,
 };
 use crate::error::Result;
@@ -123,8 +123,8 @@ macro_rules! boxed_stage {
                 (**self).dyn_init(at).map(BoxedState)
             }
 
-            fn check(&self, state: &BoxedState, at: &StepContext<'_>) -> Result<()> {
-                viewed(&**self, state, |inside| inside.check(at))
+            fn views<'a>(&self, state: &'a BoxedState, _: Option<&()>, visit: &mut OnView<'_, 'a>) {
+                let _ = (**self).dyn_view(0, &*state.0, visit);
             }
 
             fn begin(&self, state: &mut BoxedState, at: &StepContext<'_>) {
@@ -172,14 +172,6 @@ macro_rules! boxed_stage {
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}
-
-            fn state_bytes(&self, state: &BoxedState, leaf: usize, at: usize, span: Span) -> usize {
-                viewed(&**self, state, |inside| inside.state_bytes(leaf, at, span))
-            }
-
-            fn unused(&self, state: &BoxedState, report: &mut dyn FnMut(&str, bool)) {
-                viewed(&**self, state, |inside| inside.unused(report));
-            }
 
             fn read<'a>(&self, state: &'a BoxedState, walk: &mut StateWalk<'a, '_>) -> Result<()> {
                 viewed(&**self, state, |inside| inside.read(walk))

@@ -3,7 +3,7 @@ mod group;
 use core::ops::ControlFlow::{Break, Continue};
 
 use crate::engine::{
-    Emission, HoldsBack, Outline, PieceAt, Shape, Skips, Span, Stages, Then, goes_around, members_skip,
+    Emission, HoldsBack, OnView, Outline, PieceAt, Shape, Skips, Span, Stages, Then, goes_around, members_skip,
 };
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -244,6 +244,10 @@ impl<G: Stages> Stage for Partition<G> {
         Ok(PartitionState { names: self.names.clone(), members, which, active, outcomes, resting })
     }
 
+    fn views<'a>(&self, state: &'a Self::State, run: Option<&G::Runs>, visit: &mut OnView<'_, 'a>) {
+        self.members.views(&state.members, run, visit);
+    }
+
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         let mut checked = Ok(());
         self.members.views(&state.members, None, &mut |member, view| {
@@ -274,7 +278,7 @@ impl<G: Stages> Stage for Partition<G> {
         tree: &mut WholeTree<'_>,
     ) {
         self.members.in_step(&mut state.members, run, &mut |i, member| {
-            let shape = member.transform().shape();
+            let shape = self.members.shape_of(i);
             if index < shape.barriers {
                 member.barrier(at, index, sums, &mut tree.with_active(&state.active[i]));
             }
@@ -290,7 +294,7 @@ impl<G: Stages> Stage for Partition<G> {
         outcomes.extend(active.iter().map(|_| *outcome));
         self.members.in_step(members, &mut run, &mut |i, member| {
             member.finish(sums, &mut outcomes[i]);
-            sums = sums.skip(member.transform().shape().sums);
+            sums = sums.skip(self.members.shape_of(i).sums);
             Continue(())
         });
         outcome.emitted = outcomes.iter().zip(active).any(|(did, active)| did.emitted && active.contains(&true));

@@ -2,8 +2,8 @@
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
-    Absent, Emission, HoldsBack, Outline, ParamSource, PieceAt, Place, Shape, Skips, SlotJob, Span, Then, Tile,
-    at_point, goes_around, slot_tile,
+    Absent, Emission, HoldsBack, OnView, Outline, ParamSource, PieceAt, Place, Shape, Skips, SlotJob, Span, Then, Tile,
+    Viewed, at_point, goes_around, slot_tile,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
@@ -139,6 +139,13 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         })
     }
 
+    fn views<'a>(&self, state: &'a Self::State, _: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+        let first = visit(0, &Viewed { stage: &self.optimizer, state: &state.opt_state, run: None });
+        if first.is_continue() {
+            let _ = visit(1, &Viewed { stage: &self.adv_optimizer, state: &state.adv_state, run: None });
+        }
+    }
+
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         at.whole_leaves("sam")?;
         let SamState { steps_since_sync, opt_state, adv_state, cache, .. } = state;
@@ -272,11 +279,6 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         let own = state.cache.as_bytes(leaf).map_or(0, <[u8]>::len);
         let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);
         if span.has(at + self.shape().barriers) { inner + own } else { inner }
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        self.optimizer.unused(&state.opt_state, report);
-        self.adv_optimizer.unused(&state.adv_state, report);
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -7,8 +7,8 @@ use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Term;
 use crate::engine::ranks::Ranks;
 use crate::engine::{
-    Absent, AllUses, Emission, HoldsBack, Nested, Outline, PieceAt, Shape, Sink, Skips, SlotList, Span, Then,
-    goes_around,
+    Absent, AllUses, Emission, HoldsBack, Nested, OnView, Outline, PieceAt, Shape, Sink, Skips, SlotList, Span, Then,
+    Viewed, goes_around,
 };
 use crate::memory::RawBytes;
 use crate::needs::Level;
@@ -117,6 +117,10 @@ impl<T: Stage> Stage for Sharded<T> {
         let exchange = Exchange::new(&ranks, structure, &inside, self.parts, self.reduce_dtype)?;
         let nested = Nested::of_rank(&here, at.active(), &self.inner, ranks)?;
         Ok(ShardedState { inner, shared: Some(Shared { nested, exchange, compared: Default::default() }) })
+    }
+
+    fn views<'a>(&self, state: &'a Self::State, _: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+        let _ = visit(0, &Viewed { stage: &self.inner, state: &state.inner, run: None });
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
@@ -231,10 +235,6 @@ impl<T: Stage> Stage for Sharded<T> {
 
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
-    }
-
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        self.inner.unused(&state.inner, report);
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

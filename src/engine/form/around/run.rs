@@ -4,9 +4,9 @@ use super::super::super::in_piece::as_one_loop;
 use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::{
-    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, Outcome, Outline, PieceAt, Shape, Skips, Slot, SlotList,
-    Span, Spare, Stage, StepContext, Sums, Term, Then, Transform, Uses, Walk, WholeTree, by_own_loops, fits,
-    followed_by,
+    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, Slot,
+    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Transform, Uses, Viewed, Walk, WholeTree,
+    by_own_loops, fits, followed_by,
 };
 use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
@@ -226,6 +226,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let rests = if Self::holds_back(part) == HoldsBack::Some { at.structure().len() } else { 0 };
         let (leaves, resting) = (at.structure().len(), Vec::with_capacity(rests));
         Ok(WrapperState { memory, arrays, inner, active, others, name: P::STATE, kept, leaves, resting })
+    }
+
+    fn views<'a>(part: &P, state: &'a StateOf<P>, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
+        let run = run.and_then(|run| run.inner.as_ref());
+        let _ = visit(0, &Viewed { stage: part.inner_now(&state.memory), state: &state.inner, run });
     }
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
