@@ -61,8 +61,6 @@
 //! * [A part of two passes of your own](own_two_pass)
 //! * [A wrapper of your own](own_wrapper)
 //! * [A whole-tree part of your own](own_whole_tree)
-//! * [A look of your own](own_look)
-//! * [An onlooker of your own](own_onlooker)
 //!
 //! ## Reference
 //!
@@ -127,8 +125,6 @@ pages! {
     own_two_pass: "../docs/own-two-pass.md",;
     own_wrapper: "../docs/own-wrapper.md",;
     own_whole_tree: "../docs/own-whole-tree.md",;
-    own_look: "../docs/own-look.md",;
-    own_onlooker: "../docs/own-onlooker.md",;
     glossary: "../docs/glossary.md",;
     compare: "../docs/compare.md",;
     performance: "../docs/performance.md", "../docs/images/inline/performance.md";

@@ -30,7 +30,7 @@ pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 /// ```
 /// use gradchain::arguments::required;
 /// use gradchain::config::Registry;
-/// use gradchain::part::{Clock, Rule};
+/// use gradchain::part::{Clock, OneElement, Rule};
 /// use gradchain::prelude::*;
 /// use gradchain::Real;
 ///

@@ -67,12 +67,15 @@ pub(crate) use drive::{Remote, Work};
 pub use emission::{Emission, HoldsBack, Outcome};
 pub(crate) use examples::Examples;
 pub use form::{
-    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elsewhere, Holds,
-    LooksFirst, LooksOn, Named, NoArithmetic, OneElement, OneElementWithMemory, Onlooker, Optimizer, Part, PartState,
-    Rule, RuleWithMemory, SlotArray, Steps, Stretch, TwoPass, TwoPasses, Weighing, Whole, WholeTreeTransformation,
-    WithArithmetic, WithSums, Wrapper, WrapperState, differs, own_recipe,
+    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elements, Elsewhere,
+    Holds, LooksFirst, Named, NoArithmetic, OneElement, Optimizer, Part, PartState, Passes, Rule, Runs, Scope,
+    SlotArray, Steps, TwoPass, TwoPasses, Weighing, WeighingPasses, Whole, WholeTreeTransformation, WithArithmetic,
+    WithSums, Wrapper, WrapperState, differs, own_recipe,
 };
-pub(crate) use form::{Exactly, Keeps, OfChain, recipe_of_arguments};
+pub(crate) use form::{
+    Exactly, Keeps, LooksOn, OfChain, OneElementWithMemory, Onlooker, RuleWithMemory, RunsInside, Stretch,
+    recipe_of_arguments,
+};
 pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
 pub use in_piece::{PieceAt, Then};

@@ -3,11 +3,27 @@
 use crate::element::DType;
 use crate::tree::LeafSpec;
 
-/// A state array as a part declares it: its name, and what [`quantized`](crate::quantized()) may do to its numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A state array as a part declares it: its name, what [`quantized`](crate::quantized()) may do to its numbers, how
+/// they start, and their type.
+///
+/// They start at zero. An argument of the part called `mu_dtype` says the type of the array `mu`, one called
+/// `accumulator_dtype` that of any; otherwise it is the type that the leaf's arithmetic is done in.
+///
+/// ```
+/// use gradchain::part::Slot;
+///
+/// const SLOTS: [Slot; 2] = [Slot::signed("mean"), Slot::exact("anchor").starts_as_params()];
+/// assert_eq!(SLOTS.map(Slot::name), ["mean", "anchor"]);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     name: &'static str,
     holds: Numbers,
+    pub(super) dtype: Option<DType>,
+    pub(super) of_leaf: bool,
+    pub(super) start: f64,
+    pub(super) as_params: bool,
+    all_rows: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,21 +34,61 @@ enum Numbers {
 }
 
 impl Slot {
+    const fn new(name: &'static str, holds: Numbers) -> Slot {
+        Slot { name, holds, dtype: None, of_leaf: false, start: 0.0, as_params: false, all_rows: false }
+    }
+
     /// Numbers of which every bit counts: copies of parameters, what parameters are worked out from, sums that are
     /// given out later. They are never rounded.
     pub const fn exact(name: &'static str) -> Slot {
-        Slot { name, holds: Numbers::Exact }
+        Slot::new(name, Numbers::Exact)
     }
 
     /// Numbers of any sign that may be rounded, such as a running mean of gradients: small ones even to zero.
     pub const fn signed(name: &'static str) -> Slot {
-        Slot { name, holds: Numbers::Signed }
+        Slot::new(name, Numbers::Signed)
     }
 
     /// Numbers that are never negative and may be rounded, such as a running mean of squares: to zero only if they are
     /// zero, since updates are divided by them.
     pub const fn not_negative(name: &'static str) -> Slot {
-        Slot { name, holds: Numbers::NotNegative }
+        Slot::new(name, Numbers::NotNegative)
+    }
+
+    /// The same array, with this value at the start.
+    #[must_use]
+    pub const fn starts_at(self, start: f64) -> Slot {
+        Slot { start, ..self }
+    }
+
+    /// The same array, as a copy of the parameters at the start.
+    #[must_use]
+    pub const fn starts_as_params(self) -> Slot {
+        Slot { as_params: true, ..self }
+    }
+
+    /// The same array, with numbers of this type; `None` leaves the type as it is.
+    #[must_use]
+    pub const fn of_dtype(self, dtype: Option<DType>) -> Slot {
+        Slot { dtype: if dtype.is_some() { dtype } else { self.dtype }, ..self }
+    }
+
+    /// The same array, with numbers of the leaf's own type: 16 bits for leaves of 16 bits.
+    #[must_use]
+    pub const fn of_leaf_dtype(self) -> Slot {
+        Slot { of_leaf: true, ..self }
+    }
+
+    /// The same array, whose numbers change also where there is no gradient: a step with gradients of some
+    /// [rows](crate::tree::SparseRows) is refused.
+    #[must_use]
+    pub const fn of_all_rows(self) -> Slot {
+        Slot { all_rows: true, ..self }
+    }
+
+    /// Whether its numbers change also where there is no gradient.
+    pub(super) const fn needs_all_rows(self) -> bool {
+        self.all_rows
     }
 
     /// The name.

@@ -71,7 +71,7 @@ pub trait LeafVisitor {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>);
 
     /// Called with one leaf that another machine has, of a part that says how to do it
-    /// [there](crate::part::WholeTreeTransformation::REMOTE); returns the new updates.
+    /// [there](crate::part::Scope::remote); returns the new updates.
     fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
         let _ = leaf;
         on.refuse(NOT_REMOTE);

@@ -27,7 +27,7 @@ mod wrapper;
 ///
 /// ```
 /// use gradchain::arguments::required;
-/// use gradchain::part::{Clock, Rule};
+/// use gradchain::part::{Clock, OneElement, Rule};
 /// use gradchain::prelude::*;
 /// use gradchain::Real;
 ///
@@ -61,7 +61,7 @@ macro_rules! part {
     // The compiler shows the line at which a call differs, with the comment.
     (
         $(#[$meta:meta])*
-        $vis:vis $T:ident as $name:literal: $Form:ident $(, $effect:ident)?; // Name as "name": OneElement;
+        $vis:vis $T:ident as $name:literal: $Form:ident $(<$Needs:ty>)? $(, $effect:ident)?; // Name as "name": OneElement;
         $(required { $($(#[$rdoc:meta])* $r:ident: $rrange:ident;)* })? // a range of `gradchain::range`: POSITIVE
         $(given { $($(#[$gdoc:meta])* $g:ident: $G:ty $(, $grange:ident)?;)* })?
         $(hyperparams { $($(#[$hdoc:meta])* $h:ident: $hrange:ident = $hdefault:expr;)* })? // POSITIVE = 1.0
@@ -177,7 +177,7 @@ macro_rules! part {
 
         impl $crate::part::Part for $T {
             const NAME: &'static str = $name;
-            type Form = $crate::part::$Form;
+            type Form = $Form $(<$Needs>)?;
 
             fn validate(&self) -> $crate::Result<()> {
                 #[allow(unused_imports, reason = "a transformation may have no argument with a range")]

@@ -71,7 +71,6 @@ impl<S: ElementSet> Part for ProjectElements<S> {
 impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
     const APART: bool = true;
     const READS_PARAMS: bool = true;
-    type Needs = Nothing;
     type Memory = ProjectElementsState;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = [C; 2];

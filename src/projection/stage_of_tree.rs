@@ -69,9 +69,8 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
 }
 
 impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {
-    const READS_PARAMS: bool = true;
+    const SCOPE: Scope = Scope::TREE.reads_params();
     type State = ProjectTreeState;
-    type Needs = crate::needs::Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProjectTreeState> {
         let beside = beside(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;

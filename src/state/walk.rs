@@ -175,7 +175,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     ///
     /// ```
     /// use gradchain::Real;
-    /// use gradchain::part::{InitContext, LooksOn, Onlooker, Part, Sums};
+    /// use gradchain::part::{InitContext, Part, Passes, StepContext, Sums, TwoPass, TwoPasses};
     /// use gradchain::prelude::*;
     /// use gradchain::state::{State, StateWalk, StateWalkMut};
     ///
@@ -196,23 +196,32 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     ///
     /// impl Part for CountZeros {
     ///     const NAME: &'static str = "count_zeros";
-    ///     type Form = LooksOn;
+    ///     type Form = TwoPass;
     /// }
     ///
-    /// impl Onlooker for CountZeros {
+    /// impl TwoPasses for CountZeros {
+    ///     const PASSES: Passes = Passes::ONE;
     ///     type Memory = Zeros;
+    ///     type Run = ();
+    ///     type Slots<C: Real> = [C; 0];
+    ///     type Sums<W: Real> = [W; 1];
+    ///     type Scalars<C: Real> = ();
     ///
     ///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Zeros> {
     ///         Ok(Zeros { found: f64::NAN })
     ///     }
-    ///     fn sums(&self) -> usize {
-    ///         1
+    ///     fn begin(&self, _: &mut Zeros, _: &StepContext<'_>) {}
+    ///     fn scalars<C: Real>(&self, _: &Zeros, (): &(), _: usize) {}
+    ///     #[inline(always)]
+    ///     fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> (C, [C::Wide; 1]) {
+    ///         let is_zero = if u == C::zero() { C::one() } else { C::zero() };
+    ///         (u, [is_zero.wide()])
     ///     }
-    ///     fn look<C: Real>(&self, u: &[C], _: &[C], sums: &mut [f64]) {
-    ///         sums[0] += u.iter().filter(|u| **u == C::zero()).count() as f64;
-    ///     }
-    ///     fn finish(&self, memory: &mut Zeros, sums: Sums<'_>) {
+    ///     fn decide(&self, memory: &mut Zeros, (): &mut (), sums: Sums<'_>) {
     ///         memory.found = sums.total(0);
+    ///     }
+    ///     fn give_out<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> C {
+    ///         u
     ///     }
     /// }
     ///

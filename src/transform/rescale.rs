@@ -1,6 +1,5 @@
 //! Multiplying each leaf by a number that follows from sums over elements: one barrier, nothing stored.
 
-use crate::needs::Needs;
 use crate::part::prelude::*;
 use crate::state::StateWalk;
 use crate::tree::{SMALL, is_safe, length};
@@ -11,21 +10,19 @@ use crate::tree::{SMALL, is_safe, length};
     message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
     note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
 )]
-pub trait Rescale: Part<Form = TwoPass> {
+pub trait Rescale: Part {
     /// What is squared.
     type Of: SquaresOf;
     /// Whether leaves have factors of their own.
     const BY_LEAF: bool;
-    /// What a step must be given besides gradients.
-    type Needs: Needs;
     /// The hyperparameters at one step.
-    type Scalars: Copy + Send + Sync;
+    type Hyperparams: Copy + Send + Sync;
 
     /// The hyperparameters at a step count, and the value of the loss if there is one.
-    fn scalars(&self, count: u64, value: Option<f64>) -> Self::Scalars;
+    fn hyperparams(&self, count: u64, value: Option<f64>) -> Self::Hyperparams;
 
     /// The factor that follows from the sums of squares over `len` elements: those of a leaf, or of all.
-    fn factor(k: Self::Scalars, squares: <Self::Of as SquaresOf>::All, len: usize) -> f64;
+    fn factor(k: Self::Hyperparams, squares: <Self::Of as SquaresOf>::All, len: usize) -> f64;
 }
 
 /// A sum of squares of numbers that were multiplied by a power of two, so that none overflowed and not all vanished.
@@ -121,33 +118,32 @@ squares!(UpdatesAndParams: [true, true], [0 "update_norm" = u, 1 "param_norm" = 
 
 #[diagnostic::do_not_recommend]
 impl<P: Rescale> TwoPasses for P {
-    const READS_PARAMS: [bool; 2] = [P::Of::READS[1], false];
-    const READS_UPDATES: bool = P::Of::READS[0];
-    type Needs = <P as Rescale>::Needs;
+    const PASSES: Passes = Passes::TWO.reads_params([P::Of::READS[1], false]).reads_updates(P::Of::READS[0]);
     type Memory = RescaleState;
-    type Run = P::Scalars;
+    type Run = P::Hyperparams;
     type Slots<C: Real> = [C; 0];
     type Sums<W: Real> = <P::Of as SquaresOf>::Sums<W>;
-    type First<C: Real> = <P::Of as SquaresOf>::Sums<C>;
-    type Second<C: Real> = C;
+    /// What elements are multiplied by before they are squared, and after the sums are known.
+    type Scalars<C: Real> = (<P::Of as SquaresOf>::Sums<C>, C);
 
     fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
         Ok(RescaleState::new(at.active(), P::Of::NORMS, P::BY_LEAF))
     }
 
-    fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> P::Scalars {
-        let scalars = self.scalars(memory.count.get(), at.value());
+    fn begin(&self, memory: &mut RescaleState, at: &StepContext<'_>) -> P::Hyperparams {
+        let hyperparams = self.hyperparams(memory.count.get(), at.value());
         memory.count.increment();
         memory.scales.clear();
-        scalars
+        hyperparams
     }
 
-    fn first<C: Real>(&self, memory: &RescaleState, _: &P::Scalars, leaf: usize) -> Self::First<C> {
-        P::Of::each(|i| C::of(memory.scale(i, leaf)))
+    #[inline]
+    fn scalars<C: Real>(&self, memory: &RescaleState, _: &P::Hyperparams, leaf: usize) -> Self::Scalars<C> {
+        (P::Of::each(|i| C::of(memory.scale(i, leaf))), factor_in(memory.factors[leaf]))
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(scales: Self::First<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
+    fn take_in<C: Real>((scales, _): Self::Scalars<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
         (u, P::Of::squares(scales, u, p))
     }
 
@@ -155,27 +151,22 @@ impl<P: Rescale> TwoPasses for P {
         memory.rescale(sums, P::BY_LEAF, again);
     }
 
-    fn decide(&self, memory: &mut RescaleState, scalars: &mut P::Scalars, sums: Sums<'_>) {
+    fn decide(&self, memory: &mut RescaleState, hyperparams: &mut P::Hyperparams, sums: Sums<'_>) {
         if P::BY_LEAF {
             for (leaf, factor) in memory.factors.iter_mut().enumerate() {
                 let squares = |i| of_leaf(&memory.scales, i, leaf, sums);
-                *factor = P::factor(*scalars, P::Of::all(squares), sums.leaf_len(leaf));
+                *factor = P::factor(*hyperparams, P::Of::all(squares), sums.leaf_len(leaf));
             }
         } else {
             let len = (0..memory.factors.len()).map(|leaf| sums.leaf_len(leaf)).sum();
-            let factor = P::factor(*scalars, P::Of::all(|i| memory.total(i, sums)), len);
+            let factor = P::factor(*hyperparams, P::Of::all(|i| memory.total(i, sums)), len);
             memory.factors.fill(factor);
         }
         memory.found(sums);
     }
 
-    #[inline]
-    fn second<C: Real>(&self, memory: &RescaleState, _: &P::Scalars, leaf: usize) -> C {
-        factor_in(memory.factors[leaf])
-    }
-
     #[inline(always)]
-    fn give_out<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
+    fn give_out<C: Real>((_, factor): Self::Scalars<C>, _: &mut [C; 0], u: C, _: C) -> C {
         u * factor
     }
 }

@@ -93,8 +93,7 @@ impl ApplyIfFiniteMemory {
 
 impl<T: Stage> Wrapper for ApplyIfFinite<T> {
     type Memory = ApplyIfFiniteMemory;
-    const LOOKS: bool = true;
-    const HOLDS_BACK: bool = true;
+    const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
 
     #[inline(always)]
     fn look<C: Real>(u: C) -> C::Wide {

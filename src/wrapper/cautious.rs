@@ -103,10 +103,10 @@ impl<T: Stage> Cautious<T> {
 }
 
 impl<T: Stage> Wrapper for Cautious<T> {
-    const ALWAYS_RUNS: bool = true;
+    const RUNS: Runs = Runs::ALWAYS;
     type Memory = CautiousMemory;
 
-    fn start(&self, memory: &mut CautiousMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut CautiousMemory, at: &InitContext<'_>) -> Result<()> {
         memory.factors = vec![1.0; at.structure().len()];
         Ok(())
     }
@@ -124,28 +124,26 @@ impl<T: Stage> Wrapper for Cautious<T> {
 }
 
 impl<T: Stage> Weighing for Cautious<T> {
-    const MEETS: bool = true;
-    const KEEPS_ZEROS: bool = true;
+    const PASSES: WeighingPasses = WeighingPasses::TWO.meets().keeps_zeros();
     type Slots<C: Real> = [C; 0];
     type TakenIn<W: Real> = [W; 0];
     /// How many elements are left.
     type Measured<W: Real> = [W; 1];
-    /// What turns the updates of what is inside in the direction of the gradient: 1 or −1.
-    type First<C: Real> = C;
-    type Second<C: Real> = C;
+    /// What turns the updates of what is inside in the direction of the gradient, 1 or −1; the factor of the leaf.
+    type Scalars<C: Real> = [C; 2];
 
-    fn first<C: Real>(&self, _: &CautiousMemory, _: usize) -> C {
-        if self.against_gradient { -C::one() } else { C::one() }
+    fn scalars<C: Real>(&self, memory: &CautiousMemory, leaf: usize) -> [C; 2] {
+        [if self.against_gradient { -C::one() } else { C::one() }, C::of(memory.factors[leaf])]
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(_: C, _: &mut [C; 0], _: C, _: C) -> [C::Wide; 0] {
+    fn take_in<C: Real>(_: [C; 2], _: &mut [C; 0], _: C, _: C) -> [C::Wide; 0] {
         []
     }
 
     /// What is not a number stays.
     #[inline(always)]
-    fn meet<C: Real>(turn: C, _: &mut [C; 0], update: C, gradient: C) -> C {
+    fn meet<C: Real>([turn, _]: [C; 2], _: &mut [C; 0], update: C, gradient: C) -> C {
         let along = turn * update;
         let zero = C::zero();
         // A product of the two could vanish.
@@ -154,7 +152,7 @@ impl<T: Stage> Weighing for Cautious<T> {
     }
 
     #[inline(always)]
-    fn measure<C: Real>(_: C, u: C) -> [C::Wide; 1] {
+    fn measure<C: Real>(_: [C; 2], u: C) -> [C::Wide; 1] {
         [if u == C::zero() { C::Wide::of(0.0) } else { C::Wide::of(1.0) }]
     }
 
@@ -164,12 +162,8 @@ impl<T: Stage> Weighing for Cautious<T> {
         }
     }
 
-    fn second<C: Real>(&self, memory: &CautiousMemory, leaf: usize) -> C {
-        C::of(memory.factors[leaf])
-    }
-
     #[inline(always)]
-    fn give_out<C: Real>(factor: C, _: &mut [C; 0], u: C, _: C) -> C {
+    fn give_out<C: Real>([_, factor]: [C; 2], _: &mut [C; 0], u: C, _: C) -> C {
         u * factor
     }
 }

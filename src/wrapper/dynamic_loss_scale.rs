@@ -195,10 +195,9 @@ impl<T: Stage> OptState<T> {
 
 impl<T: Stage> Wrapper for DynamicLossScale<T> {
     type Memory = LossScale;
-    const LOOKS: bool = true;
-    const HOLDS_BACK: bool = true;
+    const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
 
-    fn start(&self, memory: &mut LossScale, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut LossScale, _: &InitContext<'_>) -> Result<()> {
         memory.scale.set(self.init_scale);
         Ok(())
     }
@@ -231,7 +230,7 @@ impl<T: Stage> Wrapper for DynamicLossScale<T> {
 }
 
 impl<T: Stage> Arithmetic for DynamicLossScale<T> {
-    const BEFORE: bool = true;
+    const ELEMENTS: Elements = Elements::NONE.before(true);
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
 

@@ -57,7 +57,7 @@ pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
 
 wrapper! {
     /// See [`flatten`].
-    pub Flatten<T> as "flatten" around inner: Whole {}
+    pub Flatten<T> as "flatten" around inner: Whole<T::Needs, Flattened> {}
     check Self::check_inner;
 }
 
@@ -266,11 +266,6 @@ impl Ask for AskFlat<'_> {
 
 impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     type State = FlattenState<T::State>;
-    type Needs = T::Needs;
-
-    fn needs_now(&self) -> Level {
-        self.inner.needs()
-    }
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let mut room = Room::new(at, &self.inner)?;
@@ -315,20 +310,29 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
         *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, others: &[], updates }, ask);
         tree.visit(&mut Split { vector: updates, at: 0 });
     }
+}
 
-    fn outcome(&self, state: &Self::State) -> Outcome {
+/// In [`Whole`]: what a [`flatten`] holds.
+pub enum Flattened {}
+
+impl<T: Stage> RunsInside<Flatten<T>> for Flattened {
+    fn needs(flatten: &Flatten<T>, _: Level) -> Level {
+        flatten.inner.needs()
+    }
+
+    fn outcome(_: &Flatten<T>, state: &FlattenState<T::State>) -> Outcome {
         state.room.outcome
     }
 
-    fn holds_back(&self) -> bool {
-        self.inner.holds_back() > crate::engine::HoldsBack::Never
+    fn holds_back(flatten: &Flatten<T>) -> bool {
+        flatten.inner.holds_back() > crate::engine::HoldsBack::Never
     }
 
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.apart(|walk| walk.inside("inner", &mut |walk| self.inner.read(&state.inner, walk)))
+    fn read<'a>(flatten: &Flatten<T>, state: &'a FlattenState<T::State>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        walk.apart(|walk| walk.inside("inner", &mut |walk| flatten.inner.read(&state.inner, walk)))
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        self.inner.unused(&state.inner, report);
+    fn unused(flatten: &Flatten<T>, state: &FlattenState<T::State>, report: &mut dyn FnMut(&str, bool)) {
+        flatten.inner.unused(&state.inner, report);
     }
 }

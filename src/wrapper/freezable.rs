@@ -217,10 +217,9 @@ fn set(mut all: Vec<&mut FreezableMemory>, mask: &Mask, frozen: bool, verb: &str
 
 impl<T: Stage> Wrapper for Freezable<T> {
     type Memory = FreezableMemory;
-    const CHOOSES: bool = true;
-    const RESTS: bool = true;
+    const RUNS: Runs = Runs::DECIDED.rests();
 
-    fn start(&self, memory: &mut FreezableMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut FreezableMemory, at: &InitContext<'_>) -> Result<()> {
         let structure = at.structure().clone();
         let resting = vec![false; structure.len()];
         *memory = FreezableMemory { frozen: PerLeaf::new(at.active(), Flag::default()), structure, resting };

@@ -70,7 +70,7 @@ pub struct Graft<D, M> {
 
 impl<D: Stage, M: Stage> Part for Graft<D, M> {
     const NAME: &'static str = "graft";
-    type Form = Whole;
+    type Form = Whole<<D::Needs as Needs>::Or<M::Needs>, Grafted>;
 
     fn validate(&self) -> Result<()> {
         let emits = |argument, holds: HoldsBack, described: String| match holds {
@@ -143,12 +143,7 @@ impl<D: State, M: State> State for GraftState<D, M> {
 
 impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
     type State = GraftState<D::State, M::State>;
-    type Needs = <D::Needs as Needs>::Or<M::Needs>;
-    const READS_PARAMS: bool = true;
-
-    fn needs_now(&self) -> Level {
-        self.direction.needs().max(self.magnitude.needs())
-    }
+    const SCOPE: Scope = Scope::TREE.reads_params();
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let inside = InitContext { by_leaf: false, whole: None, ..*at };
@@ -190,19 +185,32 @@ impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
             ..Outcome::GRADIENTS
         };
     }
+}
 
-    fn outcome(&self, state: &Self::State) -> Outcome {
+/// In [`Whole`]: what a [`graft`] holds.
+pub enum Grafted {}
+
+impl<D: Stage, M: Stage> RunsInside<Graft<D, M>> for Grafted {
+    fn needs(graft: &Graft<D, M>, _: Level) -> Level {
+        graft.direction.needs().max(graft.magnitude.needs())
+    }
+
+    fn outcome(_: &Graft<D, M>, state: &GraftState<D::State, M::State>) -> Outcome {
         state.outcome
     }
 
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.within("direction", &mut |walk| self.direction.read(&state.direction, walk))?;
-        walk.within("magnitude", &mut |walk| self.magnitude.read(&state.magnitude, walk))
+    fn read<'a>(
+        graft: &Graft<D, M>,
+        state: &'a GraftState<D::State, M::State>,
+        walk: &mut StateWalk<'a, '_>,
+    ) -> Result<()> {
+        walk.within("direction", &mut |walk| graft.direction.read(&state.direction, walk))?;
+        walk.within("magnitude", &mut |walk| graft.magnitude.read(&state.magnitude, walk))
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        self.direction.unused(&state.direction, report);
-        self.magnitude.unused(&state.magnitude, report);
+    fn unused(graft: &Graft<D, M>, state: &GraftState<D::State, M::State>, report: &mut dyn FnMut(&str, bool)) {
+        graft.direction.unused(&state.direction, report);
+        graft.magnitude.unused(&state.magnitude, report);
     }
 }
 

@@ -401,14 +401,14 @@ impl<T: Arguments + Stage> InjectHyperparams<T> {
 }
 
 impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
-    const ALWAYS_RUNS: bool = true;
+    const RUNS: Runs = Runs::ALWAYS;
     type Memory = InjectHyperparamsMemory<T>;
 
     fn inner_now<'a>(&'a self, memory: &'a InjectHyperparamsMemory<T>) -> &'a T {
         memory.effective.as_ref().unwrap_or(&self.inner)
     }
 
-    fn start(&self, memory: &mut InjectHyperparamsMemory<T>, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut InjectHyperparamsMemory<T>, _: &InitContext<'_>) -> Result<()> {
         memory.hyperparams = self.collect();
         memory.effective = Some(self.inner.clone());
         Ok(())

@@ -108,9 +108,9 @@ impl<T: Stage> Lookahead<T> {
 
 impl<T: Stage> Wrapper for Lookahead<T> {
     type Memory = LookaheadMemory<T::State>;
-    const STEPS_ASIDE: bool = true;
+    const RUNS: Runs = Runs::DECIDED.steps_aside();
 
-    fn start(&self, memory: &mut LookaheadMemory<T::State>, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut LookaheadMemory<T::State>, at: &InitContext<'_>) -> Result<()> {
         memory.active = at.active().into();
         Ok(())
     }
@@ -157,15 +157,10 @@ impl<T: Stage> Wrapper for Lookahead<T> {
 }
 
 impl<T: Stage> Arithmetic for Lookahead<T> {
-    const SLOTS: &'static [Slot] = &[Slot::exact("slow")];
-    const AFTER: bool = true;
-    const READS_PARAMS: bool = true;
+    const SLOTS: &'static [Slot] = &[Slot::exact("slow").starts_as_params()];
+    const ELEMENTS: Elements = Elements::NONE.after(true).reads_params();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = C;
-
-    fn slot_starts_as_params(&self, _: usize) -> bool {
-        true
-    }
 
     fn scalars<C: Real>(&self, memory: &LookaheadMemory<T::State>, _: usize) -> C {
         C::of(memory.step_size)

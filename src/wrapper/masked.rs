@@ -97,8 +97,7 @@ impl<S> MaskedState<S> {
 
 impl<T: Stage> Wrapper for Masked<T> {
     type Memory = ();
-    const CHOOSES: bool = true;
-    const ALWAYS_RUNS: bool = true;
+    const RUNS: Runs = Runs::ALWAYS.chooses();
 
     fn mask(&self) -> Option<&Mask> {
         Some(&self.mask)

@@ -90,34 +90,23 @@ impl<S: State> MasterState<S> {
 
 impl<T: Stage> Wrapper for Master<T> {
     type Memory = LeafTypes;
-    const ALWAYS_RUNS: bool = true;
+    const RUNS: Runs = Runs::ALWAYS;
 
-    fn start(&self, memory: &mut LeafTypes, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut LeafTypes, at: &InitContext<'_>) -> Result<()> {
         *memory = LeafTypes::of(at);
         Ok(())
     }
 }
 
 impl<T: Stage> Arithmetic for Master<T> {
-    const SLOTS: &'static [Slot] = &[Slot::exact("master")];
-    const BEFORE: bool = true;
-    const AFTER: bool = true;
-    const REWRITES: [bool; 2] = [false, true];
-    const KEEPS_ZEROS: bool = true;
-    const READS_PARAMS: bool = true;
-    const TYPED: bool = true;
-    const ROWS: bool = true;
-    const POINT: Option<usize> = Some(0);
-    const SOME_LEAVES: bool = true;
+    const SLOTS: &'static [Slot] = &[Slot::exact("master").starts_as_params()];
+    const ELEMENTS: Elements =
+        Elements::NONE.before(false).after(true).keeps_zeros().reads_params().typed().rows().point(0).some_leaves();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Rounding;
 
     fn has_slots(&self, leaf: &LeafSpec) -> bool {
         leaf.dtype() != leaf.dtype().compute()
-    }
-
-    fn slot_starts_as_params(&self, _: usize) -> bool {
-        true
     }
 
     fn scalars<C: Real>(&self, memory: &LeafTypes, leaf: usize) -> Rounding {

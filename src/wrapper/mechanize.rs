@@ -147,10 +147,10 @@ impl<T: Stage> Mechanize<T> {
 }
 
 impl<T: Stage> Wrapper for Mechanize<T> {
-    const ALWAYS_RUNS: bool = true;
+    const RUNS: Runs = Runs::ALWAYS;
     type Memory = MechanizeMemory;
 
-    fn start(&self, memory: &mut MechanizeMemory, _: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut MechanizeMemory, _: &InitContext<'_>) -> Result<()> {
         let s = Scalar::new(self.s_init.at(0));
         memory.tuners = vec![Tuner { s, ..Tuner::default() }; self.num_betas];
         Ok(())
@@ -172,39 +172,35 @@ impl<T: Stage> Wrapper for Mechanize<T> {
 }
 
 impl<T: Stage> Weighing for Mechanize<T> {
-    const SLOTS: &'static [Slot] = &[Slot::exact("x0")];
-    const READS_PARAMS: [bool; 2] = [true; 2];
-    const ACCESS: [&'static [Access]; 3] = [&[Access::Read], &[], &[Access::Read]];
-    const RARELY: [&'static [Access]; 3] = [&[Access::Write], &[], &[Access::Read]];
+    const SLOTS: &'static [Slot] = &[Slot::exact("x0").starts_as_params()];
+    const PASSES: WeighingPasses = WeighingPasses::TWO
+        .reads_params([true; 2])
+        .accesses([&[Access::Read], &[], &[Access::Read]])
+        .rarely([&[Access::Write], &[], &[Access::Read]]);
     type Slots<C: Real> = [C; 1];
     /// Squares of gradients and parameters, and both times the distance to `x₀`.
     type TakenIn<W: Real> = [W; 4];
     type Measured<W: Real> = [W; 0];
-    /// Whether the parameters are those to start from.
-    type First<C: Real> = bool;
-    type Second<C: Real> = [C; 2];
-
-    fn slot_starts_as_params(&self, _: usize) -> bool {
-        true
-    }
+    /// Whether the parameters are those to start from; the factors of the distance to them.
+    type Scalars<C: Real> = (bool, [C; 2]);
 
     fn is_rare(&self, memory: &MechanizeMemory) -> bool {
         memory.step == 0
     }
 
-    fn first<C: Real>(&self, memory: &MechanizeMemory, _: usize) -> bool {
-        memory.step == 0
+    fn scalars<C: Real>(&self, memory: &MechanizeMemory, _: usize) -> (bool, [C; 2]) {
+        (memory.step == 0, [memory.of_distance, memory.factors[1]].map(C::of))
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(first: bool, [x0]: &mut [C; 1], u: C, p: C) -> [C::Wide; 4] {
+    fn take_in<C: Real>((first, _): Self::Scalars<C>, [x0]: &mut [C; 1], u: C, p: C) -> [C::Wide; 4] {
         *x0 = if first { p } else { *x0 };
         let distance = x0.wide() - p.wide();
         [u.wide() * u.wide(), p.wide() * p.wide(), u.wide() * distance, p.wide() * distance]
     }
 
     #[inline(always)]
-    fn measure<C: Real>(_: bool, _: C) -> [C::Wide; 0] {
+    fn measure<C: Real>(_: Self::Scalars<C>, _: C) -> [C::Wide; 0] {
         []
     }
 
@@ -220,12 +216,8 @@ impl<T: Stage> Weighing for Mechanize<T> {
         memory.factors[1] = memory.factor();
     }
 
-    fn second<C: Real>(&self, memory: &MechanizeMemory, _: usize) -> [C; 2] {
-        [memory.of_distance, memory.factors[1]].map(C::of)
-    }
-
     #[inline(always)]
-    fn give_out<C: Real>([of_distance, factor]: [C; 2], [x0]: &mut [C; 1], u: C, p: C) -> C {
+    fn give_out<C: Real>((_, [of_distance, factor]): Self::Scalars<C>, [x0]: &mut [C; 1], u: C, p: C) -> C {
         let distance = *x0 - p;
         distance - factor * (of_distance * distance - u)
     }

@@ -71,14 +71,9 @@ impl ParamsAverageMemory {
 #[diagnostic::do_not_recommend]
 impl<P: Averages> Wrapper for P {
     type Memory = ParamsAverageMemory;
-    const STEPS_ASIDE: bool = true;
+    const RUNS: Runs = Runs::DECIDED.steps_aside();
 
-    fn start(
-        &self,
-        memory: &mut ParamsAverageMemory,
-        _: &InitContext<'_>,
-        _: &<P::Inner as Stage>::State,
-    ) -> Result<()> {
+    fn start(&self, memory: &mut ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
         memory.starts_as_params = self.starts_as_params();
         memory.mass.set(if self.starts_as_params() { 1.0 } else { 0.0 });
         Ok(())
@@ -122,14 +117,12 @@ pub struct Take<C> {
 /// before that would have them stored earlier.
 impl<P: Averages> Arithmetic for P {
     const SLOTS: &'static [Slot] = &[Slot::exact("average")];
-    const AFTER: bool = true;
-    const REWRITES: [bool; 2] = [false; 2];
-    const READS_PARAMS: bool = true;
+    const ELEMENTS: Elements = Elements::NONE.after(false).reads_params();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Take<C>;
 
-    fn slot_starts_as_params(&self, _: usize) -> bool {
-        self.starts_as_params()
+    fn slot(&self, slot: Slot) -> Slot {
+        if self.starts_as_params() { slot.starts_as_params() } else { slot }
     }
 
     fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Take<C> {

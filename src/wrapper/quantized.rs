@@ -120,9 +120,9 @@ impl State for Exceptions {
 
 impl<T: Stage> Wrapper for Quantized<T> {
     type Memory = Exceptions;
-    const ALWAYS_RUNS: bool = true;
+    const RUNS: Runs = Runs::ALWAYS;
 
-    fn prepare(&self, memory: &mut Exceptions, at: &InitContext<'_>) -> Result<()> {
+    fn start(&self, memory: &mut Exceptions, at: &InitContext<'_>) -> Result<()> {
         let what = format!("{}: except", Self::NAME);
         memory.0 = self.except.as_ref().map_or(Ok(Vec::new()), |except| except.resolve(at.structure(), &what))?;
         Ok(())

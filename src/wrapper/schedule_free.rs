@@ -249,20 +249,15 @@ impl Part for Interpolate {
 
 impl RuleWithMemory for Interpolate {
     const APART: bool = true;
-    const SLOTS: &'static [Slot] = &[Slot::exact("z")];
+    const SLOTS: &'static [Slot] = &[Slot::exact("z").starts_as_params()];
     const BESIDE: Option<Slot> = Some(Slot::exact("x"));
     const READS_PARAMS: bool = true;
-    type Needs = Nothing;
     type Memory = ScheduleFreeState;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Mix<C>;
 
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.state_dtype
-    }
-
-    fn slot_starts_as_params(&self, _: usize) -> bool {
-        true
+    fn slot(&self, slot: Slot) -> Slot {
+        slot.of_dtype(self.state_dtype)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScheduleFreeState> {

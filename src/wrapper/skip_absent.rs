@@ -102,11 +102,9 @@ impl SkipAbsentMemory {
 
 impl<T: Stage> Wrapper for SkipAbsent<T> {
     type Memory = SkipAbsentMemory;
-    const CHOOSES: bool = true;
-    const RESTS: bool = true;
-    const SKIPS_ABSENT: bool = true;
+    const RUNS: Runs = Runs::DECIDED.skips_absent();
 
-    fn start(&self, memory: &mut SkipAbsentMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, memory: &mut SkipAbsentMemory, at: &InitContext<'_>) -> Result<()> {
         memory.resting = vec![false; at.structure().len()];
         Ok(())
     }

@@ -334,7 +334,6 @@ impl gradchain::part::Part for Instead {
 
 impl WholeTreeTransformation for Instead {
     type State = ();
-    type Needs = Nothing;
 
     fn start(&self, _: &gradchain::part::InitContext<'_>) -> gradchain::Result<()> {
         Ok(())

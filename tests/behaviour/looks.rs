@@ -137,7 +137,6 @@ impl Part for ByLargest {
 impl LooksFirst for ByLargest {
     const BY_LEAF: bool = true;
     type State = PerLeaf<Scalar>;
-    type Needs = Nothing;
     type Slots<C: Real> = [C; 0];
     type Found<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
@@ -193,7 +192,6 @@ impl LooksFirst for MeanByLargest {
     const BY_LEAF: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("mean")];
     type State = PerLeaf<Scalar>;
-    type Needs = Nothing;
     type Slots<C: Real> = [C; 1];
     type Found<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
@@ -253,7 +251,6 @@ impl Part for ByPlace {
 
 impl LooksFirst for ByPlace {
     type State = Count;
-    type Needs = Nothing;
     type Slots<C: Real> = [C; 0];
     type Found<C: Real> = [C; 2];
     type Scalars<C: Real> = ();

@@ -1,7 +1,7 @@
 //! A pass that only adds up parameters works out no updates: the bits are those of a pass that does.
 
 use gradchain::needs::Nothing;
-use gradchain::part::{InitContext, Part, StepContext, Sums, TwoPass, TwoPasses};
+use gradchain::part::{InitContext, Part, Passes, StepContext, Sums, TwoPass, TwoPasses};
 use gradchain::prelude::*;
 use gradchain::transform::{
     clip_by_block_rms, identity, normalize_by_update_norm, scale, scale_by_factored_rms, scale_by_param_block_rms,
@@ -21,15 +21,12 @@ impl<const READS: bool> Part for ByNorm<READS> {
 }
 
 impl<const READS: bool> TwoPasses for ByNorm<READS> {
-    const READS_PARAMS: [bool; 2] = [true, false];
-    const READS_UPDATES: bool = READS;
-    type Needs = Nothing;
+    const PASSES: Passes = Passes::TWO.reads_params([true, false]).reads_updates(READS);
     type Memory = ();
     type Run = f64;
     type Slots<C: Real> = [C; 0];
     type Sums<W: Real> = [W; 1];
-    type First<C: Real> = ();
-    type Second<C: Real> = C;
+    type Scalars<C: Real> = C;
 
     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<()> {
         Ok(())
@@ -37,15 +34,14 @@ impl<const READS: bool> TwoPasses for ByNorm<READS> {
     fn begin(&self, (): &mut (), _: &StepContext<'_>) -> f64 {
         f64::NAN
     }
-    fn first<C: Real>(&self, (): &(), _: &f64, _: usize) {}
     #[inline(always)]
-    fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> (C, [C::Wide; 1]) {
+    fn take_in<C: Real>(_: C, _: &mut [C; 0], u: C, p: C) -> (C, [C::Wide; 1]) {
         (u, [p.wide() * p.wide()])
     }
     fn decide(&self, (): &mut (), norm: &mut f64, sums: Sums<'_>) {
         *norm = sums.total(0).sqrt();
     }
-    fn second<C: Real>(&self, (): &(), norm: &f64, _: usize) -> C {
+    fn scalars<C: Real>(&self, (): &(), norm: &f64, _: usize) -> C {
         C::of(*norm)
     }
     #[inline(always)]

@@ -1,7 +1,7 @@
 //! Wrappers of users' own: what they say of themselves must not change what they do.
 
 use gradchain::Real;
-use gradchain::part::{Arithmetic, Around, AroundWithArithmetic, Decision, Slot, StepContext, Wrapper};
+use gradchain::part::{Arithmetic, Around, AroundWithArithmetic, Decision, Elements, Runs, Slot, StepContext, Wrapper};
 use gradchain::prelude::*;
 use gradchain::state::{Count, State};
 
@@ -17,15 +17,14 @@ gradchain::wrapper! {
 
 impl<T: GradientTransformation> Wrapper for Aside<T> {
     type Memory = Steps;
-    const CHOOSES: bool = true;
-    const STEPS_ASIDE: bool = true;
+    const RUNS: Runs = Runs::DECIDED.chooses().steps_aside();
 
     fn decide(&self, _: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
         Decision::Inside
     }
 
-    fn acts_on(&self, _: &Steps, leaf: usize) -> bool {
-        leaf == 0
+    fn resting<'a>(&self, _: &'a Steps) -> &'a [bool] {
+        &[false, true]
     }
 }
 
@@ -36,7 +35,7 @@ gradchain::wrapper! {
 
 impl<T: GradientTransformation> Wrapper for Back<T> {
     type Memory = Steps;
-    const STEPS_ASIDE: bool = true;
+    const RUNS: Runs = Runs::DECIDED.steps_aside();
 
     fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
         memory.steps.increment();
@@ -45,16 +44,10 @@ impl<T: GradientTransformation> Wrapper for Back<T> {
 }
 
 impl<T: GradientTransformation> Arithmetic for Back<T> {
-    const SLOTS: &'static [Slot] = &[Slot::exact("first")];
-    const AFTER: bool = true;
-    const REWRITES: [bool; 2] = [false; 2];
-    const POINT: Option<usize> = Some(0);
+    const SLOTS: &'static [Slot] = &[Slot::exact("first").starts_as_params()];
+    const ELEMENTS: Elements = Elements::NONE.after(false).point(0);
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ();
-
-    fn slot_starts_as_params(&self, _: usize) -> bool {
-        true
-    }
 
     fn scalars<C: Real>(&self, _: &Steps, _: usize) {}
 }
@@ -75,8 +68,7 @@ impl<T: GradientTransformation> Wrapper for Adds<T> {
 
 impl<T: GradientTransformation> Arithmetic for Adds<T> {
     const SLOTS: &'static [Slot] = &[Slot::exact("counted")];
-    const BEFORE: bool = true;
-    const BEFORE_READS: bool = true;
+    const ELEMENTS: Elements = Elements::NONE.before(true).before_reads();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ();
 

@@ -31,9 +31,8 @@ impl Part for Theirs {
 }
 
 impl WholeTreeTransformation for Theirs {
-    const REMOTE: bool = true;
+    const SCOPE: Scope = Scope::TREE.remote();
     type State = Moments;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<Moments> {
         Moments::like(at.structure(), at.active(), 0.0, |leaf| leaf.dtype().compute())

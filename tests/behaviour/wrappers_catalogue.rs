@@ -465,13 +465,12 @@ struct NewtonByValues;
 
 impl gradchain::part::Part for NewtonByValues {
     const NAME: &'static str = "newton_by_values";
-    type Form = gradchain::part::Whole;
+    type Form = gradchain::part::Whole<gradchain::needs::ValueAndGradFn>;
 }
 
 impl WholeTreeTransformation for NewtonByValues {
     type State = gradchain::state::Moments;
-    type Needs = gradchain::needs::ValueAndGradFn;
-    const READS_PARAMS: bool = true;
+    const SCOPE: gradchain::part::Scope = gradchain::part::Scope::TREE.reads_params();
 
     fn start(&self, at: &gradchain::part::InitContext<'_>) -> gradchain::Result<Self::State> {
         at.moments()

@@ -2,8 +2,7 @@
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::part::{
-    Clock, InitContext, OneElement, OneElementWithMemory, Part, Rule, RuleWithMemory, Slot, StepContext, Whole,
-    WholeTree, WholeTreeTransformation,
+    Clock, InitContext, OneElement, Part, Rule, Slot, StepContext, Whole, WholeTree, WholeTreeTransformation,
 };
 use gradchain::schedule::{FromFn, from_fn};
 use gradchain::state::{AverageOptions, same_bits};
@@ -52,7 +51,6 @@ impl Part for BuggyTree {
 
 impl WholeTreeTransformation for BuggyTree {
     type State = gradchain::state::Count;
-    type Needs = Nothing;
 
     fn start(&self, _: &InitContext<'_>) -> Result<Self::State> {
         Ok(Self::State::default())
@@ -358,7 +356,6 @@ impl Part for Choosy {
 
 impl WholeTreeTransformation for Choosy {
     type State = gradchain::state::Count;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
         match at.params_as_moments()?.get::<f32>(0).is_none_or(|x| x[0] < 3.0) {
@@ -388,44 +385,4 @@ fn a_state_that_cannot_begin_anew_is_an_error_before_the_step() {
     }
     check(lookahead(chain((Choosy, sgd(1.0))), 2, 1.0).reset_state(true));
     check(sam(sgd(1.0), chain((Choosy, scale(0.5)))));
-}
-
-/// Forgets to say that leaves may be apart.
-#[derive(Clone, Debug)]
-struct Unsaid;
-
-impl Part for Unsaid {
-    const NAME: &'static str = "unsaid";
-    type Form = OneElementWithMemory;
-}
-
-impl RuleWithMemory for Unsaid {
-    type Needs = Nothing;
-    type Memory = ();
-    type Slots<C: Real> = [C; 0];
-    type Scalars<C: Real> = ();
-
-    fn start(&self, _: &InitContext<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn scalars<C: Real>(&self, _: &(), _: usize) {}
-
-    fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
-        u
-    }
-
-    fn is_apart(&self, (): &(), leaf: usize) -> bool {
-        leaf == 1
-    }
-}
-
-#[test]
-fn a_leaf_that_is_apart_unsaid_is_an_error() {
-    let optimizer = chain((Unsaid, sgd(1.0)));
-    let mut params = (1.0_f32, 2.0_f32);
-    let mut state = optimizer.init(&params).unwrap();
-    let error = optimizer.step(&mut params, &(1.0_f32, 1.0_f32), &mut state).unwrap_err();
-    let expected = "unsaid: argument `APART` must be true, since a leaf is apart, found false, at `1`";
-    assert_eq!((error.to_string().as_str(), params), (expected, (1.0, 2.0)));
 }

@@ -23,7 +23,6 @@ impl Part for Greedy {
 
 impl WholeTreeTransformation for Greedy {
     type State = ();
-    type Needs = Nothing;
 
     fn start(&self, _: &InitContext<'_>) -> Result<()> {
         Ok(())

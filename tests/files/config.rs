@@ -197,7 +197,7 @@ mod own {
     use gradchain::Real;
     use gradchain::arguments::required;
     use gradchain::config::{Config, Registry};
-    use gradchain::part::{Clock, Decision, Rule, StepContext, Wrapper};
+    use gradchain::part::{Clock, Decision, OneElement, Rule, StepContext, Wrapper};
     use gradchain::prelude::*;
     use gradchain::state::{Count, State};
 

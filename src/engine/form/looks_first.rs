@@ -10,12 +10,12 @@ use super::super::{
     WholeTree, followed_by, fused,
 };
 use super::rule::checked_slots;
-use super::state::{Arrays, Start, asked_dtype};
+use super::state::{Arrays, of_part};
 use super::whole::whole_here;
 use super::{Form, Part, PartState, SlotArray};
-use crate::element::{DType, Real};
+use crate::element::Real;
 use crate::error::Result;
-use crate::needs::{Level, Needs};
+use crate::needs::Nothing;
 use crate::state::State;
 use crate::tree::LeafSpec;
 
@@ -52,7 +52,6 @@ pub enum AfterALook {}
 /// impl LooksFirst for DivideByLargest {
 ///     const BY_LEAF: bool = true;
 ///     type State = PerLeaf<Scalar>;
-///     type Needs = Nothing;
 ///     type Slots<C: Real> = [C; 0];
 ///     type Found<C: Real> = [C; 0];
 ///     type Scalars<C: Real> = C;
@@ -99,7 +98,7 @@ pub enum AfterALook {}
 /// cache for half a thousand elements at a time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has the form `AfterALook` and does not implement `LooksFirst`",
-    note = "`impl LooksFirst for {Self}` says what the part does; `docs/own-look.md` has an example"
+    note = "`impl LooksFirst for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
 )]
 pub trait LooksFirst: Part<Form = AfterALook> {
     /// The state arrays that [`apply`](LooksFirst::apply) rewrites, by name, as many as [`Slots`](LooksFirst::Slots)
@@ -108,12 +107,10 @@ pub trait LooksFirst: Part<Form = AfterALook> {
     const SLOTS: &'static [Slot] = &[];
     /// Whether each leaf's update follows from that leaf and its own state alone, and those of leaves that are not
     /// [acted on](WholeTree::is_active) are left as they are; see
-    /// [`WholeTreeTransformation::BY_LEAF`](super::WholeTreeTransformation::BY_LEAF).
+    /// [`Scope::LEAF`](super::Scope::LEAF).
     const BY_LEAF: bool = false;
     /// What is remembered between steps, and what has been found.
     type State: State;
-    /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
-    type Needs: Needs;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
     /// What was found for one element, besides what is the same for a leaf: `[C; N]`. With the slots at most 8: more do
@@ -121,11 +118,6 @@ pub trait LooksFirst: Part<Form = AfterALook> {
     type Found<C: Real>: SlotArray<C>;
     /// What is the same for a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
-
-    /// As [`RuleWithMemory::slot_dtype`](super::RuleWithMemory::slot_dtype).
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        asked_dtype(self, Self::SLOTS[slot])
-    }
 
     /// As [`WholeTreeTransformation::work`](super::WholeTreeTransformation::work).
     fn work(&self, leaf: &LeafSpec) -> f64 {
@@ -178,7 +170,6 @@ const fn found<P: LooksFirst>() -> usize {
 /// # impl LooksFirst for Mine {
 /// #     const SLOTS: &'static [Slot] = &[Slot::exact("a"); 4];
 /// #     type State = ();
-/// #     type Needs = Nothing;
 /// #     type Slots<C: Real> = [C; 4];
 /// #     type Found<C: Real> = [C; 4];
 /// #     type Scalars<C: Real> = ();
@@ -202,7 +193,6 @@ const fn found<P: LooksFirst>() -> usize {
 /// # impl LooksFirst for Mine {
 /// #     const SLOTS: &'static [Slot] = &[Slot::exact("a"); 4];
 /// #     type State = ();
-/// #     type Needs = Nothing;
 /// #     type Slots<C: Real> = [C; 4];
 /// #     type Found<C: Real> = [C; 5];
 /// #     type Scalars<C: Real> = ();
@@ -226,7 +216,7 @@ fn fill<P: LooksFirst, C: Real>(state: &dyn Any, leaf: usize, start: usize, to: 
 }
 
 impl<P: LooksFirst> Form<P> for AfterALook {
-    type Needs = P::Needs;
+    type Needs = Nothing;
     type State = PartState<P::State>;
     /// Whether it has looked: what comes later in a step may never be.
     type Run = bool;
@@ -251,15 +241,10 @@ impl<P: LooksFirst> Form<P> for AfterALook {
         Ok(())
     }
 
-    fn needs(_: &P) -> Level {
-        <P::Needs as Needs>::LEVEL
-    }
-
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
         let here = whole_here((P::NAME, P::BY_LEAF), at, &|leaf| part.work(leaf))?;
         let at = &here.as_ref().map_or(*at, |here| at.with_active(here));
-        let slot = |slot| Start { dtype: part.slot_dtype(slot), ..Start::default() };
-        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &slot)? })
+        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &|slot| of_part(part, slot))? })
     }
 
     fn begin(_: &P, _: &mut Self::State, _: &StepContext<'_>) -> bool {

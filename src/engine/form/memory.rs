@@ -1,5 +1,7 @@
 //! One element, with memory of any kind beside the state arrays.
 
+use core::marker::PhantomData;
+
 use super::super::fused::with_list;
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
@@ -8,81 +10,22 @@ use super::super::{
     Uses, fused,
 };
 use super::rule::{Cut, checked_slots, keeps_zeros};
-use super::state::{Arrays, Start, asked_dtype};
+use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
-use crate::error::{Error, Result};
-use crate::needs::Needs;
+use crate::error::Result;
+use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of a [`RuleWithMemory`].
-#[derive(Clone, Copy, Debug)]
-pub enum OneElementWithMemory {}
+/// The form of a [`RuleWithMemory`]. `Asks` is what a step must be given besides gradients.
+pub struct OneElementWithMemory<Asks = Nothing>(PhantomData<fn() -> Asks>);
 
 /// As [`Rule`](super::Rule), with memory of any kind instead of a count of steps, scalars that may differ from leaf to
 /// leaf, elements that are counted on the way, a word at the end of the step, and where one element is not enough a
 /// stretch of them at a time.
 ///
-/// # Example
-///
-/// Zeroes what is not finite, and counts it:
-///
-/// ```
-/// use gradchain::prelude::*;
-/// use gradchain::Real;
-/// use gradchain::needs::Nothing;
-/// use gradchain::part::{InitContext, OneElementWithMemory, Part, RuleWithMemory, StepContext, Sums};
-/// use gradchain::state::{Count, State};
-///
-/// #[derive(Clone, Debug)]
-/// struct ZeroInfinities;
-///
-/// #[derive(State, Clone, Debug, Default)]
-/// struct Found { zeroed: Count }
-///
-/// impl Part for ZeroInfinities {
-///     const NAME: &'static str = "zero_infinities";
-///     type Form = OneElementWithMemory;
-/// }
-///
-/// impl RuleWithMemory for ZeroInfinities {
-///     const COUNTS: usize = 1;
-///     type Needs = Nothing;
-///     type Memory = Found;
-///     type Slots<C: Real> = [C; 0];
-///     type Scalars<C: Real> = ();
-///
-///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Found> {
-///         Ok(Found::default())
-///     }
-///
-///     fn scalars<C: Real>(&self, _: &Found, _: usize) {}
-///
-///     #[inline(always)]
-///     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, counts: &mut [u32]) -> C {
-///         let infinite = u.abs() == C::infinity();
-///         counts[0] += u32::from(infinite);
-///         if infinite { C::zero() } else { u }
-///     }
-///
-///     fn finish(&self, memory: &mut Found, counts: Sums<'_>) {
-///         memory.zeroed.increment_by(counts.total(0) as u64);
-///     }
-/// }
-///
-/// let optimizer = chain((ZeroInfinities, sgd(1.0)));
-/// let mut params = vec![0.0_f32, 0.0];
-/// let mut state = optimizer.init(&params)?;
-/// optimizer.step(&mut params, &vec![1.0_f32, f32::INFINITY], &mut state)?;
-/// assert_eq!(params, [-1.0, 0.0]);
-/// assert_eq!(state.0.zeroed.get(), 1);
-/// # Ok::<(), gradchain::Error>(())
-/// ```
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `OneElementWithMemory` and does not implement `RuleWithMemory`",
-    note = "`impl RuleWithMemory for {Self}` says what the part does; `docs/own-rule.md` has an example"
-)]
-pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
+/// For parts of the crate. Others that need memory are [`TwoPasses`](super::TwoPasses) without a second pass.
+pub trait RuleWithMemory: Part {
     /// The state arrays, by name, as many as [`Slots`](RuleWithMemory::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
     /// Whether `apply` reads the parameter.
@@ -90,15 +33,10 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// Whether `apply` depends on the type of the leaf, not only on the one that it calculates in; see
     /// [`typed`](RuleWithMemory::typed).
     const TYPED: bool = false;
-    /// Whether the state arrays have the type of their leaf, where no other was asked for: 16 bits for leaves of 16
-    /// bits.
-    const SLOTS_OF_LEAF: bool = false;
     /// How many things `apply` counts.
     const COUNTS: usize = 0;
     /// Whether all updates are zero, whatever comes in: then they are not even written.
     const ZERO: bool = false;
-    /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
-    type Needs: Needs;
     /// What is remembered besides the state arrays.
     type Memory: State;
     /// The state of one element: `[C; N]`.
@@ -106,17 +44,9 @@ pub trait RuleWithMemory: Part<Form = OneElementWithMemory> {
     /// What is worked out once a step for a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
-    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in, or the
-    /// [leaf's](RuleWithMemory::SLOTS_OF_LEAF).
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        asked_dtype(self, Self::SLOTS[slot])
-    }
-
-    /// Whether a state array starts as a copy of the parameters instead of at zero.
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        let _ = slot;
-        false
+    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    fn slot(&self, slot: Slot) -> Slot {
+        slot
     }
 
     /// The memory before the first step.
@@ -254,8 +184,8 @@ fn apart<R: RuleWithMemory, C: Real>(
     tile.spare = spare;
 }
 
-impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
-    type Needs = R::Needs;
+impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R> for OneElementWithMemory<A> {
+    type Needs = A;
     type State = PartState<R::Memory>;
     type Run = ();
     type Kernel<C: Real> = R::Scalars<C>;
@@ -274,31 +204,13 @@ impl<R: RuleWithMemory> Form<R> for OneElementWithMemory {
     }
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<Self::State> {
-        let start = |slot| Start {
-            dtype: rule.slot_dtype(slot),
-            of_leaf: R::SLOTS_OF_LEAF,
-            as_params: rule.slot_starts_as_params(slot),
-            ..Start::default()
-        };
-        let mut arrays = Arrays::new(R::SLOTS, at, &start)?;
+        let mut arrays = Arrays::new(R::SLOTS, at, &|slot| of_part(rule, rule.slot(slot)))?;
         if let Some(slot) = R::BESIDE {
             let needs: Vec<bool> =
                 (0..at.active.len()).map(|leaf| at.active[leaf] && rule.needs_beside(at, leaf)).collect();
             arrays = arrays.with_beside(slot, at, &needs)?;
         }
         Ok(PartState { memory: rule.start(at)?, arrays })
-    }
-
-    fn check(rule: &R, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        let is_apart = |leaf: &usize| !R::APART && rule.is_apart(&state.memory, *leaf);
-        (0..at.structure.len()).find(is_apart).map_or(Ok(()), |leaf| {
-            Err(Error::argument(
-                R::NAME,
-                "APART",
-                "true, since a leaf is apart",
-                format!("false, at `{}`", at.leaf(leaf).path()),
-            ))
-        })
     }
 
     fn begin(rule: &R, state: &mut Self::State, at: &StepContext<'_>) {

@@ -2,13 +2,15 @@
 //!
 //! | form | trait | for |
 //! |---|---|---|
-//! | [`OneElement`] | [`Rule`], [`RuleWithMemory`] | arithmetic on one element |
+//! | [`OneElement`] | [`Rule`] | arithmetic on one element |
 //! | [`TwoPass`] | [`TwoPasses`] | what takes in all gradients, decides, and gives out updates |
 //! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Weighing`] | what holds another transformation |
 //! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
 //! | [`AfterALook`] | [`LooksFirst`] | a look at whole leaves, and then one element |
-//! | [`LooksOn`] | [`Onlooker`] | what looks at updates and changes nothing |
 //! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
+//!
+//! Two more are for parts of the crate: [`OneElementWithMemory`] for arithmetic on one element that depends on more
+//! than a count of steps, [`LooksOn`] for [`monitor`](crate::transform::monitor()).
 //!
 //! Each form is made a [`Stage`], the engine's own protocol, in one file of this folder. Nothing else in the crate, but
 //! what joins parts (tuples, boxes, partitions), talks to the engine.
@@ -25,19 +27,20 @@ mod two_passes;
 mod whole;
 
 pub use around::{
-    Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Decision, Elsewhere, Holds, NoArithmetic, Weighing,
-    WithArithmetic, WithSums, Wrapper,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Decision, Elements, Elsewhere, Holds, NoArithmetic, Runs,
+    Weighing, WeighingPasses, WithArithmetic, WithSums, Wrapper,
 };
 pub use looks_first::{AfterALook, LooksFirst};
 pub use loops::Access;
-pub use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
+pub(crate) use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
 pub(crate) use named::{Exactly, Keeps, OfChain};
 pub use named::{Named, Optimizer};
-pub use onlooker::{LooksOn, Onlooker};
+pub(crate) use onlooker::{LooksOn, Onlooker};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
-pub use two_passes::{TwoPass, TwoPasses};
-pub use whole::{Whole, WholeTreeTransformation};
+pub use two_passes::{Passes, TwoPass, TwoPasses};
+pub(crate) use whole::RunsInside;
+pub use whole::{Scope, Whole, WholeTreeTransformation};
 
 use core::any::{Any, TypeId};
 
@@ -69,8 +72,8 @@ use crate::state::{Given, State, StateWalk};
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// The name, as in messages and configs.
     const NAME: &'static str;
-    /// Which form it has: `OneElement`, `OneElementWithMemory`, `TwoPass`, `Around`,
-    /// `AroundWithArithmetic`, `AroundWithSums`, `Whole`, `LooksOn` or `Named`.
+    /// Which form it has: `OneElement`, `TwoPass`, `Whole`, `AfterALook`, `Around`, `AroundWithArithmetic`,
+    /// `AroundWithSums` or `Named`.
     type Form: Form<Self>;
 
     /// Checks the arguments.
@@ -119,9 +122,8 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the form of a part",
     label = "not a form of `gradchain::part`",
-    note = "the forms, each with the trait that a part implements: `OneElement` (`Rule`), `OneElementWithMemory` (`RuleWithMemory`), \
-            `TwoPass` (`TwoPasses`), `Whole` (`WholeTreeTransformation`), `AfterALook` (`LooksFirst`), `LooksOn` (`Onlooker`), \
-            `Around` (`Wrapper`)"
+    note = "the forms, each with the trait that a part implements: `OneElement` (`Rule`), `TwoPass` (`TwoPasses`), \
+            `Whole` (`WholeTreeTransformation`), `AfterALook` (`LooksFirst`), `Around` (`Wrapper`)"
 )]
 #[allow(missing_docs, reason = "each is what has the same name in `Stage`")]
 pub trait Form<P: ?Sized> {

@@ -15,71 +15,13 @@ pub enum LooksOn {}
 /// A part that looks at the updates that pass through and changes nothing. What it adds up over them is known at the
 /// end of the step; how many sums there are may differ from value to value.
 ///
-/// # Example
-///
-/// A histogram of sizes:
-///
-/// ```
-/// use gradchain::Real;
-/// use gradchain::part::{InitContext, LooksOn, Onlooker, Part, Sums};
-/// use gradchain::prelude::*;
-/// use gradchain::state::{Count, State};
-///
-/// /// Counts the elements of each power of ten from 1 on.
-/// #[derive(Clone, Debug)]
-/// struct Histogram { bins: usize }
-///
-/// #[derive(State, Clone, Debug, Default)]
-/// struct Counts { bins: Vec<Count> }
-///
-/// impl Part for Histogram {
-///     const NAME: &'static str = "histogram";
-///     type Form = LooksOn;
-/// }
-///
-/// impl Onlooker for Histogram {
-///     type Memory = Counts;
-///
-///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Counts> {
-///         Ok(Counts { bins: vec![Count::default(); self.bins] })
-///     }
-///
-///     fn sums(&self) -> usize {
-///         self.bins
-///     }
-///
-///     fn look<C: Real>(&self, u: &[C], _: &[C], sums: &mut [f64]) {
-///         for size in u.iter().map(|u| u.abs().as_f64()).filter(|size| *size >= 1.0) {
-///             if let Some(sum) = sums.get_mut(size.log10() as usize) {
-///                 *sum += 1.0;
-///             }
-///         }
-///     }
-///
-///     fn finish(&self, memory: &mut Counts, sums: Sums<'_>) {
-///         for (i, bin) in memory.bins.iter_mut().enumerate() {
-///             bin.increment_by(sums.total(i) as u64);
-///         }
-///     }
-/// }
-///
-/// let optimizer = chain((Histogram { bins: 3 }, sgd(1.0)));
-/// let mut params = vec![0.0_f32; 4];
-/// let mut state = optimizer.init(&params)?;
-/// optimizer.step(&mut params, &vec![2.0_f32, -3.0, 40.0, 0.5], &mut state)?;
-/// assert_eq!(state.0.bins.iter().map(|bin| bin.get()).collect::<Vec<_>>(), [2, 1, 0]);
-/// # Ok::<(), gradchain::Error>(())
-/// ```
+/// For [`monitor`](crate::transform::monitor()), whose measures are the observers that users write.
 ///
 /// # Cost
 ///
 /// No pass of its own: it looks while the updates are in the first-level cache. A chain with such a part in it is run
 /// member by member on stretches instead of as one loop, in which the part would see what the last member makes of an
 /// element.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `LooksOn` and does not implement `Onlooker`",
-    note = "`impl Onlooker for {Self}` says what the part does; `docs/own-onlooker.md` has an example"
-)]
 pub trait Onlooker: Part<Form = LooksOn> {
     /// What is remembered between steps.
     type Memory: State;

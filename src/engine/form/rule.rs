@@ -6,9 +6,9 @@ use super::super::kernel::MOST_SLOTS;
 use super::super::{
     AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses, fused,
 };
-use super::state::{Arrays, Start, asked_dtype};
+use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState};
-use crate::element::{Both, DType, PerReal, Real};
+use crate::element::{Both, PerReal, Real};
 use crate::error::Result;
 use crate::state::{Count, PerLeaf, state_fields};
 
@@ -73,30 +73,14 @@ pub trait Rule: Part<Form = OneElement> {
     const SLOTS: &'static [Slot] = &[];
     /// Whether `apply` reads the parameter.
     const READS_PARAMS: bool = false;
-    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf: not if what it holds back of the others
-    /// would be due.
-    const ROWS: bool = true;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
     /// What is worked out once a step.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
-    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in.
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        asked_dtype(self, Self::SLOTS[slot])
-    }
-
-    /// The value that a state array starts with.
-    fn slot_start(&self, slot: usize) -> f64 {
-        let _ = slot;
-        0.0
-    }
-
-    /// Whether a state array starts as a copy of the parameters instead.
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        let _ = slot;
-        false
+    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    fn slot(&self, slot: Slot) -> Slot {
+        slot
     }
 
     /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`]. Once for
@@ -296,6 +280,15 @@ pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
     slots
 }
 
+/// Returns whether any array changes also where there is no gradient.
+const fn need_all_rows(slots: &[Slot]) -> bool {
+    let mut slot = 0;
+    while slot < slots.len() && !slots[slot].needs_all_rows() {
+        slot += 1;
+    }
+    slot < slots.len()
+}
+
 impl<R: Rule> Form<R> for OneElement {
     type Needs = crate::needs::Nothing;
     type State = PartState<Steps>;
@@ -305,7 +298,7 @@ impl<R: Rule> Form<R> for OneElement {
     const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
-    const ROWS: bool = R::ROWS;
+    const ROWS: bool = !need_all_rows(R::SLOTS);
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
     const USES: AllUses = Uses::of(1, 1).of_all();
 
@@ -315,14 +308,8 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     fn init_state(rule: &R, at: &InitContext<'_>) -> Result<PartState<Steps>> {
-        let start = |slot| Start {
-            dtype: rule.slot_dtype(slot),
-            value: rule.slot_start(slot),
-            as_params: rule.slot_starts_as_params(slot),
-            ..Start::default()
-        };
         let memory = Steps { count: Count::default(), updates: at.updates() };
-        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &start)? })
+        Ok(PartState { memory, arrays: Arrays::new(R::SLOTS, at, &|slot| of_part(rule, rule.slot(slot)))? })
     }
 
     fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {

@@ -21,22 +21,12 @@ pub struct Arrays {
     beside: Option<(Slot, Moments)>,
 }
 
-/// How a state array starts.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Start {
-    /// The type asked for, if one was.
-    pub(super) dtype: Option<DType>,
-    /// Whether it is the type of the leaf, else the one that arithmetic is done in.
-    pub(super) of_leaf: bool,
-    pub(super) value: f64,
-    pub(super) as_params: bool,
-}
-
-/// The type that an argument of a part asks of a state array: `mu_dtype` of `mu`, `accumulator_dtype` of any.
-pub(super) fn asked_dtype(part: &dyn Shows, slot: Slot) -> Option<DType> {
-    let mut asked = None;
+/// A state array with the type that an argument of the part asks for, if nothing else says it: `mu_dtype` of `mu`,
+/// `accumulator_dtype` of any.
+pub(super) fn of_part(part: &dyn Shows, slot: Slot) -> Slot {
+    let mut asked = slot.dtype;
     part.show(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
-    asked
+    slot.of_dtype(asked)
 }
 
 fn dtype_of(slot: Slot, argument: &str, value: Argument<'_>) -> Option<DType> {
@@ -48,23 +38,23 @@ fn dtype_of(slot: Slot, argument: &str, value: Argument<'_>) -> Option<DType> {
 }
 
 impl Arrays {
-    /// `start` says how the array of a number starts.
-    pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, start: &dyn Fn(usize) -> Start) -> Result<Arrays> {
-        let one = |slot: usize| {
-            let Start { dtype, of_leaf, value, as_params } = start(slot);
+    /// `given` says what a part's arguments make of each.
+    pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, given: &dyn Fn(Slot) -> Slot) -> Result<Arrays> {
+        let one = |declared: &Slot| {
+            let Slot { dtype, of_leaf, start, as_params, .. } = given(*declared);
             if as_params {
                 return at.params_as_moments_of(dtype);
             }
             let otherwise = |leaf: &LeafSpec| if of_leaf { leaf.dtype() } else { leaf.dtype().compute() };
             if let Some(dtype) = dtype {
-                return Moments::like(at.structure, at.active, value, |_| dtype);
+                return Moments::like(at.structure, at.active, start, |_| dtype);
             }
-            Moments::filled(at.structure, at.active, value, &|number, leaf| {
-                let coded = at.codes.and_then(|codes| codes.dtype(slots[slot], (number, leaf)));
+            Moments::filled(at.structure, at.active, start, &|number, leaf| {
+                let coded = at.codes.and_then(|codes| codes.dtype(*declared, (number, leaf)));
                 coded.unwrap_or_else(|| otherwise(leaf))
             })
         };
-        Ok(Arrays { slots, all: (0..slots.len()).map(one).collect::<Result<_>>()?, beside: None })
+        Ok(Arrays { slots, all: slots.iter().map(one).collect::<Result<_>>()?, beside: None })
     }
 
     /// Adds an array that only some leaves have, as a copy of the parameters.

@@ -1,21 +1,82 @@
 //! Two passes: take in, decide, give out.
 
+use core::marker::PhantomData;
+
 use super::super::{
     AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,
     WholeTree, fused,
 };
 use super::loops::{Access, MOST_SUMS, add_sums, goes_in, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
-use super::state::{Arrays, Start, asked_dtype};
+use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState, SlotArray};
-use crate::element::{DType, Real};
+use crate::element::Real;
 use crate::error::Result;
-use crate::needs::Needs;
+use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of [`TwoPasses`].
+/// The form of [`TwoPasses`]. `Asks` is what a step must be given besides gradients.
+pub struct TwoPass<Asks = Nothing>(PhantomData<fn() -> Asks>);
+
+/// What the passes of a [`TwoPasses`] read and write.
+///
+/// ```
+/// use gradchain::part::{Access, Passes};
+///
+/// // The first pass moves a state array on and reads parameters, the second reads the array.
+/// const PASSES: Passes = Passes::TWO.reads_params([true, false]).accesses(&[Access::Write], &[Access::Read]);
+/// # let _ = PASSES;
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub enum TwoPass {}
+pub struct Passes {
+    first: &'static [Access],
+    second: &'static [Access],
+    params: [bool; 2],
+    updates: bool,
+    transforms: bool,
+    gives_out: bool,
+}
+
+impl Passes {
+    /// Two passes: the first reads the update, the second changes it; neither reads parameters nor state arrays.
+    pub const TWO: Passes =
+        Passes { first: &[], second: &[], params: [false; 2], updates: true, transforms: false, gives_out: true };
+
+    /// One pass, which changes the update: [`decide`](TwoPasses::decide) comes at the end of the step, and
+    /// [`give_out`](TwoPasses::give_out) is not called.
+    pub const ONE: Passes = Passes { transforms: true, gives_out: false, ..Passes::TWO };
+
+    /// The same, whose first pass and second pass do this to each state array; to those not listed nothing.
+    #[must_use]
+    pub const fn accesses(self, first: &'static [Access], second: &'static [Access]) -> Passes {
+        Passes { first, second, ..self }
+    }
+
+    /// The same, whose first pass and second pass read the parameter or do not.
+    #[must_use]
+    pub const fn reads_params(self, params: [bool; 2]) -> Passes {
+        Passes { params, ..self }
+    }
+
+    /// The same, whose first pass reads the update or does not. If it does not, and writes no arrays, the update is not
+    /// computed for it: its `u` is any number then.
+    #[must_use]
+    pub const fn reads_updates(self, updates: bool) -> Passes {
+        Passes { updates, ..self }
+    }
+
+    /// The same, whose first pass changes the update, which is stored for the second.
+    #[must_use]
+    pub const fn transforms(self) -> Passes {
+        Passes { transforms: true, ..self }
+    }
+
+    /// Whether it works on some rows of a leaf: what it adds up depends on neither parameters nor state arrays, and so
+    /// is zero where there is no gradient.
+    const fn of_rows(self) -> bool {
+        !self.params[0] && !reads_any(self.first)
+    }
+}
 
 /// A part that takes in all elements, decides, and then gives out the updates: norms, trust ratios, estimates of
 /// distances.
@@ -48,13 +109,11 @@ pub enum TwoPass {}
 /// }
 ///
 /// impl TwoPasses for DivideByLargestNorm {
-///     type Needs = Nothing;
 ///     type Memory = Largest;
 ///     type Run = ();
 ///     type Slots<C: Real> = [C; 0];
 ///     type Sums<W: Real> = [W; 1];
-///     type First<C: Real> = ();
-///     type Second<C: Real> = C;
+///     type Scalars<C: Real> = C;
 ///
 ///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Largest> {
 ///         Ok(Largest::default())
@@ -62,10 +121,8 @@ pub enum TwoPass {}
 ///
 ///     fn begin(&self, _: &mut Largest, _: &StepContext<'_>) {}
 ///
-///     fn first<C: Real>(&self, _: &Largest, (): &(), _: usize) {}
-///
 ///     #[inline(always)]
-///     fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> (C, [C::Wide; 1]) {
+///     fn take_in<C: Real>(_: C, _: &mut [C; 0], u: C, _: C) -> (C, [C::Wide; 1]) {
 ///         (u, [u.wide() * u.wide()])
 ///     }
 ///
@@ -74,7 +131,7 @@ pub enum TwoPass {}
 ///         memory.norm.set(norm.max(memory.norm.get()));
 ///     }
 ///
-///     fn second<C: Real>(&self, memory: &Largest, (): &(), _: usize) -> C {
+///     fn scalars<C: Real>(&self, memory: &Largest, (): &(), _: usize) -> C {
 ///         C::of(memory.norm.get())
 ///     }
 ///
@@ -94,33 +151,16 @@ pub enum TwoPass {}
 ///
 /// # Cost
 ///
-/// One more pass, which reads what it says in [`FIRST`](TwoPasses::FIRST) and the updates.
+/// One more pass, which reads what it says in [`PASSES`](TwoPasses::PASSES).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
     note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
 )]
-pub trait TwoPasses: Part<Form = TwoPass> {
+pub trait TwoPasses: Part {
     /// The state arrays, by name, as many as [`Slots`](TwoPasses::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// What the first pass does to each of them; to those not listed nothing.
-    const FIRST: &'static [Access] = &[];
-    /// What the second pass does to each of them; to those not listed nothing.
-    const SECOND: &'static [Access] = &[];
-    /// Whether the first pass and the second read the parameter.
-    const READS_PARAMS: [bool; 2] = [false; 2];
-    /// Whether the first pass reads the update. If it does not, and writes no arrays, none is worked out for it: its
-    /// `u` is any number then.
-    const READS_UPDATES: bool = true;
-    /// Whether the first pass changes the update too, so that it is stored for the second.
-    const TRANSFORMS: bool = false;
-    /// Whether there is a second pass. Without one the updates are those of the first, and `decide` comes at the end of
-    /// the step.
-    const GIVES_OUT: bool = true;
-    /// Whether it may run on some [rows](crate::tree::SparseRows) of a leaf. Unless it says otherwise: if what it adds
-    /// up depends on neither parameters nor state arrays, and so is zero where there is no gradient.
-    const ROWS: bool = !Self::READS_PARAMS[0] && !reads_any(Self::FIRST);
-    /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
-    type Needs: Needs;
+    /// What its passes read and write.
+    const PASSES: Passes = Passes::TWO;
     /// What is remembered besides the state arrays.
     type Memory: State;
     /// What is worked out for one step.
@@ -129,21 +169,12 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     type Slots<C: Real>: SlotArray<C>;
     /// What is added up: `[W; N]`, at most 4.
     type Sums<W: Real>: SlotArray<W>;
-    /// What the first pass needs to know of a leaf.
-    type First<C: Real>: Copy + Send + Sync;
-    /// What the second pass needs to know of a leaf.
-    type Second<C: Real>: Copy + Send + Sync;
+    /// What the passes need to know of a leaf.
+    type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
-    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in.
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        asked_dtype(self, Self::SLOTS[slot])
-    }
-
-    /// Whether a state array starts as a copy of the parameters instead of at zero.
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        let _ = slot;
-        false
+    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    fn slot(&self, slot: Slot) -> Slot {
+        slot
     }
 
     /// The memory before the first step.
@@ -156,20 +187,22 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     /// Starts a step: counts it, works out scalars.
     fn begin(&self, memory: &mut Self::Memory, at: &StepContext<'_>) -> Self::Run;
 
-    /// Works out, in `f64`, what the first pass over a leaf needs, and rounds it once with [`Real::of`].
-    fn first<C: Real>(&self, memory: &Self::Memory, run: &Self::Run, leaf: usize) -> Self::First<C>;
+    /// Works out, in `f64`, what a pass over a leaf needs, and rounds it once with [`Real::of`]. Called for each pass:
+    /// what follows from the sums is not known in the first.
+    fn scalars<C: Real>(&self, memory: &Self::Memory, run: &Self::Run, leaf: usize) -> Self::Scalars<C>;
 
-    /// The first pass: the update for the second (which is `u` unless the part [`TRANSFORMS`](TwoPasses::TRANSFORMS)),
+    /// The first pass: the update for the second (ignored, unless the first pass
+    /// [transforms](Passes::transforms) it),
     /// and what this element adds to the sums. Write `#[inline(always)]` on it.
     ///
     /// It may be run twice for an element, from the same numbers: for what it changes, and for the sums, where these
     /// are worked out by a loop of their own.
-    fn take_in<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
+    fn take_in<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
 
     /// Sums that are to be added up once more before [`decide`](TwoPasses::decide), because squares of `f64` elements
     /// have overflowed or vanished: takes note of how to scale the elements of a leaf, by which
-    /// [`first`](TwoPasses::first) goes then, and names each such leaf to `again`. Asked once a step, in steps on trees
-    /// with `f64` leaves. Only a part without state arrays may name any.
+    /// [`scalars`](TwoPasses::scalars) goes then, and names each such leaf to `again`. Asked once a step, in steps on
+    /// trees with `f64` leaves. Only a part without state arrays may name any.
     fn again(&self, memory: &mut Self::Memory, sums: Sums<'_>, again: &mut dyn FnMut(usize)) {
         let _ = (memory, sums, again);
     }
@@ -177,11 +210,8 @@ pub trait TwoPasses: Part<Form = TwoPass> {
     /// Between the passes: the sums are complete, over the tree and by leaf.
     fn decide(&self, memory: &mut Self::Memory, run: &mut Self::Run, sums: Sums<'_>);
 
-    /// Works out what the second pass over a leaf needs. Also called before [`decide`](TwoPasses::decide), for nothing.
-    fn second<C: Real>(&self, memory: &Self::Memory, run: &Self::Run, leaf: usize) -> Self::Second<C>;
-
     /// The second pass: the update that comes of `u`. Write `#[inline(always)]` on it.
-    fn give_out<C: Real>(k: Self::Second<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
+    fn give_out<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 }
 
 const fn arrays<P: TwoPasses>() -> usize {
@@ -207,20 +237,20 @@ const fn shape<P: TwoPasses>() -> Shape {
     // What the first pass writes into arrays does not make it stateful: it is run in the one pass that ends at the
     // barrier, whatever is run again later, so that the engine need not store the updates for that.
     let shape = Shape {
-        barriers: P::GIVES_OUT as usize,
-        stateful: (P::TRANSFORMS || !P::GIVES_OUT) as u32 | (writes(P::SECOND) as u32) << 1,
-        reads_params: P::READS_PARAMS[0] as u32 | (P::READS_PARAMS[1] as u32) << 1,
+        barriers: P::PASSES.gives_out as usize,
+        stateful: (P::PASSES.transforms || !P::PASSES.gives_out) as u32 | (writes(P::PASSES.second) as u32) << 1,
+        reads_params: P::PASSES.params[0] as u32 | (P::PASSES.params[1] as u32) << 1,
         ..Shape::NOTHING
     }
     .adding(sums_of::<P>())
     .later();
-    if P::READS_UPDATES || P::TRANSFORMS || writes(P::FIRST) { shape } else { shape.of_params() }
+    if P::PASSES.updates || P::PASSES.transforms || writes(P::PASSES.first) { shape } else { shape.of_params() }
 }
 
 const fn uses<P: TwoPasses>() -> AllUses {
     let (mut uses, mut slot) = (Uses::ALWAYS.of_all(), 0);
     while slot < uses.len() {
-        let [first, second] = [Access::of(P::FIRST, slot), Access::of(P::SECOND, slot)];
+        let [first, second] = [Access::of(P::PASSES.first, slot), Access::of(P::PASSES.second, slot)];
         uses[slot] = Uses::of(
             first.reads() as u32 | (second.reads() as u32) << 1,
             first.writes() as u32 | (second.writes() as u32) << 1,
@@ -241,7 +271,7 @@ fn add_stored<P: TwoPasses>(
 ) {
     assert!(arrays::<P>() == 0, "{}: with state arrays there is no second sum", P::NAME);
     let Some(whole) = tree.leaf::<f64>(leaf) else { return };
-    let (kernel, mut totals) = (part.first::<f64>(memory, run, leaf), [0.0; MOST_SUMS]);
+    let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MOST_SUMS]);
     for (i, u) in whole.u.iter().enumerate() {
         let p = whole.p.get(i).copied().unwrap_or_default();
         let (_, terms) = P::take_in(kernel, P::Slots::of(&mut []), *u, p);
@@ -250,18 +280,18 @@ fn add_stored<P: TwoPasses>(
     totals[..sums_of::<P>()].iter().enumerate().for_each(|(i, total)| put(i, *total));
 }
 
-impl<P: TwoPasses> Form<P> for TwoPass {
-    type Needs = P::Needs;
+impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
+    type Needs = A;
     type State = PartState<P::Memory>;
     type Run = P::Run;
-    type Kernel<C: Real> = (P::First<C>, P::Second<C>);
+    type Kernel<C: Real> = P::Scalars<C>;
 
     const SHAPE: Shape = shape::<P>();
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
     const USES: AllUses = uses::<P>();
-    const ROWS: bool = P::ROWS;
+    const ROWS: bool = P::PASSES.of_rows();
 
     fn validate(_: &P) -> Result<()> {
         const { checked_slots(P::SLOTS, arrays::<P>()) };
@@ -269,12 +299,10 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
-        let start = |slot| Start {
-            dtype: part.slot_dtype(slot),
-            as_params: part.slot_starts_as_params(slot),
-            ..Start::default()
-        };
-        Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &start)? })
+        Ok(PartState {
+            memory: part.start(at)?,
+            arrays: Arrays::new(P::SLOTS, at, &|slot| of_part(part, part.slot(slot)))?,
+        })
     }
 
     fn begin(part: &P, state: &mut Self::State, at: &StepContext<'_>) -> P::Run {
@@ -309,11 +337,11 @@ impl<P: TwoPasses> Form<P> for TwoPass {
     fn finish(part: &P, state: &mut Self::State, mut run: P::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let memory = &state.memory;
         let mut keeps = (0..sums.structure.len()).map(|leaf| {
-            let of_zero = |slots: &mut _| P::give_out(part.second::<f64>(memory, &run, leaf), slots, 0.0, 0.0);
-            P::GIVES_OUT && !P::TRANSFORMS && keeps_zeros::<P::Slots<f64>>(P::READS_PARAMS[1], of_zero)
+            let of_zero = |slots: &mut _| P::give_out(part.scalars::<f64>(memory, &run, leaf), slots, 0.0, 0.0);
+            P::PASSES.gives_out && !P::PASSES.transforms && keeps_zeros::<P::Slots<f64>>(P::PASSES.params[1], of_zero)
         });
         outcome.emitted = outcome.emitted || !keeps.all(|keeps| keeps);
-        if !P::GIVES_OUT {
+        if !P::PASSES.gives_out {
             part.decide(&mut state.memory, &mut run, sums);
         }
     }
@@ -324,7 +352,7 @@ impl<P: TwoPasses> Form<P> for TwoPass {
 
     #[inline]
     fn kernel<C: Real>(part: &P, state: &Self::State, run: &P::Run, leaf: usize) -> Self::Kernel<C> {
-        (part.first(&state.memory, run, leaf), part.second(&state.memory, run, leaf))
+        part.scalars(&state.memory, run, leaf)
     }
 
     fn slots<'a>(_: &P, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
@@ -342,22 +370,22 @@ impl<P: TwoPasses> Form<P> for TwoPass {
         terms: &mut [Term<C>],
     ) -> C {
         // The one pass that ends here takes in, whatever is run again later. A part without a second pass is run once.
-        if span.to == at || !P::GIVES_OUT && span.has(at) {
+        if span.to == at || !P::PASSES.gives_out && span.has(at) {
             let (u, p) = goes_in(terms, span, (u, p));
-            let (next, sums) = on_slots(P::FIRST, slots, |slots| P::take_in(k.0, slots, u, p));
+            let (next, sums) = on_slots(P::PASSES.first, slots, |slots| P::take_in(*k, slots, u, p));
             add_sums(terms, &sums);
-            if P::TRANSFORMS { next } else { u }
-        } else if P::GIVES_OUT && span.has(at + 1) {
-            on_slots(P::SECOND, slots, |slots| P::give_out(k.1, slots, u, p))
+            if P::PASSES.transforms { next } else { u }
+        } else if P::PASSES.gives_out && span.has(at + 1) {
+            on_slots(P::PASSES.second, slots, |slots| P::give_out(*k, slots, u, p))
         } else {
             u
         }
     }
 
     fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        let first = span.to == at || !P::GIVES_OUT && span.has(at);
-        let second = P::GIVES_OUT && span.has(at + 1);
+        let first = span.to == at || !P::PASSES.gives_out && span.has(at);
+        let second = P::PASSES.gives_out && span.has(at + 1);
         let times = |pass: bool, accesses, slot| if pass { Access::of(accesses, slot).times() } else { 0 };
-        state.arrays.bytes(leaf, &|slot| times(first, P::FIRST, slot) + times(second, P::SECOND, slot))
+        state.arrays.bytes(leaf, &|slot| times(first, P::PASSES.first, slot) + times(second, P::PASSES.second, slot))
     }
 }

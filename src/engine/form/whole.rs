@@ -1,5 +1,7 @@
 //! Whole leaves, or the whole tree.
 
+use core::marker::PhantomData;
+
 use super::super::whole::NOT_REMOTE;
 use super::super::{
     Emission, HoldsBack, InitContext, Outcome, PieceAt, Shape, Span, StepContext, Sums, Term, Then, WholeTree,
@@ -7,13 +9,95 @@ use super::super::{
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
 use crate::error::{Error, Result};
-use crate::needs::{Level, Needs};
+use crate::needs::{Level, Needs, Nothing};
 use crate::state::{State, StateWalk};
 use crate::tree::LeafSpec;
 
 /// The form of a [`WholeTreeTransformation`]: the updates lie in memory, and it rewrites them.
-#[derive(Clone, Copy, Debug)]
-pub enum Whole {}
+///
+/// `Asks` is what a step must be given besides gradients; `Inside` says what it holds and runs itself.
+pub struct Whole<Asks = Nothing, Inside = NothingInside>(PhantomData<fn() -> (Asks, Inside)>);
+
+/// In [`Whole`]: the part holds no other transformation.
+pub enum NothingInside {}
+
+/// What a part that sees whole leaves holds and runs itself.
+pub trait RunsInside<P: WholeTreeTransformation> {
+    /// What this value needs, which can be less than its type says where it holds a box.
+    fn needs(_: &P, of_type: Level) -> Level {
+        of_type
+    }
+
+    /// What the last step did.
+    fn outcome(_: &P, _: &P::State) -> Outcome {
+        Outcome::GRADIENTS
+    }
+
+    /// Returns whether [`outcome`](RunsInside::outcome) may be that of a step that emitted nothing: stages after and
+    /// around it do not run in such a step.
+    fn holds_back(_: &P) -> bool {
+        false
+    }
+
+    /// Names the masks and groups inside that take no leaf, and says whether that is surely a mistake.
+    fn unused(_: &P, _: &P::State, _: &mut dyn FnMut(&str, bool)) {}
+
+    /// Shows the state, and what there is to read inside.
+    fn read<'a>(_: &P, state: &'a P::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
+        state.walk(walk);
+        Ok(())
+    }
+}
+
+impl<P: WholeTreeTransformation> RunsInside<P> for NothingInside {}
+
+/// What a [`WholeTreeTransformation`] sees.
+///
+/// ```
+/// use gradchain::part::Scope;
+///
+/// const SCOPE: Scope = Scope::LEAF.reads_params();
+/// # let _ = SCOPE;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    by_leaf: bool,
+    params: bool,
+    rows: bool,
+    remote: bool,
+}
+
+impl Scope {
+    /// The updates of the whole tree: that of a leaf may follow from any other.
+    pub const TREE: Scope = Scope { by_leaf: false, params: false, rows: false, remote: false };
+
+    /// Each leaf by itself: its update follows from that leaf and its own state alone, and those of leaves that are not
+    /// [acted on](WholeTree::is_active) are left as they are. Then leaves may rest: inside
+    /// [`freezable`](crate::wrapper::freezable) and [`skip_absent`](crate::wrapper::skip_absent), which refuse other
+    /// parts of this form. What depends on how many updates there were goes by
+    /// [`Clock::of_leaf`](crate::part::Clock::of_leaf).
+    pub const LEAF: Scope = Scope { by_leaf: true, ..Scope::TREE };
+
+    /// The same, and the parameters; for [`plan`](crate::GradientTransformation::plan).
+    #[must_use]
+    pub const fn reads_params(self) -> Scope {
+        Scope { params: true, ..self }
+    }
+
+    /// The same, and leaves with gradients of some [rows](super::super::WholeLeaf::rows) only.
+    #[must_use]
+    pub const fn rows(self) -> Scope {
+        Scope { rows: true, ..self }
+    }
+
+    /// The same, and leaves on a device: its [`LeafVisitor`](super::super::LeafVisitor) says what to do to them by
+    /// [`visit_remote`](super::super::LeafVisitor::visit_remote). Other parts are refused by
+    /// [`step_on`](crate::GradientTransformation::step_on).
+    #[must_use]
+    pub const fn remote(self) -> Scope {
+        Scope { remote: true, ..self }
+    }
+}
 
 /// A transformation that must see whole leaves or the whole tree: matrix methods, histories, anything that is not
 /// arithmetic on single elements.
@@ -39,7 +123,6 @@ pub enum Whole {}
 ///
 /// impl WholeTreeTransformation for SubtractMean {
 ///     type State = ();
-///     type Needs = Nothing;
 ///
 ///     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<()> {
 ///         Ok(())
@@ -75,25 +158,11 @@ pub enum Whole {}
     message = "`{Self}` has the form `Whole` and does not implement `WholeTreeTransformation`",
     note = "`impl WholeTreeTransformation for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
 )]
-pub trait WholeTreeTransformation: Part<Form = Whole> {
+pub trait WholeTreeTransformation: Part {
     /// What is remembered between steps.
     type State: State;
-    /// What a step must be given besides gradients; usually [`Nothing`](crate::needs::Nothing).
-    type Needs: Needs;
-    /// Whether it looks at parameters; for [`plan`](crate::GradientTransformation::plan).
-    const READS_PARAMS: bool = false;
-    /// Whether each leaf's update follows from that leaf and its own state alone, and those of leaves that are not
-    /// [acted on](WholeTree::is_active) are left as they are. Then leaves may rest: inside
-    /// [`freezable`](crate::wrapper::freezable) and [`skip_absent`](crate::wrapper::skip_absent), which refuse other
-    /// parts of this form. What depends on how many updates there were goes by
-    /// [`Clock::of_leaf`](crate::part::Clock::of_leaf).
-    const BY_LEAF: bool = false;
-    /// Whether it can work on some [rows](super::super::WholeLeaf::rows) of a leaf.
-    const ROWS: bool = false;
-    /// Whether its [`LeafVisitor`](super::super::LeafVisitor) says what to do to leaves that another machine has, by
-    /// [`visit_remote`](super::super::LeafVisitor::visit_remote). A part that does not is refused by
-    /// [`step_on`](crate::GradientTransformation::step_on), and so on devices.
-    const REMOTE: bool = false;
+    /// What it sees.
+    const SCOPE: Scope = Scope::TREE;
 
     /// How much work a leaf is in a step, to that of an element of others: by this machines
     /// [share](crate::wrapper::sharded()) whole leaves evenly. Its elements, unless it says more.
@@ -118,41 +187,8 @@ pub trait WholeTreeTransformation: Part<Form = Whole> {
         Ok(())
     }
 
-    /// What this value needs, which can be less than its type says where it holds a box.
-    fn needs_now(&self) -> Level {
-        <Self::Needs as Needs>::LEVEL
-    }
-
     /// Rewrites the updates in `tree`.
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
-
-    /// What [`transform`](WholeTreeTransformation::transform) did: where it has held updates back.
-    fn outcome(&self, state: &Self::State) -> Outcome {
-        let _ = state;
-        Outcome::GRADIENTS
-    }
-
-    /// Returns whether its [`outcome`](WholeTreeTransformation::outcome) may be that of a step that emitted nothing:
-    /// stages after and around it do not run in such a step.
-    fn holds_back(&self) -> bool {
-        false
-    }
-
-    /// Names the masks and groups inside that take no leaf, where it holds another transformation, and says whether
-    /// that is surely a mistake.
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        let _ = (state, report);
-    }
-
-    /// Shows the state, and what there is to read of a transformation inside, where it holds one.
-    ///
-    /// # Errors
-    ///
-    /// If the state was made by another transformation.
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        state.walk(walk);
-        Ok(())
-    }
 }
 
 /// On which leaves a part that sees whole ones acts, of several machines that have some of them each; nothing where one
@@ -174,8 +210,8 @@ pub(super) fn whole_here(
     Ok(Some(at.restricted(&Vec::from_iter(leaves.iter().map(LeafSpec::is_whole)))))
 }
 
-impl<W: WholeTreeTransformation> Form<W> for Whole {
-    type Needs = W::Needs;
+impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsInside<W>> Form<W> for Whole<A, I> {
+    type Needs = A;
     type State = W::State;
     /// Whether it has been done: what comes later in a step may never be.
     type Run = bool;
@@ -183,19 +219,19 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
 
     const SHAPE: Shape = Shape {
         barriers: 1,
-        reads_params: W::READS_PARAMS as u32,
+        reads_params: W::SCOPE.params as u32,
         materializes: 1,
         untouched: 1,
-        joins: !W::BY_LEAF,
+        joins: !W::SCOPE.by_leaf,
         ..Shape::NOTHING
     };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
-    const ROWS: bool = W::ROWS;
+    const ROWS: bool = W::SCOPE.rows;
     const SLOTS: usize = 0;
 
     fn needs(part: &W) -> Level {
-        part.needs_now()
+        I::needs(part, A::LEVEL)
     }
 
     fn validate(_: &W) -> Result<()> {
@@ -203,7 +239,7 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     }
 
     fn init_state(part: &W, at: &InitContext<'_>) -> Result<Self::State> {
-        match whole_here((W::NAME, W::BY_LEAF), at, &|leaf| part.work(leaf))? {
+        match whole_here((W::NAME, W::SCOPE.by_leaf), at, &|leaf| part.work(leaf))? {
             None => part.start(at),
             Some(here) => part.start(&at.with_active(&here)),
         }
@@ -236,26 +272,26 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
 
     fn finish(part: &W, state: &mut Self::State, done: bool, _: Sums<'_>, outcome: &mut Outcome) {
         if done {
-            let did = part.outcome(state);
+            let did = I::outcome(part, state);
             *outcome = Outcome { skipped: outcome.skipped | did.skipped, ..did };
         }
     }
 
     fn emission(part: &W, state: &Self::State, done: &bool) -> Emission {
         match done {
-            false if part.holds_back() => Emission::Undecided,
-            true if part.holds_back() && part.outcome(state).held => Emission::Nothing(1),
+            false if I::holds_back(part) => Emission::Undecided,
+            true if I::holds_back(part) && I::outcome(part, state).held => Emission::Nothing(1),
             _ => Emission::Updates,
         }
     }
 
     fn holds_back(part: &W) -> HoldsBack {
-        if part.holds_back() { HoldsBack::All } else { HoldsBack::Never }
+        if I::holds_back(part) { HoldsBack::All } else { HoldsBack::Never }
     }
 
     fn in_piece<C: Real>(_: &W, _: &Self::State, _: &bool, _: PieceAt, then: &mut Then<'_, C>) {
         then(&mut |_| {
-            if !W::REMOTE {
+            if !W::SCOPE.remote {
                 C::refuse(NOT_REMOTE);
             }
         });
@@ -273,10 +309,10 @@ impl<W: WholeTreeTransformation> Form<W> for Whole {
     }
 
     fn read<'a>(part: &W, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_part(W::NAME, own_hyperparams(part), &mut |walk| WholeTreeTransformation::read(part, state, walk))
+        walk.of_part(W::NAME, own_hyperparams(part), &mut |walk| I::read(part, state, walk))
     }
 
     fn unused(part: &W, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        part.unused(state, report);
+        I::unused(part, state, report);
     }
 }

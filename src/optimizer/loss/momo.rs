@@ -71,7 +71,7 @@ pub fn momo() -> Momo {
 
 part! {
     /// See [`momo`](momo()).
-    pub Momo as "momo": TwoPass;
+    pub Momo as "momo": TwoPass<Value>;
     hyperparams {
         /// The largest step size.
         learning_rate: FINITE = 1.0;
@@ -201,18 +201,13 @@ pub(super) fn mean_product(gamma: &mut PerLeaf<Scalar>, sums: Sums<'_>, keep: im
 
 impl TwoPasses for Momo {
     const SLOTS: &'static [Slot] = &[Slot::signed("exp_avg")];
-    const FIRST: &'static [Access] = &[Access::Write];
-    const SECOND: &'static [Access] = &[Access::Read];
-    const READS_PARAMS: [bool; 2] = [true; 2];
-    type Needs = Value;
+    const PASSES: Passes = Passes::TWO.reads_params([true; 2]).accesses(&[Access::Write], &[Access::Read]);
     type Memory = MomoState;
     type Run = MomoRun;
     type Slots<C: Real> = [C; 1];
     type Sums<W: Real> = [W; 3];
-    /// What of the mean is kept, and what of the gradient is taken.
-    type First<C: Real> = [C; 2];
-    /// `τ`, and the decay of the weights.
-    type Second<C: Real> = [C; 2];
+    /// What of the mean is kept, and what of the gradient is taken; `τ`, and the decay of the weights.
+    type Scalars<C: Real> = [[C; 2]; 2];
 
     fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {
         Ok(MomoState::start(at, &self.lower_bound))
@@ -236,13 +231,13 @@ impl TwoPasses for Momo {
         }
     }
 
-    fn first<C: Real>(&self, memory: &MomoState, run: &MomoRun, leaf: usize) -> [C; 2] {
+    fn scalars<C: Real>(&self, memory: &MomoState, run: &MomoRun, leaf: usize) -> [[C; 2]; 2] {
         let beta = run.beta(&memory.updates, leaf);
-        [beta, 1.0 - beta].map(C::of)
+        [[beta, 1.0 - beta], [run.tau, run.model.decay()]].map(|pair| pair.map(C::of))
     }
 
     #[inline(always)]
-    fn take_in<C: Real>([keep, take]: [C; 2], [m]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 3]) {
+    fn take_in<C: Real>([[keep, take], _]: [[C; 2]; 2], [m]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 3]) {
         *m = keep * *m + take * u;
         (u, [u.wide() * p.wide(), m.wide() * m.wide(), m.wide() * p.wide()])
     }
@@ -256,12 +251,8 @@ impl TwoPasses for Momo {
         run.tau = run.model.step(lb, barf.get() - gamma, product, norm);
     }
 
-    fn second<C: Real>(&self, _: &MomoState, run: &MomoRun, _: usize) -> [C; 2] {
-        [run.tau, run.model.decay()].map(C::of)
-    }
-
     #[inline(always)]
-    fn give_out<C: Real>([tau, decay]: [C; 2], [m]: &mut [C; 1], _: C, p: C) -> C {
+    fn give_out<C: Real>([_, [tau, decay]]: [[C; 2]; 2], [m]: &mut [C; 1], _: C, p: C) -> C {
         -tau * *m - decay * p
     }
 }

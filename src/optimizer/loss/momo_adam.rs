@@ -77,7 +77,7 @@ pub fn momo_adam() -> MomoAdam {
 
 part! {
     /// See [`momo_adam`](momo_adam()).
-    pub MomoAdam as "momo_adam": TwoPass;
+    pub MomoAdam as "momo_adam": TwoPass<Value>;
     hyperparams {
         /// The largest step size.
         learning_rate: FINITE = 1e-2;
@@ -132,18 +132,14 @@ impl MomoAdamRun {
 
 impl TwoPasses for MomoAdam {
     const SLOTS: &'static [Slot] = &[Slot::signed("exp_avg"), Slot::not_negative("exp_avg_sq")];
-    const FIRST: &'static [Access] = &[Access::Write; 2];
-    const SECOND: &'static [Access] = &[Access::Read; 2];
-    const READS_PARAMS: [bool; 2] = [true; 2];
-    type Needs = Value;
+    const PASSES: Passes = Passes::TWO.reads_params([true; 2]).accesses(&[Access::Write; 2], &[Access::Read; 2]);
     type Memory = MomoState;
     type Run = MomoAdamRun;
     type Slots<C: Real> = [C; 2];
     type Sums<W: Real> = [W; 3];
-    /// What of the means is kept, what of the gradient and its square is taken, and the divisor.
-    type First<C: Real> = [[C; 2]; 3];
-    /// `τ` and the decay of the weights, and the divisor.
-    type Second<C: Real> = [[C; 2]; 2];
+    /// What of the means is kept, what of the gradient and its square is taken, and the divisor;
+    /// `τ` and the decay of the weights.
+    type Scalars<C: Real> = ([[C; 2]; 3], [C; 2]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {
         Ok(MomoState::start(at, &self.lower_bound))
@@ -169,12 +165,13 @@ impl TwoPasses for MomoAdam {
         }
     }
 
-    fn first<C: Real>(&self, memory: &MomoState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 3] {
-        [run.betas, run.betas.map(|b| 1.0 - b), run.divisor(memory, leaf)].map(|pair| pair.map(C::of))
+    fn scalars<C: Real>(&self, memory: &MomoState, run: &MomoAdamRun, leaf: usize) -> ([[C; 2]; 3], [C; 2]) {
+        let means = [run.betas, run.betas.map(|b| 1.0 - b), run.divisor(memory, leaf)];
+        (means.map(|pair| pair.map(C::of)), [run.tau, run.model.decay()].map(C::of))
     }
 
     #[inline(always)]
-    fn take_in<C: Real>([keep, take, by]: [[C; 2]; 3], [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 3]) {
+    fn take_in<C: Real>(([keep, take, by], _): Self::Scalars<C>, [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 3]) {
         *m = keep[0] * *m + take[0] * u;
         *v = keep[1] * *v + take[1] * (u * u);
         let direction = *m / divisor(by, *v);
@@ -189,12 +186,8 @@ impl TwoPasses for MomoAdam {
         run.tau = run.model.step(&mut memory.lb, memory.barf.get() - gamma, product, norm);
     }
 
-    fn second<C: Real>(&self, memory: &MomoState, run: &MomoAdamRun, leaf: usize) -> [[C; 2]; 2] {
-        [[run.tau, run.model.decay()], run.divisor(memory, leaf)].map(|pair| pair.map(C::of))
-    }
-
     #[inline(always)]
-    fn give_out<C: Real>([[tau, decay], by]: [[C; 2]; 2], [m, v]: &mut [C; 2], _: C, p: C) -> C {
+    fn give_out<C: Real>(([.., by], [tau, decay]): Self::Scalars<C>, [m, v]: &mut [C; 2], _: C, p: C) -> C {
         -tau * *m / divisor(by, *v) - decay * p
     }
 }

@@ -133,19 +133,14 @@ impl DadaptAdamw {
 impl TwoPasses for DadaptAdamw {
     const SLOTS: &'static [Slot] =
         &[Slot::signed("exp_avg"), Slot::not_negative("exp_avg_sq"), Slot::signed("grad_sum")];
-    const FIRST: &'static [Access] = &[Access::Write; 3];
-    const READS_PARAMS: [bool; 2] = [true, false];
-    const TRANSFORMS: bool = true;
-    const GIVES_OUT: bool = false;
-    type Needs = Nothing;
+    const PASSES: Passes = Passes::ONE.reads_params([true, false]).accesses(&[Access::Write; 3], &[]);
     type Memory = DadaptAdamwState;
     type Run = DadaptAdamwRun;
     type Slots<C: Real> = [C; 3];
     type Sums<W: Real> = [W; 2];
     /// What of the running means is kept, how much of the gradient or its square is taken; what is added to roots, and
     /// the decay of the weights.
-    type First<C: Real> = ([[C; 3]; 2], [C; 2]);
-    type Second<C: Real> = ();
+    type Scalars<C: Real> = ([[C; 3]; 2], [C; 2]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<DadaptAdamwState> {
         Ok(DadaptAdamwState {
@@ -170,7 +165,7 @@ impl TwoPasses for DadaptAdamw {
         }
     }
 
-    fn first<C: Real>(&self, memory: &DadaptAdamwState, run: &DadaptAdamwRun, leaf: usize) -> ([[C; 3]; 2], [C; 2]) {
+    fn scalars<C: Real>(&self, memory: &DadaptAdamwState, run: &DadaptAdamwRun, leaf: usize) -> ([[C; 3]; 2], [C; 2]) {
         let [b1, b2, b3] = run.betas;
         let rate = run.uncorrected * unbias(run.clock.of_leaf(&memory.updates, leaf), self.betas);
         let means = [[b1, b2, b3], [(1.0 - b1) * rate, 1.0 - b2, (1.0 - b3) * rate]];
@@ -178,7 +173,7 @@ impl TwoPasses for DadaptAdamw {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(k: Self::First<C>, [m, v, s]: &mut [C; 3], u: C, p: C) -> (C, [C::Wide; 2]) {
+    fn take_in<C: Real>(k: Self::Scalars<C>, [m, v, s]: &mut [C; 3], u: C, p: C) -> (C, [C::Wide; 2]) {
         let ([keep, take], [eps, decay]) = k;
         let agreement = u.wide() * (*s / (v.sqrt() + eps)).wide();
         *m = keep[0] * *m + take[0] * u;
@@ -198,10 +193,8 @@ impl TwoPasses for DadaptAdamw {
         }
     }
 
-    fn second<C: Real>(&self, _: &DadaptAdamwState, _: &DadaptAdamwRun, _: usize) {}
-
     #[inline(always)]
-    fn give_out<C: Real>((): (), _: &mut [C; 3], u: C, _: C) -> C {
+    fn give_out<C: Real>(_: Self::Scalars<C>, _: &mut [C; 3], u: C, _: C) -> C {
         u
     }
 }

@@ -142,24 +142,22 @@ impl Prodigy {
 }
 
 impl TwoPasses for Prodigy {
-    const SLOTS: &'static [Slot] =
-        &[Slot::signed("exp_avg"), Slot::not_negative("exp_avg_sq"), Slot::signed("grad_sum"), Slot::exact("params0")];
-    const FIRST: &'static [Access] = &[Access::Write, Access::Write, Access::Write, Access::Read];
-    const SECOND: &'static [Access] = &[Access::Read; 2];
-    const READS_PARAMS: [bool; 2] = [true; 2];
-    type Needs = Nothing;
+    const SLOTS: &'static [Slot] = &[
+        Slot::signed("exp_avg"),
+        Slot::not_negative("exp_avg_sq"),
+        Slot::signed("grad_sum"),
+        Slot::exact("params0").starts_as_params(),
+    ];
+    const PASSES: Passes = Passes::TWO
+        .reads_params([true; 2])
+        .accesses(&[Access::Write, Access::Write, Access::Write, Access::Read], &[Access::Read; 2]);
     type Memory = ProdigyState;
     type Run = ProdigyRun;
     type Slots<C: Real> = [C; 4];
     type Sums<W: Real> = [W; 2];
-    /// What of the running means is kept, and how much of the gradient or its square is taken.
-    type First<C: Real> = [[C; 3]; 2];
-    /// The rate, what is added to the root, and the decay of the weights.
-    type Second<C: Real> = [C; 3];
-
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        slot == 3
-    }
+    /// What of the running means is kept, and how much of the gradient or its square is taken; the rate, what is added
+    /// to the root, and the decay of the weights.
+    type Scalars<C: Real> = ([[C; 3]; 2], [C; 3]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProdigyState> {
         Ok(ProdigyState {
@@ -187,13 +185,21 @@ impl TwoPasses for Prodigy {
         }
     }
 
-    fn first<C: Real>(&self, _: &ProdigyState, run: &ProdigyRun, _: usize) -> [[C; 3]; 2] {
-        let ([b1, b2, b3], [d, _]) = (run.betas, run.estimates);
-        [[b1, b2, b3], [(1.0 - b1) * d, (1.0 - b2) * d * d, run.of_gradient]].map(|three| three.map(C::of))
+    fn scalars<C: Real>(&self, memory: &ProdigyState, run: &ProdigyRun, leaf: usize) -> ([[C; 3]; 2], [C; 3]) {
+        let ([b1, b2, b3], [d, next]) = (run.betas, run.estimates);
+        let means = [[b1, b2, b3], [(1.0 - b1) * d, (1.0 - b2) * d * d, run.of_gradient]];
+        let [eps, decay] = Hyperparam::all_at([&self.eps, &self.weight_decay], run.clock.count);
+        let rate = run.uncorrected * unbias(run.clock.of_leaf(&memory.updates, leaf), self.betas);
+        (means.map(|three| three.map(C::of)), [rate, next * eps, rate * decay].map(C::of))
     }
 
     #[inline(always)]
-    fn take_in<C: Real>([keep, take]: [[C; 3]; 2], [m, v, s, p0]: &mut [C; 4], u: C, p: C) -> (C, [C::Wide; 2]) {
+    fn take_in<C: Real>(
+        ([keep, take], _): Self::Scalars<C>,
+        [m, v, s, p0]: &mut [C; 4],
+        u: C,
+        p: C,
+    ) -> (C, [C::Wide; 2]) {
         *m = keep[0] * *m + take[0] * u;
         *v = keep[1] * *v + take[1] * (u * u);
         *s = keep[2] * *s + take[2] * u;
@@ -212,14 +218,8 @@ impl TwoPasses for Prodigy {
         memory.estim_lr.set(run.estimates[1]);
     }
 
-    fn second<C: Real>(&self, memory: &ProdigyState, run: &ProdigyRun, leaf: usize) -> [C; 3] {
-        let [eps, decay] = Hyperparam::all_at([&self.eps, &self.weight_decay], run.clock.count);
-        let rate = run.uncorrected * unbias(run.clock.of_leaf(&memory.updates, leaf), self.betas);
-        [rate, run.estimates[1] * eps, rate * decay].map(C::of)
-    }
-
     #[inline(always)]
-    fn give_out<C: Real>([rate, eps, decay]: [C; 3], [m, v, ..]: &mut [C; 4], _: C, p: C) -> C {
+    fn give_out<C: Real>((_, [rate, eps, decay]): Self::Scalars<C>, [m, v, ..]: &mut [C; 4], _: C, p: C) -> C {
         -rate * *m / (v.sqrt() + eps) - decay * p
     }
 }

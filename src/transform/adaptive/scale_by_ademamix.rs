@@ -91,8 +91,8 @@ impl Rule for ScaleByAdemamix {
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = AdemamixScalars<C>;
 
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.mu_dtype
+    fn slot(&self, slot: Slot) -> Slot {
+        slot.of_dtype(self.mu_dtype)
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> AdemamixScalars<C> {

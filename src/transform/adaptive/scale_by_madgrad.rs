@@ -85,14 +85,11 @@ pub struct MadgradScalars<C> {
 }
 
 impl Rule for ScaleByMadgrad {
-    const SLOTS: &'static [Slot] = &[Slot::not_negative("grad_sum_sq"), Slot::exact("s"), Slot::exact("x0")];
+    const SLOTS: &'static [Slot] =
+        &[Slot::not_negative("grad_sum_sq"), Slot::exact("s"), Slot::exact("x0").starts_as_params()];
     const READS_PARAMS: bool = true;
     type Slots<C: Real> = [C; 3];
     type Scalars<C: Real> = MadgradScalars<C>;
-
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        slot == 2
-    }
 
     fn scalars<C: Real>(&self, clock: Clock) -> MadgradScalars<C> {
         let [rate, momentum, eps] = Hyperparam::all_at([&self.learning_rate, &self.momentum, &self.eps], clock.count);

@@ -81,8 +81,8 @@ impl Rule for ScaleByRms {
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = RmsScalars<C>;
 
-    fn slot_start(&self, _: usize) -> f64 {
-        self.initial_scale.at(0)
+    fn slot(&self, slot: Slot) -> Slot {
+        slot.starts_at(self.initial_scale.at(0))
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> RmsScalars<C> {

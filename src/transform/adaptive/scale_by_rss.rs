@@ -67,8 +67,8 @@ impl Rule for ScaleByRss {
     /// What is added under the root, and to it.
     type Scalars<C: Real> = [C; 2];
 
-    fn slot_start(&self, _: usize) -> f64 {
-        self.initial_accumulator_value.at(0)
+    fn slot(&self, slot: Slot) -> Slot {
+        slot.starts_at(self.initial_accumulator_value.at(0))
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> [C; 2] {

@@ -117,7 +117,7 @@ pub struct StableAdamRun {
     weight_decay: f64,
 }
 
-/// What the first pass over a leaf needs.
+/// What the passes over a leaf need.
 #[derive(Clone, Copy, Debug)]
 pub struct StableAdamScalars<C> {
     mean1: Mean<C>,
@@ -127,20 +127,18 @@ pub struct StableAdamScalars<C> {
     /// The least `v̂` in the measure.
     least: C,
     weight_decay: C,
+    /// Of the second pass.
+    factor: C,
 }
 
 impl TwoPasses for ScaleByStableAdam {
     const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::not_negative("nu")];
-    const FIRST: &'static [Access] = &[Access::Write; 2];
-    const READS_PARAMS: [bool; 2] = [true, false];
-    const TRANSFORMS: bool = true;
-    type Needs = Nothing;
+    const PASSES: Passes = Passes::TWO.reads_params([true, false]).accesses(&[Access::Write; 2], &[]).transforms();
     type Memory = ScaleByStableAdamState;
     type Run = StableAdamRun;
     type Slots<C: Real> = [C; 2];
     type Sums<W: Real> = [W; 1];
-    type First<C: Real> = StableAdamScalars<C>;
-    type Second<C: Real> = C;
+    type Scalars<C: Real> = StableAdamScalars<C>;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByStableAdamState> {
         Ok(ScaleByStableAdamState {
@@ -158,7 +156,7 @@ impl TwoPasses for ScaleByStableAdam {
         StableAdamRun { clock, betas: [b1, b2], eps, weight_decay }
     }
 
-    fn first<C: Real>(
+    fn scalars<C: Real>(
         &self,
         memory: &ScaleByStableAdamState,
         run: &StableAdamRun,
@@ -174,6 +172,7 @@ impl TwoPasses for ScaleByStableAdam {
             eps: C::of(run.eps),
             least: C::of(run.eps * run.eps).max(C::min_positive_value()),
             weight_decay: C::of(weight_decay),
+            factor: factor_in(memory.factors[leaf]),
         }
     }
 
@@ -194,12 +193,8 @@ impl TwoPasses for ScaleByStableAdam {
         }
     }
 
-    fn second<C: Real>(&self, memory: &ScaleByStableAdamState, _: &StableAdamRun, leaf: usize) -> C {
-        factor_in(memory.factors[leaf])
-    }
-
     #[inline(always)]
-    fn give_out<C: Real>(factor: C, _: &mut [C; 2], u: C, _: C) -> C {
-        u * factor
+    fn give_out<C: Real>(k: StableAdamScalars<C>, _: &mut [C; 2], u: C, _: C) -> C {
+        u * k.factor
     }
 }

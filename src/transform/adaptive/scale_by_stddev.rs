@@ -83,8 +83,8 @@ impl Rule for ScaleByStddev {
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = StddevScalars<C>;
 
-    fn slot_start(&self, slot: usize) -> f64 {
-        if slot == 1 { self.initial_scale.at(0) } else { 0.0 }
+    fn slot(&self, slot: Slot) -> Slot {
+        if slot.name() == "nu" { slot.starts_at(self.initial_scale.at(0)) } else { slot }
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> StddevScalars<C> {

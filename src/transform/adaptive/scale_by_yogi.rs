@@ -92,8 +92,8 @@ impl Rule for ScaleByYogi {
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = YogiScalars<C>;
 
-    fn slot_start(&self, _: usize) -> f64 {
-        self.initial_accumulator_value.at(0)
+    fn slot(&self, slot: Slot) -> Slot {
+        slot.starts_at(self.initial_accumulator_value.at(0))
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> YogiScalars<C> {

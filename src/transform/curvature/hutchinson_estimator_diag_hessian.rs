@@ -62,7 +62,7 @@ pub fn hutchinson_estimator_diag_hessian(random_seed: u64) -> HutchinsonEstimato
 
 part! {
     /// See [`hutchinson_estimator_diag_hessian`].
-    pub HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian": Whole;
+    pub HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian": Whole<ValueAndGradFn>;
     given {
         /// Chooses the signs.
         random_seed: u64;
@@ -161,9 +161,8 @@ impl LeafVisitor for Estimate<'_> {
 }
 
 impl WholeTreeTransformation for HutchinsonEstimatorDiagHessian {
-    const READS_PARAMS: bool = true;
+    const SCOPE: Scope = Scope::TREE.reads_params();
     type State = HutchinsonState;
-    type Needs = ValueAndGradFn;
 
     fn start(&self, at: &InitContext<'_>) -> Result<HutchinsonState> {
         let leaves = at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on);

@@ -111,9 +111,8 @@ impl ScaleByLbfgs {
 }
 
 impl WholeTreeTransformation for ScaleByLbfgs {
-    const READS_PARAMS: bool = true;
+    const SCOPE: Scope = Scope::TREE.reads_params();
     type State = ScaleByLbfgsState;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByLbfgsState> {
         let of = |places: Option<usize>| {

@@ -136,9 +136,9 @@ impl<H: Stage> ScaleBySophia<H> {
 
 impl<H: Stage> Wrapper for ScaleBySophia<H> {
     type Memory = SophiaMemory;
-    const ESTIMATES: bool = true;
+    const RUNS: Runs = Runs::DECIDED.estimates();
 
-    fn start(&self, memory: &mut SophiaMemory, at: &InitContext<'_>, _: &H::State) -> Result<()> {
+    fn start(&self, memory: &mut SophiaMemory, at: &InitContext<'_>) -> Result<()> {
         let leaves = at.structure().leaves().iter().zip(at.active());
         memory.elements = leaves.map(|(leaf, on)| if *on { leaf.len() } else { 0 }).collect();
         memory.updates = at.updates();
@@ -153,22 +153,21 @@ impl<H: Stage> Wrapper for ScaleBySophia<H> {
 
 impl<H: Stage> Weighing for ScaleBySophia<H> {
     const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::signed("nu")];
-    const MEETS: bool = true;
-    const GIVES_OUT: bool = false;
-    const ACCESS: [&'static [Access]; 3] = [&[], &[Access::Write, Access::Read], &[]];
-    const RARELY: [&'static [Access]; 3] = [&[], &[Access::Write; 2], &[]];
+    const PASSES: WeighingPasses = WeighingPasses::ONE
+        .meets()
+        .accesses([&[], &[Access::Write, Access::Read], &[]])
+        .rarely([&[], &[Access::Write; 2], &[]]);
     type Slots<C: Real> = [C; 2];
     type TakenIn<W: Real> = [W; 0];
     /// How many elements were not clipped.
     type Measured<W: Real> = [W; 1];
-    type First<C: Real> = SophiaScalars<C>;
-    type Second<C: Real> = ();
+    type Scalars<C: Real> = SophiaScalars<C>;
 
     fn is_rare(&self, memory: &SophiaMemory) -> bool {
         self.is_due(memory)
     }
 
-    fn first<C: Real>(&self, memory: &SophiaMemory, leaf: usize) -> SophiaScalars<C> {
+    fn scalars<C: Real>(&self, memory: &SophiaMemory, leaf: usize) -> SophiaScalars<C> {
         let clock = memory.clock.of_leaf(&memory.updates, leaf);
         let at = |h: &Hyperparam| h.at(clock.count);
         let b1 = at(&self.b1);
@@ -211,6 +210,4 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
         let elements: usize = seen.map(|(_, elements)| elements).sum();
         memory.win_rate.set(sums.total(0) / elements.max(1) as f64);
     }
-
-    fn second<C: Real>(&self, _: &SophiaMemory, _: usize) {}
 }

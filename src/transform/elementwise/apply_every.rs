@@ -67,9 +67,8 @@ pub struct ApplyEveryScalars {
 }
 
 impl Rule for ApplyEvery {
-    const SLOTS: &'static [Slot] = &[Slot::exact("sum")];
     // What is held back of the rows that are not touched would be due.
-    const ROWS: bool = false;
+    const SLOTS: &'static [Slot] = &[Slot::exact("sum").of_all_rows()];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ApplyEveryScalars;
 

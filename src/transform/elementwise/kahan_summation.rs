@@ -69,11 +69,9 @@ part! {
 }
 
 impl RuleWithMemory for KahanSummation {
-    const SLOTS: &'static [Slot] = &[Slot::exact("compensation")];
-    const SLOTS_OF_LEAF: bool = true;
+    const SLOTS: &'static [Slot] = &[Slot::exact("compensation").of_leaf_dtype()];
     const READS_PARAMS: bool = true;
     const TYPED: bool = true;
-    type Needs = Nothing;
     type Memory = LeafTypes;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Rounding;

@@ -44,7 +44,6 @@ part! {
 // Not a rule without memory, which would count its steps.
 impl RuleWithMemory for SetToZero {
     const ZERO: bool = true;
-    type Needs = Nothing;
     type Memory = ();
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();

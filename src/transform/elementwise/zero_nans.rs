@@ -69,7 +69,6 @@ impl ZeroNansState {
 
 impl RuleWithMemory for ZeroNans {
     const COUNTS: usize = 1;
-    type Needs = Nothing;
     type Memory = ZeroNansState;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();

@@ -69,7 +69,7 @@ pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleB
 
 part! {
     /// See [`scale_by_backtracking_linesearch`].
-    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole, SETTLED;
+    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole<needs::ValueFn>, SETTLED;
     given {
         /// How often the step is made shorter at most.
         max_backtracking_steps: usize;
@@ -131,9 +131,8 @@ impl ScaleByBacktrackingLinesearch {
 }
 
 impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
-    const READS_PARAMS: bool = true;
+    const SCOPE: Scope = Scope::TREE.reads_params();
     type State = ScaleByBacktrackingLinesearchState;
-    type Needs = needs::ValueFn;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByBacktrackingLinesearchState> {
         Ok(ScaleByBacktrackingLinesearchState {

@@ -1,4 +1,5 @@
 use crate::needs::Value;
+use crate::part::TwoPass;
 use crate::recipe::words;
 use crate::transform::rescale::{Rescale, Squares, Updates};
 
@@ -56,7 +57,7 @@ pub fn scale_by_polyak() -> ScaleByPolyak {
 
 part! {
     /// See [`scale_by_polyak`].
-    pub ScaleByPolyak as "scale_by_polyak": TwoPass, ALONG;
+    pub ScaleByPolyak as "scale_by_polyak": TwoPass<Value>, ALONG;
     hyperparams {
         /// The least value that the loss can have, or a guess at it.
         f_min: FINITE = 0.0;
@@ -95,10 +96,9 @@ pub struct PolyakScalars {
 impl Rescale for ScaleByPolyak {
     type Of = Updates;
     const BY_LEAF: bool = false;
-    type Needs = Value;
-    type Scalars = PolyakScalars;
+    type Hyperparams = PolyakScalars;
 
-    fn scalars(&self, count: u64, value: Option<f64>) -> PolyakScalars {
+    fn hyperparams(&self, count: u64, value: Option<f64>) -> PolyakScalars {
         let gap = value.unwrap_or(f64::NAN) - self.f_min.at(count);
         PolyakScalars {
             // A comparison that NaN does not pass: `max` would make 0 of it.

@@ -77,7 +77,7 @@ pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLines
 
 part! {
     /// See [`scale_by_zoom_linesearch`].
-    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole, SETTLED;
+    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole<needs::ValueAndGradFn>, SETTLED;
     given {
         /// How many points are tried at most.
         max_linesearch_steps: usize, AT_LEAST_1;
@@ -178,9 +178,8 @@ state_fields!(ZoomLinesearchInfo { num_linesearch_steps, decrease_error, curvatu
 state_fields!(ScaleByZoomLinesearchState { count, learning_rate, value, grad, info });
 
 impl WholeTreeTransformation for ScaleByZoomLinesearch {
-    const READS_PARAMS: bool = true;
+    const SCOPE: Scope = Scope::TREE.reads_params();
     type State = ScaleByZoomLinesearchState;
-    type Needs = needs::ValueAndGradFn;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByZoomLinesearchState> {
         let infinite = Scalar::new(f64::INFINITY);

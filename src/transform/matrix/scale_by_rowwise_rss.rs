@@ -80,10 +80,8 @@ pub struct ScaleByRowwiseRssState {
 state_fields!(ScaleByRowwiseRssState { count, sum_of_squares });
 
 impl WholeTreeTransformation for ScaleByRowwiseRss {
-    const BY_LEAF: bool = true;
+    const SCOPE: Scope = Scope::LEAF.rows();
     type State = ScaleByRowwiseRssState;
-    type Needs = Nothing;
-    const ROWS: bool = true;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByRowwiseRssState> {
         let rows = |leaf: &crate::tree::LeafSpec| Some(vec![leaf.shape().first().copied().unwrap_or(1)]);

@@ -94,7 +94,6 @@ impl ScaleByShape {
 }
 
 impl RuleWithMemory for ScaleByShape {
-    type Needs = Nothing;
     type Memory = ScaleByShapeState;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;

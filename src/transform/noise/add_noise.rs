@@ -114,7 +114,6 @@ impl<X: Normal> Numbers<BLOCK> for X {
 
 impl RuleWithMemory for AddNoise {
     const APART: bool = true;
-    type Needs = Nothing;
     type Memory = AddNoiseState;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();

@@ -94,7 +94,6 @@ impl Numbers<WORDS> for Word {
 impl RuleWithMemory for StochasticRounding {
     const APART: bool = true;
     const READS_PARAMS: bool = true;
-    type Needs = Nothing;
     type Memory = Draws;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();

@@ -122,10 +122,8 @@ impl AdaptiveGradClip {
 }
 
 impl WholeTreeTransformation for AdaptiveGradClip {
-    const READS_PARAMS: bool = true;
-    const BY_LEAF: bool = true;
+    const SCOPE: Scope = Scope::LEAF.reads_params();
     type State = AdaptiveGradClipState;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<AdaptiveGradClipState> {
         let leaves = at.structure().leaves().iter().zip(at.active());

@@ -61,9 +61,8 @@ pub struct CentralizeState {
 state_fields!(CentralizeState {} knows { units });
 
 impl WholeTreeTransformation for Centralize {
-    const BY_LEAF: bool = true;
+    const SCOPE: Scope = Scope::LEAF;
     type State = CentralizeState;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<CentralizeState> {
         let leaves = at.structure().leaves().iter().zip(at.active());

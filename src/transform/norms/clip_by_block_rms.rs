@@ -60,10 +60,9 @@ part! {
 impl Rescale for ClipByBlockRms {
     type Of = Updates;
     const BY_LEAF: bool = true;
-    type Needs = Nothing;
-    type Scalars = f64;
+    type Hyperparams = f64;
 
-    fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
+    fn hyperparams(&self, count: u64, _: Option<f64>) -> f64 {
         self.threshold.at(count)
     }
 

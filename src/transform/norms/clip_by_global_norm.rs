@@ -63,10 +63,9 @@ part! {
 impl Rescale for ClipByGlobalNorm {
     type Of = Updates;
     const BY_LEAF: bool = false;
-    type Needs = Nothing;
-    type Scalars = f64;
+    type Hyperparams = f64;
 
-    fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
+    fn hyperparams(&self, count: u64, _: Option<f64>) -> f64 {
         self.max_norm.at(count)
     }
 

@@ -1,4 +1,4 @@
-use crate::part::prelude::*;
+use crate::part::TwoPass;
 use crate::transform::rescale::{Rescale, Squares, Updates};
 
 /// Divides the updates of all leaves by their common norm.
@@ -46,10 +46,9 @@ part! {
 impl Rescale for Normalize {
     type Of = Updates;
     const BY_LEAF: bool = false;
-    type Needs = Nothing;
-    type Scalars = ();
+    type Hyperparams = ();
 
-    fn scalars(&self, _: u64, _: Option<f64>) {}
+    fn hyperparams(&self, _: u64, _: Option<f64>) {}
 
     fn factor((): (), [squares]: [Squares; 1], _: usize) -> f64 {
         let norm = squares.norm();

@@ -53,10 +53,9 @@ part! {
 impl Rescale for NormalizeByUpdateNorm {
     type Of = Updates;
     const BY_LEAF: bool = false;
-    type Needs = Nothing;
-    type Scalars = [f64; 2];
+    type Hyperparams = [f64; 2];
 
-    fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 2] {
+    fn hyperparams(&self, count: u64, _: Option<f64>) -> [f64; 2] {
         Hyperparam::all_at([&self.scale_factor, &self.eps], count)
     }
 

@@ -108,16 +108,13 @@ pub struct NovogradRun {
 
 impl TwoPasses for ScaleByNovograd {
     const SLOTS: &'static [Slot] = &[Slot::signed("mu")];
-    const SECOND: &'static [Access] = &[Access::Write];
-    const READS_PARAMS: [bool; 2] = [false, true];
-    type Needs = Nothing;
+    const PASSES: Passes = Passes::TWO.reads_params([false, true]).accesses(&[], &[Access::Write]);
     type Memory = ScaleByNovogradState;
     type Run = NovogradRun;
     type Slots<C: Real> = [C; 1];
     type Sums<W: Real> = [W; 1];
-    type First<C: Real> = ();
     /// What of the sum is kept, what gradients are multiplied by, and the decay of the weights.
-    type Second<C: Real> = [C; 3];
+    type Scalars<C: Real> = [C; 3];
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {
         Ok(ScaleByNovogradState {
@@ -134,10 +131,8 @@ impl TwoPasses for ScaleByNovograd {
         NovogradRun { clock, b1, b2, eps, eps_root, weight_decay }
     }
 
-    fn first<C: Real>(&self, _: &ScaleByNovogradState, _: &NovogradRun, _: usize) {}
-
     #[inline(always)]
-    fn take_in<C: Real>((): (), _: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 1]) {
+    fn take_in<C: Real>(_: [C; 3], _: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 1]) {
         (u, [u.wide() * u.wide()])
     }
 
@@ -153,7 +148,7 @@ impl TwoPasses for ScaleByNovograd {
     }
 
     #[inline]
-    fn second<C: Real>(&self, memory: &ScaleByNovogradState, run: &NovogradRun, leaf: usize) -> [C; 3] {
+    fn scalars<C: Real>(&self, memory: &ScaleByNovogradState, run: &NovogradRun, leaf: usize) -> [C; 3] {
         let root = (memory.nu.get(leaf).unwrap_or_default().get() + run.eps_root).sqrt() + run.eps;
         let factor = factor_in(if root == 0.0 { 0.0 } else { 1.0 / root });
         [C::of(run.b1), factor, C::of(run.weight_decay)]

@@ -1,4 +1,4 @@
-use crate::part::prelude::*;
+use crate::part::TwoPass;
 use crate::transform::rescale::{Params, Rescale, Squares, at_least};
 
 /// Multiplies the updates of each leaf by the root mean square of its parameters.
@@ -54,10 +54,9 @@ part! {
 impl Rescale for ScaleByParamBlockRms {
     type Of = Params;
     const BY_LEAF: bool = true;
-    type Needs = Nothing;
-    type Scalars = f64;
+    type Hyperparams = f64;
 
-    fn scalars(&self, count: u64, _: Option<f64>) -> f64 {
+    fn hyperparams(&self, count: u64, _: Option<f64>) -> f64 {
         self.min_scale.at(count)
     }
 

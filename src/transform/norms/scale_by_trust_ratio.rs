@@ -67,10 +67,9 @@ part! {
 impl Rescale for ScaleByTrustRatio {
     type Of = UpdatesAndParams;
     const BY_LEAF: bool = true;
-    type Needs = Nothing;
-    type Scalars = [f64; 3];
+    type Hyperparams = [f64; 3];
 
-    fn scalars(&self, count: u64, _: Option<f64>) -> [f64; 3] {
+    fn hyperparams(&self, count: u64, _: Option<f64>) -> [f64; 3] {
         Hyperparam::all_at([&self.min_norm, &self.trust_coefficient, &self.eps], count)
     }
 

@@ -7,26 +7,17 @@ use crate::tree::LeafSpec;
 
 /// What the parts of this kind have in common, in their [`TwoPasses`](crate::engine::TwoPasses): a copy of the first
 /// parameters, the [`squares`] of the first pass, and the multiplication of the second, by the factor that
-/// [`second`](crate::engine::TwoPasses::second) gives.
+/// [`scalars`](crate::engine::TwoPasses::scalars) gives.
 macro_rules! anchored {
     () => {
-        const SLOTS: &'static [$crate::engine::Slot] = &[$crate::engine::Slot::exact("init_params")];
-        const FIRST: &'static [$crate::engine::Access] = &[$crate::engine::Access::Read];
-        const READS_PARAMS: [bool; 2] = [true, false];
-        type Needs = $crate::needs::Nothing;
+        const SLOTS: &'static [$crate::engine::Slot] = &[$crate::engine::Slot::exact("init_params").starts_as_params()];
+        const PASSES: Passes = Passes::TWO.reads_params([true, false]).accesses(&[$crate::engine::Access::Read], &[]);
         type Slots<C: $crate::Real> = [C; 1];
         type Sums<W: $crate::Real> = [W; 2];
-        type First<C: $crate::Real> = ();
-        type Second<C: $crate::Real> = C;
-
-        fn slot_starts_as_params(&self, _: usize) -> bool {
-            true
-        }
-
-        fn first<C: $crate::Real>(&self, _: &Self::Memory, _: &Self::Run, _: usize) {}
+        type Scalars<C: $crate::Real> = C;
 
         #[inline(always)]
-        fn take_in<C: $crate::Real>((): (), [first]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 2]) {
+        fn take_in<C: $crate::Real>(_: C, [first]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 2]) {
             (u, $crate::transform::parameter_free::anchored::squares(u, p, *first))
         }
 

@@ -64,7 +64,7 @@ part! {
 
 impl Rule for ScaleByCocob {
     const SLOTS: &'static [Slot] = &[
-        Slot::exact("init_particles"),
+        Slot::exact("init_particles").starts_as_params(),
         Slot::exact("cumulative_gradients"),
         Slot::not_negative("scale"),
         Slot::not_negative("subgradients"),
@@ -74,12 +74,8 @@ impl Rule for ScaleByCocob {
     type Slots<C: Real> = [C; 5];
     type Scalars<C: Real> = C;
 
-    fn slot_start(&self, slot: usize) -> f64 {
-        if slot == 2 { self.eps.at(0) } else { 0.0 }
-    }
-
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        slot == 0
+    fn slot(&self, slot: Slot) -> Slot {
+        if slot.name() == "scale" { slot.starts_at(self.eps.at(0)) } else { slot }
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> C {

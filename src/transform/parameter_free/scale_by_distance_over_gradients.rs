@@ -88,8 +88,8 @@ impl TwoPasses for ScaleByDistanceOverGradients {
     /// `eps` and `global_scale`
     type Run = [f64; 2];
 
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        Some(self.param_dtype)
+    fn slot(&self, slot: Slot) -> Slot {
+        slot.of_dtype(Some(self.param_dtype))
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByDistanceOverGradientsState> {
@@ -116,7 +116,7 @@ impl TwoPasses for ScaleByDistanceOverGradients {
         }
     }
 
-    fn second<C: Real>(&self, memory: &ScaleByDistanceOverGradientsState, k: &[f64; 2], leaf: usize) -> C {
+    fn scalars<C: Real>(&self, memory: &ScaleByDistanceOverGradientsState, k: &[f64; 2], leaf: usize) -> C {
         let [eps, scale] = *k;
         let [distance, gradients] =
             [&memory.max_dist, &memory.grad_sum_of_squares].map(|values| values.get(leaf).unwrap_or_default().get());

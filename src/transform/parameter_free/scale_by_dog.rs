@@ -172,7 +172,7 @@ impl TwoPasses for ScaleByDog {
         memory.sum_sq_norm_grads.set(memory.sum_sq_norm_grads.get() + of_updates);
     }
 
-    fn second<C: Real>(&self, memory: &ScaleByDogState, k: &DogScalars, _: usize) -> C {
+    fn scalars<C: Real>(&self, memory: &ScaleByDogState, k: &DogScalars, _: usize) -> C {
         let divisor = (memory.sum_sq_norm_grads.get() + k.eps).sqrt();
         factor_in(match k.given {
             Some(given) => given,

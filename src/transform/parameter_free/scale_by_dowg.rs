@@ -102,7 +102,7 @@ impl TwoPasses for ScaleByDowg {
         memory.weighted_sq_norm_grads.set(memory.weighted_sq_norm_grads.get() + distance * of_updates);
     }
 
-    fn second<C: Real>(&self, memory: &ScaleByDowgState, eps: &f64, _: usize) -> C {
+    fn scalars<C: Real>(&self, memory: &ScaleByDowgState, eps: &f64, _: usize) -> C {
         let divisor = memory.weighted_sq_norm_grads.get().sqrt() + eps;
         factor_in(if divisor == 0.0 { 0.0 } else { memory.estim_sq_dist.get() / divisor })
     }

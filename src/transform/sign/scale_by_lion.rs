@@ -121,7 +121,6 @@ impl<C: Real> LionScalars<C> {
 impl RuleWithMemory for ScaleByLion {
     const APART: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("mu")];
-    type Needs = Nothing;
     type Memory = ScaleByLionState;
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = LionScalars<C>;

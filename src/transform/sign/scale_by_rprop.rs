@@ -95,8 +95,8 @@ impl Rule for ScaleByRprop {
     type Slots<C: Real> = [C; 2];
     type Scalars<C: Real> = RpropScalars<C>;
 
-    fn slot_start(&self, slot: usize) -> f64 {
-        if slot == 0 { self.learning_rate.at(0) } else { 0.0 }
+    fn slot(&self, slot: Slot) -> Slot {
+        if slot.name() == "step_sizes" { slot.starts_at(self.learning_rate.at(0)) } else { slot }
     }
 
     fn scalars<C: Real>(&self, clock: Clock) -> RpropScalars<C> {

@@ -70,7 +70,7 @@ pub fn reduce_on_plateau() -> ReduceOnPlateau {
 
 part! {
     /// See [`reduce_on_plateau`].
-    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory, ALONG;
+    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory<Value>, ALONG;
     hyperparams {
         /// What the scale is multiplied by.
         factor: INSIDE = 0.1;
@@ -216,7 +216,6 @@ impl ReduceOnPlateau {
 }
 
 impl RuleWithMemory for ReduceOnPlateau {
-    type Needs = Value;
     type Memory = ReduceOnPlateauState;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = C;

@@ -193,7 +193,7 @@ impl ConditionallyMemory {
 
 impl<T: Stage, W: Condition, const ZERO: bool> Wrapper for Conditionally<T, W, ZERO> {
     type Memory = ConditionallyMemory;
-    const HOLDS_BACK: bool = ZERO;
+    const RUNS: Runs = Runs::DECIDED.holds_back(ZERO);
 
     fn decide(&self, memory: &mut ConditionallyMemory, at: &StepContext<'_>, _: f64) -> Decision {
         let holds = self.should_transform_fn.holds(memory.step.get(), at);

@@ -70,11 +70,9 @@ impl MultiStepsMemory {
 
 impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     type Memory = MultiStepsMemory;
-    const LOOKS: bool = S::DECIDES;
-    const HOLDS_BACK: bool = true;
-    const WINDOWS: bool = true;
+    const RUNS: Runs = Runs::DECIDED.looks(S::DECIDES).holds_back(true).windows();
 
-    fn start(&self, window: &mut MultiStepsMemory, at: &InitContext<'_>, _: &T::State) -> Result<()> {
+    fn start(&self, window: &mut MultiStepsMemory, at: &InitContext<'_>) -> Result<()> {
         window.use_grad_mean = self.use_grad_mean;
         window.value = (self.inner.needs() >= Level::Value).then(Scalar::default);
         if self.inner.absent() != Absent::Refused {
@@ -125,18 +123,10 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
 
 impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     const SLOTS: &'static [Slot] = &[Slot::exact("accumulator")];
-    const BEFORE: bool = true;
-    const AFTER: bool = true;
-    const REWRITES: [bool; 2] = [true, false];
-    // So that the mean can be worked out again after a barrier, and is not kept a second time.
-    const BEFORE_READS: bool = true;
-    const COMPLETES: bool = true;
+    // `before` only reads, so that the mean can be worked out again after a barrier, and is not kept a second time.
+    const ELEMENTS: Elements = Elements::NONE.before(true).after(false).before_reads().completes();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Taking<C>;
-
-    fn slot_dtype(&self, _: usize) -> Option<DType> {
-        self.accumulator_dtype
-    }
 
     fn scalars<C: Real>(&self, window: &MultiStepsMemory, _: usize) -> Taking<C> {
         let Taking { factor, mean, flush, emit, value } = window.taking;

@@ -46,7 +46,7 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
 wrapper! {
     /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half
     /// of an [`OpaqueSam`].
-    pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole {
+    pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole<ValueAndGradFn, Adversary> {
         sync_period: u64;
         reset_state: bool;
     }
@@ -121,13 +121,7 @@ fn climb(point: &mut Moments, updates: &Moments) {
 
 impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     type State = AdversarialGradientState<A::State>;
-    type Needs = ValueAndGradFn;
-    const READS_PARAMS: bool = true;
-
-    /// In rounds of one step nothing is asked for.
-    fn needs_now(&self) -> Level {
-        if self.sync_period > 1 { Level::ValueAndGradFn } else { self.inner.needs() }
-    }
+    const SCOPE: Scope = Scope::TREE.reads_params();
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let mut nested = Nested::new(at.structure(), at.active(), &self.inner)?;
@@ -164,12 +158,30 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
             start_anew(adv_state, nested.anew(&self.inner, at), &[]);
         }
     }
+}
 
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.within("adv_state", &mut |walk| self.inner.read(&state.adv_state, walk))
+/// In [`Whole`]: the adversarial optimizer.
+pub enum Adversary {}
+
+impl<A: Stage> RunsInside<AdversarialGradient<A>> for Adversary {
+    /// In rounds of one step nothing is asked for.
+    fn needs(gradient: &AdversarialGradient<A>, _: Level) -> Level {
+        if gradient.sync_period > 1 { Level::ValueAndGradFn } else { gradient.inner.needs() }
     }
 
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        self.inner.unused(&state.adv_state, report);
+    fn read<'a>(
+        gradient: &AdversarialGradient<A>,
+        state: &'a AdversarialGradientState<A::State>,
+        walk: &mut StateWalk<'a, '_>,
+    ) -> Result<()> {
+        walk.within("adv_state", &mut |walk| gradient.inner.read(&state.adv_state, walk))
+    }
+
+    fn unused(
+        gradient: &AdversarialGradient<A>,
+        state: &AdversarialGradientState<A::State>,
+        report: &mut dyn FnMut(&str, bool),
+    ) {
+        gradient.inner.unused(&state.adv_state, report);
     }
 }

@@ -183,8 +183,7 @@ impl SkipOnSpikeMemory {
 
 impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
     type Memory = SkipOnSpikeMemory;
-    const LOOKS: bool = S::OF_GRADIENTS;
-    const HOLDS_BACK: bool = true;
+    const RUNS: Runs = Runs::DECIDED.looks(S::OF_GRADIENTS).holds_back(true);
 
     #[inline(always)]
     fn look<C: Real>(u: C) -> C::Wide {

@@ -4,13 +4,14 @@ use std::any::Any;
 
 use gradchain::arguments::{Argument, Arguments};
 use gradchain::needs::ValueAndGradFn;
-use gradchain::part::{InitContext, LooksOn, Onlooker, Part, Sums};
+use gradchain::part::{Around, Holds, Part, Wrapper};
 use gradchain::prelude::*;
 use gradchain::recipe::{Builder, ConfigError, Node, Recipe};
-use gradchain::state::{Scalar, same_bits};
+use gradchain::state::same_bits;
+use gradchain::transform::{Monitor, measure_fn, monitor};
 use gradchain::tree::DynTree;
+use gradchain::wrapper;
 use gradchain::wrapper::flatten;
-use gradchain::{Real, wrapper};
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
 use crate::common::given::Registered;
@@ -178,37 +179,38 @@ fn a_changed_argument_fits_the_state_or_is_refused() {
 
 /// Adds up powers of the updates, as many as it is told; it does not say when that has changed.
 #[derive(Clone, Debug)]
-struct Powers(usize);
+struct Powers(Monitor);
+
+impl Powers {
+    fn new(powers: i32) -> Powers {
+        let measure = |power: i32| measure_fn("power", move |u: f64| u.powi(power), |sum: f64, _: usize| sum);
+        Powers((1..=powers).fold(monitor(), |all, power| all.measure(format!("power {power}"), measure(power))))
+    }
+}
 
 impl Part for Powers {
     const NAME: &'static str = "powers";
-    type Form = LooksOn;
+    type Form = Around;
 }
 
-impl Onlooker for Powers {
-    type Memory = (Scalar,);
+impl Holds for Powers {
+    type Inner = Monitor;
+    const KEY: &'static str = "monitor";
 
-    fn start(&self, _: &InitContext<'_>) -> gradchain::Result<(Scalar,)> {
-        Ok((Scalar::default(),))
+    fn inner(&self) -> &Monitor {
+        &self.0
     }
-    fn sums(&self) -> usize {
-        self.0
-    }
-    fn look<C: Real>(&self, u: &[C], _: &[C], sums: &mut [f64]) {
-        for (power, sum) in (1..).zip(sums) {
-            *sum += u.iter().map(|u| u.as_f64().powi(power)).sum::<f64>();
-        }
-    }
-    fn finish(&self, memory: &mut (Scalar,), sums: Sums<'_>) {
-        memory.0.set(sums.total(self.0 - 1));
-    }
+}
+
+impl Wrapper for Powers {
+    type Memory = ();
 }
 
 /// The room of a nested transformation is for its sums and barriers, which are compared also where it does not say that
 /// an argument has changed.
 #[test]
 fn a_nested_state_is_for_one_pass_structure() {
-    let nested = |powers| flatten(chain((Powers(powers), sgd(0.1))));
+    let nested = |powers| flatten(chain((Powers::new(powers), sgd(0.1))));
     for (made, stepped) in [(1, 2), (2, 1)] {
         let mut params = vec![1.0, -2.0, 3.0_f64];
         let mut state = nested(made).init(&params).unwrap();

@@ -75,7 +75,6 @@ impl gradchain::part::Part for Everything {
 
 impl WholeTreeTransformation for Everything {
     type State = EverythingState;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<EverythingState> {
         Ok(EverythingState {

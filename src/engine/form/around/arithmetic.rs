@@ -3,7 +3,7 @@
 use super::super::super::{Slot, Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{Access, OnElement};
-use super::super::state::{Arrays, asked_dtype};
+use super::super::state::Arrays;
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
 use crate::engine::kernel::MOST_SLOTS;
@@ -19,6 +19,116 @@ pub enum NoArithmetic {}
 /// In [`Around`]: the wrapper has [`Arithmetic`].
 pub enum WithArithmetic {}
 
+/// What a wrapper with [`Arithmetic`] does to elements.
+///
+/// ```
+/// use gradchain::part::Elements;
+///
+/// // It changes the update after what is inside, and reads the parameter for that.
+/// const ELEMENTS: Elements = Elements::NONE.after(true).reads_params();
+/// # let _ = ELEMENTS;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elements {
+    before: bool,
+    after: bool,
+    rewrites: [bool; 2],
+    before_reads: bool,
+    keeps_zeros: bool,
+    completes: bool,
+    params: bool,
+    typed: bool,
+    rows: bool,
+    point: Option<usize>,
+    some_leaves: bool,
+}
+
+impl Elements {
+    /// Nothing.
+    pub const NONE: Elements = Elements {
+        before: false,
+        after: false,
+        rewrites: [false; 2],
+        before_reads: false,
+        keeps_zeros: false,
+        completes: false,
+        params: false,
+        typed: false,
+        rows: false,
+        point: None,
+        some_leaves: false,
+    };
+
+    /// The same, and [`before`](Arithmetic::before) what is inside; `rewrites` says whether that changes the update,
+    /// not only the state arrays.
+    #[must_use]
+    pub const fn before(self, rewrites: bool) -> Elements {
+        Elements { before: true, rewrites: [rewrites, self.rewrites[1]], ..self }
+    }
+
+    /// The same, and [`after`](Arithmetic::after) what is inside; `rewrites` says whether that changes the update, not
+    /// only the state arrays.
+    #[must_use]
+    pub const fn after(self, rewrites: bool) -> Elements {
+        Elements { after: true, rewrites: [self.rewrites[0], rewrites], ..self }
+    }
+
+    /// The same, whose `before` only reads its arrays in a step in which it makes an update: what it writes there is
+    /// lost. Then it can be done again in a later pass, where the updates would have to be stored for it. In a step
+    /// that holds the updates back ([`Hold`](super::Decision::Hold)) it writes.
+    #[must_use]
+    pub const fn before_reads(self) -> Elements {
+        Elements { before_reads: true, ..self }
+    }
+
+    /// The same, which makes zeros of zeros, so that it need not run where what is inside holds its updates back.
+    #[must_use]
+    pub const fn keeps_zeros(self) -> Elements {
+        Elements { keeps_zeros: true, ..self }
+    }
+
+    /// The same, whose `after` completes what `before` has begun in the arrays, so that it also runs where the inner
+    /// transformation emits nothing. It must not rewrite the update.
+    #[must_use]
+    pub const fn completes(self) -> Elements {
+        assert!(!self.rewrites[1], "what completes arrays does not rewrite updates");
+        Elements { completes: true, ..self }
+    }
+
+    /// The same, which reads the parameter.
+    #[must_use]
+    pub const fn reads_params(self) -> Elements {
+        Elements { params: true, ..self }
+    }
+
+    /// The same, which works on gradients of some [rows](crate::tree::SparseRows) of a leaf although it has state
+    /// arrays: these need not follow where there is no gradient.
+    #[must_use]
+    pub const fn rows(self) -> Elements {
+        Elements { rows: true, ..self }
+    }
+
+    /// The same, with the number of the state array that what is inside is shown in the place of the parameters. It has
+    /// the type that arithmetic is done in.
+    #[must_use]
+    pub const fn point(self, slot: usize) -> Elements {
+        Elements { point: Some(slot), ..self }
+    }
+
+    /// The same, with state arrays for some leaves only: [`has_slots`](Arithmetic::has_slots) says for which.
+    #[must_use]
+    pub const fn some_leaves(self) -> Elements {
+        Elements { some_leaves: true, ..self }
+    }
+
+    /// The same, which depends on the type of the leaf, not only on the one that it calculates in: by
+    /// [`typed`](Arithmetic::typed).
+    #[must_use]
+    pub const fn typed(self) -> Elements {
+        Elements { typed: true, ..self }
+    }
+}
+
 /// What a [`Wrapper`] does to each element, before what is inside or after it, with state arrays of its own.
 ///
 /// # Example
@@ -27,7 +137,7 @@ pub enum WithArithmetic {}
 ///
 /// ```
 /// use gradchain::Real;
-/// use gradchain::part::{Arithmetic, AroundWithArithmetic, Wrapper};
+/// use gradchain::part::{Arithmetic, AroundWithArithmetic, Elements, Wrapper};
 /// use gradchain::prelude::*;
 ///
 /// gradchain::wrapper! {
@@ -40,8 +150,7 @@ pub enum WithArithmetic {}
 /// }
 ///
 /// impl<T: GradientTransformation> Arithmetic for Magnify<T> {
-///     const BEFORE: bool = true;
-///     const AFTER: bool = true;
+///     const ELEMENTS: Elements = Elements::NONE.before(true).after(true);
 ///     type Slots<C: Real> = [C; 0];
 ///     type Scalars<C: Real> = C;
 ///
@@ -74,34 +183,8 @@ pub enum WithArithmetic {}
 pub trait Arithmetic: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Arithmetic::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// Whether it does something to each element before what is inside.
-    const BEFORE: bool = false;
-    /// Whether it does something to each element after what is inside.
-    const AFTER: bool = false;
-    /// Whether what it does before what is inside, and after, changes the update, not only the state arrays.
-    const REWRITES: [bool; 2] = [true; 2];
-    /// Whether `before` only reads its arrays in a step in which it makes an update: what it writes there is lost. Then
-    /// it can be done again in a later pass, where the updates would have to be stored for it. In a step that holds the
-    /// updates back ([`Hold`](super::Decision::Hold)) it writes.
-    const BEFORE_READS: bool = false;
-    /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
-    const KEEPS_ZEROS: bool = false;
-    /// True if `after` completes what `before` has begun in the arrays, so that it also runs where the inner
-    /// transformation emits nothing. It must not rewrite the update.
-    const COMPLETES: bool = false;
-    /// Whether it reads the parameter.
-    const READS_PARAMS: bool = false;
-    /// Whether the arithmetic depends on the type of the leaf, not only on the one that it calculates in; see
-    /// [`typed`](Arithmetic::typed).
-    const TYPED: bool = false;
-    /// Whether it works on gradients of some [rows](crate::tree::SparseRows) of a leaf: if its arrays need not follow
-    /// where there is no gradient.
-    const ROWS: bool = Self::SLOTS.is_empty();
-    /// The number of the state array that what is inside is shown in the place of the parameters, if it is. It has the
-    /// type that arithmetic is done in.
-    const POINT: Option<usize> = None;
-    /// Whether only some leaves have the state arrays: whether [`has_slots`](Arithmetic::has_slots) says anything.
-    const SOME_LEAVES: bool = false;
+    /// What it does to elements, and what it reads for that.
+    const ELEMENTS: Elements;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
     /// What it needs to know of a leaf.
@@ -113,22 +196,15 @@ pub trait Arithmetic: Wrapper {
         true
     }
 
-    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
-    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in.
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        asked_dtype(self, Self::SLOTS[slot])
-    }
-
-    /// Whether a state array starts as a copy of the parameters instead of at zero.
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        let _ = slot;
-        false
+    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    fn slot(&self, slot: Slot) -> Slot {
+        slot
     }
 
     /// Works out, in `f64`, what the arithmetic on a leaf needs, and rounds it once with [`Real::of`].
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
-    /// The scalars in a loop that is compiled for leaves of one type, if the arithmetic [depends](Arithmetic::TYPED) on
+    /// The scalars in a loop that is compiled for leaves of one type, if the arithmetic [depends](Elements::typed) on
     /// it: equal to the given ones, but made of what is known then, so that the loop is spared what other types need.
     /// Write `#[inline(always)]` on it.
     fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
@@ -169,11 +245,8 @@ pub trait Own<P: Wrapper> {
     fn has_slots(_: &P, _: &LeafSpec) -> bool {
         true
     }
-    fn slot_dtype(_: &P, _: usize) -> Option<DType> {
-        None
-    }
-    fn slot_starts_as_params(_: &P, _: usize) -> bool {
-        false
+    fn slot(_: &P, slot: Slot) -> Slot {
+        slot
     }
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> Self::Scalars<C>;
     #[inline(always)]
@@ -237,20 +310,17 @@ impl<P: Wrapper> Own<P> for NoArithmetic {
 
 impl<P: Arithmetic> Own<P> for WithArithmetic {
     const SLOTS: &'static [Slot] = P::SLOTS;
-    const BEFORE: bool = P::BEFORE;
-    const AFTER: bool = P::AFTER;
-    const REWRITES: [bool; 2] = P::REWRITES;
-    const BEFORE_READS: bool = P::BEFORE_READS && P::REWRITES[0];
-    const COMPLETES: bool = {
-        assert!(!(P::COMPLETES && P::REWRITES[1]), "what completes arrays does not rewrite updates");
-        P::COMPLETES
-    };
-    const KEEPS_ZEROS: bool = P::KEEPS_ZEROS;
-    const READS_PARAMS: bool = P::READS_PARAMS;
-    const TYPED: bool = P::TYPED;
-    const ROWS: bool = P::ROWS;
-    const POINT: Option<usize> = P::POINT;
-    const SOME_LEAVES: bool = P::SOME_LEAVES;
+    const BEFORE: bool = P::ELEMENTS.before;
+    const AFTER: bool = P::ELEMENTS.after;
+    const REWRITES: [bool; 2] = P::ELEMENTS.rewrites;
+    const BEFORE_READS: bool = P::ELEMENTS.before_reads && P::ELEMENTS.rewrites[0];
+    const COMPLETES: bool = P::ELEMENTS.completes;
+    const KEEPS_ZEROS: bool = P::ELEMENTS.keeps_zeros;
+    const READS_PARAMS: bool = P::ELEMENTS.params;
+    const TYPED: bool = P::ELEMENTS.typed;
+    const ROWS: bool = P::ELEMENTS.rows || P::SLOTS.is_empty();
+    const POINT: Option<usize> = P::ELEMENTS.point;
+    const SOME_LEAVES: bool = P::ELEMENTS.some_leaves;
     type Slots<C: Real> = P::Slots<C>;
     type Scalars<C: Real> = P::Scalars<C>;
     type Last<C: Real> = ();
@@ -258,11 +328,8 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
     fn has_slots(part: &P, leaf: &LeafSpec) -> bool {
         part.has_slots(leaf)
     }
-    fn slot_dtype(part: &P, slot: usize) -> Option<DType> {
-        part.slot_dtype(slot)
-    }
-    fn slot_starts_as_params(part: &P, slot: usize) -> bool {
-        part.slot_starts_as_params(slot)
+    fn slot(part: &P, slot: Slot) -> Slot {
+        part.slot(slot)
     }
     #[inline(always)]
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {

@@ -30,7 +30,7 @@ fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inn
     match (run.decision, &run.inner) {
         (None, _) => Emission::Undecided,
         (Some(Decision::Hold | Decision::Skip), _) => Emission::Nothing(0),
-        (_, Some(inner)) if !P::ESTIMATES => part.inner_now(&state.memory).emission(&state.inner, inner),
+        (_, Some(inner)) if !P::RUNS.estimates => part.inner_now(&state.memory).emission(&state.inner, inner),
         _ => Emission::Updates,
     }
 }
@@ -41,13 +41,13 @@ pub(super) fn emission<P: Wrapper, O: Own<P>>(
     run: &AroundRun<<Inner<P> as Stage>::Run>,
 ) -> Emission {
     // Leaves that are not acted on have an update of their own, if their gradients go through.
-    let is_part = P::CHOOSES && part.elsewhere() == Elsewhere::Pass && state.others;
+    let is_part = P::RUNS.chooses && part.elsewhere() == Elsewhere::Pass && state.others;
     // What is done after what is inside is done in the last pass.
     let rewrites = run.decision == Some(Decision::Run) && (O::AFTER || O::WAITS) && !O::KEEPS_ZEROS;
-    match inner_emission(part, state, run).after(P::LOOKS as usize) {
+    match inner_emission(part, state, run).after(P::RUNS.looks as usize) {
         Emission::Nothing(_) if is_part => Emission::Partly,
         Emission::Nothing(_) if O::COMPLETES && run.inner.is_some() => {
-            Emission::Nothing(P::LOOKS as usize + part.inner().shape().barriers)
+            Emission::Nothing(P::RUNS.looks as usize + part.inner().shape().barriers)
         }
         Emission::Zeros(_) if is_part || rewrites => Emission::Updates,
         emission => emission,
@@ -63,5 +63,5 @@ pub(super) fn told<'a, P: Wrapper, O: Own<P>>(
 ) -> StepContext<'a> {
     let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes(memory));
     let at = StepContext { in_full: at.in_full || O::POINT.is_some(), ..at };
-    if P::RESTS { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
+    if P::RUNS.rests { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }

@@ -9,11 +9,10 @@ mod weighing;
 use crate::select::Mask;
 use core::marker::PhantomData;
 
-pub use arithmetic::{Arithmetic, AroundWithArithmetic, NoArithmetic, WithArithmetic};
-pub use weighing::{AroundWithSums, Weighing, WithSums};
+pub use arithmetic::{Arithmetic, AroundWithArithmetic, Elements, NoArithmetic, WithArithmetic};
+pub use weighing::{AroundWithSums, Weighing, WeighingPasses, WithSums};
 
-use super::super::leaf::is_among;
-use super::super::{Codes, InitContext, Outcome, Stage, StepContext, Transform};
+use super::super::{Codes, InitContext, Outcome, Stage, StepContext};
 use super::Part;
 use crate::element::Real;
 use crate::error::Result;
@@ -42,6 +41,95 @@ pub enum Decision {
     Pass,
     /// Nothing: the gradients are thrown away, and the update is zero.
     Skip,
+}
+
+/// When what is inside a wrapper runs.
+///
+/// ```
+/// use gradchain::part::Runs;
+///
+/// // The wrapper sees a sum over all gradients, and may throw a step away.
+/// const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
+/// # let _ = RUNS;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Runs {
+    pub(super) looks: bool,
+    pub(super) chooses: bool,
+    pub(super) always: bool,
+    pub(super) holds_back: bool,
+    pub(super) steps_aside: bool,
+    pub(super) estimates: bool,
+    pub(super) rests: bool,
+    pub(super) skips_absent: bool,
+    pub(super) windows: bool,
+}
+
+impl Runs {
+    /// In steps in which [`decide`](Wrapper::decide) says so, on all leaves.
+    pub const DECIDED: Runs = Runs {
+        looks: false,
+        chooses: false,
+        always: false,
+        holds_back: false,
+        steps_aside: false,
+        estimates: false,
+        rests: false,
+        skips_absent: false,
+        windows: false,
+    };
+
+    /// In every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run), and no loops are compiled
+    /// for steps in which it does not.
+    pub const ALWAYS: Runs = Runs { always: true, ..Runs::DECIDED };
+
+    /// The same, when the wrapper has looked at all gradients, which takes a pass.
+    #[must_use]
+    pub const fn looks(self, looks: bool) -> Runs {
+        Runs { looks, ..self }
+    }
+
+    /// The same, on some leaves only: those of the [`mask`](Wrapper::mask).
+    #[must_use]
+    pub const fn chooses(self) -> Runs {
+        Runs { chooses: true, ..self }
+    }
+
+    /// The same, if [`decide`](Wrapper::decide) may say [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). Where
+    /// such a wrapper acts on some leaves only, parts after it count updates leaf by leaf.
+    #[must_use]
+    pub const fn holds_back(self, holds_back: bool) -> Runs {
+        Runs { holds_back, ..self }
+    }
+
+    /// The same, with many steps in which [`decide`](Wrapper::decide) says [`Inside`](Decision::Inside): then loops are
+    /// compiled for what is inside alone, and these steps are as fast as without the wrapper. Nothing changes for one
+    /// that chooses leaves, adds up sums or shows what is inside other parameters.
+    #[must_use]
+    pub const fn steps_aside(self) -> Runs {
+        Runs { steps_aside: true, ..self }
+    }
+
+    /// The inner transformation only estimates something for the wrapper, which makes the update of its own: then the
+    /// wrapper runs whether or not the inner transformation emits anything.
+    pub(crate) const fn estimates(self) -> Runs {
+        Runs { estimates: true, ..self }
+    }
+
+    /// A leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
+    pub(crate) const fn rests(self) -> Runs {
+        Runs { rests: true, ..self.chooses() }
+    }
+
+    /// A leaf without a gradient rests.
+    pub(crate) const fn skips_absent(self) -> Runs {
+        Runs { skips_absent: true, ..self.rests() }
+    }
+
+    /// It holds windows over steps, in which a leaf without a gradient counts as one of zeros.
+    pub(crate) const fn windows(self) -> Runs {
+        Runs { windows: true, ..self }
+    }
 }
 
 /// What happens to the leaves that a wrapper does not act on.
@@ -112,7 +200,7 @@ pub trait Holds: Part {
 ///
 /// # Cost
 ///
-/// That of what is inside, and a pass over the gradients if it [`LOOKS`](Wrapper::LOOKS).
+/// That of what is inside, and a pass over the gradients if it [looks](Runs::looks) at them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has a form of wrappers and does not implement `Wrapper`",
     note = "`impl Wrapper for {Self}` says what the wrapper does in a step; `docs/own-wrapper.md` has an example"
@@ -121,46 +209,13 @@ pub trait Wrapper: Holds {
     /// What is remembered besides the state arrays and the state of what is inside.
     type Memory: State + Default;
 
-    /// Whether it must look at all gradients before it can decide.
-    const LOOKS: bool = false;
-    /// Whether it acts on some leaves only: whether [`leaves`](Wrapper::leaves) or [`acts_on`](Wrapper::acts_on) say
-    /// anything.
-    const CHOOSES: bool = false;
-    /// Whether what is inside runs in every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run),
-    /// and no loops are compiled for steps in which it does not.
-    const ALWAYS_RUNS: bool = false;
-    /// True if [`decide`](Wrapper::decide) may say [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). Where such a
-    /// wrapper acts on some leaves only, parts after it count updates leaf by leaf.
-    const HOLDS_BACK: bool = false;
-    /// True if the inner transformation only estimates something for the wrapper, which makes the update of its own:
-    /// then the wrapper runs whether or not the inner transformation emits anything.
-    const ESTIMATES: bool = false;
-    /// Whether there are many steps in which [`decide`](Wrapper::decide) says [`Inside`](Decision::Inside): then loops
-    /// are compiled for what is inside alone, and these steps are as fast as without the wrapper. Nothing changes for
-    /// one that chooses leaves, adds up sums or shows what is inside other parameters.
-    const STEPS_ASIDE: bool = false;
-
-    /// Whether a leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
-    const RESTS: bool = false;
-    /// Whether a leaf without a gradient [rests](Wrapper::RESTS).
-    const SKIPS_ABSENT: bool = false;
-    /// True if it holds windows over steps, in which a leaf without a gradient counts as one of zeros.
-    const WINDOWS: bool = false;
+    /// When what is inside runs, and what the wrapper needs for that.
+    const RUNS: Runs = Runs::DECIDED;
 
     /// Which state inside is in 8 bits, if any is.
     fn codes<'a>(&self, memory: &'a Self::Memory) -> Option<Codes<'a>> {
         let _ = memory;
         None
-    }
-
-    /// Fills the memory with what the state inside depends on, before that is made.
-    ///
-    /// # Errors
-    ///
-    /// If the parameters are not of a kind that the wrapper can work on.
-    fn prepare(&self, memory: &mut Self::Memory, at: &InitContext<'_>) -> Result<()> {
-        let _ = (memory, at);
-        Ok(())
     }
 
     /// What is inside, as it is in this step; usually the same.
@@ -169,28 +224,12 @@ pub trait Wrapper: Holds {
         self.inner()
     }
 
-    /// The mask of the leaves to act on, if there is one.
+    /// The mask of the leaves to act on, if it [chooses](Runs::chooses) any. What is inside makes state for these only.
     fn mask(&self) -> Option<&Mask> {
         None
     }
 
-    /// The leaves to act on, if not all: those of the [mask](Wrapper::mask), unless it says otherwise. What is inside
-    /// makes state for these only.
-    ///
-    /// # Errors
-    ///
-    /// If a mask does not fit the parameters.
-    fn leaves(&self, at: &InitContext<'_>) -> Result<Option<Vec<bool>>> {
-        let what = || format!("mask of {}", self.inner().describe());
-        self.mask().map(|mask| mask.resolve(at.structure(), &what())).transpose()
-    }
-
-    /// Whether it acts on a leaf in this step; what is inside has state for it whether or not.
-    fn acts_on(&self, memory: &Self::Memory, leaf: usize) -> bool {
-        !is_among(self.resting(memory), leaf)
-    }
-
-    /// Which leaves rest in this step, here or in a wrapper around this one, if any [may](Wrapper::RESTS).
+    /// Which leaves rest in this step, here or in a wrapper around this one, if any may.
     fn resting<'a>(&self, memory: &'a Self::Memory) -> &'a [bool] {
         let _ = memory;
         &[]
@@ -201,18 +240,14 @@ pub trait Wrapper: Holds {
         Elsewhere::Zero
     }
 
-    /// Fills in the memory before the first step, where its default is not what it starts with.
+    /// Fills in the memory before the first step, where its default is not what it starts with, and before the state
+    /// inside is made.
     ///
     /// # Errors
     ///
     /// If the parameters are not of a kind that the wrapper can work on.
-    fn start(
-        &self,
-        memory: &mut Self::Memory,
-        at: &InitContext<'_>,
-        inner: &<Self::Inner as Stage>::State,
-    ) -> Result<()> {
-        let _ = (memory, at, inner);
+    fn start(&self, memory: &mut Self::Memory, at: &InitContext<'_>) -> Result<()> {
+        let _ = (memory, at);
         Ok(())
     }
 
@@ -226,7 +261,8 @@ pub trait Wrapper: Holds {
         Ok(())
     }
 
-    /// What is added up over all gradients, if the wrapper [`LOOKS`](Wrapper::LOOKS). Write `#[inline(always)]` on it.
+    /// What is added up over all gradients, if the wrapper [looks](Runs::looks) at them. Write
+    /// `#[inline(always)]` on it.
     fn look<C: Real>(u: C) -> C::Wide {
         let _ = u;
         <C::Wide as Real>::of(0.0)

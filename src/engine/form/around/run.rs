@@ -1,5 +1,6 @@
 //! How wrappers run.
 
+use super::super::super::leaf::is_among;
 use super::super::super::in_piece::as_one_loop;
 use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::sums::cut_off;
@@ -10,7 +11,7 @@ use super::super::super::{
 };
 use super::super::loops::{Access, goes_in, on_slots};
 use super::super::rule::checked_slots;
-use super::super::state::{Arrays, Start};
+use super::super::state::{Arrays, of_part};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Own;
 use super::emission::{emission, settle, told};
@@ -46,7 +47,7 @@ pub struct AroundKernel<K, I, L> {
 
 /// A look at all gradients.
 pub(super) const fn look<P: Wrapper>() -> Shape {
-    Shape { barriers: P::LOOKS as usize, ..Shape::NOTHING }.adding(P::LOOKS as usize)
+    Shape { barriers: P::RUNS.looks as usize, ..Shape::NOTHING }.adding(P::RUNS.looks as usize)
 }
 
 const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
@@ -70,7 +71,7 @@ const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
 
 /// What each pass does to the wrapper's own arrays, around what has so many barriers.
 const fn uses<P: Wrapper, O: Own<P>>(inside: usize) -> Uses {
-    let (begins, ends) = (P::LOOKS as usize, P::LOOKS as usize + inside);
+    let (begins, ends) = (P::RUNS.looks as usize, P::RUNS.looks as usize + inside);
     if O::POINT.is_some() || ends + 1 >= u32::BITS as usize {
         return Uses::ALWAYS;
     }
@@ -93,7 +94,7 @@ pub(super) const fn does_before<P: Wrapper, O: Own<P>>(at: usize, span: Span) ->
 /// Whether there is nothing of the wrapper in a step in which only what is inside runs: not which leaves, nor which
 /// parameters it sees.
 const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
-    P::STEPS_ASIDE && !P::CHOOSES && O::POINT.is_none() && !weighs::<P, O>()
+    P::RUNS.steps_aside && !P::RUNS.chooses && O::POINT.is_none() && !weighs::<P, O>()
 }
 
 /// True if all arithmetic of the wrapper comes after the inner transformation, and none of it where that emits nothing.
@@ -125,7 +126,7 @@ fn decide<P: Wrapper, O: Own<P>>(
 ) {
     let before = at.resting;
     let decision = part.decide(&mut state.memory, at, seen);
-    let decision = if P::ALWAYS_RUNS { Decision::Run } else { decision };
+    let decision = if P::RUNS.always { Decision::Run } else { decision };
     run.decision = Some(decision);
     if matches!(decision, Decision::Run | Decision::Inside) {
         let at = told::<P, O>(part, &state.memory, decision, at);
@@ -136,11 +137,12 @@ fn decide<P: Wrapper, O: Own<P>>(
 
 /// What was added up, and of which leaves nothing was.
 fn summed<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, sums: Sums<'a>) -> Sums<'a> {
-    if P::RESTS { Sums { resting: part.resting(memory), ..sums } } else { sums }
+    if P::RUNS.rests { Sums { resting: part.resting(memory), ..sums } } else { sums }
 }
 
 pub(super) fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bool {
-    !P::CHOOSES || state.active.as_ref().is_none_or(|active| active[leaf]) && part.acts_on(&state.memory, leaf)
+    !P::RUNS.chooses
+        || state.active.as_ref().is_none_or(|active| active[leaf]) && !is_among(part.resting(&state.memory), leaf)
 }
 
 impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Around<A, O> {
@@ -152,7 +154,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     const SHAPE: Shape = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
     const USES: AllUses = {
-        let (own, barriers) = (uses::<P, O>(Inner::<P>::SHAPE.barriers), P::LOOKS as usize);
+        let (own, barriers) = (uses::<P, O>(Inner::<P>::SHAPE.barriers), P::RUNS.looks as usize);
         followed_by(own.of_all(), arrays::<P, O>(), Inner::<P>::USES, barriers)
     };
     const FUSES: bool = Inner::<P>::FUSES
@@ -160,9 +162,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         && !(O::MEETS && Inner::<P>::SHAPE.barriers > 0)
         && fits(<P as Stage>::SHAPE, <P as Stage>::SLOTS);
     const FUSES_ALWAYS: bool = Self::FUSES
-        && P::ALWAYS_RUNS
-        && !P::LOOKS
-        && (!(P::CHOOSES || O::SOME_LEAVES) || <P as Stage>::SLOTS == 0)
+        && P::RUNS.always
+        && !P::RUNS.looks
+        && (!(P::RUNS.chooses || O::SOME_LEAVES) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
     // Sums are compared with whole leaves.
     const ROWS: bool = O::ROWS && O::SUMS == 0;
@@ -181,21 +183,21 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
 
     fn absent(part: &P) -> Absent {
         match part.inner().absent() {
-            _ if P::SKIPS_ABSENT => Absent::Rests,
+            _ if P::RUNS.skips_absent => Absent::Rests,
             Absent::Refused => Absent::Refused,
-            _ if P::WINDOWS => Absent::Counts,
+            _ if P::RUNS.windows => Absent::Counts,
             inside if hands_on::<P, O>() => inside,
             _ => Absent::Refused,
         }
     }
 
     fn has_windows(part: &P) -> bool {
-        P::WINDOWS || part.inner().has_windows()
+        P::RUNS.windows || part.inner().has_windows()
     }
 
     fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
         let inside = format!("{place}.{}.{}", P::NAME, P::KEY);
-        (P::WINDOWS || hands_on::<P, O>()) && part.inner().skips(skips, &inside)
+        (P::RUNS.windows || hands_on::<P, O>()) && part.inner().skips(skips, &inside)
     }
 
     fn validate(part: &P) -> Result<()> {
@@ -204,25 +206,21 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<StateOf<P>> {
-        let active = part.leaves(at)?.map(|on| at.restricted(&on));
+        let what = || format!("mask of {}", part.inner().describe());
+        let chosen = part.mask().map(|mask| mask.resolve(at.structure(), &what())).transpose()?;
+        let active = chosen.map(|on| at.restricted(&on));
         let mut memory = P::Memory::default();
-        part.prepare(&mut memory, at)?;
-        let by_leaf = at.by_leaf || P::RESTS;
+        let by_leaf = at.by_leaf || P::RUNS.rests;
         let others = active.as_ref().is_some_and(|active| at.active.iter().zip(active).any(|(all, on)| *all && !on));
         let outside = &InitContext { by_leaf, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
+        part.start(&mut memory, outside)?;
         let (codes, in_full) = (part.codes(&memory).or(at.codes), at.in_full || O::POINT.is_some());
         let inner = part.inner().init_state(&InitContext { codes, in_full, ..*outside })?;
         let at = outside;
-        part.start(&mut memory, at, &inner)?;
-        let start = |slot| Start {
-            dtype: O::slot_dtype(part, slot),
-            as_params: O::slot_starts_as_params(part, slot),
-            ..Start::default()
-        };
         let own = at.active_where(&|leaf| O::has_slots(part, leaf));
-        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &start)?;
+        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &|slot| of_part(part, O::slot(part, slot)))?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
-        let kept = Arrays::new(kept, at, &|_| Start::default())?;
+        let kept = Arrays::new(kept, at, &|slot| slot)?;
         let rests = if Self::holds_back(part) == HoldsBack::Some { at.structure().len() } else { 0 };
         let (leaves, resting) = (at.structure().len(), Vec::with_capacity(rests));
         Ok(WrapperState { memory, arrays, inner, active, others, name: P::STATE, kept, leaves, resting })
@@ -243,7 +241,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     fn begin(part: &P, state: &mut StateOf<P>, at: &StepContext<'_>) -> Self::Run {
         let mut run = AroundRun { decision: None, inner: None, nothing: false };
         state.resting.clear();
-        if !P::LOOKS {
+        if !P::RUNS.looks {
             decide::<P, O>(part, state, &mut run, at, 0.0);
         }
         run
@@ -258,22 +256,23 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        let waits = O::WAITS && index == P::LOOKS as usize + part.inner().shape().barriers;
-        if sums.again.is_some() && (waits || P::LOOKS && index == 0) {
+        let waits = O::WAITS && index == P::RUNS.looks as usize + part.inner().shape().barriers;
+        if sums.again.is_some() && (waits || P::RUNS.looks && index == 0) {
             return;
         }
-        if P::LOOKS && index == 0 {
+        if P::RUNS.looks && index == 0 {
             return decide::<P, O>(part, state, run, at, sums.total(0));
         }
         if waits {
             if !run.nothing {
-                O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
+                O::weigh(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
             }
             return;
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
         let (at, before) = (told::<P, O>(part, &state.memory, decision, at), at.resting);
-        let (index, sums) = (index - P::LOOKS as usize, summed(part, &state.memory, sums).skip(P::LOOKS as usize));
+        let (index, sums) =
+            (index - P::RUNS.looks as usize, summed(part, &state.memory, sums).skip(P::RUNS.looks as usize));
         let transformation = part.inner_now(&state.memory);
         let StateOf::<P> { arrays, inner: of_inner, active, .. } = state;
         let active = active.as_deref().unwrap_or(tree.active);
@@ -292,16 +291,16 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let changes = O::BEFORE && O::REWRITES[0];
         let inside = run.inner.map(|inner| {
             let mut inside = Outcome { emitted: outcome.emitted || changes && runs, ..Outcome::GRADIENTS };
-            let sums = summed(part, &state.memory, sums).skip(P::LOOKS as usize);
+            let sums = summed(part, &state.memory, sums).skip(P::RUNS.looks as usize);
             part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
         });
         let Some(decision) = run.decision else { return };
         if !O::WAITS && O::SUMS > 0 && !run.nothing {
-            O::weigh(part, &mut state.memory, sums.skip(P::LOOKS as usize + part.inner().shape().sums));
+            O::weigh(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
         }
-        let acts = !P::CHOOSES || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
-        let passes = P::CHOOSES && state.others && part.elsewhere() == Elsewhere::Pass;
+        let acts = !P::RUNS.chooses || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
+        let passes = P::RUNS.chooses && state.others && part.elsewhere() == Elsewhere::Pass;
         part.finish(&mut state.memory, decision, inside.filter(|_| !run.nothing), &mut state.inner);
         let did = match decision {
             Decision::Skip | Decision::Hold => Outcome { skipped: decision == Decision::Skip, ..Outcome::NOTHING },
@@ -325,10 +324,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn holds_back(part: &P) -> HoldsBack {
-        let own = if P::HOLDS_BACK { HoldsBack::All } else { HoldsBack::Never };
-        let inside = if P::ESTIMATES { HoldsBack::Never } else { part.inner().holds_back() };
+        let own = if P::RUNS.holds_back { HoldsBack::All } else { HoldsBack::Never };
+        let inside = if P::RUNS.estimates { HoldsBack::Never } else { part.inner().holds_back() };
         match own.max(inside) {
-            HoldsBack::All if P::CHOOSES && part.elsewhere() == Elsewhere::Pass => HoldsBack::Some,
+            HoldsBack::All if P::RUNS.chooses && part.elsewhere() == Elsewhere::Pass => HoldsBack::Some,
             holds => holds,
         }
     }
@@ -402,8 +401,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         p: C,
         terms: &mut [Term<C>],
     ) -> C {
-        let at = at + P::LOOKS as usize;
-        if P::CHOOSES && !k.on {
+        let at = at + P::RUNS.looks as usize;
+        if P::RUNS.chooses && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
         let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
@@ -418,7 +417,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             false => u,
         };
         let beside = if O::MEETS { u } else { p };
-        let (inside, own_terms) = cut_off(cut_off(terms, P::LOOKS as usize).1, Inner::<P>::SHAPE.sums);
+        let (inside, own_terms) = cut_off(cut_off(terms, P::RUNS.looks as usize).1, Inner::<P>::SHAPE.sums);
         let there = if let Some(point) = O::POINT { own[point] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
@@ -435,7 +434,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if !is_on(part, state, leaf) {
             return 0;
         }
-        let (at, inner) = (at + P::LOOKS as usize, part.inner_now(&state.memory));
+        let (at, inner) = (at + P::RUNS.looks as usize, part.inner_now(&state.memory));
         let end = at + inner.shape().barriers;
         let begins = if O::TAKES_IN { at == span.to } else { does_before::<P, O>(at, span) };
         let passes = [begins, span.has(end), O::WAITS && span.has(end + 1)];

@@ -3,10 +3,10 @@
 use super::super::super::{Slot, Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{Access, MOST_SUMS, OnElement, add_sums, each_beside};
-use super::super::state::{Arrays, asked_dtype};
+use super::super::state::Arrays;
 use super::arithmetic::Own;
 use super::{Around, Wrapper};
-use crate::element::{DType, Real};
+use crate::element::Real;
 use crate::needs::Nothing;
 
 /// The form of a [`Wrapper`] that is [`Weighing`].
@@ -14,6 +14,73 @@ pub type AroundWithSums<Asks = Nothing> = Around<Asks, WithSums>;
 
 /// In [`Around`]: the wrapper is [`Weighing`].
 pub enum WithSums {}
+
+/// What the passes of a wrapper that is [`Weighing`] do and read.
+///
+/// ```
+/// use gradchain::part::WeighingPasses;
+///
+/// // It rewrites each update given the gradient, and once more when it knows the sums.
+/// const PASSES: WeighingPasses = WeighingPasses::TWO.meets();
+/// # let _ = PASSES;
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct WeighingPasses {
+    meets: bool,
+    gives_out: bool,
+    keeps_zeros: bool,
+    params: [bool; 2],
+    accesses: [&'static [Access]; 3],
+    rarely: [&'static [Access]; 3],
+}
+
+impl WeighingPasses {
+    /// It [gives out](Weighing::give_out) the updates when it has seen all.
+    pub const TWO: WeighingPasses = WeighingPasses {
+        meets: false,
+        gives_out: true,
+        keeps_zeros: false,
+        params: [false; 2],
+        accesses: [&[]; 3],
+        rarely: [&[]; 3],
+    };
+
+    /// The updates are those that come out, or were [met](WeighingPasses::meets): [`weigh`](Weighing::weigh) comes at
+    /// the end of the step.
+    pub const ONE: WeighingPasses = WeighingPasses { gives_out: false, ..WeighingPasses::TWO };
+
+    /// The same, which rewrites what comes out, [given the gradient](Weighing::meet).
+    #[must_use]
+    pub const fn meets(self) -> WeighingPasses {
+        WeighingPasses { meets: true, ..self }
+    }
+
+    /// The same, which makes zeros of zeros, so that it need not run where what is inside holds its updates back.
+    #[must_use]
+    pub const fn keeps_zeros(self) -> WeighingPasses {
+        WeighingPasses { keeps_zeros: true, ..self }
+    }
+
+    /// The same, of which `take_in` and `give_out` read the parameter or do not.
+    #[must_use]
+    pub const fn reads_params(self, params: [bool; 2]) -> WeighingPasses {
+        WeighingPasses { params, ..self }
+    }
+
+    /// The same, of which `take_in`, `meet` and `give_out` do this to each state array; to those not listed nothing.
+    /// `give_out` only reads.
+    #[must_use]
+    pub const fn accesses(self, accesses: [&'static [Access]; 3]) -> WeighingPasses {
+        WeighingPasses { accesses, rarely: accesses, ..self }
+    }
+
+    /// The same, which does this to state arrays in a step that [`is_rare`](Weighing::is_rare); after
+    /// [`accesses`](WeighingPasses::accesses).
+    #[must_use]
+    pub const fn rarely(self, rarely: [&'static [Access]; 3]) -> WeighingPasses {
+        WeighingPasses { rarely, ..self }
+    }
+}
 
 /// A [`Wrapper`] that adds up over what goes into what is inside, or over what comes out of it, and gives out the
 /// updates when it has seen all of that. It may also meet each update with the gradient that it was made of.
@@ -49,18 +116,15 @@ pub enum WithSums {}
 ///     type Slots<C: Real> = [C; 0];
 ///     type TakenIn<W: Real> = [W; 1];
 ///     type Measured<W: Real> = [W; 1];
-///     type First<C: Real> = ();
-///     type Second<C: Real> = C;
-///
-///     fn first<C: Real>(&self, _: &Ratio, _: usize) {}
+///     type Scalars<C: Real> = C;
 ///
 ///     #[inline(always)]
-///     fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> [C::Wide; 1] {
+///     fn take_in<C: Real>(_: C, _: &mut [C; 0], u: C, _: C) -> [C::Wide; 1] {
 ///         [u.wide() * u.wide()]
 ///     }
 ///
 ///     #[inline(always)]
-///     fn measure<C: Real>((): (), u: C) -> [C::Wide; 1] {
+///     fn measure<C: Real>(_: C, u: C) -> [C::Wide; 1] {
 ///         [u.wide() * u.wide()]
 ///     }
 ///
@@ -68,7 +132,7 @@ pub enum WithSums {}
 ///         memory.ratio.set((sums.total(0) / sums.total(1)).sqrt());
 ///     }
 ///
-///     fn second<C: Real>(&self, memory: &Ratio, _: usize) -> C {
+///     fn scalars<C: Real>(&self, memory: &Ratio, _: usize) -> C {
 ///         C::of(memory.ratio.get())
 ///     }
 ///
@@ -88,81 +152,52 @@ pub enum WithSums {}
 ///
 /// # Cost
 ///
-/// One more pass if it [`GIVES_OUT`](Weighing::GIVES_OUT). If it [`MEETS`](Weighing::MEETS) the gradients and what is
+/// One more pass if it [gives out](WeighingPasses::TWO). If it [meets](WeighingPasses::meets) the gradients and what is
 /// inside has passes of its own, a copy of the gradients is kept meanwhile, which is no part of the state. It fuses
 /// with what is inside and with its neighbours if it has no state arrays, takes nothing in, and gives out.
 pub trait Weighing: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Weighing::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// Whether it rewrites what comes out, given the gradient.
-    const MEETS: bool = false;
-    /// Whether it rewrites the updates when it has seen all. If not, [`weigh`](Weighing::weigh) comes at the end of the
-    /// step.
-    const GIVES_OUT: bool = true;
-    /// Whether it makes zeros of zeros, so that it need not run where what is inside holds its updates back.
-    const KEEPS_ZEROS: bool = false;
-    /// Whether `take_in` and `give_out` read the parameter.
-    const READS_PARAMS: [bool; 2] = [false; 2];
-    /// What `take_in`, `meet` and `give_out` do to each state array; to those not listed nothing. `give_out` only
-    /// reads.
-    const ACCESS: [&'static [Access]; 3] = [&[]; 3];
-    /// The same in a step that [`is_rare`](Weighing::is_rare).
-    const RARELY: [&'static [Access]; 3] = Self::ACCESS;
+    /// What its passes do and read.
+    const PASSES: WeighingPasses = WeighingPasses::TWO;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
     /// What is added up over what goes in: `[W; N]`, at most 4. The first of the sums.
     type TakenIn<W: Real>: SlotArray<W>;
     /// What is added up over what comes out: `[W; N]`, at most 4. The others.
     type Measured<W: Real>: SlotArray<W>;
-    /// What must be known of a leaf before the sums are.
-    type First<C: Real>: Copy + Send + Sync;
-    /// What must be known of a leaf then.
-    type Second<C: Real>: Copy + Send + Sync;
+    /// What must be known of a leaf.
+    type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// The type of a state array, if one is asked for: by an argument called `mu_dtype`, say, of the array `mu`, by one
-    /// called `accumulator_dtype` of any. Else the type that the leaf's arithmetic is done in.
-    fn slot_dtype(&self, slot: usize) -> Option<DType> {
-        asked_dtype(self, Self::SLOTS[slot])
-    }
-
-    /// Whether a state array starts as a copy of the parameters instead of at zero.
-    fn slot_starts_as_params(&self, slot: usize) -> bool {
-        let _ = slot;
-        false
-    }
-
-    /// Whether this step does to state arrays what [`RARELY`](Weighing::RARELY) says: one that starts them, for
+    /// Whether this step does to state arrays what [`rarely`](WeighingPasses::rarely) says: one that starts them, for
     /// instance.
     fn is_rare(&self, memory: &Self::Memory) -> bool {
         let _ = memory;
         false
     }
 
-    /// Works out, in `f64`, what must be known of a leaf before the sums are, and rounds it once with [`Real::of`].
-    fn first<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::First<C>;
+    /// Works out, in `f64`, what must be known of a leaf, and rounds it once with [`Real::of`]. Called for each pass:
+    /// what follows from the sums is not known before [`weigh`](Weighing::weigh).
+    fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
     /// What one element that goes in adds to the sums. Write `#[inline(always)]` on it.
-    fn take_in<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> Self::TakenIn<C::Wide>;
+    fn take_in<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> Self::TakenIn<C::Wide>;
 
     /// What becomes of the update `u`, given the gradient that went in. Where what is inside has not run, `u` is that
     /// gradient. Write `#[inline(always)]` on it.
-    fn meet<C: Real>(k: Self::First<C>, slots: &mut Self::Slots<C>, u: C, gradient: C) -> C {
+    fn meet<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, gradient: C) -> C {
         let _ = (k, slots, gradient);
         u
     }
 
     /// What one element that has come out, and was met, adds to the sums. Write `#[inline(always)]` on it.
-    fn measure<C: Real>(k: Self::First<C>, u: C) -> Self::Measured<C::Wide>;
+    fn measure<C: Real>(k: Self::Scalars<C>, u: C) -> Self::Measured<C::Wide>;
 
     /// The sums are complete, over the tree and by leaf.
     fn weigh(&self, memory: &mut Self::Memory, sums: Sums<'_>);
 
-    /// Works out what must be known of a leaf to give out its updates. Also called before [`weigh`](Weighing::weigh),
-    /// for nothing.
-    fn second<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Second<C>;
-
     /// The update that comes of `u` when all have been seen. Write `#[inline(always)]` on it.
-    fn give_out<C: Real>(k: Self::Second<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
+    fn give_out<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
         let _ = (k, slots, p);
         u
     }
@@ -178,54 +213,48 @@ const fn measured<P: Weighing>() -> usize {
 
 impl<P: Weighing> Own<P> for WithSums {
     const SLOTS: &'static [Slot] = P::SLOTS;
-    const AFTER: bool = P::MEETS;
+    const AFTER: bool = P::PASSES.meets;
     const TAKES_IN: bool = taken_in::<P>() > 0;
-    const MEETS: bool = P::MEETS;
-    const WAITS: bool = P::GIVES_OUT;
+    const MEETS: bool = P::PASSES.meets;
+    const WAITS: bool = P::PASSES.gives_out;
     const SUMS: usize = {
         assert!(taken_in::<P>() <= MOST_SUMS && measured::<P>() <= MOST_SUMS, "a wrapper has at most 4 sums of a kind");
         taken_in::<P>() + measured::<P>()
     };
-    const KEEPS_ZEROS: bool = P::KEEPS_ZEROS;
-    const FUSES: bool = P::SLOTS.is_empty() && taken_in::<P>() == 0 && P::GIVES_OUT;
-    const READS_PARAMS: bool = P::READS_PARAMS[0];
-    const READS_PARAMS_LAST: bool = P::READS_PARAMS[1];
+    const KEEPS_ZEROS: bool = P::PASSES.keeps_zeros;
+    const FUSES: bool = P::SLOTS.is_empty() && taken_in::<P>() == 0 && P::PASSES.gives_out;
+    const READS_PARAMS: bool = P::PASSES.params[0];
+    const READS_PARAMS_LAST: bool = P::PASSES.params[1];
     type Slots<C: Real> = P::Slots<C>;
-    type Scalars<C: Real> = P::First<C>;
-    type Last<C: Real> = P::Second<C>;
+    type Scalars<C: Real> = P::Scalars<C>;
+    type Last<C: Real> = P::Scalars<C>;
 
-    fn slot_dtype(part: &P, slot: usize) -> Option<DType> {
-        part.slot_dtype(slot)
-    }
-    fn slot_starts_as_params(part: &P, slot: usize) -> bool {
-        part.slot_starts_as_params(slot)
+    #[inline(always)]
+    fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {
+        part.scalars(memory, leaf)
     }
     #[inline(always)]
-    fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::First<C> {
-        part.first(memory, leaf)
-    }
-    #[inline(always)]
-    fn after<C: Real>(k: P::First<C>, slots: &mut P::Slots<C>, u: C, gradient: C) -> C {
+    fn after<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, gradient: C) -> C {
         P::meet(k, slots, u, gradient)
     }
     #[inline(always)]
-    fn last_scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Second<C> {
-        part.second(memory, leaf)
+    fn last_scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {
+        part.scalars(memory, leaf)
     }
     #[inline(always)]
-    fn last<C: Real>(k: P::Second<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
+    fn last<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
         P::give_out(k, slots, u, p)
     }
 
     fn take_in<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
-        let (k, p) = (part.first(memory, tile.leaf), tile.p);
+        let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
         match part.is_rare(memory) {
             true => each_beside(TakeIn::<P, C, true>(k), arrays, sum, tile, p),
             false => each_beside(TakeIn::<P, C, false>(k), arrays, sum, tile, p),
         }
     }
     fn meet<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, gradient: &[C], tile: &mut Tile<'_, C>) {
-        let k = part.first(memory, tile.leaf);
+        let k = part.scalars(memory, tile.leaf);
         match part.is_rare(memory) {
             true => each_beside(Meet::<P, C, true>(k), arrays, 0, tile, gradient),
             false => each_beside(Meet::<P, C, false>(k), arrays, 0, tile, gradient),
@@ -233,17 +262,17 @@ impl<P: Weighing> Own<P> for WithSums {
     }
     fn measure<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
         if measured::<P>() > 0 {
-            let (k, p) = (part.first(memory, tile.leaf), tile.p);
+            let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
             each_beside(Out::<P, C>(k), arrays, sum + taken_in::<P>(), tile, p);
         }
     }
     fn give_out<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, tile: &mut Tile<'_, C>) {
-        let (k, p) = (part.second(memory, tile.leaf), tile.p);
+        let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
         each_beside(GiveOut::<P, C>(k), arrays, 0, tile, p);
     }
 
     #[inline(always)]
-    fn add<C: Real>(k: P::First<C>, u: C, terms: &mut [Term<C>]) {
+    fn add<C: Real>(k: P::Scalars<C>, u: C, terms: &mut [Term<C>]) {
         add_sums(terms, &P::measure(k, u));
     }
 
@@ -252,20 +281,20 @@ impl<P: Weighing> Own<P> for WithSums {
     }
 
     fn bytes(part: &P, memory: &P::Memory, arrays: &Arrays, leaf: usize, passes: [bool; 3]) -> usize {
-        let accesses = if part.is_rare(memory) { P::RARELY } else { P::ACCESS };
+        let accesses = if part.is_rare(memory) { P::PASSES.rarely } else { P::PASSES.accesses };
         let times = |slot, pass: usize| if passes[pass] { Access::of(accesses[pass], slot).times() } else { 0 };
         arrays.bytes(leaf, &|slot| (0..3).map(|pass| times(slot, pass)).sum())
     }
 }
 
 /// What goes in.
-struct TakeIn<P: Weighing, C: Real, const RARE: bool>(P::First<C>);
+struct TakeIn<P: Weighing, C: Real, const RARE: bool>(P::Scalars<C>);
 /// What has come out, with the gradient in the place of the parameter.
-struct Meet<P: Weighing, C: Real, const RARE: bool>(P::First<C>);
+struct Meet<P: Weighing, C: Real, const RARE: bool>(P::Scalars<C>);
 /// What has been met.
-struct Out<P: Weighing, C: Real>(P::First<C>);
+struct Out<P: Weighing, C: Real>(P::Scalars<C>);
 /// What is given out.
-struct GiveOut<P: Weighing, C: Real>(P::Second<C>);
+struct GiveOut<P: Weighing, C: Real>(P::Scalars<C>);
 
 macro_rules! passes {
     ($($Pass:ident $(<$RARE:ident>)?),*) => {$(
@@ -281,7 +310,7 @@ macro_rules! passes {
 passes!(TakeIn<RARE>, Meet<RARE>, Out, GiveOut);
 
 const fn access<P: Weighing>(rare: bool, pass: usize) -> &'static [Access] {
-    if rare { P::RARELY[pass] } else { P::ACCESS[pass] }
+    if rare { P::PASSES.rarely[pass] } else { P::PASSES.accesses[pass] }
 }
 
 impl<P: Weighing, C: Real, const RARE: bool> OnElement<C> for TakeIn<P, C, RARE> {

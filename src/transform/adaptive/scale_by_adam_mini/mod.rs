@@ -97,9 +97,8 @@ pub struct ScaleByAdamMiniState {
 state_fields!(ScaleByAdamMiniState { count, updates, mu, nu } means { blocks });
 
 impl WholeTreeTransformation for ScaleByAdamMini {
-    const BY_LEAF: bool = true;
+    const SCOPE: Scope = Scope::LEAF;
     type State = ScaleByAdamMiniState;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByAdamMiniState> {
         self.blocks.check(at, Self::NAME)?;

@@ -126,9 +126,8 @@ pub struct ScaleByShampooState {
 state_fields!(ScaleByShampooState { count, updates, left, right, left_root, right_root, v } means { matrices });
 
 impl WholeTreeTransformation for ScaleByShampoo {
-    const BY_LEAF: bool = true;
+    const SCOPE: Scope = Scope::LEAF;
     type State = ScaleByShampooState;
-    type Needs = Nothing;
 
     fn work(&self, leaf: &LeafSpec) -> f64 {
         super::super::work_of_products(leaf)

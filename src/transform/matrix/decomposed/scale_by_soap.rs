@@ -123,9 +123,8 @@ pub struct ScaleBySoapState {
 state_fields!(ScaleBySoapState { count, updates, mu, nu, left, right, left_basis, right_basis } means { matrices });
 
 impl WholeTreeTransformation for ScaleBySoap {
-    const BY_LEAF: bool = true;
+    const SCOPE: Scope = Scope::LEAF;
     type State = ScaleBySoapState;
-    type Needs = Nothing;
 
     fn work(&self, leaf: &LeafSpec) -> f64 {
         super::super::work_of_products(leaf)

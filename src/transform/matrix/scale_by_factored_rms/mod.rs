@@ -173,7 +173,6 @@ impl ScaleByFactoredRms {
 impl LooksFirst for ScaleByFactoredRms {
     const BY_LEAF: bool = true;
     type State = ScaleByFactoredRmsState;
-    type Needs = Nothing;
     type Slots<C: Real> = [C; 0];
     type Found<C: Real> = [C; 1];
     type Scalars<C: Real> = ();

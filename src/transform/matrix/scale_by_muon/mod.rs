@@ -134,10 +134,8 @@ impl ScaleByMuon {
 }
 
 impl WholeTreeTransformation for ScaleByMuon {
-    const BY_LEAF: bool = true;
-    const REMOTE: bool = true;
+    const SCOPE: Scope = Scope::LEAF.remote();
     type State = ScaleByMuonState;
-    type Needs = Nothing;
 
     fn work(&self, leaf: &LeafSpec) -> f64 {
         super::work_of_products(leaf)

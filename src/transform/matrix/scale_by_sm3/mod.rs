@@ -135,7 +135,6 @@ impl LooksFirst for ScaleBySm3 {
     const BY_LEAF: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("nu")];
     type State = ScaleBySm3State;
-    type Needs = Nothing;
     type Slots<C: Real> = [C; 1];
     type Found<C: Real> = [C; 1];
     type Scalars<C: Real> = OfLeaf<C>;

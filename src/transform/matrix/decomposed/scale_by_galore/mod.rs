@@ -251,7 +251,7 @@ impl Places {
 
 impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
     const NAME: &'static str = "scale_by_galore";
-    type Form = crate::engine::Whole;
+    type Form = crate::engine::Whole<Nothing, Projected>;
 
     fn validate(&self) -> Result<()> {
         let name = <Self as Arguments>::NAME;
@@ -286,7 +286,6 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
 
 impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for ScaleByGalore<T> {
     type State = ScaleByGaloreState<T::State>;
-    type Needs = Nothing;
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let name = <Self as Arguments>::NAME;
@@ -335,11 +334,6 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         self.base_optimizer.check(&state.base_optimizer_state, &at.inside(structure, ParamSource::OnDemand(&zeros)))
     }
 
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.child("count", &state.count);
-        walk.within("base_optimizer_state", &mut |walk| self.base_optimizer.read(&state.base_optimizer_state, walk))
-    }
-
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let count = state.count.get();
         state.count.increment();
@@ -359,6 +353,20 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         work.params.clear();
         work.grads.clear();
         tree.visit(&mut ProjectBack { projector, inside, scale: self.scale.at(count) });
+    }
+}
+
+/// In [`Whole`](crate::part::Whole): the transformation of the projected gradients.
+pub enum Projected {}
+
+impl<T: Stage<Needs = Nothing>> crate::engine::RunsInside<ScaleByGalore<T>> for Projected {
+    fn read<'a>(
+        galore: &ScaleByGalore<T>,
+        state: &'a ScaleByGaloreState<T::State>,
+        walk: &mut StateWalk<'a, '_>,
+    ) -> Result<()> {
+        walk.child("count", &state.count);
+        walk.within("base_optimizer_state", &mut |walk| galore.base_optimizer.read(&state.base_optimizer_state, walk))
     }
 }
 
