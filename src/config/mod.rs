@@ -35,7 +35,7 @@ mod build;
 mod data;
 mod families;
 mod given;
-mod in_parts;
+pub(crate) mod in_parts;
 mod json;
 mod registry;
 mod schema;

@@ -76,15 +76,6 @@ pub fn named_chain<T: Stage + Members<N>, const N: usize>(names: [&str; N], memb
 /// Chains of `N` members.
 pub trait Members<const N: usize> {}
 
-macro_rules! members {
-    (@count) => { 0 };
-    (@count $T:ident $($U:ident)*) => { 1 + members!(@count $($U)*) };
-    ($($T:ident $i:tt),*) => {
-        impl<$($T),*> Members<{ members!(@count $($T)*) }> for ($($T,)*) {}
-    };
-}
-crate::tuples::up_to_twelve!(members);
-
 /// See [`named_chain`].
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
