@@ -80,19 +80,40 @@ impl<T: Within> Within for Option<T> {
     }
 }
 
-macro_rules! numbers {
-    ($($N:ty),*) => {$(
-        impl Within for $N {
-            fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-                match (range.holds)(*self as f64) {
-                    true => Ok(()),
-                    false => Err(Error::argument(function, argument, range.text, self)),
-                }
-            }
-        }
-    )*};
+impl Within for f64 {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        number_within(*self, self, function, argument, range)
+    }
 }
-numbers!(f64, i64, u64, usize);
+
+impl Within for i64 {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        number_within(*self as f64, self, function, argument, range)
+    }
+}
+
+impl Within for u64 {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        number_within(*self as f64, self, function, argument, range)
+    }
+}
+
+impl Within for usize {
+    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+        number_within(*self as f64, self, function, argument, range)
+    }
+}
+
+/// Checks that a number is in a range; `shown` is the number as messages show it.
+fn number_within(
+    number: f64,
+    shown: impl core::fmt::Display,
+    function: &str,
+    argument: &str,
+    range: Range,
+) -> Result<()> {
+    if (range.holds)(number) { Ok(()) } else { Err(Error::argument(function, argument, range.text, shown)) }
+}
 
 /// A hyperparameter that there may be none of: there for good, or not.
 pub fn optional(hyperparam: &mut Option<Hyperparam>) -> Argument<'_> {

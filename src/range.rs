@@ -17,44 +17,47 @@ impl Range {
     }
 }
 
-macro_rules! ranges {
-    ($($(#[$doc:meta])* $name:ident = $text:literal, $holds:expr;)*) => {$(
-        $(#[$doc])*
-        #[doc = ""]
-        #[doc = concat!("Messages say \"", $text, "\".")]
-        pub const $name: Range = Range { text: $text, holds: $holds };
-    )*};
-}
+/// Any number but NaN and the infinities. Messages say "finite".
+pub const FINITE: Range = Range::new("finite", f64::is_finite);
 
-ranges! {
-    /// Any number but NaN and the infinities.
-    FINITE = "finite", f64::is_finite;
-    /// 0 or more, and finite.
-    NOT_NEGATIVE = "finite and not negative", |x| x >= 0.0 && x.is_finite();
-    /// 0 or more; infinity too, which usually means "no limit".
-    AT_LEAST_0 = "not negative", |x| x >= 0.0;
-    /// More than 0, and finite.
-    POSITIVE = "positive and finite", |x| x > 0.0 && x.is_finite();
-    /// More than 0; infinity too.
-    ABOVE_0 = "positive", |x| x > 0.0;
-    /// The decay of a running mean: from 0 on, less than 1.
-    DECAY = "in [0, 1)", |x| (0.0..1.0).contains(&x);
-    /// A share: from 0 to 1.
-    SHARE = "in [0, 1]", |x| (0.0..=1.0).contains(&x);
-    /// A share that is not 0.
-    PART = "in (0, 1]", |x| x > 0.0 && x <= 1.0;
-    /// Between 0 and 1, without the two.
-    INSIDE = "between 0 and 1", |x| x > 0.0 && x < 1.0;
-    /// More than 1, and finite.
-    ABOVE_1 = "finite and more than 1", |x| x > 1.0 && x.is_finite();
-    /// 1 or more.
-    AT_LEAST_1 = "at least 1", |x| x >= 1.0;
-    /// 1000 or less.
-    AT_MOST_1000 = "at most 1000", |x| x <= 1000.0;
-    /// 4 or more.
-    AT_LEAST_4 = "at least 4", |x| x >= 4.0;
-    /// Any number but NaN.
-    NUMBER = "a number", |x: f64| !x.is_nan();
-    /// Whatever is given.
-    ANY = "any number", |_| true;
-}
+/// 0 or more, and finite. Messages say "finite and not negative".
+pub const NOT_NEGATIVE: Range = Range::new("finite and not negative", |x| x >= 0.0 && x.is_finite());
+
+/// 0 or more; infinity too, which usually means "no limit". Messages say "not negative".
+pub const AT_LEAST_0: Range = Range::new("not negative", |x| x >= 0.0);
+
+/// More than 0, and finite. Messages say "positive and finite".
+pub const POSITIVE: Range = Range::new("positive and finite", |x| x > 0.0 && x.is_finite());
+
+/// More than 0; infinity too. Messages say "positive".
+pub const ABOVE_0: Range = Range::new("positive", |x| x > 0.0);
+
+/// The decay of a running mean: from 0 on, less than 1. Messages say "in [0, 1)".
+pub const DECAY: Range = Range::new("in [0, 1)", |x| (0.0..1.0).contains(&x));
+
+/// A share: from 0 to 1. Messages say "in [0, 1]".
+pub const SHARE: Range = Range::new("in [0, 1]", |x| (0.0..=1.0).contains(&x));
+
+/// A share that is not 0. Messages say "in (0, 1]".
+pub const PART: Range = Range::new("in (0, 1]", |x| x > 0.0 && x <= 1.0);
+
+/// Between 0 and 1, without the two. Messages say "between 0 and 1".
+pub const INSIDE: Range = Range::new("between 0 and 1", |x| x > 0.0 && x < 1.0);
+
+/// More than 1, and finite. Messages say "finite and more than 1".
+pub const ABOVE_1: Range = Range::new("finite and more than 1", |x| x > 1.0 && x.is_finite());
+
+/// 1 or more. Messages say "at least 1".
+pub const AT_LEAST_1: Range = Range::new("at least 1", |x| x >= 1.0);
+
+/// 1000 or less. Messages say "at most 1000".
+pub const AT_MOST_1000: Range = Range::new("at most 1000", |x| x <= 1000.0);
+
+/// 4 or more. Messages say "at least 4".
+pub const AT_LEAST_4: Range = Range::new("at least 4", |x| x >= 4.0);
+
+/// Any number but NaN. Messages say "a number".
+pub const NUMBER: Range = Range::new("a number", |x: f64| !x.is_nan());
+
+/// Whatever is given. Messages say "any number".
+pub const ANY: Range = Range::new("any number", |_| true);
