@@ -165,16 +165,11 @@ impl ToRecipe for f64 {
     }
 }
 
-macro_rules! integers {
-    ($($T:ty)*) => {$(
-        impl ToRecipe for $T {
-            fn to_recipe(&self) -> Recipe {
-                Recipe::Integer(*self as i128)
-            }
-        }
-    )*};
+impl ToRecipe for i32 {
+    fn to_recipe(&self) -> Recipe {
+        Recipe::Integer((*self).into())
+    }
 }
-integers!(u32 u64 usize i32 i64 isize);
 
 impl ToRecipe for str {
     fn to_recipe(&self) -> Recipe {

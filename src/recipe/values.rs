@@ -1,6 +1,6 @@
-//! How plain values are read.
+//! How plain values are read, and integers written.
 
-use super::{ConfigError, FromRecipe, Node, Recipe, Result};
+use super::{ConfigError, FromRecipe, Node, Recipe, Result, ToRecipe};
 use crate::element::DType;
 
 /// JSON has no NaN and no infinities, and TOML no whole numbers beyond `i64`: they are strings.
@@ -23,8 +23,15 @@ impl FromRecipe for f64 {
     }
 }
 
+/// How integers are written and read; messages say what was `$expected`.
 macro_rules! integers {
     ($($T:ty, $expected:literal, $schema:literal;)*) => {$(
+        impl ToRecipe for $T {
+            fn to_recipe(&self) -> Recipe {
+                Recipe::Integer(*self as i128)
+            }
+        }
+
         /// A number too large for JSON may be a string.
         impl FromRecipe for $T {
             fn from_recipe(node: &Node<'_>) -> Result<$T> {
