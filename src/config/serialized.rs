@@ -78,6 +78,17 @@ struct Items {
     variant: Option<&'static str>,
 }
 
+impl Items {
+    fn add<T: Serialize + ?Sized>(&mut self, item: &T) -> Done {
+        self.items.push(self.reader.inside(item)?);
+        Ok(())
+    }
+
+    fn finish(self) -> Read {
+        Ok(named(self.variant, Recipe::List(self.items)))
+    }
+}
+
 struct Entries {
     reader: Reader,
     entries: Vec<(String, Recipe)>,
@@ -90,7 +101,7 @@ struct Entries {
 const ARBITRARY_NUMBER: &str = "$serde_json::private::Number";
 
 impl Entries {
-    fn field<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Done {
+    fn add<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Done {
         self.entries.push((key.into(), self.reader.inside(value)?));
         Ok(())
     }
@@ -111,14 +122,6 @@ impl Entries {
     }
 }
 
-macro_rules! integers {
-    ($($method:ident $T:ty),*) => {$(
-        fn $method(self, n: $T) -> Read {
-            Ok(Recipe::Integer(n.into()))
-        }
-    )*};
-}
-
 impl Serializer for Reader {
     type Ok = Recipe;
     type Error = Problem;
@@ -130,11 +133,33 @@ impl Serializer for Reader {
     type SerializeStruct = Entries;
     type SerializeStructVariant = Entries;
 
-    integers!(
-        serialize_i8 i8, serialize_i16 i16, serialize_i32 i32, serialize_i64 i64, serialize_i128 i128,
-        serialize_u8 u8, serialize_u16 u16, serialize_u32 u32, serialize_u64 u64
-    );
-
+    fn serialize_i8(self, n: i8) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
+    fn serialize_i16(self, n: i16) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
+    fn serialize_i32(self, n: i32) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
+    fn serialize_i64(self, n: i64) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
+    fn serialize_i128(self, n: i128) -> Read {
+        Ok(Recipe::Integer(n))
+    }
+    fn serialize_u8(self, n: u8) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
+    fn serialize_u16(self, n: u16) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
+    fn serialize_u32(self, n: u32) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
+    fn serialize_u64(self, n: u64) -> Read {
+        Ok(Recipe::Integer(n.into()))
+    }
     fn serialize_u128(self, n: u128) -> Read {
         i128::try_from(n).map(Recipe::Integer).map_err(|_| Problem(format!("{n} is too large")))
     }
@@ -218,35 +243,15 @@ impl Serializer for Reader {
     }
 }
 
-macro_rules! lists {
-    ($($Trait:ident $method:ident),*) => {$(
-        impl ser::$Trait for Items {
+/// What is serialized part by part: a list of items, or entries under keys that are known.
+macro_rules! compound {
+    ($($Trait:ident for $T:ident: $method:ident($($key:ident: $Key:ty)?);)*) => {$(
+        impl ser::$Trait for $T {
             type Ok = Recipe;
             type Error = Problem;
 
-            fn $method<T: Serialize + ?Sized>(&mut self, item: &T) -> Done {
-                self.items.push(self.reader.inside(item)?);
-                Ok(())
-            }
-            fn end(self) -> Read {
-                Ok(named(self.variant, Recipe::List(self.items)))
-            }
-        }
-    )*};
-}
-lists!(
-    SerializeSeq serialize_element, SerializeTuple serialize_element, SerializeTupleStruct serialize_field,
-    SerializeTupleVariant serialize_field
-);
-
-macro_rules! structs {
-    ($($Trait:ident),*) => {$(
-        impl ser::$Trait for Entries {
-            type Ok = Recipe;
-            type Error = Problem;
-
-            fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Done {
-                self.field(key, value)
+            fn $method<T: Serialize + ?Sized>(&mut self, $($key: $Key,)? value: &T) -> Done {
+                self.add($($key,)? value)
             }
             fn end(self) -> Read {
                 self.finish()
@@ -254,7 +259,14 @@ macro_rules! structs {
         }
     )*};
 }
-structs!(SerializeStruct, SerializeStructVariant);
+compound! {
+    SerializeSeq for Items: serialize_element();
+    SerializeTuple for Items: serialize_element();
+    SerializeTupleStruct for Items: serialize_field();
+    SerializeTupleVariant for Items: serialize_field();
+    SerializeStruct for Entries: serialize_field(key: &'static str);
+    SerializeStructVariant for Entries: serialize_field(key: &'static str);
+}
 
 impl ser::SerializeMap for Entries {
     type Ok = Recipe;
@@ -270,7 +282,7 @@ impl ser::SerializeMap for Entries {
     }
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
         let key = self.key.take().ok_or_else(|| Problem("a value without a key".into()))?;
-        self.field(&key, value)
+        self.add(&key, value)
     }
     fn end(self) -> Read {
         self.finish()

@@ -257,48 +257,48 @@ enum OfStep {
     Mod(StepMod),
 }
 
-macro_rules! either {
-    ($it:ident, $condition:ident => $does:expr) => {
-        match $it {
-            OfStep::Less($condition) => $does,
-            OfStep::AtLeast($condition) => $does,
-            OfStep::Mod($condition) => $does,
-        }
-    };
-}
-
 impl Condition for OfStep {
     type Needs = Nothing;
 
     fn validate(&self) -> crate::Result<()> {
-        either!(self, condition => condition.validate())
+        match self {
+            OfStep::Less(condition) => condition.validate(),
+            OfStep::AtLeast(condition) => condition.validate(),
+            OfStep::Mod(condition) => condition.validate(),
+        }
     }
 
     fn to_recipe(&self) -> Recipe {
-        either!(self, condition => condition.to_recipe())
+        match self {
+            OfStep::Less(condition) => condition.to_recipe(),
+            OfStep::AtLeast(condition) => condition.to_recipe(),
+            OfStep::Mod(condition) => condition.to_recipe(),
+        }
     }
 
     fn holds(&self, step: u64, at: &StepContext<'_>) -> bool {
-        either!(self, condition => condition.holds(step, at))
+        match self {
+            OfStep::Less(condition) => condition.holds(step, at),
+            OfStep::AtLeast(condition) => condition.holds(step, at),
+            OfStep::Mod(condition) => condition.holds(step, at),
+        }
     }
 }
 
 /// One of the two, by what the condition is.
 fn conditionally(given: &Given<'_>, mask: bool) -> Result<Made> {
-    macro_rules! made {
-        ($condition:expr) => {
-            Ok(match mask {
-                true => Made::named(conditionally_mask(nothing(), $condition)),
-                false => Made::named(conditionally_transform(nothing(), $condition)),
-            })
-        };
+    fn made(mask: bool, condition: impl Condition) -> Result<Made> {
+        Ok(match mask {
+            true => Made::named(conditionally_mask(nothing(), condition)),
+            false => Made::named(conditionally_transform(nothing(), condition)),
+        })
     }
     let told = given.or("forward_extra_args", false)?;
     match given.required("should_transform_fn", When::Less(0))? {
-        When::Less(n) => made!(OfStep::Less(step_lt(n))),
-        When::AtLeast(n) => made!(OfStep::AtLeast(step_ge(n))),
-        When::Mod(n, remainder) => made!(OfStep::Mod(step_mod(n, remainder))),
-        When::ValueLess(limit) if told => made!(value_lt(limit)),
+        When::Less(n) => made(mask, OfStep::Less(step_lt(n))),
+        When::AtLeast(n) => made(mask, OfStep::AtLeast(step_ge(n))),
+        When::Mod(n, remainder) => made(mask, OfStep::Mod(step_mod(n, remainder))),
+        When::ValueLess(limit) if told => made(mask, value_lt(limit)),
         When::ValueLess(_) => {
             Err(given.refuse("`forward_extra_args` true, so that the condition is told the value", "false"))
         }
