@@ -101,30 +101,6 @@ pub trait BufferElement: Copy + fmt::Debug + Send + Sync + 'static {
     fn of(bytes: Self::Bytes) -> Option<Self>;
 }
 
-/// One number or `bool` is a buffer without axes.
-macro_rules! single {
-    ($T:ty) => {
-        impl Buffer for $T {
-            fn dtype(&self) -> &str {
-                <$T>::DTYPE
-            }
-
-            fn shape(&self) -> Vec<usize> {
-                Vec::new()
-            }
-
-            fn read(&self, show: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
-                show(self.bytes().as_ref())
-            }
-
-            fn write(&mut self, bytes: &[u8]) -> Result<()> {
-                *self = elements_of::<$T>(bytes, 1)?[0];
-                Ok(())
-            }
-        }
-    };
-}
-
 macro_rules! elements {
     ($($T:ty, $name:literal;)*) => {$(
         impl BufferElement for $T {
@@ -140,7 +116,25 @@ macro_rules! elements {
             }
         }
 
-        single!($T);
+        /// One number is a buffer without axes.
+        impl Buffer for $T {
+            fn dtype(&self) -> &str {
+                <$T>::DTYPE
+            }
+
+            fn shape(&self) -> Vec<usize> {
+                Vec::new()
+            }
+
+            fn read(&self, show: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+                show(&self.bytes())
+            }
+
+            fn write(&mut self, bytes: &[u8]) -> Result<()> {
+                *self = elements_of::<$T>(bytes, 1)?[0];
+                Ok(())
+            }
+        }
     )*};
 }
 elements! {
@@ -164,7 +158,24 @@ impl BufferElement for bool {
     }
 }
 
-single!(bool);
+impl Buffer for bool {
+    fn dtype(&self) -> &str {
+        bool::DTYPE
+    }
+
+    fn shape(&self) -> Vec<usize> {
+        Vec::new()
+    }
+
+    fn read(&self, show: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        show(&self.bytes())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        *self = elements_of::<bool>(bytes, 1)?[0];
+        Ok(())
+    }
+}
 
 impl<T: BufferElement, D: Dimension> Buffer for Array<T, D> {
     fn dtype(&self) -> &str {

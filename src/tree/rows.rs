@@ -106,25 +106,39 @@ pub trait RowIndices {
     fn indices(&self) -> &[usize];
 }
 
-macro_rules! indices {
-    ($([$($generic:tt)*] $T:ty),* $(,)?) => {$(
-        impl<$($generic)*> RowIndices for $T {
-            fn indices(&self) -> &[usize] {
-                self
-            }
-        }
-    )*};
-}
 // Of one type of number, so that the compiler knows of which literals are.
-indices!([] [usize], [] Vec<usize>, [const N: usize] [usize; N]);
-
-macro_rules! through {
-    ($($T:ty),*) => {$(
-        impl<I: RowIndices + ?Sized> RowIndices for $T {
-            fn indices(&self) -> &[usize] {
-                (**self).indices()
-            }
-        }
-    )*};
+impl RowIndices for [usize] {
+    fn indices(&self) -> &[usize] {
+        self
+    }
 }
-through!(&I, Box<I>, Arc<I>);
+
+impl<const N: usize> RowIndices for [usize; N] {
+    fn indices(&self) -> &[usize] {
+        self
+    }
+}
+
+impl RowIndices for Vec<usize> {
+    fn indices(&self) -> &[usize] {
+        self
+    }
+}
+
+impl<I: RowIndices + ?Sized> RowIndices for &I {
+    fn indices(&self) -> &[usize] {
+        (**self).indices()
+    }
+}
+
+impl<I: RowIndices + ?Sized> RowIndices for Box<I> {
+    fn indices(&self) -> &[usize] {
+        (**self).indices()
+    }
+}
+
+impl<I: RowIndices + ?Sized> RowIndices for Arc<I> {
+    fn indices(&self) -> &[usize] {
+        (**self).indices()
+    }
+}
