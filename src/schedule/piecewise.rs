@@ -3,7 +3,7 @@
 use core::f64::consts::PI;
 use core::fmt;
 
-use super::recipe::Pairs;
+use super::recipe::pairs;
 use super::said::{Said, Show};
 use super::{Kind, finite, require};
 use crate::error::Result;
@@ -72,7 +72,7 @@ impl Said for PiecewiseConstant {
 
     fn arguments(&mut self, visit: &mut Show<'_>) {
         visit("init_value", &mut Required(&mut self.init_value));
-        visit("boundaries_and_scales", &mut Pairs(&mut self.boundaries_and_scales));
+        visit("boundaries_and_scales", &mut pairs(&mut self.boundaries_and_scales));
     }
 }
 
@@ -206,7 +206,7 @@ impl Said for PiecewiseInterpolate {
     fn arguments(&mut self, visit: &mut Show<'_>) {
         visit("interpolate_type", &mut Required(&mut self.interpolate_type));
         visit("init_value", &mut Required(&mut self.init_value));
-        visit("boundaries_and_scales", &mut Pairs(&mut self.boundaries_and_scales));
+        visit("boundaries_and_scales", &mut pairs(&mut self.boundaries_and_scales));
     }
 }
 

@@ -142,45 +142,64 @@ impl FromRecipe for Whole {
     }
 }
 
-/// Arguments that are kept in another form than they are given in.
-macro_rules! kept {
-    ($($(#[$doc:meta])* $Name:ident: $T:ty = $Read:ty, $required:literal, |$read:ident| $keep:expr;)*) => {$(
-        $(#[$doc])*
-        pub(super) struct $Name<'a>(pub(super) &'a mut $T);
-
-        impl ToRecipe for $Name<'_> {
-            fn to_recipe(&self) -> Recipe {
-                self.0.to_recipe()
-            }
-        }
-
-        impl Setting for $Name<'_> {
-            fn set(&mut self, node: &Node<'_>) -> recipe::Result<()> {
-                let $read = node.read::<$Read>()?;
-                *self.0 = $keep;
-                Ok(())
-            }
-            fn schema(&self) -> String {
-                <$Read as FromRecipe>::schema()
-            }
-            fn is_missing(&self) -> bool {
-                $required
-            }
-        }
-    )*};
+/// An argument that is kept in another form than it is given in.
+struct Kept<'a, T, R> {
+    value: &'a mut T,
+    is_required: bool,
+    keep: fn(R) -> T,
 }
 
-kept! {
-    /// A number of steps that must be given.
-    Steps: u64 = Whole, true, |steps| steps.0;
-    /// One that may be given.
-    MaySteps: u64 = Whole, false, |steps| steps.0;
-    /// Boundaries, in any order, each with a factor; there may be none.
-    Pairs: Vec<(u64, f64)> = Option<Vec<(Whole, f64)>>, false, |pairs| {
+impl<T: ToRecipe, R> ToRecipe for Kept<'_, T, R> {
+    fn to_recipe(&self) -> Recipe {
+        self.value.to_recipe()
+    }
+}
+
+impl<T: ToRecipe, R: FromRecipe> Setting for Kept<'_, T, R> {
+    fn set(&mut self, node: &Node<'_>) -> recipe::Result<()> {
+        *self.value = (self.keep)(node.read()?);
+        Ok(())
+    }
+    fn schema(&self) -> String {
+        R::schema()
+    }
+    fn is_missing(&self) -> bool {
+        self.is_required
+    }
+}
+
+/// A number of steps as an argument.
+pub(super) fn steps(value: &mut u64, is_required: bool) -> impl Setting {
+    Kept { value, is_required, keep: |Whole(steps)| steps }
+}
+
+/// The boundaries between schedules as an argument, which must be given.
+pub(super) fn boundaries(value: &mut Vec<u64>) -> impl Setting {
+    Kept { value, is_required: true, keep: |all: Vec<Whole>| all.into_iter().map(|Whole(at)| at).collect() }
+}
+
+/// Boundaries, in any order, each with a factor, as an argument; there may be none.
+pub(super) fn pairs(value: &mut Vec<(u64, f64)>) -> impl Setting {
+    let keep = |pairs: Option<Vec<(Whole, f64)>>| {
         super::piecewise::sorted(pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)))
     };
-    /// Where schedules begin.
-    Boundaries: Vec<u64> = Vec<Whole>, true, |boundaries| boundaries.into_iter().map(|Whole(at)| at).collect();
+    Kept { value, is_required: false, keep }
+}
+
+impl ToRecipe for Box<Schedule> {
+    fn to_recipe(&self) -> Recipe {
+        (**self).to_recipe()
+    }
+}
+
+impl FromRecipe for Box<Schedule> {
+    fn from_recipe(node: &Node<'_>) -> recipe::Result<Box<Schedule>> {
+        node.read().map(Box::new)
+    }
+
+    fn schema() -> String {
+        <Schedule as FromRecipe>::schema()
+    }
 }
 
 impl ToRecipe for Hyperparam {

@@ -2,10 +2,12 @@
 
 use core::fmt;
 
+use super::recipe::{boundaries, steps};
 use super::several::list;
 use super::{DecayShape, Schedule};
 use crate::error::Result;
 pub(super) use crate::recipe::Show;
+use crate::recipe::{FromRecipe, Required, ToRecipe};
 
 /// What is known of a schedule from its arguments: it prints as the call that makes it.
 pub(super) trait Said: fmt::Display {
@@ -17,31 +19,58 @@ pub(super) trait Said: fmt::Display {
     fn arguments(&mut self, visit: &mut Show<'_>);
 }
 
-/// An argument, as in the call.
-pub(super) trait Shown {
-    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+/// An argument of a schedule.
+pub(super) trait Argument: fmt::Debug + ToRecipe + FromRecipe {
+    /// Writes it as in the call.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+
+    /// Shows it under its name; configs must give it if it is required.
+    fn visit(&mut self, name: &'static str, is_required: bool, visit: &mut Show<'_>) {
+        if is_required { visit(name, &mut Required(self)) } else { visit(name, self) }
+    }
 }
 
-macro_rules! shown {
-    ($($T:ty = |$it:ident, $f:ident| $show:expr;)*) => {$(
-        impl Shown for $T {
-            fn show(&self, $f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let $it = self;
-                $show
-            }
-        }
-    )*};
+impl Argument for f64 {}
+impl Argument for bool {}
+impl Argument for Vec<f64> {}
+
+/// Negative numbers of steps are none, as in Optax.
+impl Argument for u64 {
+    fn visit(&mut self, name: &'static str, is_required: bool, visit: &mut Show<'_>) {
+        visit(name, &mut steps(self, is_required));
+    }
 }
-shown! {
-    f64 = |it, f| write!(f, "{it:?}");
-    u64 = |it, f| write!(f, "{it}");
-    bool = |it, f| write!(f, "{it}");
-    Vec<f64> = |it, f| write!(f, "{it:?}");
-    Vec<u64> = |it, f| write!(f, "{it:?}");
-    Vec<Schedule> = |it, f| list(f, it);
-    Box<Schedule> = |it, f| write!(f, "{it}");
-    Option<f64> = |it, f| it.map_or(Ok(()), |it| it.show(f));
-    DecayShape = |it, f| write!(f, "DecayShape::{it:?}");
+
+impl Argument for Vec<u64> {
+    fn visit(&mut self, name: &'static str, _: bool, visit: &mut Show<'_>) {
+        visit(name, &mut boundaries(self));
+    }
+}
+
+impl Argument for Option<f64> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.map_or(Ok(()), |given| given.show(f))
+    }
+}
+
+impl Argument for DecayShape {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DecayShape::{self:?}")
+    }
+}
+
+impl Argument for Box<Schedule> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl Argument for Vec<Schedule> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        list(f, self)
+    }
 }
 
 /// Says once what there is to know of a schedule's arguments: makes the struct, the methods that set what has a
@@ -89,20 +118,21 @@ macro_rules! schedule {
             }
 
             fn check_ranges(&self, _function: &str) -> $crate::Result<()> {
-                $($($crate::schedule::said::schedule!(@within self _function $r $rrange);)?)+
-                $($($($crate::schedule::said::schedule!(@within self _function $o $orange);)?)+)?
+                $($($crate::arguments::Within::within(&self.$r, _function, stringify!($r), $crate::range::$rrange)?;)?)+
+                $($($($crate::arguments::Within::within(&self.$o, _function, stringify!($o), $crate::range::$orange)?;)?)+)?
                 Ok(())
             }
 
             fn arguments(&mut self, visit: &mut $crate::schedule::said::Show<'_>) {
-                $(visit(stringify!($r), $crate::schedule::said::schedule!(@required self $r ($R $(<$RG>)?)));)+
-                $($(visit(stringify!($o), $crate::schedule::said::schedule!(@optional self $o ($O $(<$G>)?)));)+)?
+                use $crate::schedule::said::Argument as _;
+                $(self.$r.visit(stringify!($r), true, visit);)+
+                $($(self.$o.visit(stringify!($o), false, visit);)+)?
             }
         }
 
         impl core::fmt::Display for $T {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                use $crate::schedule::said::Shown as _;
+                use $crate::schedule::said::Argument as _;
                 f.write_str(concat!($name, "("))?;
                 let mut between = "";
                 $(
@@ -123,14 +153,6 @@ macro_rules! schedule {
         }
     };
 
-    // Steps that are negative are none, as in Optax.
-    (@required $it:ident $a:ident (u64)) => { &mut $crate::schedule::recipe::Steps(&mut $it.$a) };
-    (@required $it:ident $a:ident (Vec<u64>)) => { &mut $crate::schedule::recipe::Boundaries(&mut $it.$a) };
-    (@required $it:ident $a:ident (Box<Schedule>)) => { &mut $crate::recipe::Required(&mut *$it.$a) };
-    (@required $it:ident $a:ident $A:tt) => { &mut $crate::recipe::Required(&mut $it.$a) };
-    (@optional $it:ident $a:ident (u64)) => { &mut $crate::schedule::recipe::MaySteps(&mut $it.$a) };
-    (@optional $it:ident $a:ident $A:tt) => { &mut $it.$a };
-
     (@setter $T:ident $o:ident (Option<$G:ident>)) => {
         $crate::schedule::said::schedule!(@setter $T $o, impl Into<Option<$G>>, $o.into());
     };
@@ -144,10 +166,5 @@ macro_rules! schedule {
             self
         }
     };
-
-    (@within $it:ident $function:ident $a:ident $range:ident) => {{
-        let range = $crate::range::$range;
-        $crate::schedule::require((range.holds)($it.$a as f64), $function, stringify!($a), range.text, $it.$a)?;
-    }};
 }
 pub(super) use schedule;
