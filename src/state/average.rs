@@ -1,6 +1,10 @@
 //! Averaging states by kind.
 
-use super::{Count, Entry, EntryMut, Flag, Moments, PerLeaf, PerLeafKind, Single, State, StateWalk, StateWalkMut};
+use core::any::Any;
+
+use super::{
+    Count, Entry, EntryMut, Flag, Moments, PerLeaf, PerLeafKind, Scalar, Single, State, StateWalk, StateWalkMut,
+};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{shares, weighted_mean};
@@ -141,44 +145,49 @@ fn entries<S: State>(state: &S) -> Vec<(String, Entry<'_>)> {
     out
 }
 
-/// The values of one variant, or an error if some state has another kind there.
-macro_rules! column {
-    ($path:expr, $column:expr, $Variant:ident) => {
-        $column
-            .iter()
-            .map(|(entry, w)| match entry {
-                Entry::$Variant(value) => Ok((*value, *w)),
-                _ => Err(Error::state(format!("average: field `{}`", $path), "the states have different kinds there")),
-            })
-            .collect::<Result<Vec<_>>>()?
+/// The values of a field in each state, with the weights; an error if some state has another kind there.
+fn values<'a, T: 'static>(path: &str, column: &[(Entry<'a>, f64)]) -> Result<Vec<(&'a T, f64)>> {
+    let value = |entry: Entry<'a>| -> &'a dyn Any {
+        match entry {
+            Entry::Moments(value) => value,
+            Entry::Count(value) => value,
+            Entry::Flag(value) => value,
+            Entry::Scalar(value) => value,
+            Entry::Key(value) => value,
+            Entry::Counts(value) => value,
+            Entry::Flags(value) => value,
+            Entry::Scalars(value) => value,
+        }
     };
+    let differ = || Error::state(format!("average: field `{path}`"), "the states have different kinds there");
+    column.iter().map(|(entry, w)| Ok((value(*entry).downcast_ref().ok_or_else(differ)?, *w))).collect()
 }
 
 fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options: AverageOptions) -> Result<()> {
     match into {
-        EntryMut::Moments(m) => mean_of_moments(path, m, &column!(path, column, Moments))?,
-        EntryMut::Scalar(s) => s.set(weighted_mean(column!(path, column, Scalar).iter().map(|(s, w)| (s.get(), *w)))),
+        EntryMut::Moments(m) => mean_of_moments(path, m, &values::<Moments>(path, column)?)?,
+        EntryMut::Scalar(s) => s.set(weighted_mean(values::<Scalar>(path, column)?.iter().map(|(s, w)| (s.get(), *w)))),
         EntryMut::Count(c) => {
-            *c = count(path, column!(path, column, Count).iter().map(|(c, _)| **c), options.counts)?;
+            *c = count(path, values::<Count>(path, column)?.iter().map(|(c, _)| **c), options.counts)?;
         }
-        EntryMut::Flag(f) => *f = flag(path, column!(path, column, Flag).iter().map(|(f, _)| **f), options.flags)?,
+        EntryMut::Flag(f) => *f = flag(path, values::<Flag>(path, column)?.iter().map(|(f, _)| **f), options.flags)?,
         EntryMut::Key(_) => may_be_first(path, options.keys)?,
         EntryMut::Counts(v) => {
-            let column = column!(path, column, Counts);
+            let column = values(path, column)?;
             same_leaves(path, v, &column)?;
             for (leaf, c) in v.iter_mut() {
                 *c = count(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.counts)?;
             }
         }
         EntryMut::Flags(v) => {
-            let column = column!(path, column, Flags);
+            let column = values(path, column)?;
             same_leaves(path, v, &column)?;
             for (leaf, f) in v.iter_mut() {
                 *f = flag(path, column.iter().filter_map(|(v, _)| v.get(leaf)), options.flags)?;
             }
         }
         EntryMut::Scalars(v) => {
-            let column = column!(path, column, Scalars);
+            let column = values(path, column)?;
             same_leaves(path, v, &column)?;
             for (leaf, s) in v.iter_mut() {
                 s.set(weighted_mean(column.iter().filter_map(|(v, w)| Some((v.get(leaf)?.get(), *w)))));

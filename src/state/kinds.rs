@@ -158,8 +158,18 @@ impl<K: PerLeafKind> PerLeaf<K> {
     }
 }
 
+/// Makes a kind a state, alone and one for each leaf.
 macro_rules! kinds {
     ($($Kind:ident $Many:ident),*) => {$(
+        impl State for $Kind {
+            fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+                walk.entry(Entry::$Kind(self));
+            }
+            fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+                walk.entry(EntryMut::$Kind(self));
+            }
+        }
+
         impl PerLeafKind for $Kind {}
 
         impl sealed::Sealed for $Kind {
@@ -183,16 +193,11 @@ impl<K: PerLeafKind> State for PerLeaf<K> {
     }
 }
 
-macro_rules! single {
-    ($($Kind:ident $Variant:ident),*) => {$(
-        impl State for $Kind {
-            fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-                walk.entry(Entry::$Variant(self));
-            }
-            fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-                walk.entry(EntryMut::$Variant(self));
-            }
-        }
-    )*};
+impl State for RandomKey {
+    fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
+        walk.entry(Entry::Key(self));
+    }
+    fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
+        walk.entry(EntryMut::Key(self));
+    }
 }
-single!(Count Count, Flag Flag, Scalar Scalar, RandomKey Key);
