@@ -6,11 +6,12 @@ use core::ops::ControlFlow;
 
 use super::memory::Memory;
 use super::report::{Evaluated, Progress, Report, Stop};
+use crate::arguments::Within;
 use crate::engine::GradientSink;
 use crate::error::{Error, Result};
 use crate::extra::deliver;
 use crate::projection::Operand;
-use crate::range::{AT_LEAST_0, Range};
+use crate::range::AT_LEAST_0;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
 
@@ -97,74 +98,117 @@ pub struct Minimization<'a, T: GradientTransformation, P, F> {
 
 type Callback<'a, P> = Box<dyn FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a>;
 
-macro_rules! until {
-    (
-        tolerances { $($(#[$of_tolerance:meta])* $tolerance:ident = $tolerated:expr;)* }
-        limits { $($(#[$of_limit:meta])* $limit:ident = $most:expr;)* }
-    ) => {
-        #[derive(Debug)]
-        struct Until {
-            $($tolerance: f64,)*
-            $($limit: usize,)*
-        }
-
-        impl Default for Until {
-            fn default() -> Until {
-                Until { $($tolerance: $tolerated,)* $($limit: $most,)* }
-            }
-        }
-
-        impl Until {
-            fn check(&self) -> Result<()> {
-                let Range { text, holds } = AT_LEAST_0;
-                let tolerances = [$((stringify!($tolerance), self.$tolerance)),*].into_iter();
-                let wrong = tolerances.filter(|(_, tolerance)| !holds(*tolerance));
-                Error::all(wrong.map(|(name, found)| Err(Error::argument("minimize", name, text, found))))
-            }
-        }
-
-        /// Each has a default, which [`Minimization`] lists.
-        impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
-            $($(#[$of_tolerance])*
-            ///
-            /// [At least 0](AT_LEAST_0).
-            pub fn $tolerance(mut self, $tolerance: f64) -> Self {
-                self.until.$tolerance = $tolerance;
-                self
-            })*
-            $($(#[$of_limit])*
-            pub fn $limit(mut self, $limit: usize) -> Self {
-                self.until.$limit = $limit;
-                self
-            })*
-        }
-    };
+/// When to stop.
+#[derive(Debug)]
+struct Until {
+    gradient_atol: f64,
+    gradient_rtol: f64,
+    value_atol: f64,
+    value_rtol: f64,
+    step_atol: f64,
+    step_rtol: f64,
+    max_steps: usize,
+    max_evaluations: usize,
+    patience: usize,
 }
 
-until! {
-    tolerances {
-        /// Sets the norm of the gradient at which it has converged.
-        gradient_atol = 1e-8;
-        /// The same, as a part of the norm where this began; the two are added.
-        gradient_rtol = 0.0;
-        /// Sets the change of the value below which it has converged; with 0 this never ends it.
-        value_atol = 0.0;
-        /// The same, as a part of the value; the two are added.
-        value_rtol = 0.0;
-        /// Sets the length of a step below which it has converged; with 0 this never ends it.
-        step_atol = 0.0;
-        /// The same, as a part of the norm of the parameters; the two are added.
-        step_rtol = 0.0;
+impl Default for Until {
+    fn default() -> Until {
+        Until {
+            gradient_atol: 1e-8,
+            gradient_rtol: 0.0,
+            value_atol: 0.0,
+            value_rtol: 0.0,
+            step_atol: 0.0,
+            step_rtol: 0.0,
+            max_steps: 10_000,
+            max_evaluations: usize::MAX,
+            patience: 100,
+        }
     }
-    limits {
-        /// Sets how many steps may be done.
-        max_steps = 10_000;
-        /// Sets the number of evaluations after which no further step begins. A step that has begun is finished. The
-        /// parameters are evaluated at least once, if the value there is not known yet.
-        max_evaluations = usize::MAX;
-        /// Sets how many steps in a row may bring neither a lower value nor a smaller gradient. Give more to optimizers
-        /// whose loss goes up and down on its way, such as Adam.
-        patience = 100;
+}
+
+impl Until {
+    fn check(&self) -> Result<()> {
+        Error::all([
+            self.gradient_atol.within("minimize", "gradient_atol", AT_LEAST_0),
+            self.gradient_rtol.within("minimize", "gradient_rtol", AT_LEAST_0),
+            self.value_atol.within("minimize", "value_atol", AT_LEAST_0),
+            self.value_rtol.within("minimize", "value_rtol", AT_LEAST_0),
+            self.step_atol.within("minimize", "step_atol", AT_LEAST_0),
+            self.step_rtol.within("minimize", "step_rtol", AT_LEAST_0),
+        ])
+    }
+}
+
+/// Each has a default, which [`Minimization`] lists.
+impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
+    /// Sets the norm of the gradient at which it has converged.
+    ///
+    /// [At least 0](AT_LEAST_0).
+    pub fn gradient_atol(mut self, gradient_atol: f64) -> Self {
+        self.until.gradient_atol = gradient_atol;
+        self
+    }
+
+    /// The same, as a part of the norm where this began; the two are added.
+    ///
+    /// [At least 0](AT_LEAST_0).
+    pub fn gradient_rtol(mut self, gradient_rtol: f64) -> Self {
+        self.until.gradient_rtol = gradient_rtol;
+        self
+    }
+
+    /// Sets the change of the value below which it has converged; with 0 this never ends it.
+    ///
+    /// [At least 0](AT_LEAST_0).
+    pub fn value_atol(mut self, value_atol: f64) -> Self {
+        self.until.value_atol = value_atol;
+        self
+    }
+
+    /// The same, as a part of the value; the two are added.
+    ///
+    /// [At least 0](AT_LEAST_0).
+    pub fn value_rtol(mut self, value_rtol: f64) -> Self {
+        self.until.value_rtol = value_rtol;
+        self
+    }
+
+    /// Sets the length of a step below which it has converged; with 0 this never ends it.
+    ///
+    /// [At least 0](AT_LEAST_0).
+    pub fn step_atol(mut self, step_atol: f64) -> Self {
+        self.until.step_atol = step_atol;
+        self
+    }
+
+    /// The same, as a part of the norm of the parameters; the two are added.
+    ///
+    /// [At least 0](AT_LEAST_0).
+    pub fn step_rtol(mut self, step_rtol: f64) -> Self {
+        self.until.step_rtol = step_rtol;
+        self
+    }
+
+    /// Sets how many steps may be done.
+    pub fn max_steps(mut self, max_steps: usize) -> Self {
+        self.until.max_steps = max_steps;
+        self
+    }
+
+    /// Sets the number of evaluations after which no further step begins. A step that has begun is finished. The
+    /// parameters are evaluated at least once, if the value there is not known yet.
+    pub fn max_evaluations(mut self, max_evaluations: usize) -> Self {
+        self.until.max_evaluations = max_evaluations;
+        self
+    }
+
+    /// Sets how many steps in a row may bring neither a lower value nor a smaller gradient. Give more to optimizers
+    /// whose loss goes up and down on its way, such as Adam.
+    pub fn patience(mut self, patience: usize) -> Self {
+        self.until.patience = patience;
+        self
     }
 }
 
