@@ -70,32 +70,33 @@ impl OptimisticAdam<false> {
     }
 }
 
-type Together = OptimisticAdam<false>;
-type Apart = OptimisticAdam<true>;
-
-/// The optimizer of either type: the arguments they share, and where the learning rate goes.
-macro_rules! variants {
-    ($($T:ident {$($rates:tt)*})*) => {$(
-        optimizer! {
-            for $T as "optimistic_adam" = Chain {
-                hyperparams:
-                    $($rates)*,
-                    b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
-                    b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-                    eps [0.eps] "Sets what is added to the root.",
-                    eps_root [0.eps_root] "Sets what is added under the root.";
-                options:
-                    mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-                    nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
-                    nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
-            }
-        }
-    )*};
+optimizer! {
+    for OptimisticAdam<false> as "optimistic_adam" = Chain {
+        hyperparams:
+            learning_rate [2.learning_rate] "Sets the learning rate.",
+            b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+            b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
+            eps [0.eps] "Sets what is added to the root.",
+            eps_root [0.eps_root] "Sets what is added under the root.";
+        options:
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
+    }
 }
-variants! {
-    Together { learning_rate [2.learning_rate] "Sets the learning rate." }
-    Apart {
-        learning_rate [1.alpha] "Sets the learning rate.",
-        optimism [1.beta] "Sets how much of the latest change of direction there is."
+
+optimizer! {
+    for OptimisticAdam<true> as "optimistic_adam" = Chain {
+        hyperparams:
+            learning_rate [1.alpha] "Sets the learning rate.",
+            optimism [1.beta] "Sets how much of the latest change of direction there is.",
+            b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
+            b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
+            eps [0.eps] "Sets what is added to the root.",
+            eps_root [0.eps_root] "Sets what is added under the root.";
+        options:
+            mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
+            nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
+            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
     }
 }
