@@ -56,17 +56,22 @@ fn check<C: Kind>(name: &str, function: &impl Function) {
     }
 }
 
-macro_rules! check_each {
-    ($(|$x:ident, $y:ident| $does:expr;)*) => {$({
+/// Calls a function with each of some functions of two numbers, and with what stands in brackets.
+macro_rules! each {
+    ($call:ident($($more:expr)?): $(|$x:ident, $y:ident| $does:expr;)*) => {$({
         struct Does;
         impl Function for Does {
             fn call<C: Real>(&self, $x: C, $y: C) -> C {
                 $does
             }
         }
-        check::<f32>(stringify!($does), &Does);
-        check::<f64>(stringify!($does), &Does);
+        $call(stringify!($does), &Does $(, $more)?);
     })*};
+}
+
+fn check_both(name: &str, function: &impl Function) {
+    check::<f32>(name, function);
+    check::<f64>(name, function);
 }
 
 fn yes<C: Real>(yes: bool) -> C {
@@ -75,7 +80,7 @@ fn yes<C: Real>(yes: bool) -> C {
 
 #[test]
 fn each_function_of_numbers_is_recorded_as_itself() {
-    check_each! {
+    each! { check_both():
         |x, y| x + y;
         |x, y| x - y;
         |x, y| x * y;
@@ -133,7 +138,7 @@ fn each_function_of_numbers_is_recorded_as_itself() {
 
 #[test]
 fn each_question_to_numbers_is_recorded_as_itself() {
-    check_each! {
+    each! { check_both():
         |x, y| yes(x < y);
         |x, y| yes(x <= y);
         |x, y| yes(x > y);
@@ -170,7 +175,7 @@ fn each_question_to_numbers_is_recorded_as_itself() {
 
 #[test]
 fn each_constant_is_that_of_its_type() {
-    check_each! {
+    each! { check_both():
         |_x, _y| C::zero();
         |_x, _y| C::one();
         |_x, _y| C::default();
@@ -284,34 +289,23 @@ fn the_ways_through_parts_that_are_joined_do_not_multiply() {
 
 #[test]
 fn what_cannot_be_recorded_is_refused() {
-    fn refused(function: impl Function, why: &str) {
-        let error = program_of::<f32>(&function).unwrap_err();
+    fn refused(name: &str, function: &impl Function, why: &str) {
+        let error = program_of::<f32>(function).expect_err(name);
         assert!(error.is_unrecordable() && error.to_string().contains(why), "{error}");
-        assert_eq!(error, program_of::<f64>(&function).unwrap_err());
+        assert_eq!(error, program_of::<f64>(function).expect_err(name));
     }
-    macro_rules! refused {
-        ($why:literal: $(|$x:ident, $y:ident| $does:expr;)*) => {$({
-            struct Does;
-            impl Function for Does {
-                fn call<C: Real>(&self, $x: C, $y: C) -> C {
-                    $does
-                }
-            }
-            refused(Does, $why);
-        })*};
-    }
-    refused! { "looks at a number":
+    each! { refused("looks at a number"):
         |x, _y| C::of(x.as_f64());
         |x, _y| C::of(x.to_f64().unwrap_or(0.0));
         |x, _y| C::of(x.to_i64().unwrap_or(0) as f64);
         |x, _y| C::of(x.integer_decode().1.into());
         |x, y| <C as num_traits::NumCast>::from(x + y).unwrap_or(C::nan());
     }
-    refused! { "compares without end":
+    each! { refused("compares without end"):
         |x, _y| { let mut z = x; while z > C::one() { z /= C::of(2.0); } z };
         |x, _y| { let mut z = x; while !(z < C::one()) { z /= C::of(2.0); } z };
     }
-    refused(Parts { parts: 20, joined: false }, "too many ways");
+    refused("parts", &Parts { parts: 20, joined: false }, "too many ways");
 
     struct Changes(Cell<f64>);
     impl Function for Changes {
@@ -320,7 +314,7 @@ fn what_cannot_be_recorded_is_refused() {
             if x > C::of(self.0.get()) { x } else { y }
         }
     }
-    refused(Changes(Cell::default()), "something else each time");
+    refused("changes", &Changes(Cell::default()), "something else each time");
     assert_eq!(
         program_of::<f32>(&Changes(Cell::default())).unwrap_err().to_string(),
         "it cannot be recorded as a program: it does something else each time it is called"

@@ -234,39 +234,34 @@ impl<F: Kind> NumCast for Traced<F> {
     }
 }
 
-macro_rules! constants {
-    ($($f:ident),*) => {$(
+/// Methods that record a constant, a function of one number, or one of two.
+macro_rules! recorded {
+    (constant: $($f:ident),*) => {$(
         fn $f() -> Self {
             Traced::constant(F::$f())
         }
     )*};
-}
-
-macro_rules! unary {
-    ($($f:ident $Op:ident),*) => {$(
+    (Unary: $($f:ident $Name:ident),*) => {$(
         fn $f(self) -> Self {
-            self.unary(Unary::$Op)
+            self.unary(Unary::$Name)
         }
     )*};
-}
-
-macro_rules! binary {
-    ($($f:ident $Op:ident),*) => {$(
+    (Binary: $($f:ident $Name:ident),*) => {$(
         fn $f(self, other: Self) -> Self {
-            self.binary(Binary::$Op, other)
+            self.binary(Binary::$Name, other)
         }
     )*};
 }
 
 impl<F: Kind> Float for Traced<F> {
-    constants!(nan, infinity, neg_infinity, neg_zero, min_value, min_positive_value, epsilon, max_value);
-    unary!(
+    recorded!(constant: nan, infinity, neg_infinity, neg_zero, min_value, min_positive_value, epsilon, max_value);
+    recorded!(Unary:
         floor Floor, ceil Ceil, round Round, trunc Trunc, fract Fract, abs Abs, signum Signum, recip Recip, sqrt Sqrt, exp Exp,
         exp2 Exp2, ln Ln, log2 Log2, log10 Log10, to_degrees ToDegrees, to_radians ToRadians, cbrt Cbrt, sin Sin, cos Cos, tan Tan,
         asin Asin, acos Acos, atan Atan, exp_m1 ExpM1, ln_1p Ln1p, sinh Sinh, cosh Cosh, tanh Tanh, asinh Asinh, acosh Acosh,
         atanh Atanh
     );
-    binary!(
+    recorded!(Binary:
         powf Powf, log Log, max Max, min Min, abs_sub AbsSub, hypot Hypot, atan2 Atan2, copysign Copysign
     );
 
