@@ -1,6 +1,7 @@
 //! Arrays and numbers as trees.
 
 use core::ptr::NonNull;
+use core::slice;
 
 use ndarray::{ArcArray, ArrayBase, CowRepr, Data, DataMut, Dimension, OwnedArcRepr, OwnedRepr, ViewRepr};
 
@@ -78,52 +79,37 @@ impl<A: ArrayElement, S: ArrayData<Elem = A>, D: Dimension> TreeMut for ArrayBas
     }
 }
 
-macro_rules! floats {
-    ($($T:ty),*) => {$(
+/// Makes numbers, and what arrays carry along, trees: `$raw` is where their elements are, if they are a leaf.
+macro_rules! elements {
+    ($($T:ty),* => |$first:ident, $len:ident| $raw:expr) => {$(
         impl ArrayElement for $T {}
         impl Raw for $T {
-            fn raw(first: NonNull<$T>, len: usize) -> Option<RawLeaf> {
-                Some(RawSlice::new(first, len))
+            fn raw($first: NonNull<$T>, $len: usize) -> Option<RawLeaf> {
+                $raw
             }
         }
         impl Tree for $T {
             fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
-                walk.leaf(LeafRef::from_slice(core::slice::from_ref(self), &[]).expect("one element"));
+                LeafRef::over(slice::from_ref(self), &[], &[]).into_iter().for_each(|leaf| walk.leaf(leaf));
             }
             fn walk_slice<'a>(slice: &'a [$T], walk: &mut Walk<'a, '_>) {
-                walk.leaf(LeafRef::axis(slice));
+                LeafRef::over(slice, &[slice.len()], &[1]).into_iter().for_each(|leaf| walk.leaf(leaf));
             }
         }
         impl TreeMut for $T {
             fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
-                walk.leaf(LeafMut::from_slice(core::slice::from_mut(self), &[]).expect("one element"));
+                LeafMut::over(slice::from_mut(self), &[], &[]).into_iter().for_each(|leaf| walk.leaf(leaf));
             }
             fn walk_slice_mut<'a>(slice: &'a mut [$T], walk: &mut WalkMut<'a, '_>) {
-                walk.leaf(LeafMut::axis(slice));
+                let len = slice.len();
+                LeafMut::over(slice, &[len], &[1]).into_iter().for_each(|leaf| walk.leaf(leaf));
             }
         }
     )*};
 }
-floats!(f32, f64);
+elements!(f32, f64 => |first, len| Some(RawSlice::new(first, len)));
 #[cfg(feature = "half")]
-floats!(half::f16, half::bf16);
-
-macro_rules! carried {
-    ($($T:ty),*) => {$(
-        impl ArrayElement for $T {}
-        impl Raw for $T {
-            fn raw(_: NonNull<$T>, _: usize) -> Option<RawLeaf> {
-                None
-            }
-        }
-        impl Tree for $T {
-            fn walk<'a>(&'a self, _: &mut Walk<'a, '_>) {}
-            fn walk_slice<'a>(_: &'a [$T], _: &mut Walk<'a, '_>) {}
-        }
-        impl TreeMut for $T {
-            fn walk_mut<'a>(&'a mut self, _: &mut WalkMut<'a, '_>) {}
-            fn walk_slice_mut<'a>(_: &'a mut [$T], _: &mut WalkMut<'a, '_>) {}
-        }
-    )*};
-}
-carried!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, bool, char, String, &'static str);
+elements!(half::f16, half::bf16 => |first, len| Some(RawSlice::new(first, len)));
+elements!(
+    i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, bool, char, String, &'static str => |_first, _len| None
+);

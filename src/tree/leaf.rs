@@ -193,10 +193,10 @@ impl<'a> LeafRef<'a> {
         LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape).map(LeafRef::lend)
     }
 
-    /// A leaf over a slice, as one axis.
+    /// A leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
     #[inline(always)]
-    pub(super) fn axis<T: Element>(data: &'a [T]) -> LeafRef<'a> {
-        LeafRef::lend(LeafParts::axis(NonNull::from(data).cast::<T>(), data.len()))
+    pub(super) fn over<A: ArrayElement>(data: &'a [A], shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
+        LeafParts::array(data.as_ptr(), data.len(), shape, strides).map(LeafRef::lend)
     }
 
     /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime
@@ -276,11 +276,10 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { parts, part: None, borrow: PhantomData })
     }
 
-    /// A leaf over a slice, as one axis.
+    /// A leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
     #[inline(always)]
-    pub(super) fn axis<T: Element>(data: &'a mut [T]) -> LeafMut<'a> {
-        let len = data.len();
-        LeafMut::lend(LeafParts::axis(NonNull::from(data).cast::<T>(), len))
+    pub(super) fn over<A: ArrayElement>(data: &'a mut [A], shape: &[usize], strides: &[isize]) -> Option<LeafMut<'a>> {
+        LeafParts::array(data.as_mut_ptr().cast_const(), data.len(), shape, strides).map(LeafMut::lend)
     }
 
     /// A leaf over parts whose memory is borrowed exclusively for `'a`, as the caller knows: it has a mutable reference
