@@ -156,13 +156,27 @@ impl<F: Kind> PartialOrd for Traced<F> {
     }
 }
 
-macro_rules! operators {
-    ($($Trait:ident $f:ident $Assign:ident $assign:ident;)*) => {$(
+/// Methods that record a constant, a function of one number, or one of two, and operators.
+macro_rules! recorded {
+    (constant: $($f:ident),*) => {$(
+        fn $f() -> Self {
+            Traced::constant(F::$f())
+        }
+    )*};
+    (Unary: $($f:ident $Name:ident),*) => {$(
+        fn $f(self) -> Self {
+            self.unary(Unary::$Name)
+        }
+    )*};
+    (Binary: $($f:ident $Name:ident),*) => {$(
+        fn $f(self, other: Self) -> Self {
+            self.binary(Binary::$Name, other)
+        }
+    )*};
+    (operators: $($Trait:ident $f:ident $Assign:ident $assign:ident),*) => {$(
         impl<F: Kind> $Trait for Traced<F> {
             type Output = Traced<F>;
-            fn $f(self, other: Traced<F>) -> Traced<F> {
-                self.binary(Binary::$Trait, other)
-            }
+            recorded!(Binary: $f $Trait);
         }
 
         impl<F: Kind> $Assign for Traced<F> {
@@ -172,13 +186,10 @@ macro_rules! operators {
         }
     )*};
 }
-operators! {
-    Add add AddAssign add_assign;
-    Sub sub SubAssign sub_assign;
-    Mul mul MulAssign mul_assign;
-    Div div DivAssign div_assign;
-    Rem rem RemAssign rem_assign;
-}
+recorded!(
+    operators: Add add AddAssign add_assign, Sub sub SubAssign sub_assign, Mul mul MulAssign mul_assign,
+    Div div DivAssign div_assign, Rem rem RemAssign rem_assign
+);
 
 impl<F: Kind> Neg for Traced<F> {
     type Output = Traced<F>;
@@ -232,25 +243,6 @@ impl<F: Kind> NumCast for Traced<F> {
     fn from<N: ToPrimitive>(number: N) -> Option<Traced<F>> {
         <F as NumCast>::from(number).map(|number| Traced::from_f64(number.as_f64()))
     }
-}
-
-/// Methods that record a constant, a function of one number, or one of two.
-macro_rules! recorded {
-    (constant: $($f:ident),*) => {$(
-        fn $f() -> Self {
-            Traced::constant(F::$f())
-        }
-    )*};
-    (Unary: $($f:ident $Name:ident),*) => {$(
-        fn $f(self) -> Self {
-            self.unary(Unary::$Name)
-        }
-    )*};
-    (Binary: $($f:ident $Name:ident),*) => {$(
-        fn $f(self, other: Self) -> Self {
-            self.binary(Binary::$Name, other)
-        }
-    )*};
 }
 
 impl<F: Kind> Float for Traced<F> {
