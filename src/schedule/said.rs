@@ -36,13 +36,14 @@ impl Argument for f64 {}
 impl Argument for bool {}
 impl Argument for Vec<f64> {}
 
-/// Negative numbers of steps are none, as in Optax.
+/// A number of steps: configs may give a negative one, which counts as 0, as in Optax.
 impl Argument for u64 {
     fn visit(&mut self, name: &'static str, is_required: bool, visit: &mut Show<'_>) {
         visit(name, &mut steps(self, is_required));
     }
 }
 
+/// Numbers of steps, always required.
 impl Argument for Vec<u64> {
     fn visit(&mut self, name: &'static str, _: bool, visit: &mut Show<'_>) {
         visit(name, &mut boundaries(self));
