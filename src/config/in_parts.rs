@@ -7,7 +7,7 @@
 use core::any::Any;
 use core::fmt;
 
-use super::registry::{Made, Member, Registry};
+use super::registry::{Made, Member, Registry, nothing};
 use crate::arguments::{self, Arguments, Visit};
 use crate::engine::{Named, Stage};
 use crate::needs::{Includes, ValueAndGradFn};
@@ -121,19 +121,34 @@ impl Optimizer for InParts {
 }
 
 /// A chain whose members can be put into boxes.
-pub(crate) trait Boxes {
-    /// Puts a copy of each member into its box, as [`Chosen::put_into`].
+pub(super) trait Boxes {
+    /// As [`Chosen::put_into`].
     fn put_into(&self, boxes: &mut Vec<Member>);
 }
 
-/// Puts a copy of a member into the box of this number, which is used again if it holds a member of the same type.
-pub(crate) fn put<T: Stage>(member: &T, number: usize, boxes: &mut Vec<Member>)
+macro_rules! boxes {
+    ($($M:ident $number:tt),*) => {
+        impl<$($M: Stage),*> Boxes for ($($M,)*)
+        where
+            $(ValueAndGradFn: Includes<$M::Needs>,)*
+        {
+            fn put_into(&self, boxes: &mut Vec<Member>) {
+                boxes.resize_with([$($number),*].len(), nothing);
+                $(put(&self.$number, &mut boxes[$number]);)*
+            }
+        }
+    };
+}
+boxes!(A 0, B 1);
+boxes!(A 0, B 1, C 2);
+boxes!(A 0, B 1, C 2, D 3);
+boxes!(A 0, B 1, C 2, D 3, E 4);
+boxes!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+
+fn put<T: Stage>(member: &T, into: &mut Member)
 where
     ValueAndGradFn: Includes<T::Needs>,
 {
-    let Some(into) = boxes.get_mut(number) else {
-        return boxes.push(Box::new(member.clone()));
-    };
     let inside: &mut dyn Any = &mut **into;
     match inside.downcast_mut::<T>() {
         Some(inside) => inside.clone_from(member),

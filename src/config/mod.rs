@@ -35,7 +35,7 @@ mod build;
 mod data;
 mod families;
 mod given;
-pub(crate) mod in_parts;
+mod in_parts;
 mod json;
 mod registry;
 mod schema;

@@ -93,6 +93,17 @@ impl From<Schedule> for Operand {
     }
 }
 
+macro_rules! schedules {
+    ($($Kind:ident),* $(,)?) => {$(
+        impl From<crate::schedule::$Kind> for Operand {
+            fn from(kind: crate::schedule::$Kind) -> Operand {
+                Hyperparam::from(kind).into()
+            }
+        }
+    )*};
+}
+crate::schedule::each_kind!(schedules);
+
 impl From<TreeValues> for Operand {
     fn from(tree: TreeValues) -> Operand {
         Operand::Tree(tree)

@@ -39,7 +39,6 @@
 use core::fmt;
 
 use crate::error::{Error, Result};
-use crate::projection::Operand;
 
 mod clamp;
 mod constant;
@@ -223,7 +222,6 @@ trait Kind: said::Said {
     }
 }
 
-/// What all kinds of schedules have in common, and the choice between them.
 macro_rules! kinds {
     ($($Kind:ident),* $(,)?) => {
         impl Schedule {
@@ -261,40 +259,42 @@ macro_rules! kinds {
                     Hyperparam::Schedule(kind.into())
                 }
             }
-
-            impl From<$Kind> for Operand {
-                fn from(kind: $Kind) -> Operand {
-                    Operand::Number(kind.into())
-                }
-            }
         )*
     };
 }
-kinds!(
-    Constant,
-    Linear,
-    Polynomial,
-    ExponentialDecay,
-    CosineDecay,
-    PiecewiseConstant,
-    PiecewiseInterpolate,
-    WarmupConstant,
-    WarmupCosineDecay,
-    WarmupExponentialDecay,
-    LinearOnecycle,
-    CosineOnecycle,
-    Sgdr,
-    Join,
-    WarmupStableDecay,
-    InverseSqrt,
-    Rex,
-    CosineRestarts,
-    Table,
-    Clamp,
-    Sum,
-    Product,
-    FromFn,
-);
+
+/// Calls a macro with the names of all kinds.
+macro_rules! each_kind {
+    ($call:ident) => {
+        $call!(
+            Constant,
+            Linear,
+            Polynomial,
+            ExponentialDecay,
+            CosineDecay,
+            PiecewiseConstant,
+            PiecewiseInterpolate,
+            WarmupConstant,
+            WarmupCosineDecay,
+            WarmupExponentialDecay,
+            LinearOnecycle,
+            CosineOnecycle,
+            Sgdr,
+            Join,
+            WarmupStableDecay,
+            InverseSqrt,
+            Rex,
+            CosineRestarts,
+            Table,
+            Clamp,
+            Sum,
+            Product,
+            FromFn,
+        );
+    };
+}
+pub(crate) use each_kind;
+each_kind!(kinds);
 
 /// A number is the schedule that is always that number.
 impl From<f64> for Schedule {

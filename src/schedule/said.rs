@@ -119,8 +119,8 @@ macro_rules! schedule {
             }
 
             fn check_ranges(&self, _function: &str) -> $crate::Result<()> {
-                $($($crate::arguments::Within::within(&self.$r, _function, stringify!($r), $crate::range::$rrange)?;)?)+
-                $($($($crate::arguments::Within::within(&self.$o, _function, stringify!($o), $crate::range::$orange)?;)?)+)?
+                $($($crate::schedule::said::schedule!(@within self _function $r $rrange);)?)+
+                $($($($crate::schedule::said::schedule!(@within self _function $o $orange);)?)+)?
                 Ok(())
             }
 
@@ -167,5 +167,10 @@ macro_rules! schedule {
             self
         }
     };
+
+    (@within $it:ident $function:ident $a:ident $range:ident) => {{
+        let range = $crate::range::$range;
+        $crate::schedule::require((range.holds)($it.$a as f64), $function, stringify!($a), range.text, $it.$a)?;
+    }};
 }
 pub(super) use schedule;

@@ -29,6 +29,17 @@ impl<const N: usize> Several for [Schedule; N] {
     }
 }
 
+macro_rules! tuples {
+    ($($T:ident $i:tt),*) => {
+        impl<$($T: Into<Schedule>),*> Several for ($($T,)*) {
+            fn into_schedules(self) -> Vec<Schedule> {
+                vec![$(self.$i.into()),*]
+            }
+        }
+    };
+}
+crate::tuples::up_to_twelve!(tuples);
+
 /// Writes `[a.into(), b.into()]`.
 pub(super) fn list(f: &mut fmt::Formatter<'_>, schedules: &[Schedule]) -> fmt::Result {
     f.write_str("[")?;

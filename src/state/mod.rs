@@ -92,6 +92,20 @@ pub trait State: Clone + core::fmt::Debug + Send + Sync + 'static {
     }
 }
 
+macro_rules! tuples {
+    ($($T:ident $i:tt),*) => {
+        impl<$($T: State),*> State for ($($T,)*) {
+            fn walk<'a>(&'a self, _walk: &mut StateWalk<'a, '_>) {
+                $(_walk.index($i, &self.$i);)*
+            }
+            fn walk_mut<'a>(&'a mut self, _walk: &mut StateWalkMut<'a, '_>) {
+                $(_walk.index($i, &mut self.$i);)*
+            }
+        }
+    };
+}
+crate::tuples::up_to_twelve!(tuples);
+
 impl<S: State> State for Vec<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         self.iter().enumerate().for_each(|(i, state)| walk.index(i, state));

@@ -116,3 +116,19 @@ impl<T: TreeMut> TreeMut for BTreeMap<String, T> {
         self.iter_mut().for_each(|(name, tree)| walk.child(name, tree));
     }
 }
+
+macro_rules! tuples {
+    ($($T:ident $i:tt),*) => {
+        impl<$($T: Tree),*> Tree for ($($T,)*) {
+            fn walk<'a>(&'a self, _walk: &mut Walk<'a, '_>) {
+                $(_walk.index($i, &self.$i);)*
+            }
+        }
+        impl<$($T: TreeMut),*> TreeMut for ($($T,)*) {
+            fn walk_mut<'a>(&'a mut self, _walk: &mut WalkMut<'a, '_>) {
+                $(_walk.index($i, &mut self.$i);)*
+            }
+        }
+    };
+}
+crate::tuples::up_to_twelve!(tuples);

@@ -76,6 +76,13 @@ pub fn named_chain<T: Stage + Members<N>, const N: usize>(names: [&str; N], memb
 /// Chains of `N` members.
 pub trait Members<const N: usize> {}
 
+macro_rules! members {
+    ($($T:ident $i:tt),*) => {
+        impl<$($T),*> Members<{ <[&str]>::len(&[$(stringify!($T)),*]) }> for ($($T,)*) {}
+    };
+}
+crate::tuples::up_to_twelve!(members);
+
 /// See [`named_chain`].
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]

@@ -6,7 +6,7 @@ mod allow;
 mod apply_if_finite;
 mod boxed;
 mod cautious;
-pub(crate) mod chain;
+mod chain;
 mod conditionally;
 mod dynamic_loss_scale;
 mod flatten;
