@@ -82,75 +82,39 @@ mod private {
 /// What includes what.
 pub trait Includes<Other> {}
 
-/// Gradients are enough.
-#[derive(Clone, Copy, Debug)]
-pub enum Nothing {}
+macro_rules! needs {
+    ($($(#[$doc:meta])* $Name:ident { Or: $Or:ty, OrValue: $OrValue:ident, OrValueFn: $OrValueFn:ident, includes: $($Other:ident)* })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub enum $Name {}
 
-impl Needs for Nothing {
-    type Or<Other: Needs> = Other;
-    const LEVEL: Level = Level::Nothing;
+        impl Needs for $Name {
+            type Or<Other: Needs> = $Or;
+            const LEVEL: Level = Level::$Name;
+        }
+
+        impl private::Sealed for $Name {
+            type OrValue = $OrValue;
+            type OrValueFn = $OrValueFn;
+        }
+
+        $(impl Includes<$Other> for $Name {})*
+    )*};
 }
 
-impl private::Sealed for Nothing {
-    type OrValue = Value;
-    type OrValueFn = ValueFn;
+needs! {
+    /// Gradients are enough.
+    Nothing { Or: Other, OrValue: Value, OrValueFn: ValueFn, includes: Nothing }
+    /// The value of the loss at the parameters, where the gradients were taken.
+    Value { Or: Other::OrValue, OrValue: Value, OrValueFn: ValueFn, includes: Nothing Value }
+    /// The value of the loss there and, when asked for, at other points.
+    ValueFn { Or: Other::OrValueFn, OrValue: ValueFn, OrValueFn: ValueFn, includes: Nothing Value ValueFn }
+    /// The value of the loss there and, when asked for, value and gradient at other points.
+    ValueAndGradFn {
+        Or: ValueAndGradFn, OrValue: ValueAndGradFn, OrValueFn: ValueAndGradFn,
+        includes: Nothing Value ValueFn ValueAndGradFn
+    }
 }
-
-impl Includes<Nothing> for Nothing {}
-
-/// The value of the loss at the parameters, where the gradients were taken.
-#[derive(Clone, Copy, Debug)]
-pub enum Value {}
-
-impl Needs for Value {
-    type Or<Other: Needs> = Other::OrValue;
-    const LEVEL: Level = Level::Value;
-}
-
-impl private::Sealed for Value {
-    type OrValue = Value;
-    type OrValueFn = ValueFn;
-}
-
-impl Includes<Nothing> for Value {}
-impl Includes<Value> for Value {}
-
-/// The value of the loss there and, when asked for, at other points.
-#[derive(Clone, Copy, Debug)]
-pub enum ValueFn {}
-
-impl Needs for ValueFn {
-    type Or<Other: Needs> = Other::OrValueFn;
-    const LEVEL: Level = Level::ValueFn;
-}
-
-impl private::Sealed for ValueFn {
-    type OrValue = ValueFn;
-    type OrValueFn = ValueFn;
-}
-
-impl Includes<Nothing> for ValueFn {}
-impl Includes<Value> for ValueFn {}
-impl Includes<ValueFn> for ValueFn {}
-
-/// The value of the loss there and, when asked for, value and gradient at other points.
-#[derive(Clone, Copy, Debug)]
-pub enum ValueAndGradFn {}
-
-impl Needs for ValueAndGradFn {
-    type Or<Other: Needs> = ValueAndGradFn;
-    const LEVEL: Level = Level::ValueAndGradFn;
-}
-
-impl private::Sealed for ValueAndGradFn {
-    type OrValue = ValueAndGradFn;
-    type OrValueFn = ValueAndGradFn;
-}
-
-impl Includes<Nothing> for ValueAndGradFn {}
-impl Includes<Value> for ValueAndGradFn {}
-impl Includes<ValueFn> for ValueAndGradFn {}
-impl Includes<ValueAndGradFn> for ValueAndGradFn {}
 
 /// What a step is given is enough for [`Needs`]; see [`extra`](crate::extra).
 #[diagnostic::on_unimplemented(

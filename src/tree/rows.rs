@@ -106,24 +106,17 @@ pub trait RowIndices {
     fn indices(&self) -> &[usize];
 }
 
+macro_rules! indices {
+    ($([$($generic:tt)*] $T:ty),* $(,)?) => {$(
+        impl<$($generic)*> RowIndices for $T {
+            fn indices(&self) -> &[usize] {
+                self
+            }
+        }
+    )*};
+}
 // Of one type of number, so that the compiler knows of which literals are.
-impl RowIndices for [usize] {
-    fn indices(&self) -> &[usize] {
-        self
-    }
-}
-
-impl<const N: usize> RowIndices for [usize; N] {
-    fn indices(&self) -> &[usize] {
-        self
-    }
-}
-
-impl RowIndices for Vec<usize> {
-    fn indices(&self) -> &[usize] {
-        self
-    }
-}
+indices!([] [usize], [] Vec<usize>, [const N: usize] [usize; N]);
 
 impl<I: RowIndices + ?Sized> RowIndices for &I {
     fn indices(&self) -> &[usize] {
