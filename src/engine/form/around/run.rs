@@ -1,8 +1,8 @@
 //! How wrappers run.
 
-use super::super::super::leaf::is_among;
 use super::super::super::in_piece::as_one_loop;
 use super::super::super::kernel::MOST_SLOTS;
+use super::super::super::leaf::is_among;
 use super::super::super::sums::cut_off;
 use super::super::super::{
     Absent, AllUses, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, Slot,
