@@ -54,7 +54,7 @@ pub struct WholeLeaf<'a, C> {
     /// The parameters.
     pub p: &'a [C],
     /// If the step has gradients of some rows only, which, ascending: then `u` has these rows, one after another, and
-    /// `p` nothing. Only what works on [rows](crate::part::WholeTreeTransformation::ROWS) is shown such a leaf.
+    /// `p` nothing. Only what works on [rows](crate::part::Scope::rows) is shown such a leaf.
     pub rows: Option<&'a [usize]>,
 }
 

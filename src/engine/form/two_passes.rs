@@ -341,7 +341,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
             P::PASSES.gives_out && !P::PASSES.transforms && keeps_zeros::<P::Slots<f64>>(P::PASSES.params[1], of_zero)
         });
         outcome.emitted = outcome.emitted || !keeps.all(|keeps| keeps);
-        if !P::PASSES.gives_out {
+        if const { !P::PASSES.gives_out } {
             part.decide(&mut state.memory, &mut run, sums);
         }
     }
@@ -370,13 +370,13 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
         terms: &mut [Term<C>],
     ) -> C {
         // The one pass that ends here takes in, whatever is run again later. A part without a second pass is run once.
-        if span.to == at || !P::PASSES.gives_out && span.has(at) {
+        if span.to == at || const { !P::PASSES.gives_out } && span.has(at) {
             let (u, p) = goes_in(terms, span, (u, p));
-            let (next, sums) = on_slots(P::PASSES.first, slots, |slots| P::take_in(*k, slots, u, p));
+            let (next, sums) = on_slots(const { P::PASSES.first }, slots, |slots| P::take_in(*k, slots, u, p));
             add_sums(terms, &sums);
-            if P::PASSES.transforms { next } else { u }
-        } else if P::PASSES.gives_out && span.has(at + 1) {
-            on_slots(P::PASSES.second, slots, |slots| P::give_out(*k, slots, u, p))
+            if const { P::PASSES.transforms } { next } else { u }
+        } else if const { P::PASSES.gives_out } && span.has(at + 1) {
+            on_slots(const { P::PASSES.second }, slots, |slots| P::give_out(*k, slots, u, p))
         } else {
             u
         }

@@ -241,7 +241,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     fn begin(part: &P, state: &mut StateOf<P>, at: &StepContext<'_>) -> Self::Run {
         let mut run = AroundRun { decision: None, inner: None, nothing: false };
         state.resting.clear();
-        if !P::RUNS.looks {
+        if const { !P::RUNS.looks } {
             decide::<P, O>(part, state, &mut run, at, 0.0);
         }
         run
@@ -260,7 +260,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         if sums.again.is_some() && (waits || P::RUNS.looks && index == 0) {
             return;
         }
-        if P::RUNS.looks && index == 0 {
+        if const { P::RUNS.looks } && index == 0 {
             return decide::<P, O>(part, state, run, at, sums.total(0));
         }
         if waits {
@@ -401,8 +401,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         p: C,
         terms: &mut [Term<C>],
     ) -> C {
-        let at = at + P::RUNS.looks as usize;
-        if P::RUNS.chooses && !k.on {
+        let at = at + const { P::RUNS.looks as usize };
+        if const { P::RUNS.chooses } && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
         let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
@@ -417,7 +417,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             false => u,
         };
         let beside = if O::MEETS { u } else { p };
-        let (inside, own_terms) = cut_off(cut_off(terms, P::RUNS.looks as usize).1, Inner::<P>::SHAPE.sums);
+        let (inside, own_terms) = cut_off(cut_off(terms, const { P::RUNS.looks as usize }).1, Inner::<P>::SHAPE.sums);
         let there = if let Some(point) = O::POINT { own[point] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;

@@ -35,7 +35,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     inside: Option<&mut OnTile<'_, C>>,
     tile: &mut Tile<'_, C>,
 ) {
-    if P::RUNS.looks && place.at == span.to {
+    if const { P::RUNS.looks } && place.at == span.to {
         if const { C::RECORDS } {
             return tile.record(&[], place.sum..place.sum + 1, &|_, u, sums| {
                 sums[0].sum = Some(P::look(u));
