@@ -10,7 +10,7 @@
 //! too | [own wrapper][wrapper] |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | – |
 //!
-//! What only observes updates is a [`Measure`](crate::transform::Measure) of [`monitor`](crate::transform::monitor()).
+//! To observe updates, write a [`Measure`](crate::transform::Measure) of [`monitor`](crate::transform::monitor()).
 //!
 //! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed
 //! and averaged like those of the crate, and is safe code: no part can make the engine read or write memory that is not

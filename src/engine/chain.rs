@@ -18,7 +18,7 @@ pub trait Stages: Transform + Clone {
     type Needs: Needs;
     /// The states of the stages.
     type States: State;
-    /// What each stage computes for a step.
+    /// The values that each stage computes for a step.
     type Runs: Default + Send + Sync;
 
     /// Returns how many there are.
@@ -54,7 +54,7 @@ pub trait Stages: Transform + Clone {
     );
 }
 
-/// What the members of a chain have computed for a step: of those that have begun, since updates reach them.
+/// The values that the members of a chain have computed for a step: of those that have begun.
 #[derive(Debug, Default)]
 pub struct ChainRun<R> {
     pub(crate) members: R,

@@ -1,6 +1,6 @@
-//! What a step does, and what a stage emits in it.
+//! The outcome of a step, and the emissions of stages in it.
 
-/// What a step did. Each group of a partition has [its own](crate::wrapper::PartitionState::outcome).
+/// The outcome of a step. Each group of a partition has [its own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) emitted: bool,
@@ -32,7 +32,7 @@ impl Outcome {
     }
 }
 
-/// What a stage emits in a step.
+/// The emission of a stage in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emission {
     /// It depends on a barrier that the step has not reached.

@@ -48,7 +48,7 @@ impl TableLeaf {
         TableLeaf::dense(RawSlice::empty(dtype))
     }
 
-    /// Whether its elements lie as the state does, and are of this type.
+    /// Returns true if its elements lie as the state does, and are of this type.
     #[inline]
     pub(crate) fn lies(&self, dtype: DType) -> bool {
         self.strided.is_none() && self.data.dtype() == dtype
@@ -63,7 +63,7 @@ impl TableLeaf {
 /// The leaves of one tree. The allocation is kept from step to step, the pointers are not.
 pub(crate) type Table = Vec<TableLeaf>;
 
-/// Whether a leaf is among some; of none if there are no entries.
+/// Returns true if a leaf is among these; false if there are no entries.
 pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {
     leaves.get(leaf).is_some_and(|is| *is)
 }

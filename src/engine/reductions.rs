@@ -7,7 +7,7 @@ use super::sum_tile;
 use crate::element::{DType, Real};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
-/// What a pass added up, by leaf or for the whole tree.
+/// The reductions of a pass, by leaf or for the whole tree.
 #[derive(Clone, Copy)]
 pub struct Sums<'a> {
     pub(crate) pieces: &'a Pieces,

@@ -186,7 +186,7 @@ pub trait Stage: Transform + Clone {
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
 
-/// What begins anew in a step.
+/// States that begin anew in a step.
 impl StepContext<'_> {
     /// A state as `init` makes it, for the parameters of this step.
     ///

@@ -18,7 +18,7 @@ use crate::state::State;
 /// The form of [`TwoPasses`]. `Asks` is what a step must be given besides gradients.
 pub struct TwoPass<Asks = Nothing>(PhantomData<fn() -> Asks>);
 
-/// What the passes of a [`TwoPasses`] read and write.
+/// The inputs and outputs of the passes of a [`TwoPasses`].
 ///
 /// ```
 /// use gradchain::part::{Access, Passes};
@@ -159,7 +159,7 @@ impl Passes {
 pub trait TwoPasses: Part {
     /// The state arrays, by name, as many as [`Slots`](TwoPasses::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// What its passes read and write.
+    /// The inputs and outputs of its passes.
     const PASSES: Passes = Passes::TWO;
     /// What is remembered besides the state arrays.
     type Memory: State;
@@ -169,7 +169,7 @@ pub trait TwoPasses: Part {
     type Slots<C: Real>: SlotArray<C>;
     /// What is added up: `[W; N]`, at most 4.
     type Sums<W: Real>: SlotArray<W>;
-    /// What the passes need to know of a leaf.
+    /// The scalars of a leaf that the passes use.
     type Scalars<C: Real>: Copy + Send + Sync;
 
     /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.

@@ -21,14 +21,14 @@ pub struct Whole<Asks = Nothing, Inside = NothingInside>(PhantomData<fn() -> (As
 /// In [`Whole`]: the part holds no other transformation.
 pub enum NothingInside {}
 
-/// What a part that sees whole leaves holds and runs itself.
+/// The inner transformations of a part that sees whole leaves.
 pub trait RunsInside<P: WholeTreeTransformation> {
     /// What this value needs, which can be less than its type says where it holds a box.
     fn needs(_: &P, of_type: Level) -> Level {
         of_type
     }
 
-    /// What the last step did.
+    /// The outcome of the last step.
     fn outcome(_: &P, _: &P::State) -> Outcome {
         Outcome::GRADIENTS
     }
@@ -51,7 +51,7 @@ pub trait RunsInside<P: WholeTreeTransformation> {
 
 impl<P: WholeTreeTransformation> RunsInside<P> for NothingInside {}
 
-/// What a [`WholeTreeTransformation`] sees.
+/// The inputs of a [`WholeTreeTransformation`].
 ///
 /// ```
 /// use gradchain::part::Scope;
@@ -161,7 +161,7 @@ impl Scope {
 pub trait WholeTreeTransformation: Part {
     /// What is remembered between steps.
     type State: State;
-    /// What it sees.
+    /// Its inputs.
     const SCOPE: Scope = Scope::TREE;
 
     /// How much work a leaf is in a step, to that of an element of others: by this machines

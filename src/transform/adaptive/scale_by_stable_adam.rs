@@ -117,7 +117,7 @@ pub struct StableAdamRun {
     weight_decay: f64,
 }
 
-/// What the passes over a leaf need.
+/// The scalars of the passes over a leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct StableAdamScalars<C> {
     mean1: Mean<C>,

@@ -75,7 +75,7 @@ pub trait DynTransformation<N = Nothing>: Erased<N> {}
 
 impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {}
 
-/// What the engine asks of a box, besides [`Transform`]. It has no path outside of this crate.
+/// The methods of a box that the engine calls, besides [`Transform`]. It has no path outside of this crate.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait Erased<N>: Any + Transform {
     fn dyn_clone(&self) -> Boxed<N>;

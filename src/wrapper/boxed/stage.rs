@@ -108,7 +108,7 @@ macro_rules! boxed_stage {
         impl<N: Needs> Stage for $Box {
             type Needs = N;
             type State = BoxedState;
-            /// What was computed for the step is kept in the state's box, so that a step allocates nothing.
+            /// The state's box keeps what was computed for the step, so that a step allocates nothing.
             type Run = ();
             type Kernel<C: Real> = ();
 

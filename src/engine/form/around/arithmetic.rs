@@ -19,7 +19,7 @@ pub enum NoArithmetic {}
 /// In [`Around`]: the wrapper has [`Arithmetic`].
 pub enum WithArithmetic {}
 
-/// What a wrapper with [`Arithmetic`] does to elements.
+/// The element arithmetic of a wrapper with [`Arithmetic`].
 ///
 /// ```
 /// use gradchain::part::Elements;
@@ -183,7 +183,7 @@ impl Elements {
 pub trait Arithmetic: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Arithmetic::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// What it does to elements, and what it reads for that.
+    /// Its element arithmetic, and the inputs of that.
     const ELEMENTS: Elements;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;

@@ -15,7 +15,7 @@ pub type AroundWithSums<Asks = Nothing> = Around<Asks, WithSums>;
 /// In [`Around`]: the wrapper is [`Weighing`].
 pub enum WithSums {}
 
-/// What the passes of a wrapper that is [`Weighing`] do and read.
+/// The passes of a wrapper that is [`Weighing`], and the inputs of each.
 ///
 /// ```
 /// use gradchain::part::WeighingPasses;
@@ -158,7 +158,7 @@ impl WeighingPasses {
 pub trait Weighing: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Weighing::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// What its passes do and read.
+    /// Its passes, and the inputs of each.
     const PASSES: WeighingPasses = WeighingPasses::TWO;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
