@@ -78,6 +78,18 @@ impl RawSlice {
         RawSlice { dtype, ..RawSlice::NOWHERE }
     }
 
+    /// The elements of a slice, to read.
+    #[inline]
+    pub(crate) fn of<T: Element>(slice: &[T]) -> RawSlice {
+        RawSlice::new(NonNull::from(slice).cast::<T>(), slice.len())
+    }
+
+    /// The elements of a slice, to read and write.
+    #[inline]
+    pub(crate) fn of_mut<T: Element>(slice: &mut [T]) -> RawSlice {
+        RawSlice::new(NonNull::from(&mut *slice).cast::<T>(), slice.len())
+    }
+
     /// So many elements of a type of 8 bits, unless these are not their bytes.
     #[cfg(feature = "serde")]
     pub(crate) fn coded(bytes: &[u8], dtype: DType, len: usize) -> Option<RawSlice> {
@@ -146,9 +158,16 @@ impl RawSlice {
         self.ptr.as_ptr().addr()
     }
 
+    #[inline(always)]
     fn pointer<T: Element>(&self) -> *mut T {
         assert_eq!(self.dtype, T::DTYPE, "a slice of {} is read as {}", self.dtype, T::DTYPE);
         self.ptr.as_ptr().cast()
+    }
+
+    /// The address of a stretch, after checks that the array has it, and elements of type `T`.
+    #[inline(always)]
+    pub(crate) fn checked<T: Element>(&self, start: usize, len: usize) -> *mut T {
+        self.pointer::<T>().wrapping_add(self.at(start, len))
     }
 
     /// # Safety

@@ -127,14 +127,23 @@ fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
     inner.map(|lines| lines.iter().copied().filter(|line| !line.ends_with(':')).collect()).collect()
 }
 
-/// The loops of a chain for one instruction set: of a job, which is followed by its type arguments. In a mangled name
-/// each identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64, `Kb1_` for a job
-/// that drops the updates, `Kj0_` for the pass.
-fn loops<'a>(functions: &'a Functions<'a>, isa: &str, chain: &str, job: &str, arguments: String) -> Vec<&'a [&'a str]> {
-    let parts = [format!("3isa{}{isa}", isa.len()), job.into(), chain.into(), arguments];
+/// What becomes of the updates in a loop of `engine/kernel.rs`, and whether it is for arrays of several types: as type
+/// arguments stand in a mangled name, after the letter of the compute type. Before these are those of the chain's pass,
+/// `Kj0_` for a pass that begins with gradients.
+const ADDS: &str = "Kh2_Kb0_";
+const ADDS_MIXED: &str = "fKh2_Kb1_";
+const GIVES: &str = "Kh1_Kb0_";
+const DROPS: &str = "Kh0_Kb0_";
+const DROPS_MIXED: &str = "fKh0_Kb1_";
+
+/// The loops of a chain for one instruction set: of a job, with other parts of its name. In a mangled name each
+/// identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64.
+fn loops<'a>(functions: &'a Functions<'a>, isa: &str, chain: &str, others: &[&str]) -> Vec<&'a [&'a str]> {
+    let set = format!("3isa{}{isa}", isa.len());
+    let parts = [&[set.as_str(), chain], others].concat();
     // A chain inside `multi_steps` is another one.
     let wrapped = |name: &str| name.contains("10MultiSteps") && !chain.contains("MultiSteps");
-    let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str())) && !wrapped(name);
+    let of = |name: &str| parts.iter().all(|part| name.contains(part)) && !wrapped(name);
     functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code.as_slice()).collect()
 }
 
@@ -161,7 +170,6 @@ const AXES: &[(&str, &str, &[&str])] = &[
     ("12scale_by_sm3", "5Least", &["minp_"]),
     ("12scale_by_sm3", "8Elements", &["mulp_"]),
     ("12scale_by_sm3", "4Rows", &["mulp_", "minp_"]),
-    ("7written", "3Add", &["addp_"]),
 ];
 
 const CHAINS: &[(&str, &[&str])] = &[
@@ -190,10 +198,10 @@ const CHAINS: &[(&str, &[&str])] = &[
 ];
 
 /// Members that are loops of their own, in boxes: part, pass, and instructions as in `AXES`.
-const MEMBERS: &[(&str, &str, &[&str])] = &[
-    ("8ZeroNans", "Kb0_Kj0_K", &["cmpordp_"]),
-    ("16ClipByGlobalNorm", "Kb1_Kj0_KB", &["mulpd", "addpd"]),
-    ("11ScaleByAdam", "Kb0_Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
+const MEMBERS: &[(&str, &str, &str, &[&str])] = &[
+    ("8ZeroNans", GIVES, "Kj0_K", &["cmpordp_"]),
+    ("16ClipByGlobalNorm", DROPS, "Kj0_KB", &["mulpd", "addpd"]),
+    ("11ScaleByAdam", GIVES, "Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
 ];
 
 #[test]
@@ -210,7 +218,7 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
-            let loops = loops(functions, isa, chain, "5Apply", format!("{real}Kj0_K"));
+            let loops = loops(functions, isa, chain, &[&format!("{real}{ADDS}"), "Kj0_K"]);
             assert!(!loops.is_empty(), "no loop of {chain} for {isa} and {real}");
             for code in loops {
                 for operation in *operations {
@@ -246,7 +254,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // Of this one parameters were kept in memory between two uses.
         for (chain, operations) in CHAINS.iter().chain(&[("7Fromage", &["mul", "add"] as &[_])]) {
-            let loops = loops(functions, isa, chain, "11ApplyHalves", "Kj0_K".into());
+            let loops = loops(functions, isa, chain, &[ADDS_MIXED, "Kj0_K"]);
             assert!(!loops.is_empty(), "no loop of {chain} for {isa} on 16 bits");
             for code in loops {
                 let count = |start: &str, also: &str| {
@@ -255,7 +263,8 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
                 for operation in *operations {
                     let (whole, single) = (format!("{prefix}{operation}ps\t"), format!("{prefix}{operation}ss\t"));
                     assert!(count(&whole, registers) > 0, "{chain}, {isa}: no {whole}in {registers}");
-                    let slow = ["sqrt", "div"].contains(operation) && count(&single, "") > 0;
+                    // What is left after whole blocks is done one by one: once, against the blocks' several times.
+                    let slow = ["sqrt", "div"].contains(operation) && count(&single, "") > count(&whole, registers);
                     assert!(!slow, "{chain}, {isa}: {operation} on single numbers");
                 }
                 // f16 by the processor's own conversions, twice there and twice back; bf16 by shifts.
@@ -285,43 +294,13 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
 fn updates_are_added_to_16_bits_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        for format in ["4bf16", "3f16"] {
-            let found = loops(functions, isa, "6halves", "3Add", format.into());
-            assert_eq!(found.len(), 1, "{format} for {isa}");
-            let count = |start: &str| {
-                found[0].iter().filter(|line| line.starts_with(start) && line.contains(registers)).count()
-            };
-            assert!(count(&format!("{prefix}addps\t")) > 0, "{format}, {isa}");
-            if isa != "baseline" {
-                let (there, back) = (count("vcvtph2ps\t"), count("vcvtps2ph\t"));
-                assert_eq!((there > 0, back > 0), (format == "3f16", format == "3f16"), "{format}, {isa}");
-            }
-        }
-    }
-}
-
-/// Of state of 16 bits it is known when the loop runs which type it has. So blocks of it may go through the stack, but
-/// by whole registers, and nothing element by element.
-#[test]
-fn state_of_16_bits_is_converted_a_register_at_a_time() {
-    let functions = functions(&BUILT.assembly);
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        for (chain, operations) in CHAINS {
-            let loops = loops(&functions, isa, chain, "10ApplyMixed", String::new());
-            let has_none = ["7SignSgd", "9Adafactor", "3Sm3"].contains(chain);
-            assert_eq!(loops.is_empty(), has_none, "{chain}, {isa}: one for each chain whose arrays all lie somewhere");
-            for code in loops {
-                for operation in *operations {
-                    let (whole, single) = (format!("{prefix}{operation}ps\t"), format!("{prefix}{operation}ss\t"));
-                    let found = code.iter().any(|line| line.starts_with(&whole) && line.contains(registers));
-                    assert!(found, "{chain}, {isa}: no {whole}in {registers}");
-                    let count = code.iter().filter(|line| line.starts_with(&single)).count();
-                    assert_eq!(count, 0, "{chain}, {isa}: {single}");
-                }
-                let apart = code.iter().any(|line| line.contains("gather") || line.contains("scatter"));
-                assert!(!apart, "{chain}, {isa}: vectorised across blocks, with gathers");
-            }
-        }
+        let found = loops(functions, isa, "7written4AsIs", &[ADDS_MIXED]);
+        assert_eq!(found.len(), 1, "{isa}");
+        let count =
+            |start: &str| found[0].iter().filter(|line| line.starts_with(start) && line.contains(registers)).count();
+        assert!(count(&format!("{prefix}addps\t")) > 0, "{isa}");
+        let (there, back) = (count("vcvtph2ps\t"), count("vcvtps2ph\t"));
+        assert_eq!((there > 0, back > 0), (isa != "baseline", isa != "baseline"), "{isa}");
     }
 }
 
@@ -331,7 +310,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // The squares of one array, and of two.
         for (chain, real) in ["8ZeroNans", "7Fromage", "4Lars"].iter().flat_map(|chain| [(chain, 'f'), (chain, 'd')]) {
-            let loops = loops(functions, isa, chain, "3Map", format!("{real}Kb1_Kj0_K"));
+            let loops = loops(functions, isa, chain, &[&format!("{real}{DROPS}"), "Kj0_K"]);
             assert!(!loops.is_empty(), "no pass of {chain} that adds up for {isa} and {real}");
             for code in loops {
                 for operation in ["addpd", "mulpd"] {
@@ -339,12 +318,11 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
-                // No sum is added in a part of a register, or lane by lane; but for what is left after whole blocks,
-                // whose lanes are in memory.
+                // No sum is added at partial width or lane by lane, except the lanes of the tail, which are on the stack.
                 let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
                 let blocks = inner_loops(code).into_iter().filter(|code| code.iter().any(whole));
                 let mut adds = blocks.flatten().filter(|line| line.contains("addpd") || line.contains("addsd"));
-                let narrow = adds.find(|line| !whole(line));
+                let narrow = adds.find(|line| !whole(line) && !line.contains("(%rsp"));
                 assert!(narrow.is_none(), "{chain}, {isa}, {real}: {narrow:?} in\n{}", code.join("\n"));
             }
         }
@@ -357,7 +335,7 @@ fn what_is_done_beside_sums_fills_registers_too() {
     let functions = &*FUNCTIONS;
     for (isa, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
         for chain in ["4Lamb", "13CautiousAdamw"] {
-            let found = loops(functions, isa, chain, "3Map", "fKb0_Kj0_".into());
+            let found = loops(functions, isa, chain, &[&format!("f{GIVES}"), "Kj0_"]);
             assert!(!found.is_empty(), "no loop of {chain} that adds up for {isa}");
             for code in found {
                 for operation in ["vsqrtps\t", "vdivps\t"] {
@@ -375,6 +353,7 @@ fn what_is_done_beside_sums_fills_registers_too() {
 /// numbers that are not finite.
 const CALLS: &[&str] = &[
     "9panicking",
+    "5lacks",
     "fail",
     "memcpy",
     "memmove",
@@ -456,11 +435,11 @@ const SETS: &[&str] = &["3isa8baseline", "3isa4avx2", "3isa6avx512"];
 fn members_in_boxes_do_so_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        for ((part, pass, instructions), (real, letter)) in
+        for ((part, out, pass, instructions), (real, letter)) in
             MEMBERS.iter().flat_map(|member| [(member, ('f', "s")), (member, ('d', "d"))])
         {
             // The type of a chain begins with another letter.
-            let loops = loops(functions, isa, part, "3MapN", format!("{real}{pass}"));
+            let loops = loops(functions, isa, part, &["5FusedN", &format!("{real}{out}"), pass]);
             assert!(!loops.is_empty(), "no loop of {part} for {isa} and {real}");
             for code in loops {
                 for instruction in *instructions {
@@ -485,19 +464,15 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
 const SINGLE: &[&str] = &["ucomis", "cvtss2sd", "movss\t", "setp\t"];
 
 /// Passes that add up leaves of 16 bits: the squares of one array, and of two, and what ends in the parameters.
-const ADDED_HALVES: &[(&str, &str)] = &[
-    ("8ZeroNans", "10DropHalves"),
-    ("7Fromage", "10DropHalves"),
-    ("4Lars", "10DropHalves"),
-    ("11DadaptAdamw", "11ApplyHalves"),
-];
+const ADDED_HALVES: &[(&str, &str)] =
+    &[("8ZeroNans", DROPS_MIXED), ("7Fromage", DROPS_MIXED), ("4Lars", DROPS_MIXED), ("11DadaptAdamw", ADDS_MIXED)];
 
 #[test]
 fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (chain, job) in ADDED_HALVES {
-            let found = loops(functions, isa, chain, job, "Kj0_".into());
+            let found = loops(functions, isa, chain, &[job, "Kj0_"]);
             assert!(!found.is_empty(), "no {job} of {chain} for {isa}");
             for code in found {
                 let alone = *chain == "8ZeroNans";
@@ -512,8 +487,8 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
                 }
                 let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
                 for code in inner_loops(code).into_iter().filter(|code| code.iter().any(whole)) {
-                    let narrow =
-                        code.iter().find(|line| line.contains("addsd\t") || line.contains("addpd\t") && !whole(line));
+                    let adds = code.iter().filter(|line| line.contains("addsd\t") || line.contains("addpd\t"));
+                    let narrow = adds.filter(|line| !line.contains("(%rsp")).find(|line| !whole(line));
                     assert!(narrow.is_none(), "{chain}, {isa}: {narrow:?} in\n{}", code.join("\n"));
                     let stacked =
                         code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
@@ -524,25 +499,26 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
     }
 }
 
-/// Chain, job, type and pass, and the most instructions for 32 elements with AVX-512 and AVX2: a tenth more than
-/// measured in November 2026. A loop that reduces is for 16; others say what they are for.
+/// Chain, job, type and pass, and the most instructions of a loop with AVX-512 and AVX2: a tenth more than measured in
+/// November 2026. A loop takes 32 elements with AVX-512 and 16 with AVX2, or 32 where it takes 16-bit arrays; such a
+/// loop holds the instructions of every storage type. Comments name the exceptions.
 const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
-    ("4Adam", "5Apply", "fKj0_", [65, 113]),
-    ("5AdamwE", "5Apply", "fKj", [92, 176]),
-    ("4Adam", "11ApplyHalves", "", [117, 229]),
-    ("8ZeroNansN", "11ApplyHalves", "", [171, 369]),
-    ("8ZeroNansN", "10DropHalves", "", [53, 80]),
-    ("8ZeroNansN", "3Map", "fKb1_Kj0_K", [29, 43]),
-    ("11DadaptAdamw", "5Apply", "fKj", [68, 168]),
-    ("10MultiSteps", "11ApplyHalves", "", [193, 411]),
-    ("4Lamb", "3Map", "fKb0_Kj0_", [52, 101]),
-    ("4Lamb", "5Apply", "fKj", [31, 41]),
+    ("4Adam", "fKh2_Kb0_", "Kj0_", [59, 62]),
+    ("5AdamwE", "fKh2_Kb0_", "Kj", [85, 99]),
+    ("4Adam", ADDS_MIXED, "", [308, 585]),
+    ("8ZeroNansN", ADDS_MIXED, "", [361, 646]),
+    ("8ZeroNansN", DROPS_MIXED, "", [102, 135]),
+    ("8ZeroNansN", "fKh0_Kb0_", "Kj0_K", [52, 44]),
+    ("11DadaptAdamw", "fKh2_Kb0_", "Kj", [133, 185]),
+    ("10MultiSteps", ADDS_MIXED, "", [434, 771]),
+    ("4Lamb", "fKh1_Kb0_", "Kj0_", [86, 95]),
+    ("4Lamb", "fKh2_Kb0_", "Kj", [22, 19]),
     // Eight rows of 16 with AVX-512, else two; 32; four rows of 8; 32; 16; 256, read and written.
     ("12scale_by_sm3", "4Rows", "fE", [158, 50]),
-    ("3Sm3", "5Apply", "fKj", [60, 108]),
+    ("3Sm3", "fKh2_Kb0_", "Kj", [56, 47]),
     ("21scale_by_factored_rms", "7Squares", "fE", [34, 64]),
-    ("9Adafactor", "5Apply", "fKj", [52, 95]),
-    ("9Adafactor", "3Map", "fKb1_Kj0_K", [29, 43]),
+    ("9Adafactor", "fKh2_Kb0_", "Kj", [44, 42]),
+    ("9Adafactor", "fKh0_Kb0_", "Kj0_K", [31, 39]),
     ("5coded", "6Decode", "4Root", [235, 358]),
     ("5coded", "6Encode", "4Root", [369, 809]),
 ];
@@ -550,38 +526,48 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
 #[test]
 fn the_loops_have_no_more_instructions_than_they_need() {
     let functions = &*FUNCTIONS;
+    let mut too_long = Vec::new();
     for (chain, job, arguments, most) in LENGTHS {
         for (isa, most) in ["avx512", "avx2"].into_iter().zip(most) {
-            let lengths: Vec<_> = loops(functions, isa, chain, job, (*arguments).into())
+            let lengths: Vec<_> = loops(functions, isa, chain, &[job, arguments])
                 .into_iter()
-                .map(|code| if *job == "11ApplyHalves" { longest_loop_in_parts(code) } else { longest_loop(code) })
+                .map(|code| {
+                    if [ADDS_MIXED, DROPS_MIXED].contains(job) {
+                        longest_loop_in_parts(code)
+                    } else {
+                        longest_loop(code)
+                    }
+                })
                 .inspect(|code| assert!(code.iter().any(|line| line.contains("mm")), "{chain}, {job}: {code:?}"))
                 .map(|code| code.len())
                 .collect();
             println!("{chain}, {job} {arguments}, {isa}: {lengths:?}, at most {most}");
             assert!(!lengths.is_empty(), "no {job} of {chain} for {isa}");
-            assert!(lengths.iter().all(|length| length <= most), "{chain}, {job}, {isa}: {lengths:?} instructions");
+            if lengths.iter().any(|length| length > most) {
+                too_long.push(format!("{chain}, {job}, {isa}: {lengths:?} instructions, at most {most}"));
+            }
         }
     }
+    assert!(too_long.is_empty(), "{}", too_long.join("\n"));
 }
 
 /// Loops of the first of several passes, and how many arrays each writes to, with the updates that it gives out. The
 /// number that is the pass stands in a name once; where it is repeated there is a letter for that. A loop that writes
 /// what it has just read takes the array through memory, though nothing changes in it.
-const WRITES: &[(&str, &str, usize)] = &[
+const WRITES: &[(&str, &str, &str, usize)] = &[
     // The accumulator is emptied in the last pass, and the moments are written there.
-    ("10MultiSteps", "fKb0_Kj0_KB", 1),
-    ("8ZeroNansN", "fKb1_Kj0_KB", 0),
+    ("10MultiSteps", GIVES, "Kj0_KB", 1),
+    ("8ZeroNansN", DROPS, "Kj0_KB", 0),
     // Two moments.
-    ("4Lamb", "fKb0_Kj0_KB", 3),
+    ("4Lamb", GIVES, "Kj0_KB", 3),
 ];
 
 #[test]
 fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
     let functions = &*FUNCTIONS;
-    for (chain, arguments, most) in WRITES {
+    for (chain, out, arguments, most) in WRITES {
         for isa in ["avx512", "avx2"] {
-            let found = loops(functions, isa, chain, "3Map", (*arguments).into());
+            let found = loops(functions, isa, chain, &[&format!("f{out}"), arguments]);
             assert!(!found.is_empty(), "no loop of {chain} {arguments} for {isa}");
             for code in found {
                 let code = longest_loop(code);
@@ -590,7 +576,8 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
                     let (instruction, operands) = line.split_once('\t')?;
                     let (from, place) = operands.rsplit_once(", ")?;
                     let stores = instruction.starts_with("vmov") && from.starts_with('%') && place.ends_with(')');
-                    stores.then(|| place.split_once('(')).flatten()
+                    // A place without an index is that of the result.
+                    stores.then(|| place.split_once('(')).flatten().filter(|(_, place)| place.contains(','))
                 });
                 let to: std::collections::BTreeSet<&str> =
                     stores.map(|(_, place)| place).filter(|place| !place.contains("%rsp")).collect();
@@ -606,7 +593,8 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
 #[test]
 fn what_is_called_for_each_piece_has_no_pages_on_the_stack() {
     let functions = &*FUNCTIONS;
-    let of_pieces = |name: &str| ["4Pass", "8on_piece", "9with_list"].iter().any(|part| name.contains(part));
+    let of_pieces =
+        |name: &str| ["4Pass", "8in_steps", "9with_list", "12loop_on_tile"].iter().any(|part| name.contains(part));
     let of_pieces: Vec<_> = functions.iter().filter(|(name, _)| name.contains("6engine") && of_pieces(name)).collect();
     assert!(of_pieces.len() > CHAINS.len(), "{} functions", of_pieces.len());
     for (name, code) in of_pieces {
@@ -648,7 +636,7 @@ fn random_numbers_are_drawn_a_register_at_a_time() {
         for ((part, instructions), (real, letter)) in
             DRAWS.iter().flat_map(|part| [(part, ('f', "s")), (part, ('d', "d"))])
         {
-            let found = loops(functions, isa, part, "5Apart", format!("{real}E"));
+            let found = loops(functions, isa, part, &["5Apart", &format!("{real}E")]);
             assert_eq!(found.len(), 1, "{part} for {isa} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{}\t", instruction.replace('_', letter));
@@ -670,7 +658,7 @@ fn what_goes_by_rows_and_columns_does_so_a_register_at_a_time() {
         for ((file, job, instructions), (real, letter)) in
             AXES.iter().flat_map(|job| [(job, ('f', "s")), (job, ('d', "d"))])
         {
-            let loops = loops(functions, isa, file, job, format!("{real}E"));
+            let loops = loops(functions, isa, file, &[job, &format!("{real}E")]);
             assert_eq!(loops.len(), 1, "{job} of {file} for {isa} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{}\t", instruction.replace('_', letter));

@@ -2,8 +2,9 @@
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::in_piece::{Members, PieceAt, Then, in_members};
+use super::in_piece::{Members, in_members};
 use super::leaf::is_among;
+use super::piece_at::{PieceAt, Then};
 use super::transform::{Transform, members_skip};
 use super::typed::{InStep, OnMember, OnView};
 use super::{Emission, HoldsBack, InitContext, Outcome, Shape, Skips, Span, StepContext, Sums, WholeTree, goes_around};
@@ -266,7 +267,7 @@ pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut S
     done
 }
 
-/// The methods of [`Stage`](super::Stage) that are the same for every chain.
+/// The methods of [`Stage`](super::Stage) that are the same for every chain: each is the function of its name above.
 macro_rules! chain_methods {
     () => {
         fn changed(&self, made: &Self) -> Option<&'static str> {

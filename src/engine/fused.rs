@@ -1,149 +1,24 @@
 //! Running a fused loop on a tile, or on a whole piece at once.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
-use core::ops::Range;
-
-use super::ahead::Ahead;
-#[cfg(feature = "half")]
-use super::blocks::{SlotBlocks, WriteBlocks};
 use super::convert::{load, store};
-use super::found::Found;
 use super::isa::{Isa, Job, dispatch_chain};
-use super::kernel::{MOST_SLOTS, Slots, no_slots};
 use super::passes::{self, Passes};
+use super::slots::{RawSlots, SlotList};
+use super::stored::{Arrays, Slots, no_slots};
 use super::sums::{Added, NOTHING};
-use super::tile::{Room, SHORT, STEP, TILE};
+use super::tile::STEP;
 use super::{Place, Shape, Span, Stage, Tile};
-#[cfg(feature = "half")]
-use crate::element::CODED_BLOCK;
-use crate::element::{InRecord, Real};
+use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
-/// The state arrays of one leaf, in the order in which a fused loop has them.
-pub struct SlotList<'a> {
-    slots: [Option<RawSlice>; MOST_SLOTS],
-    /// Which arrays they are, for values that are nowhere in memory.
-    arrays: [usize; MOST_SLOTS],
-    len: usize,
-    /// What those have that are no arrays, and which these are. A loop has such of one part only.
-    found: Option<(Found<'a>, Range<usize>)>,
-}
-
-impl<'a> SlotList<'a> {
-    #[inline]
-    pub(crate) fn new() -> SlotList<'a> {
-        SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0, found: None }
-    }
-
-    #[inline]
-    pub(crate) fn of<S: Stage>(stage: &S, state: &'a S::State, leaf: usize) -> SlotList<'a> {
-        let mut list = SlotList::new();
-        list.fill(stage, state, leaf);
-        list
-    }
-
-    #[inline]
-    pub(super) fn fill<S: Stage>(&mut self, stage: &S, state: &'a S::State, leaf: usize) {
-        stage.slots(state, leaf, self);
-        // It is a constant from here on.
-        assert_eq!(self.len, S::SLOTS, "a stage lists as many arrays as it has slots");
-    }
-
-    /// With what the loop of a pass is given.
-    #[inline]
-    fn fill_for<S: Stage, C: Real>(&mut self, pass: usize, (stage, state): (&S, &'a S::State), leaf: usize) {
-        if Passes::<S, C>::GIVEN[pass] {
-            self.fill(stage, state, leaf);
-        }
-    }
-
-    /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it
-    /// once: that is what the slices made of the list rest on.
-    pub(crate) fn push(&mut self, moments: &Moments, leaf: usize) {
-        self.slots[self.len] = moments.raw(leaf);
-        self.arrays[self.len] = moments.address();
-        self.len += 1;
-    }
-
-    /// Adds so many numbers that have been found out of a leaf.
-    pub(super) fn push_found(&mut self, found: Found<'a>, count: usize) {
-        self.found = Some((found, self.len..self.len + count));
-        self.len += count;
-    }
-
-    /// Whether each is an array of type `C`.
-    #[inline]
-    pub(crate) fn is_native<C: Real>(&self) -> bool {
-        self.slots[..self.len].iter().all(|s| s.is_some_and(|s| s.dtype() == C::DTYPE))
-    }
-
-    /// How many arrays there are.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The arrays of values that are nowhere in memory.
-    pub(super) fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
-        core::array::from_fn(|slot| {
-            let (address, raw) = (self.arrays[slot], self.slots[slot]);
-            raw.map(|raw| InRecord { address, dtype: raw.dtype() })
-        })
-    }
-
-    /// Says that a stretch of each array is read now.
-    pub(crate) fn read(&self, start: usize, len: usize, ahead: &mut Ahead) {
-        self.slots[..self.len].iter().flatten().for_each(|slot| ahead.reads(slot.addresses(start, len)));
-    }
-
-    /// Whether each array is there.
-    fn is_whole(&self) -> bool {
-        let is_found = |slot: &usize| self.found.as_ref().is_some_and(|(_, slots)| slots.contains(slot));
-        (0..self.len).all(|slot| self.slots[slot].is_some() || is_found(&slot))
-    }
-
-    /// The arrays of whole blocks of a leaf, if none has another type than `f32` and those of 16 bits.
-    ///
-    /// # Safety
-    ///
-    /// As [`slices`](SlotList::slices).
-    #[cfg(feature = "half")]
-    pub(super) unsafe fn blocks<'s>(&self, stretch: Range<usize>, isa: Isa) -> Option<SlotBlocks<'s>> {
-        let mut blocks = SlotBlocks::default();
-        for (blocks, slot) in blocks.iter_mut().zip(&self.slots[..self.len]) {
-            // SAFETY: by the caller's promise; different slots are different allocations.
-            *blocks = unsafe { WriteBlocks::of_mut((*slot)?, stretch.clone(), isa) }?;
-        }
-        Some(blocks)
-    }
-
-    #[cfg(feature = "half")]
-    fn is_coded(&self) -> bool {
-        self.slots[..self.len].iter().flatten().any(|slot| slot.dtype().is_coded())
-    }
-
-    /// Elements that the arrays must be cut into multiples of, where loops need multiples of `block`.
-    #[cfg(feature = "half")]
-    pub(crate) fn block(&self, block: usize) -> usize {
-        if self.is_coded() { block.max(CODED_BLOCK) } else { block }
-    }
-
-    /// The arrays of a piece, all of type `C`.
-    ///
-    /// # Safety
-    ///
-    /// The state is held exclusively, and no other task has this piece.
-    #[inline]
-    pub(super) unsafe fn slices<'s, C: Real>(&self, start: usize, len: usize) -> Slots<'s, C> {
-        let mut slices = no_slots();
-        for (i, slot) in self.slots[..self.len].iter().enumerate() {
-            if let Some(slot) = slot {
-                // SAFETY: by the caller's promise; different slots are different allocations.
-                slices[i] = unsafe { slot.slice_mut(start, len) };
-            }
-        }
-        slices
-    }
+/// Lists the state arrays of a leaf.
+#[inline]
+pub(super) fn list_slots<'a, S: Stage>(list: &mut SlotList<'a>, stage: &S, state: &'a S::State, leaf: usize) {
+    stage.slots(state, leaf, list);
+    // It is a constant from here on.
+    assert_eq!(list.len(), S::SLOTS, "a stage lists as many arrays as it has slots");
 }
 
 /// Does pass `pass` of a stage that is a whole chain and always fuses on a tile.
@@ -153,156 +28,126 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     pass: usize,
     tile: &mut Tile<'_, C>,
 ) {
-    let (isa, kernel) = (tile.isa, stage.kernel::<C>(state, run, tile.leaf));
+    let kernel = stage.kernel::<C>(state, run, tile.leaf);
     let mut list = SlotList::new();
-    list.fill_for::<S, C>(pass, (stage, state), tile.leaf);
-    let added = on_tile(&list, !S::SHAPE.drops(pass), tile, &mut InPass::<S, C> { isa, pass, kernel });
+    if Passes::<S, C>::GIVEN[pass] {
+        list_slots(&mut list, stage, state, tile.leaf);
+    }
+    let (isa, own) = (tile.isa, passes::own::<S, C>(pass));
+    let to = if S::SHAPE.drops(pass) { To::Nowhere } else { To::Updates };
+    let added = loop_on_tile(&list, to, tile, None, &mut |arrays| own(isa, &kernel, arrays));
     if const { S::SHAPE.sums > 0 } {
         add(&S::SHAPE, &added, Place::default(), tile.sums);
     }
 }
 
-/// The loop of a pass, for a tile: from, to, parameters, state arrays. A trait of its own, since a closure that is
-/// called by reference is compiled once more to be called by value.
-trait OnTile<C> {
-    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], slots: Slots<'_, C>) -> Added;
+/// What a loop over a tile writes.
+#[derive(Clone, Copy)]
+pub(super) enum To {
+    Nowhere,
+    Updates,
+    /// It adds the updates to these parameters.
+    Params(RawSlice),
 }
 
-/// The loop of a pass of a stage that is a whole chain.
-struct InPass<S: Stage, C: Real> {
-    isa: Isa,
-    pass: usize,
-    kernel: S::Kernel<C>,
-}
-
-impl<S: Stage, C: Real> OnTile<C> for InPass<S, C> {
-    fn run(&mut self, from: &[C], to: &mut [C], p: &[C], mut slots: Slots<'_, C>) -> Added {
-        passes::pass::<S, C>(self.isa, self.pass, &self.kernel, (from, to, p), &mut slots)
-    }
-}
-
-/// Runs a loop on a tile, which writes updates or does not. Not part of every chain that calls it.
+/// Runs a loop on a tile, with other elements in the place of the parameters if there are some `beside`. Not part of
+/// every chain that calls it.
 #[inline(never)]
-fn on_tile<C: Real>(list: &SlotList<'_>, writes: bool, tile: &mut Tile<'_, C>, run: &mut dyn OnTile<C>) -> Added {
+pub(super) fn loop_on_tile<C: Real>(
+    list: &SlotList<'_>,
+    to: To,
+    tile: &mut Tile<'_, C>,
+    beside: Option<&[C]>,
+    run: &mut dyn FnMut(&Arrays<'_>) -> Added,
+) -> Added {
     let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
-    tile.reads(list);
-    tile.prefetch_share();
-    let (p, spare) = (tile.p, core::mem::take(&mut tile.spare));
+    let (mut ahead, mut p) = (0, RawSlice::of(beside.unwrap_or(tile.p)));
+    if let To::Params(_) = to {
+        (tile.added, tile.p, p, ahead) = (true, &[], RawSlice::NOWHERE, tile.coming);
+    } else {
+        tile.reads(list);
+        tile.prefetch_share();
+    }
+    let spare = core::mem::take(&mut tile.spare);
     let mut added = NOTHING;
-    let (from, to) = tile.input_output(writes);
-    with_list(list, start, n, (isa, spare), &mut |slots| added = run.run(from, to, p, slots));
+    let (from, u) = tile.input_output(matches!(to, To::Updates));
+    let to = if let To::Params(params) = to { params } else { RawSlice::of_mut(u).placed_at(start) };
+    let (from, p) = (RawSlice::of(from), p.placed_at(start));
+    let mut on_slots = |slots: &RawSlots| {
+        // SAFETY: the tile is borrowed; parameters are lent for the step to be written, and the engine holds the state
+        // exclusively; each piece is given to one task and run once in a pass, and all arrays are different memory.
+        added = run(&unsafe { Arrays::new((start, n), (from, 0, ahead), (p, to), slots) });
+    };
+    if list.is_stored(|dtype| dtype == C::DTYPE) {
+        on_slots(list.slots());
+    } else {
+        with_list(list, start, n, &|dtype| dtype == C::DTYPE, (isa, &mut *spare), &mut on_slots);
+    }
     tile.spare = spare;
     added
 }
 
-/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type. The
-/// function comes as a reference, here and below, so that this is compiled once and not for every loop there is.
-pub(crate) fn with_list<C: Real>(
+/// Calls a function with the listed state arrays of a tile: those that are not `stored` as loops go through them are
+/// brought into the spare room in the compute type and back. The function comes as a reference, here and below, so that
+/// this is compiled once and not for every loop there is.
+pub(super) fn with_list<C: Real>(
     list: &SlotList<'_>,
     start: usize,
     n: usize,
+    stored: &dyn Fn(DType) -> bool,
     (isa, spare): (Isa, &mut [C]),
-    f: &mut dyn FnMut(Slots<'_, C>),
+    f: &mut dyn FnMut(&RawSlots),
 ) {
-    if list.is_native::<C>() {
-        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
-        return f(unsafe { list.slices(start, n) });
+    if list.is_stored(stored) {
+        return f(list.slots());
     }
-    // Only arrays of other types are brought into the spare room and back, and what was found out into it.
-    let is_other = |raw: &RawSlice| raw.dtype() != C::DTYPE;
-    let mut chunks = spare.chunks_mut(STEP);
-    let mut slots = no_slots();
-    let listed = &list.slots[..list.len];
-    for (slice, raw) in slots.iter_mut().zip(listed) {
-        let Some(raw) = raw else { continue };
-        if !is_other(raw) {
-            // SAFETY: as above; different slots are different allocations.
-            *slice = unsafe { raw.slice_mut(start, n) };
-        } else if let Some(chunk) = chunks.next() {
-            *slice = &mut chunk[..n];
-            // SAFETY: as above.
-            unsafe { load(isa, *raw, start, slice) };
+    let mut rooms = spare.chunks_mut(STEP);
+    let mut slots = *list.slots();
+    for slot in &mut slots[..list.len()] {
+        if let Some(raw) = slot.filter(|raw| !stored(raw.dtype()))
+            && let Some(room) = rooms.next()
+        {
+            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
+            unsafe { load(isa, raw, start, &mut room[..n]) };
+            *slot = Some(RawSlice::of_mut(&mut room[..n]).placed_at(start));
         }
     }
-    if let Some((found, which)) = &list.found {
-        for slice in &mut slots[which.clone()] {
-            *slice = chunks.next().map_or(&mut [], |chunk| &mut chunk[..n]);
+    if let Some((found, which)) = list.found() {
+        let mut filled = no_slots();
+        for slice in &mut filled[which.clone()] {
+            *slice = rooms.next().map_or(&mut [], |room| &mut room[..n]);
         }
-        found.fill(start, &mut slots[which.clone()]);
+        found.fill(start, &mut filled[which.clone()]);
+        let filled = filled.into_iter().zip(&mut slots).skip(which.start).take(which.len());
+        filled.for_each(|(slice, slot)| *slot = Some(RawSlice::of_mut(slice).placed_at(start)));
     }
-    f(slots.each_mut().map(|s| &mut **s));
-    for (slice, raw) in slots.iter().zip(listed) {
-        // SAFETY: as above.
-        raw.as_ref().filter(|raw| is_other(raw)).inspect(|raw| unsafe { store(isa, **raw, start, slice) });
+    f(&slots);
+    for (slot, raw) in slots.iter().zip(&list.slots()[..list.len()]) {
+        if let (Some(slot), Some(raw)) = (slot, raw)
+            && !stored(raw.dtype())
+        {
+            // SAFETY: as above, and nobody has the room any more.
+            unsafe { store(isa, *raw, start, slot.slice::<C>(start, n)) };
+        }
     }
 }
 
-/// Does as much as it can of a stretch whose state has another type than the arithmetic, from its beginning: how many
-/// elements these are.
-type ByBlocks<'a, S, C> = dyn FnMut(&SlotList<'_>, &<S as Stage>::Kernel<C>) -> usize + 'a;
-
-/// Does a pass on a stretch of a leaf by one loop, which is given how much of the stretch it is for, and the state
-/// arrays: all of it where these have the compute type, else half a tile, whose state is brought into `room` and back;
-/// a tile where something is added up, which is added up by tile. What `by_blocks` has done is left out. `beside` is
-/// what else the loop reads, and where in it the stretch begins.
-///
-/// Returns whether it could.
-///
-/// # Safety
-///
-/// The state is held exclusively, and no other task has this stretch, which is one of whole [blocks](SlotList::block).
-pub(crate) unsafe fn on_piece<S: Stage, C: Real>(
-    stage: &S,
-    (state, run): (&S::State, &S::Run),
-    leaf: usize,
-    (start, len, beside): (usize, usize, &[(RawSlice, usize); 2]),
-    (isa, room, sums): (Isa, &mut Room<C>, &mut [f64]),
-    (pass, by_blocks): (usize, &mut ByBlocks<'_, S, C>),
-    mut run_loop: impl FnMut(&S::Kernel<C>, Range<usize>, &mut Slots<'_, C>) -> Added,
-) -> bool {
-    // Filled where it is, since it is four lines of the cache to copy.
-    let mut list = SlotList::new();
-    list.fill_for::<S, C>(pass, (stage, state), leaf);
-    let native = list.is_native::<C>();
-    if !native && !list.is_whole() {
-        return false;
-    }
-    let kernel = stage.kernel::<C>(state, run, leaf);
-    if native {
-        let (step, mut done) = (if S::SHAPE.adds_in(pass) { TILE } else { len }, 0);
-        while done < len {
-            let n = step.min(len - done);
-            // SAFETY: by the caller's promise.
-            let mut slots = unsafe { list.slices(start + done, n) };
-            let added = run_loop(&kernel, done..done + n, &mut slots);
-            if const { S::SHAPE.sums > 0 } {
-                add(&S::SHAPE, &added, Place::default(), sums);
-            }
-            done += n;
+/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type.
+pub(crate) fn with_slices<C: Real>(
+    list: &SlotList<'_>,
+    start: usize,
+    n: usize,
+    room: (Isa, &mut [C]),
+    f: &mut dyn FnMut(Slots<'_, C>),
+) {
+    with_list(list, start, n, &|dtype| dtype == C::DTYPE, room, &mut |raw| {
+        let mut slots = no_slots();
+        for (slot, raw) in slots.iter_mut().zip(raw) {
+            // SAFETY: as above; different slots are different allocations.
+            *slot = raw.map_or(&mut [], |raw| unsafe { raw.slice_mut(start, n) });
         }
-        return true;
-    }
-    // Short, so that while one loop waits for memory the processor has begun the next.
-    let step = if S::SHAPE.adds_in(pass) { TILE } else { SHORT };
-    let begin = by_blocks(&list, &kernel);
-    let ahead = &mut Ahead::new(len - begin >= 2 * step);
-    for done in (begin..len).step_by(step) {
-        let range = done..len.min(done + step);
-        let (start, n) = (start + done, range.len());
-        if ahead.is_first() {
-            list.read(start, n, ahead);
-            beside.iter().for_each(|(memory, first)| ahead.reads(memory.addresses(first + done, n)));
-        }
-        ahead.prefetch_share();
-        with_list(&list, start, n, (isa, room.all()), &mut |mut slots| {
-            let added = run_loop(&kernel, range.clone(), &mut slots);
-            if const { S::SHAPE.sums > 0 } {
-                add(&S::SHAPE, &added, Place::default(), sums);
-            }
-        });
-        ahead.go_on(len - done >= 3 * step);
-    }
-    true
+        f(slots);
+    });
 }
 
 pub(super) fn add(shape: &Shape, added: &Added, place: Place, sums: &mut [f64]) {

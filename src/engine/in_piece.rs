@@ -1,69 +1,17 @@
 //! The tile driver: each stage finds its arrays and chooses its loop once per chunk, and then transforms tiles.
 //!
 //! Finding arrays takes as long as the loop over a tile.
-#![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use core::marker::PhantomData;
 
-use super::fused::{self, SlotList, local_span, with_list};
-use super::kernel::{ReadAhead, Slots};
-use super::passes::{self, Beside, FromTo};
-use super::sums::{Added, MOST_SUMS, NOTHING};
+use super::fused::{self, To, list_slots, local_span, loop_on_tile};
+use super::passes;
+use super::piece_at::{Next, OnTile, PieceAt, Then};
+use super::slots::SlotList;
+use super::sums::MOST_SUMS;
 use super::tile::DoesTo;
 use super::{Place, Shape, Span, Stage, Tile};
 use crate::element::{Real, Term};
-use crate::memory::RawSlice;
-
-/// Which piece of which leaf, on its way through which part of which pass.
-#[derive(Clone, Copy, Debug)]
-pub struct PieceAt {
-    pub(crate) place: Place,
-    pub(crate) span: Span,
-    pub(crate) leaf: usize,
-    pub(crate) start: usize,
-    pub(crate) len: usize,
-    pub(crate) next: Next,
-}
-
-/// The destination of the updates that a stage emits in a pass.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Next {
-    /// Other stages or the driver read them.
-    Read,
-    /// Nobody reads them after this pass.
-    Dropped,
-    /// They are added to the parameters, which are these and of the type that is calculated with.
-    Added(RawSlice),
-}
-
-impl PieceAt {
-    /// A tile as a piece of its own.
-    pub(crate) fn of_tile<C>(place: Place, span: Span, tile: &Tile<'_, C>) -> PieceAt {
-        PieceAt { place, span, leaf: tile.leaf, start: tile.start, len: tile.u.len(), next: Next::Read }
-    }
-
-    /// The same piece, for what follows a stage of this shape.
-    pub(crate) fn after(self, shape: Shape) -> PieceAt {
-        PieceAt { place: self.place.after(shape), ..self }
-    }
-
-    /// The same piece, for a stage that others follow.
-    pub(crate) fn followed(self) -> PieceAt {
-        let next = if matches!(self.next, Next::Dropped) { Next::Dropped } else { Next::Read };
-        PieceAt { next, ..self }
-    }
-
-    /// The same piece, for a stage whose updates are read whatever becomes of them in the pass.
-    pub(crate) fn read(self) -> PieceAt {
-        PieceAt { next: Next::Read, ..self }
-    }
-}
-
-/// Transforms a tile of a piece: tiles come in order.
-pub type OnTile<'t, C> = dyn FnMut(&mut Tile<'_, C>) + 't;
-
-/// Who is given what transforms tiles. It comes as a reference, so that a piece needs no memory of its own.
-pub type Then<'t, C> = dyn FnMut(&mut OnTile<'_, C>) + 't;
 
 /// Transforms one tile as a stage does in a pass.
 pub(crate) fn on_tile<S: Stage, C: Real>(
@@ -160,113 +108,33 @@ pub(super) fn as_one_loop<S: Stage, C: Real>(
 #[inline(never)]
 fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
+    // Filled where it is, since it is some cache lines to copy.
+    let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
+    list_slots(&mut list, stage, state, at.leaf);
     // The last loop of a pass whose updates nobody reads writes none.
     let dropping = if matches!(at.next, Next::Dropped) { passes::dropping::<S, C>(local) } else { None };
-    let last = passes::last::<S, C>(local);
-    let (pass, kernel) = (dropping.unwrap_or(passes::map::<S, C>(local)), stage.kernel(state, run, at.leaf));
-    let drops = dropping.is_some();
-    let mut around = AroundLoop { list: SlotList::new(), direct: None, at, adds: false, drops };
-    around.list.fill(stage, state, at.leaf);
-    around.find(&S::SHAPE, local);
+    let (pass, to) = match (dropping, passes::last::<S, C>(local), at.next) {
+        (Some(dropping), ..) => (dropping, To::Nowhere),
+        (_, Some(last), Next::Added(params)) => (last, To::Params(params)),
+        _ => (passes::map::<S, C>(local), To::Updates),
+    };
+    // A pass that only repeats what an earlier pass has done must not count it twice.
+    let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
     then(&mut |tile| {
         let isa = tile.isa;
-        let added = match (last, around.at.next) {
-            (Some(last), Next::Added(params)) => {
-                let run = &mut |from: ReadAhead<'_, C>, p: &mut [C], slots: &mut Slots<'_, C>| {
-                    last(isa, &kernel, from, p, slots)
-                };
-                around.add_to_params(tile, params, run)
-            }
-            _ => match around.before(tile) {
-                Some((from_to, beside)) => pass(isa, &kernel, from_to, beside),
-                None => around.converted(tile, &mut |from_to, beside| pass(isa, &kernel, from_to, beside)),
-            },
-        };
-        if const { S::SHAPE.sums > 0 } && around.adds {
+        let added = loop_on_tile(&list, to, tile, None, &mut |arrays| pass(isa, &kernel, arrays));
+        if const { S::SHAPE.sums > 0 } && adds {
             fused::add(&S::SHAPE, &added, at.place, tile.sums);
         }
     });
-}
-
-/// The arrays and flags of a loop.
-struct AroundLoop<'a, C: Real> {
-    list: SlotList<'a>,
-    /// The state arrays of the piece, where they lie as they are calculated with; else they are converted tile by tile.
-    direct: Option<Slots<'a, C>>,
-    at: PieceAt,
-    /// Whether it adds up in this pass.
-    adds: bool,
-    /// True if the loop writes no updates.
-    drops: bool,
-}
-
-/// Runs a loop from updates to parameters.
-type AddToParams<'r, C> = dyn FnMut(ReadAhead<'_, C>, &mut [C], &mut Slots<'_, C>) -> Added + 'r;
-
-/// Runs a loop on what it goes through.
-type Run<'r, C> = dyn FnMut(FromTo<'_, C>, Beside<'_, '_, C>) -> Added + 'r;
-
-impl<'a, C: Real> AroundLoop<'a, C> {
-    #[inline(never)]
-    fn find(&mut self, shape: &Shape, local: Span) {
-        let at = self.at;
-        // A pass that only repeats what an earlier pass has done must not count it twice.
-        self.adds = shape.adds_in(local.to) && at.span.to <= at.place.at + shape.barriers;
-        if self.list.is_native::<C>() {
-            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task; while this
-            // part is there, nothing else of the stage is run on the piece.
-            self.direct = Some(unsafe { self.list.slices(at.start, at.len) });
-        }
-    }
-
-    /// What the loop is given for a tile, if state arrays need not be converted.
-    fn before<'s>(&'s mut self, tile: &'s mut Tile<'_, C>) -> Option<(FromTo<'s, C>, Beside<'s, 'a, C>)> {
-        tile.reads(&self.list);
-        tile.prefetch_share();
-        let (first, slots, p) = (tile.start - self.at.start, self.direct.as_mut()?, tile.p);
-        let (from, to) = tile.input_output(!self.drops);
-        Some(((from, to, p), (slots, first, self.adds)))
-    }
-
-    /// Runs the loop that adds the updates to the parameters.
-    #[inline(never)]
-    fn add_to_params(&mut self, tile: &mut Tile<'_, C>, params: RawSlice, run: &mut AddToParams<'_, C>) -> Added {
-        let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
-        let spare = core::mem::take(&mut tile.spare);
-        tile.p = &[];
-        tile.added = true;
-        // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p`
-        // borrowed is not used any more.
-        let p = unsafe { params.slice_mut(start, n) };
-        let ahead = tile.coming;
-        let from = (tile.input(), ahead);
-        let mut added = NOTHING;
-        with_list(&self.list, start, n, (isa, spare), &mut |mut slots| added = run(from, p, &mut slots));
-        tile.spare = spare;
-        added
-    }
-
-    /// Runs the loop with state arrays that are converted.
-    #[inline(never)]
-    fn converted(&mut self, tile: &mut Tile<'_, C>, run: &mut Run<'_, C>) -> Added {
-        let (start, n, isa, p) = (tile.start, tile.u.len(), tile.isa, tile.p);
-        let spare = core::mem::take(&mut tile.spare);
-        let (from, to) = tile.input_output(!self.drops);
-        let mut added = NOTHING;
-        let list = &self.list;
-        with_list(list, start, n, (isa, spare), &mut |mut slots| {
-            added = run((from, to, p), (&mut slots, 0, self.adds))
-        });
-        tile.spare = spare;
-        added
-    }
 }
 
 /// The same for an element that is recorded.
 #[inline(never)]
 fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
-    let (kernel, list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::of(stage, state, at.leaf));
+    let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
+    list_slots(&mut list, stage, state, at.leaf);
     then(&mut |tile| {
         let p = tile.p[0];
         record_element(S::SHAPE, &list, at, tile, &|slots, u, terms| {
@@ -284,7 +152,7 @@ fn record_element<C: Real>(
     tile: &mut Tile<'_, C>,
     apply: DoesTo<'_, C>,
 ) {
-    // As in `find`.
+    // As in `one_loop`.
     let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
     tile.record(&list.in_record()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
         let mut all = [Term::default(); MOST_SUMS];

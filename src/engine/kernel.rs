@@ -1,441 +1,347 @@
-//! The loops: every element of every fused chain goes through one of these.
+//! The block loop: every element of every chain, and of every part outside of one, goes through it.
 //!
-//! Two shapes: `map` transforms a tile of updates; `apply` reads gradients and adds the finished update to the
-//! parameters. Each comes once for each number of state arrays, because arguments are known not to overlap and fields
-//! of a struct are not: with the arrays as arguments the loops vectorise without run-time checks. They are flat loops
-//! over elements of whole slices, the form that vectorises most reliably; `apply`, which waits for memory most, runs
-//! such a loop over one short block after the other, and asks for the memory of a later block before each.
-//!
-//! # One of many
-//!
-//! There are loops for each number of arrays and of sums and for each span of passes, and a chain needs very few of
-//! them. Which ones is known when it is compiled, so they are chosen by constants of function type. A condition would
-//! not do: the compiler goes through all that is called in a function, also where the condition is a constant and
-//! rules it out. That was a third of the time that the crate took to compile.
-#![cfg_attr(feature = "half", allow(unsafe_code, reason = "instructions of the set that a loop is compiled for"))]
+//! A block of each array is brought into locals, the arithmetic is done on these, and they are put back. Locals cannot
+//! overlap, so the compiler vectorizes the arithmetic whatever arrays there are and however each is stored. Where all
+//! arrays have the compute type the loop is compiled apart: locals stay in registers.
+#![allow(unsafe_code, reason = "arrays of any type, and conversions of the SIMD level that a loop is compiled for")]
 
 use core::marker::PhantomData;
+use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::ahead::{prefetch_after, prefetch_beside, prefetch_to_read};
-#[cfg(feature = "half")]
-use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
-#[cfg(feature = "half")]
-use super::halves::{InBlocks, Source};
-use super::isa::Set;
-#[cfg(feature = "half")]
-pub(super) use super::loop_types::On;
-pub(super) use super::loop_types::ReadAhead;
-use super::loop_types::{ApplyFn, MapFn, Typed};
-pub(crate) use super::loop_types::{BLOCK, MOST_BARRIERS, MOST_SLOTS, Slots, no_slots};
-#[cfg(feature = "half")]
-use super::loop_types::{DropHalvesFn, HalvesFn, MixedFn};
-use super::sums::{LANES, Lanes, MOST_SUMS, adds_later, went_into};
-use super::uses::{arrays, asks_in, is_read, is_written, reads_any, writes_any};
-use super::{Span, Stage};
-use crate::element::{Real, Term};
-use crate::numeric::opaque::{alone, hidden};
+use super::ahead::DISTANCE;
+use super::isa::{Baseline, Isa, Job, Set, dispatch_chain};
+use super::limits::{BLOCK, MOST_SLOTS};
+use super::stored::{Array, Arrays, in_singles};
+use super::sums::{Added, LANES, Lanes, MOST_SUMS, NOTHING};
+use super::uses::any;
+use crate::element::{DType, Real, Term};
+use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
 
 /// How many blocks of 16 bits are worked on before the first of them is added to the parameters. Rounding waits for the
 /// root and the division before it, and while it waits the processor has no room for what follows.
-#[cfg(feature = "half")]
 const LAG: usize = 7;
 
-/// The loops for so many state arrays.
-struct Arrays<const COUNT: usize>;
+/// What becomes of the updates: nothing, they are written, or they are added to the parameters.
+pub(super) const DROP: u8 = 0;
+pub(super) const GIVE: u8 = 1;
+pub(super) const ADD: u8 = 2;
 
-/// The loops of a pass of a chain for as many arrays as it has, with so many sums.
-pub(super) struct Loops<S, C, const FROM: usize, const TO: usize, const N: usize>(PhantomData<(S, C)>);
+/// What is done to one element.
+pub(super) trait Body<C: Real> {
+    /// What is known of the leaf.
+    type Kernel: Copy;
+    /// How many state arrays it has, which of them it reads, and which it writes.
+    const ARRAYS: usize;
+    const READS: [bool; MOST_SLOTS];
+    const WRITES: [bool; MOST_SLOTS];
+    const READS_PARAMS: bool;
+    /// How many sums it adds to, and which of them are counts.
+    const SUMS: usize = 0;
+    const COUNTS: u32 = 0;
+    /// True if a second loop over a block may reduce, from what went into the part and its state as it was.
+    const ADDS_LATER: bool = false;
+    /// True if it depends on the dtype of the parameters.
+    const TYPED: bool = false;
 
-macro_rules! loops {
-    ($($n:literal ($($s:ident $was:ident $k:tt),*);)*) => {$(impl Arrays<$n> {
-        #[cfg(feature = "half")]
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<f32>,
-            (g, stored): (&[u16], &[f32]),
-            p: &mut [u16],
-            $($s: &mut [f32],)*
-            lanes: &mut Lanes<N>,
-        ) {
-            let (from_stored, dtype) = const { (FROM > 0, Some(H::DTYPE)) };
-            let p = p.as_chunks_mut::<BLOCK>().0;
-            let n = p.len();
-            let (g, stored) = (g.as_chunks::<BLOCK>().0, stored.as_chunks::<BLOCK>().0);
-            let (g, stored) = if from_stored { (g, &stored[..n]) } else { (&g[..n], stored) };
-            $(let $s = &mut $s.as_chunks_mut::<BLOCK>().0[..n];)*
-            let (lag, ring) = (const { if S::SHAPE.adds_in(TO) { 0 } else { LAG } }, &mut [[0.0; BLOCK]; LAG + 1]);
+    /// Returns the update; `later` says that all is done but the sums, and `dtype` is the type of the parameters in a
+    /// loop that is compiled for it. Must be `#[inline(always)]`, so that it takes on the SIMD level of its caller.
+    fn apply(
+        kernel: &Self::Kernel,
+        how: (Option<DType>, bool),
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term<C>; MOST_SUMS],
+    ) -> C;
+}
+
+/// Runs a body over arrays of the compute type.
+pub(super) fn run<B: Body<C>, C: Real, const OUT: u8>(isa: Isa, kernel: &B::Kernel, arrays: &Arrays<'_>) -> Added {
+    in_mode::<B, C, OUT, false>(isa, kernel, arrays)
+}
+
+/// A loop of a body.
+type LoopFn<B, C> = fn(Isa, &<B as Body<C>>::Kernel, &Arrays<'_>) -> Added;
+
+/// Runs a body over arrays of the compute type or of 16 bits.
+pub(super) fn run_mixed<B: Body<C>, C: Real, const OUT: u8>(
+    isa: Isa,
+    kernel: &B::Kernel,
+    arrays: &Arrays<'_>,
+) -> Added {
+    // A constant of function type chooses: of what a condition rules out the compiler goes through all that is called.
+    let mixed: Option<LoopFn<B, C>> = const { if in_singles::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
+    match mixed.filter(|_| !arrays.is_native::<C>(OUT == ADD)) {
+        Some(mixed) => mixed(isa, kernel, arrays),
+        None => run::<B, C, OUT>(isa, kernel, arrays),
+    }
+}
+
+fn in_mode<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(
+    isa: Isa,
+    kernel: &B::Kernel,
+    arrays: &Arrays<'_>,
+) -> Added {
+    dispatch_chain(isa, Run::<B, C, OUT, MIXED>(kernel, arrays))
+}
+
+/// A body's kernel and what it goes through.
+struct Run<'r, B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(&'r B::Kernel, &'r Arrays<'r>);
+
+impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C, OUT, MIXED> {
+    type Output = Added;
+    const IS_RUN: bool = !C::RECORDS;
+    #[inline(always)]
+    fn run(self) -> Added {
+        self.run_on::<Baseline>()
+    }
+    #[inline(always)]
+    fn run_on<I: Set>(self) -> Added {
+        let run = Loop::<B, C, I, OUT, MIXED>::RUN;
+        if const { !B::TYPED || OUT != ADD } {
+            return run(self, None);
+        }
+        match self.1.params_dtype() {
+            DType::Bf16 if MIXED => run(self, Some(DType::Bf16)),
+            DType::F16 if MIXED => run(self, Some(DType::F16)),
+            _ => run(self, Some(C::DTYPE)),
+        }
+    }
+}
+
+/// The loop with as many lanes as there are sums, which a constant chooses as above.
+struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
+
+impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
+    const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = if MIXED || matches!(I::ISA, Isa::Avx512) {
+        Self::by_sums::<BLOCK>()
+    } else {
+        Self::by_sums::<{ BLOCK / 2 }>()
+    };
+
+    const fn by_sums<const W: usize>() -> fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added {
+        match B::SUMS {
+            0 => Self::without_sums::<W>,
+            1 => Self::with_sums::<1, W>,
+            2 => Self::with_sums::<2, W>,
+            3 | 4 => Self::with_sums::<4, W>,
+            _ => Self::with_sums::<MOST_SUMS, W>,
+        }
+    }
+
+    /// True if a second loop over each block reduces: from what went into the part, or, for a body without state, by
+    /// all of the arithmetic again. Elements of `f32` fill half as many registers as their sums, and a compiler takes
+    /// as many elements together as the wider ones allow: one loop would do all arithmetic on halves of registers.
+    const LATER: bool = OUT != DROP && B::ARRAYS > 0 && B::ADDS_LATER && size_of::<C>() < size_of::<f64>();
+    const AGAIN: bool = OUT != DROP && B::ARRAYS == 0;
+
+    #[inline(always)]
+    fn without_sums<const W: usize>(run: Run<'_, B, C, OUT, MIXED>, dtype: Option<DType>) -> Added {
+        Self::over::<0, W>(run, dtype, &mut Lanes::new());
+        NOTHING
+    }
+
+    #[inline(always)]
+    fn with_sums<const N: usize, const W: usize>(run: Run<'_, B, C, OUT, MIXED>, dtype: Option<DType>) -> Added {
+        let mut lanes = Lanes::<N>::new();
+        Self::over::<N, W>(run, dtype, &mut lanes);
+        lanes.total(B::SUMS, B::COUNTS)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "zip and iterators of arrays are calls in builds without LTO")]
+    fn over<const N: usize, const W: usize>(
+        Run(kernel, arrays): Run<'_, B, C, OUT, MIXED>,
+        dtype: Option<DType>,
+        lanes: &mut Lanes<N>,
+    ) {
+        let (kernel, len, ahead) = (*kernel, arrays.len(), arrays.ahead());
+        let from = arrays.from::<C, MIXED>();
+        let to = if OUT == DROP { Array::NOWHERE } else { arrays.to::<C, MIXED>() };
+        let p = match OUT {
+            ADD => to,
+            _ if B::READS_PARAMS => arrays.p(),
+            _ => Array::NOWHERE,
+        };
+        let mut slots = [Array::<C, MIXED>::NOWHERE; MOST_SLOTS];
+        for j in 0..B::ARRAYS {
+            if B::READS[j] {
+                slots[j] = arrays.slot(j);
+            }
+        }
+        let n = len / W;
+        // A loop over a few blocks is through before what it prefetches is there.
+        let asks = OUT != GIVE && len * size_of::<C>() > DISTANCE;
+        let only_reads = const { OUT == DROP && !any(B::WRITES) };
+        let mut ring = [[C::zero(); W]; LAG + 1];
+        let rounds = const { MIXED && OUT == ADD };
+        let lag = if rounds && !to.is_native() { LAG } else { 0 };
+        // The lanes of the blocks stay in registers; the tail indexes lanes with a variable.
+        let mut of_blocks = Lanes::<N>::new();
+        // SAFETY: `Arrays` are alive and have `len` elements, and `dispatch_chain` has chosen the SIMD level: here and
+        // below, of blocks below `n` and elements below `len`.
+        unsafe {
             for b in 0..n + lag {
-                if b < n {
-                    if from_stored { prefetch_after(&stored[b]) } else { prefetch_after(&g[b]) }
-                    prefetch_after(&p[b]);
-                    $(prefetch_after(&$s[b]);)*
-                    // SAFETY: `dispatch` has chosen the instruction set, here and below.
-                    let from = if from_stored { stored[b] } else { unsafe { H::widen_block::<I>(&g[b]) } };
-                    // SAFETY: as above.
-                    let here = unsafe { H::widen_block::<I>(&p[b]) };
-                    let u = &mut ring[b % (lag + 1)];
-                    if const { S::SHAPE.adds_in(TO) } {
-                        let (from, u, here) = (from.as_chunks().0, u.as_chunks_mut().0, here.as_chunks().0);
-                        Self::sum::<S, I, f32, false, false, false, FROM, TO, N>((kernel, dtype), from, u, here, $($s[b].as_chunks_mut().0,)* lanes);
-                    } else {
-                        Self::map::<S, f32, false, FROM, TO, N>((kernel, dtype), &from, u, &here, $(&mut $s[b],)* lanes);
-                    }
-                }
-                if b >= lag {
-                    // SAFETY: as above.
-                    unsafe { H::add_block::<I>(ring[(b - lag) % (lag + 1)], &mut p[b - lag]) };
-                }
-            }
-        }
-
-        /// As `apply`, where arrays have 16 bits or 32: a block of each is brought into registers, and back. It adds
-        /// nothing up.
-        #[cfg(feature = "half")]
-        #[inline(always)]
-        fn mixed<S: Stage, I: Set, const FROM: usize, const TO: usize>(
-            kernel: Typed<S, f32>, g: ReadBlocks<'_>, mut p: WriteBlocks<'_>, mut slots: SlotBlocks<'_>,
-        ) {
-            let (n, ring) = (p.len(), &mut [[0.0; BLOCK]; LAG + 1]);
-            // Into 32 bits nothing is rounded that others would wait for.
-            let lag = if p.is_single() { 0 } else { LAG };
-            for b in 0..n + lag {
-                if b < n {
-                    g.prefetch_after(b);
-                    p.to_read().prefetch_after(b);
-                    // SAFETY: `dispatch` has chosen the instruction set, here and below.
-                    let (from, here) = unsafe { (g.bring::<I>(b), p.to_read().bring::<I>(b)) };
-                    let mut rows = [[0.0; BLOCK]; $n];
-                    let many = rows.len();
-                    for i in 0..many {
-                        let slot = slots[i].to_read();
-                        slot.prefetch_after(b);
-                        // SAFETY: as above.
-                        rows[i] = unsafe { slot.bring::<I>(b) };
-                    }
-                    let (mut u, [$($s),*]) = ([0.0; BLOCK], &mut rows);
-                    Self::map::<S, f32, false, FROM, TO, 0>(kernel, &from, &mut u, &here, $($s,)* &mut Lanes::new());
-                    for i in 0..many {
-                        // SAFETY: as above.
-                        unsafe { slots[i].put::<I>(b, &rows[i]) };
-                    }
-                    if p.is_single() { p.add(b, &here, &u) } else { ring[b % (LAG + 1)] = u }
-                }
-                if b >= lag {
-                    // SAFETY: as above.
-                    unsafe { p.add_rounded::<I>(b - lag, ring[(b - lag) % (LAG + 1)]) };
-                }
-            }
-        }
-
-        /// As `sum`, where updates are dropped.
-        #[cfg(feature = "half")]
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn drop_halves<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<f32>, g: &[u16], p: &[u16], $($s: &mut [f32],)* lanes: &mut Lanes<N>,
-        ) {
-            let reads = const { Span::of(FROM, TO).meets(S::SHAPE.reads_params) };
-            let g = g.as_chunks::<BLOCK>().0;
-            let n = g.len();
-            let p = if reads { &p.as_chunks::<BLOCK>().0[..n] } else { &[] };
-            // What is not read need not be there, here and in `sum`.
-            $(let $s = if const { is_read::<S>($k, FROM, TO) } { &mut $s.as_chunks_mut::<BLOCK>().0[..n] } else { &mut [] };)*
-            for b in 0..n {
-                prefetch_to_read(&g[b]);
-                if reads {
-                    prefetch_to_read(&p[b]);
-                }
-                $(if const { is_read::<S>($k, FROM, TO) } {
-                    prefetch_to_read(&$s[b]);
-                })*
-                // SAFETY: `dispatch` has chosen the instruction set.
-                let from = unsafe { H::widen_block::<I>(&g[b]) };
-                // SAFETY: as above.
-                let here = if reads { unsafe { H::widen_block::<I>(&p[b]) } } else { [0.0; BLOCK] };
-                let (from, here) = (from.as_chunks().0, here.as_chunks().0);
-                $(let $s = if const { is_read::<S>($k, FROM, TO) } { $s[b].as_chunks_mut().0 } else { &mut [] };)*
-                Self::sum::<S, I, f32, true, false, false, FROM, TO, N>((kernel, Some(H::DTYPE)), from, &mut [], here, $($s,)* lanes);
-            }
-        }
-
-        /// As `map`, block by block. It adds nothing up.
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn tile<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)*
-        ) {
-            let lanes = &mut Lanes::new();
-            let cut = u.len() / BLOCK * BLOCK;
-            let ((from, from_end), (p, p_end), (u, u_end)) = (from.split_at(cut), p.split_at(cut), u.split_at_mut(cut));
-            let (from, p, u) = (from.as_chunks::<BLOCK>().0, p.as_chunks::<BLOCK>().0, u.as_chunks_mut::<BLOCK>().0);
-            let n = u.len();
-            let (from, p) = (&from[..n], &p[..n]);
-            $(let $s = $s.split_at_mut(cut); let $s = (&mut $s.0.as_chunks_mut::<BLOCK>().0[..n], $s.1);)*
-            for b in 0..n {
-                let b = alone(b, n);
-                Self::map::<S, C, false, FROM, TO, 0>((kernel, None), &from[b], &mut u[b], &p[b], $(&mut $s.0[b],)* lanes);
-            }
-            Self::map::<S, C, true, FROM, TO, 0>((kernel, None), from_end, u_end, p_end, $($s.1,)* lanes);
-        }
-
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "arguments do not overlap; see above")]
-        fn map<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
-            (kernel, dtype): Typed<S, C>, from: &[C], u: &mut [C], p: &[C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
-        ) {
-            let (n, span) = (u.len(), Span { dtype, ..Span::of(FROM, TO) });
-            let (from, p) = (&from[..n], &p[..n]);
-            $(let $s = if const { is_read::<S>($k, FROM, TO) } { &mut $s[..n] } else { &mut [] };)*
-            for i in 0..n {
-                let i = if LEFT { hidden(i).min(n - 1) } else { i };
-                let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
-                let mut terms = [Term::default(); MOST_SUMS];
-                u[i] = S::apply::<C>(&kernel, 0, span, &mut slots, from[i], p[i], &mut terms);
-                $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
-                if const { N > 0 && S::SHAPE.adds_in(TO) } {
-                    lanes.add::<S, C>(i % LANES, &terms);
-                }
-            }
-        }
-
-        /// As `map` or `flat`, where something is added up: a lane's numbers are added up side by side. All that is
-        /// indexed is an argument as it is, since of what is cut off one it is not known that it overlaps with nothing.
-        /// If it adds updates to parameters, these are `u`. If its arrays lie in memory, and not in registers, it asks
-        /// for them. Where sums can be [added to later](adds_later), a second loop over the
-        /// block does it, from what went into the part and its state as it was.
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn sum<S: Stage, I: Set, C: Real, const DROPS: bool, const ADDS: bool, const ASKS: bool, const FROM: usize, const TO: usize, const N: usize>(
-            (kernel, dtype): Typed<S, C>,
-            from: &[[C; LANES]],
-            u: &mut [[C; LANES]],
-            p: &[[C; LANES]],
-            $($s: &mut [[C; LANES]],)*
-            lanes: &mut Lanes<N>,
-        ) {
-            let (n, span) = (from.len(), Span { dtype, ..Span::of(FROM, TO) });
-            assert!((DROPS || u.len() == n) && (ADDS || p.len() == n));
-            $(assert!(const { DROPS && !is_read::<S>($k, FROM, TO) } || $s.len() == n);)*
-            // A loop that asks for arrays of other passes is slower with it. One without state only reads, or writes a
-            // tile that is in the cache. One whose updates nobody reads has no others, if it writes any.
-            let has_all = span.meets(S::SHAPE.stateful) && span.covers(S::SHAPE.stateful);
-            let asks = ASKS && (has_all || const { DROPS && writes_any::<S>(FROM, TO) });
-            let reads = span.meets(S::SHAPE.reads_params) && !ADDS;
-            let only_reads = ASKS && const { !writes_any::<S>(FROM, TO) };
-            for b in 0..n {
-                if only_reads {
-                    prefetch_to_read(&from[b]);
-                    if reads {
-                        prefetch_to_read(&p[b]);
-                    }
-                    $(if const { is_read::<S>($k, FROM, TO) } {
-                        prefetch_to_read(&$s[b]);
-                    })*
-                } else if asks {
-                    prefetch_after(&from[b]);
-                    $(if const { !DROPS || is_read::<S>($k, FROM, TO) } {
-                        prefetch_after(&$s[b]);
-                    })*
-                    if reads {
-                        prefetch_after(&p[b]);
-                    }
-                    if !DROPS {
-                        prefetch_after(&u[b]);
-                    }
-                }
-                let mut block = Lanes::<N>::new();
-                let mut went_in = [[C::zero(); LANES]; 2];
-                $(let $was = if const { adds_later::<S, C>(DROPS, TO) && is_read::<S>($k, FROM, TO) } { $s[b] } else { [C::zero(); LANES] };)*
-                for i in 0..LANES {
-                    let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[b][i] } else { C::zero() }),*];
-                    let mut terms = [Term::default(); MOST_SUMS];
-                    let p = if ADDS { u[b][i] } else { p[b][i] };
-                    let next = S::apply::<C>(&kernel, 0, span, &mut slots, from[b][i], p, &mut terms);
-                    if !DROPS {
-                        u[b][i] = if ADDS { add_update(p, next) } else { next };
-                    }
-                    $(if const { is_written::<S>($k, FROM, TO) } { $s[b][i] = slots[$k]; })*
-                    if const { adds_later::<S, C>(DROPS, TO) } {
-                        [went_in[0][i], went_in[1][i]] = went_into::<S, C>(&terms);
-                    } else {
-                        block.set::<S, C>(i, &terms);
-                    }
-                }
-                if const { adds_later::<S, C>(DROPS, TO) } {
-                    for i in 0..LANES {
-                        let (mut slots, went_in) = ([$($was[i]),*], Some((went_in[0][i], went_in[1][i])));
-                        let mut terms = [Term { went_in, ..Term::default() }; MOST_SUMS];
-                        let span = Span { later: true, ..span };
-                        S::apply::<C>(&kernel, 0, span, &mut slots, C::zero(), C::zero(), &mut terms);
-                        block.set::<S, C>(i, &terms);
-                    }
-                }
-                lanes.add_block::<S, I>(&block);
-            }
-        }
-
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn flat<S: Stage, C: Real, const LEFT: bool, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, g: &[C], p: &mut [C], $($s: &mut [C],)* lanes: &mut Lanes<N>,
-        ) {
-            // What lies as it is calculated with has that type.
-            let (n, span) = (p.len(), Span { dtype: Some(C::DTYPE), ..Span::of(FROM, TO) });
-            let g = &g[..n];
-            $(let $s = &mut $s[..n];)*
-            for i in 0..n {
-                let i = if LEFT { hidden(i).min(n - 1) } else { i };
-                let mut slots = [$(if const { is_read::<S>($k, FROM, TO) } { $s[i] } else { C::zero() }),*];
-                let mut terms = [Term::default(); MOST_SUMS];
-                let u = S::apply::<C>(&kernel, 0, span, &mut slots, g[i], p[i], &mut terms);
-                p[i] = add_update(p[i], u);
-                $(if const { is_written::<S>($k, FROM, TO) } { $s[i] = slots[$k]; })*
-                if LEFT && const { S::SHAPE.adds_in(TO) } {
-                    lanes.add::<S, C>(i % LANES, &terms);
-                }
-            }
-        }
-
-        #[inline(always)]
-        fn apply<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, (g, ahead): ReadAhead<'_, C>, p: &mut [C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
-        ) {
-            // As in `sums`, and what is added up once more is not looked at.
-            let mut again = Lanes::new();
-            let lanes = if const { $n == 0 && S::SHAPE.adds_in(TO) } {
-                Self::sums::<S, I, C, true, FROM, TO, N>(kernel, g, &mut [], p, no_slots(), lanes);
-                &mut again
-            } else {
-                lanes
-            };
-            let cut = p.len() / BLOCK * BLOCK;
-            let ((g, g_end), (p, p_end)) = (g.split_at(cut), p.split_at_mut(cut));
-            $(let $s = $s.split_at_mut(cut);)*
-            if const { $n > 0 && S::SHAPE.adds_in(TO) } {
-                let (g, p) = (g.as_chunks().0, p.as_chunks_mut().0);
-                Self::sum::<S, I, C, false, true, true, FROM, TO, N>((kernel, Some(C::DTYPE)), g, p, &[], $($s.0.as_chunks_mut().0,)* lanes);
-            } else {
-                let touches = Span::of(FROM, TO).meets(S::SHAPE.stateful);
-                let asks = asks_in::<S, C>(p);
-                let (g, p) = (g.as_chunks::<BLOCK>().0, p.as_chunks_mut::<BLOCK>().0);
-                let n = p.len();
-                let g = &g[..n];
-                $(let $s = &mut $s.0.as_chunks_mut::<BLOCK>().0[..n];)*
-                for b in 0..n {
-                    let b = if const { reads_any::<S>(FROM, TO) } { b } else { alone(b, n) };
+                if !rounds || b < n {
                     if asks {
-                        prefetch_beside(&g[b], ahead + b * size_of::<[C; BLOCK]>());
-                        prefetch_after(&p[b]);
-                        if touches {
-                            $(prefetch_after(&$s[b]);)*
+                        if OUT == ADD {
+                            from.prefetch_at::<W>(b, ahead);
+                        } else {
+                            from.prefetch_after::<W>(b, only_reads);
+                        }
+                        if OUT == ADD || B::READS_PARAMS {
+                            p.prefetch_after::<W>(b, only_reads);
+                        }
+                        for j in 0..B::ARRAYS {
+                            if B::READS[j] {
+                                slots[j].prefetch_after::<W>(b, only_reads);
+                            }
                         }
                     }
-                    Self::flat::<S, C, false, FROM, TO, N>(kernel, &g[b], &mut p[b], $(&mut $s[b],)* lanes);
+                    let u = from.bring::<I, W>(b);
+                    let here = if OUT == ADD || B::READS_PARAMS { p.bring::<I, W>(b) } else { [C::zero(); W] };
+                    let mut rows = [[C::zero(); W]; MOST_SLOTS];
+                    for j in 0..B::ARRAYS {
+                        if B::READS[j] {
+                            rows[j] = slots[j].bring::<I, W>(b);
+                        }
+                    }
+                    let next = Self::block(&kernel, dtype, &u, &here, &mut rows, &mut of_blocks);
+                    // LLVM would otherwise vectorize short bodies across blocks, with gathers, and turn a select between
+                    // a loaded and a new value into a masked store, ten times slower with AVX2 on AMD processors.
+                    compiler_fence(Ordering::SeqCst);
+                    for j in 0..B::ARRAYS {
+                        if B::WRITES[j] {
+                            slots[j].put::<I, W>(b, &rows[j]);
+                        }
+                    }
+                    if rounds {
+                        ring[b % (LAG + 1)] = next;
+                    } else if OUT != DROP {
+                        to.put::<I, W>(b, &next);
+                    }
+                }
+                if rounds && b >= lag {
+                    to.add::<I, W>(b - lag, &ring[(b - lag) % (LAG + 1)]);
                 }
             }
-            Self::flat::<S, C, true, FROM, TO, N>(kernel, g_end, p_end, $($s.1,)* lanes);
-        }
-
-        /// As `map`, where something is added up or dropped: whole blocks of lanes, and what is left of one.
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn sums<S: Stage, I: Set, C: Real, const DROPS: bool, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, lanes: &mut Lanes<N>,
-        ) {
-            let (from, u, p) = (from.as_chunks(), u.as_chunks_mut(), p.as_chunks());
-            $(let $s = $s.as_chunks_mut();)*
-            Self::sum::<S, I, C, DROPS, false, DROPS, FROM, TO, N>((kernel, None), from.0, u.0, p.0, $($s.0,)* lanes);
-            if !from.1.is_empty() {
-                let mut dropped = [C::zero(); LANES];
-                let u = if DROPS { &mut dropped[..from.1.len()] } else { u.1 };
-                Self::map::<S, C, true, FROM, TO, N>((kernel, None), from.1, u, p.1, $($s.1,)* lanes);
+            *lanes = of_blocks;
+            for i in n * W..len {
+                let i = hidden(i).min(len - 1);
+                let here = if OUT == ADD || B::READS_PARAMS { p.get::<I>(i) } else { C::zero() };
+                let mut own = [C::zero(); MOST_SLOTS];
+                for j in 0..B::ARRAYS {
+                    if B::READS[j] {
+                        own[j] = slots[j].get::<I>(i);
+                    }
+                }
+                let mut terms = [Term::default(); MOST_SUMS];
+                let next = B::apply(&kernel, (dtype, false), &mut own[..B::ARRAYS], from.get::<I>(i), here, &mut terms);
+                for j in 0..B::ARRAYS {
+                    if B::WRITES[j] {
+                        slots[j].set::<I>(i, own[j]);
+                    }
+                }
+                match OUT {
+                    ADD => to.add_one::<I>(i, next),
+                    GIVE => to.set::<I>(i, next),
+                    _ => {}
+                }
+                if const { B::SUMS > 0 } {
+                    lanes.add(B::SUMS, B::COUNTS, i % LANES, &terms);
+                }
             }
         }
-
-        /// As `tile`, with the arrays in one, as the two below: functions of one type for any number of arrays.
-        #[inline(always)]
-        #[allow(clippy::too_many_arguments, reason = "as above")]
-        fn tile_of<S: Stage, C: Real, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<C>, from: &[C], u: &mut [C], p: &[C], [$($s,)* ..]: Slots<'_, C>, _: &mut Lanes<N>,
-        ) {
-            Self::tile::<S, C, FROM, TO>(kernel, from, u, p, $($s,)*);
-        }
-
-        #[cfg(feature = "half")]
-        #[inline(always)]
-        fn halves_of<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<f32>, g: Source<'_>, p: &mut [u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
-        ) {
-            Self::halves::<S, I, H, FROM, TO, N>(kernel, g.both(), p, $($s,)* lanes);
-        }
-
-        #[cfg(feature = "half")]
-        #[inline(always)]
-        fn drop_halves_of<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>(
-            kernel: S::Kernel<f32>, g: &[u16], p: &[u16], [$($s,)* ..]: Slots<'_, f32>, lanes: &mut Lanes<N>,
-        ) {
-            Self::drop_halves::<S, I, H, FROM, TO, N>(kernel, g, p, $($s,)* lanes);
-        }
-    })*
-
-    impl<S: Stage, I: Set, C: Real, const FROM: usize, const TO: usize, const N: usize>
-        Loops<S, (I, C), FROM, TO, N>
-    {
-        /// Of a pass that gives out updates.
-        /// Of one without state arrays, which adds up in a loop of its own, what it adds is left out.
-        pub(super) const MAP: MapFn<S, C, N> = match (arrays::<S>(), S::SHAPE.adds_in(TO) && arrays::<S>() > 0) {
-            $(($n, false) => Arrays::<$n>::tile_of::<S, C, FROM, TO, N>,)*
-            $(($n, true) => Arrays::<$n>::sums::<S, I, C, false, FROM, TO, N>,)*
-            _ => unreachable!(),
-        };
-
-        /// Of a pass that drops updates: there is a barrier after it.
-        pub(super) const DROP: MapFn<S, C, N> = match arrays::<S>() {
-            $($n => Arrays::<$n>::sums::<S, I, C, true, FROM, TO, N>,)*
-            _ => unreachable!(),
-        };
-
-        /// Of the pass that ends with parameters.
-        pub(super) const APPLY: ApplyFn<S, C, N> = match arrays::<S>() {
-            $($n => Arrays::<$n>::apply::<S, I, C, FROM, TO, N>,)*
-            _ => unreachable!(),
-        };
     }
 
-    #[cfg(feature = "half")]
-    impl<S: Stage, I: Set, H: InBlocks, const FROM: usize, const TO: usize, const N: usize>
-        Loops<S, (I, H), FROM, TO, N>
-    {
-        pub(super) const HALVES: HalvesFn<S, N> = match arrays::<S>() {
-            $($n => Arrays::<$n>::halves_of::<S, I, H, FROM, TO, N>,)*
-            _ => unreachable!(),
-        };
-
-        pub(super) const DROP_HALVES: DropHalvesFn<S, N> = match arrays::<S>() {
-            $($n => Arrays::<$n>::drop_halves_of::<S, I, H, FROM, TO, N>,)*
-            _ => unreachable!(),
-        };
+    /// Does a block: what becomes of the updates, or where nothing is rounded of the parameters.
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, reason = "zip and iterators of arrays are calls in builds without LTO")]
+    fn block<const N: usize, const W: usize>(
+        kernel: &B::Kernel,
+        dtype: Option<DType>,
+        u: &[C; W],
+        p: &[C; W],
+        rows: &mut [[C; W]; MOST_SLOTS],
+        lanes: &mut Lanes<N>,
+    ) -> [C; W] {
+        let mut next = [C::zero(); W];
+        if const { B::SUMS == 0 || Self::AGAIN } {
+            for i in 0..W {
+                next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Term::default(); MOST_SUMS]);
+            }
+        }
+        if const { B::SUMS == 0 } {
+            return next;
+        }
+        let was = if Self::LATER { *rows } else { [[C::zero(); W]; MOST_SLOTS] };
+        for half in 0..W / LANES {
+            let mut sums = Lanes::<N>::new();
+            let mut went_in = [[C::zero(); LANES]; 2];
+            for lane in 0..LANES {
+                let (i, mut terms) = (half * LANES + lane, [Term::default(); MOST_SUMS]);
+                let done = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut terms);
+                if !Self::AGAIN {
+                    next[i] = done;
+                }
+                if Self::LATER {
+                    [went_in[0][lane], went_in[1][lane]] = went_into(B::SUMS, &terms);
+                } else {
+                    sums.set(B::SUMS, B::COUNTS, lane, &terms);
+                }
+            }
+            if Self::LATER {
+                for lane in 0..LANES {
+                    let went_in = Some((went_in[0][lane], went_in[1][lane]));
+                    let mut terms = [Term { went_in, ..Term::default() }; MOST_SUMS];
+                    let mut own = [C::zero(); MOST_SLOTS];
+                    for j in 0..B::ARRAYS {
+                        own[j] = was[j][half * LANES + lane];
+                    }
+                    B::apply(kernel, (dtype, true), &mut own[..B::ARRAYS], C::zero(), C::zero(), &mut terms);
+                    sums.set(B::SUMS, B::COUNTS, lane, &terms);
+                }
+            }
+            lanes.add_block::<I>(B::SUMS, B::COUNTS, &sums);
+        }
+        next
     }
 
-    #[cfg(feature = "half")]
-    impl<S: Stage, I: Set, const FROM: usize, const TO: usize> Loops<S, On<I>, FROM, TO, 0> {
-        pub(super) const MIXED: MixedFn<S> = match arrays::<S>() {
-            $($n => Arrays::<$n>::mixed::<S, I, FROM, TO>,)*
-            _ => unreachable!(),
-        };
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop, clippy::too_many_arguments, reason = "as above")]
+    fn element<const W: usize>(
+        kernel: &B::Kernel,
+        dtype: Option<DType>,
+        u: C,
+        p: C,
+        i: usize,
+        rows: &mut [[C; W]; MOST_SLOTS],
+        terms: &mut [Term<C>; MOST_SUMS],
+    ) -> C {
+        let mut own = [C::zero(); MOST_SLOTS];
+        for j in 0..B::ARRAYS {
+            own[j] = rows[j][i];
+        }
+        let next = B::apply(kernel, (dtype, false), &mut own[..B::ARRAYS], u, p, terms);
+        for j in 0..B::ARRAYS {
+            if B::WRITES[j] {
+                rows[j][i] = own[j];
+            }
+        }
+        if OUT == ADD && !MIXED { add_update(p, next) } else { next }
     }
-    };
 }
-loops! {
-    0 ();
-    1 (a a0 0);
-    2 (a a0 0, b b0 1);
-    3 (a a0 0, b b0 1, c c0 2);
-    4 (a a0 0, b b0 1, c c0 2, d d0 3);
-    5 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4);
-    6 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4, f f0 5);
-    7 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4, f f0 5, g_ g0 6);
-    8 (a a0 0, b b0 1, c c0 2, d d0 3, e e0 4, f f0 5, g_ g0 6, h h0 7);
+
+/// What went into the part that adds to sums in this pass.
+#[inline(always)]
+fn went_into<C: Real>(sums: usize, terms: &[Term<C>; MOST_SUMS]) -> [C; 2] {
+    let mut i = 0;
+    while i < sums {
+        if let Some((u, p)) = terms[i].went_in {
+            return [u, p];
+        }
+        i += 1;
+    }
+    [C::zero(); 2]
 }

@@ -10,8 +10,6 @@
 
 mod absent;
 mod again;
-#[cfg(feature = "half")]
-mod blocks;
 mod bounds;
 pub(crate) mod chain;
 mod context;
@@ -25,17 +23,17 @@ mod fused;
 mod halves;
 mod in_piece;
 mod inner;
-mod jobs;
 mod kernel;
 pub(crate) mod leaf;
+mod limits;
 mod lint;
-mod loop_types;
 mod messages;
 mod nested;
 mod objective;
 mod outline;
 mod pass;
 mod passes;
+mod piece_at;
 mod pieces;
 mod plan;
 pub(crate) mod ranks;
@@ -44,7 +42,9 @@ mod remote;
 mod rows;
 mod shape;
 mod slot;
+mod slots;
 mod stage;
+mod stored;
 mod sums;
 pub(crate) mod table;
 mod tile;
@@ -67,18 +67,16 @@ pub(crate) use drive::{Remote, Work};
 pub use emission::{Emission, HoldsBack, Outcome};
 pub(crate) use examples::Examples;
 pub use form::{
-    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elements, Elsewhere,
-    Holds, LooksFirst, Named, NoArithmetic, OneElement, Optimizer, Part, PartState, Passes, Rule, Runs, Scope,
-    SlotArray, Steps, TwoPass, TwoPasses, Weighing, WeighingPasses, Whole, WholeTreeTransformation, WithArithmetic,
-    WithSums, Wrapper, WrapperState, differs, own_recipe,
+    AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elements, Elsewhere, Holds,
+    LooksFirst, Named, NoArithmetic, OneElement, Optimizer, Part, PartState, Passes, Rule, Runs, Scope, SlotArray,
+    Steps, TwoPass, TwoPasses, Weighing, WeighingPasses, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
+    Wrapper, WrapperState, differs, own_recipe,
 };
 pub(crate) use form::{
     Exactly, Keeps, LooksOn, OfChain, OneElementWithMemory, Onlooker, RuleWithMemory, RunsInside, Stretch,
     recipe_of_arguments,
 };
-pub use fused::SlotList;
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
-pub use in_piece::{PieceAt, Then};
 pub(crate) use in_piece::{fused, on_tile};
 pub use inner::Inner;
 pub(crate) use leaf::{read_leaf, write_leaf};
@@ -89,13 +87,15 @@ pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial};
 pub use outline::{Effect, Outline, WarningKind};
 pub(crate) use pass::{Pass, by_own_loops};
+pub use piece_at::{PieceAt, Then};
 pub(crate) use pieces::PIECE;
 pub use plan::{PassPlan, Plan};
 pub use reductions::Sums;
 pub(crate) use reductions::dot;
 pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use shape::{Place, Shape, Span};
-pub use slot::{Codes, Slot};
+pub use slot::{Access, Codes, Slot};
+pub use slots::SlotList;
 pub use stage::Stage;
 pub(crate) use sums::{squares, sum_tile};
 pub(crate) use tile::TILE;

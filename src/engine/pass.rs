@@ -3,20 +3,15 @@
 
 use core::ops::Range;
 
-use super::ahead::DISTANCE;
-#[cfg(feature = "half")]
-use super::blocks::{ReadBlocks, WriteBlocks};
-#[cfg(feature = "half")]
-use super::halves::{Format, Source, in_blocks};
-use super::in_piece::Next;
-#[cfg(feature = "half")]
-use super::kernel::BLOCK;
-use super::passes::{self, Passes};
+use super::ahead::{Ahead, DISTANCE};
+use super::fused::with_list;
+use super::isa::Isa;
+use super::passes::{self, PassFn, Passes};
+use super::piece_at::Next;
 use super::pieces::Piece;
-use super::sums::NOTHING;
-#[cfg(feature = "half")]
-use super::tile::TILE;
-use super::tile::{Room, Spare};
+use super::slots::RawSlots;
+use super::stored::{Arrays, is_stored};
+use super::tile::{Room, SHORT, Spare, TILE};
 use super::walk::Walk;
 use super::{PieceAt, Place, SlotList, Stage, Tile, fused, on_tile};
 use crate::element::{DType, Real};
@@ -44,11 +39,8 @@ pub(crate) fn by_own_loops<T: Stage>(
     Pass::of(transformation, (state, run), walk).run(spare);
 }
 
-/// How a piece is done whose state has another type than its elements; see [`fused::on_piece`].
-type ByBlocks<P, T, C> = dyn Fn(&P, &Piece, RawSlice, &SlotList<'_>, &<T as Stage>::Kernel<C>) -> usize;
-
 /// Ways to do a piece.
-type AtOnce<P, T, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>, &ByBlocks<P, T, C>) -> bool;
+type AtOnce<P, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>) -> bool;
 type ByTiles<P, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>);
 
 impl<'a, T: Stage> Pass<'a, T> {
@@ -63,6 +55,38 @@ impl<'a, T: Stage> Pass<'a, T> {
 /// loops do that, which there have to be anyway; but not where what one of them has found would go through memory.
 const fn drops_in_loops<T: Stage>() -> bool {
     T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
+}
+
+/// Is called with where a step begins in the leaf, its length, where it begins in the source, and its state arrays.
+type OnStep<'r> = dyn FnMut((usize, usize), usize, &RawSlots) + 'r;
+
+/// Runs a loop over steps of a piece: over tiles where it reduces, which is done by tile; else, where arrays are
+/// converted, over shorter ones. Not part of every chain that calls it.
+#[inline(never)]
+fn in_steps<C: Real>(
+    piece: &Piece,
+    (source, from, p): (RawSlice, usize, RawSlice),
+    (list, stored): (&SlotList<'_>, &dyn Fn(DType) -> bool),
+    (converts, reduces): (bool, bool),
+    (isa, room): (Isa, &mut Room<C>),
+    run: &mut OnStep<'_>,
+) {
+    let step = if reduces { TILE } else { SHORT };
+    let ahead = &mut Ahead::new(piece.len >= 2 * step);
+    for done in (0..piece.len).step_by(step) {
+        let (start, from, n) = (piece.start + done, from + done, step.min(piece.len - done));
+        if !converts {
+            run((start, n), from, list.slots());
+            continue;
+        }
+        if ahead.is_first() {
+            list.read(start, n, ahead);
+            [source.addresses(from, n), p.addresses(start, n)].into_iter().for_each(|memory| ahead.reads(memory));
+        }
+        ahead.prefetch_share();
+        with_list(list, start, n, stored, (isa, room.all()), &mut |slots| run((start, n), from, slots));
+        ahead.go_on(piece.len - done >= 3 * step);
+    }
 }
 
 /// For who does it elsewhere.
@@ -107,116 +131,17 @@ impl<T: Stage> Pass<'_, T> {
         // SAFETY: each piece has its own sums, and each is run once in a pass.
         let sums = unsafe { self.walk.sums.slice_mut(number * self.walk.shape.sums, self.walk.shape.sums) };
         match piece.dtype {
-            DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double, &|_, _, _, _, _| 0),
-            _ => {
-                let done = if self.fuses { self.halves(piece, sums, &mut spare.single) } else { 0 };
-                if done == 0 {
-                    self.piece_in::<f32>(piece, sums, &mut spare.single, &Self::by_blocks);
-                } else if done < piece.len {
-                    let (start, from) = (piece.start + done, piece.from + done);
-                    let left = Piece { start, from, len: piece.len - done, ..*piece };
-                    self.piece_in::<f32>(&left, sums, &mut spare.single, &Self::by_blocks);
-                }
-            }
+            DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
+            _ => self.piece_in::<f32>(piece, sums, &mut spare.single),
         }
     }
 
-    /// Does as much as it can of the last pass over a piece whose state has 16 bits, a block of each array in
-    /// registers: how many elements these are.
-    #[cfg(feature = "half")]
-    fn by_blocks(&self, piece: &Piece, g: RawSlice, list: &SlotList<'_>, kernel: &T::Kernel<f32>) -> usize {
-        let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_MIXED } else { None };
-        let Some(last) = last else { return 0 };
-        let (len, p) = (piece.len / BLOCK * BLOCK, self.walk.params[piece.leaf].data);
-        let isa = self.walk.isa;
-        let [of_leaf, of_source] = [piece.start, piece.from].map(|start| start..start + len);
-        // SAFETY: as in `piece_in`.
-        unsafe {
-            let g = ReadBlocks::of(g, of_source, isa);
-            let p = WriteBlocks::of_mut(p, of_leaf.clone(), isa);
-            let (Some(g), Some(p), Some(slots)) = (g, p, list.blocks(of_leaf, isa)) else { return 0 };
-            last(isa, *kernel, g, p, slots);
-        }
-        len
-    }
-
-    #[cfg(not(feature = "half"))]
-    fn by_blocks(&self, _: &Piece, _: RawSlice, _: &SlotList<'_>, _: &T::Kernel<f32>) -> usize {
-        0
-    }
-
-    /// Does a piece of 16 bits in registers, as far as it can: how many elements these are.
-    #[cfg(feature = "half")]
-    fn halves(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<f32>) -> usize {
-        let (t, leaf, pass) = (self.transformation, piece.leaf, self.walk.span.to);
-        let p = &self.walk.params[leaf];
-        let Some(format) = Format::of(p.data.dtype(), self.walk.isa) else { return 0 };
-        let drop = if const { drops_in_loops::<T>() } && !self.walk.ends {
-            Passes::<T, Format>::DROP_HALVES[pass]
-        } else {
-            None
-        };
-        let last = if const { T::FUSES } && self.adds { Passes::<T, Format>::LAST_HALVES } else { None };
-        if drop.is_none() && last.is_none() {
-            return 0;
-        }
-        // What has been stored, or kept for it, is calculated with as it is.
-        let from_stored = self.walk.span.from > 0;
-        let dtype = if from_stored { DType::F32 } else { p.data.dtype() };
-        let Some(g) = self.walk.lying_source(leaf, dtype) else { return 0 };
-        if p.strided.is_some() || !t.fuses_now(self.state, self.run, leaf) {
-            return 0;
-        }
-        let block = match T::SHAPE.adds_in(pass) {
-            true => TILE,
-            // The last pass has a way for what is left after the last block.
-            false => fused::SlotList::of(t, self.state, leaf).block(if drop.is_some() { BLOCK } else { 1 }),
-        };
-        let len = piece.len / block * block;
-        let beside = &[(g, piece.from), (p.data, piece.start)];
-        let by_blocks = &mut |list: &SlotList<'_>, kernel: &T::Kernel<f32>| match drop {
-            None => self.by_blocks(&Piece { len, ..*piece }, g, list, kernel),
-            Some(_) => 0,
-        };
-        // SAFETY: as in `piece_in`.
-        let done = unsafe {
-            let g = match from_stored {
-                true => Source::Stored(g.slice(piece.from, len)),
-                false => Source::Gradients(format.bits(g, piece.from, len)),
-            };
-            let isa = self.walk.isa;
-            let (held, place, room) = ((self.state, self.run), (piece.start, len, beside), (isa, spare, sums));
-            fused::on_piece::<T, f32>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots| {
-                let (start, len, g) = (piece.start + part.start, part.len(), g.part(part));
-                if let Some(drop) = drop {
-                    return drop(isa, kernel, format, g.both().0, format.bits(p.data, start, len), slots);
-                }
-                let Some(last) = last else { return NOTHING };
-                in_blocks(g, format.bits_mut(p.data, start, len), slots, &mut |g, p, slots| {
-                    last(isa, kernel, format, g, p, slots)
-                })
-            })
-        };
-        if done { len } else { 0 }
-    }
-
-    #[cfg(not(feature = "half"))]
-    fn halves(&self, _: &Piece, _: &mut [f64], _: &mut Room<f32>) -> usize {
-        0
-    }
-
-    fn piece_in<C: Real>(
-        &self,
-        piece: &Piece,
-        sums: &mut [f64],
-        spare: &mut Room<C>,
-        by_blocks: &ByBlocks<Self, T, C>,
-    ) {
-        // Constants choose the ways, so that loops are compiled only where they can run; see `ways`.
-        let at_once: Option<AtOnce<Self, T, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
+    fn piece_in<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
+        // Constants choose the ways, so that loops are compiled only where they can run; see `passes`.
+        let at_once: Option<AtOnce<Self, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
         if self.fuses
             && let Some(at_once) = at_once
-            && at_once(self, piece, sums, spare, by_blocks)
+            && at_once(self, piece, sums, spare)
         {
             return;
         }
@@ -224,42 +149,48 @@ impl<T: Stage> Pass<'_, T> {
         by_tiles(self, piece, sums, spare);
     }
 
-    /// Does a piece by one loop, if it lies as that needs it and the loop is right for the leaf: says whether it did.
-    fn at_once<C: Real>(
-        &self,
-        piece: &Piece,
-        sums: &mut [f64],
-        spare: &mut Room<C>,
-        by_blocks: &ByBlocks<Self, T, C>,
-    ) -> bool {
-        let (t, leaf) = (self.transformation, piece.leaf);
-        let p = &self.walk.params[leaf];
-        let (pass, isa, adds) = (self.walk.span.to, self.walk.isa, self.adds);
-        let Some((source, from)) = self.walk.lying(piece, C::DTYPE) else { return false };
-        if !t.fuses_now(self.state, self.run, leaf) {
+    /// Does a piece by one loop, if its arrays are stored so that one can go through them: all of the piece, or a tile
+    /// at a time where something is added up or arrays are converted. Returns whether it did.
+    fn at_once<C: Real>(&self, piece: &Piece, sums: &mut [f64], room: &mut Room<C>) -> bool {
+        let (t, leaf, pass, isa) = (self.transformation, piece.leaf, self.walk.span.to, self.walk.isa);
+        let Some((source, from)) = self.walk.dense(piece) else { return false };
+        let (p, stored) = (self.walk.params[leaf].data, |dtype| is_stored::<C>(dtype, isa));
+        if !stored(source.dtype()) || !stored(p.dtype()) || !t.fuses_now(self.state, self.run, leaf) {
             return false;
         }
-        let beside = &[(source, from), (p.data, piece.start)];
-        let (held, place, room) = ((self.state, self.run), (piece.start, piece.len, beside), (isa, spare, sums));
-        let dropping =
-            const { if drops_in_loops::<T>() { Some(passes::pass::<T, C> as passes::OwnFn<T, C>) } else { None } };
-        // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a pass;
-        // gradients, parameters and stored updates are different memory.
-        unsafe {
-            let g = source.slice::<C>(from, piece.len);
-            let by_blocks =
-                &mut |list: &SlotList<'_>, kernel: &T::Kernel<C>| by_blocks(self, piece, source, list, kernel);
-            fused::on_piece::<T, C>(t, held, leaf, place, room, (pass, by_blocks), |kernel, part, slots| {
-                let (start, len, g) = (piece.start + part.start, part.len(), &g[part]);
-                if adds {
-                    let g = (g, g.as_ptr().addr() + DISTANCE);
-                    return Passes::<T, C>::LAST(isa, kernel, g, p.data.slice_mut(start, len), slots);
-                }
-                let Some(dropping) = dropping else { return NOTHING };
-                let p = p.data.slice(start, len);
-                dropping(isa, pass, kernel, (g, &mut [], p), slots)
-            })
+        let mut list = SlotList::new();
+        if Passes::<T, C>::GIVEN[pass] {
+            fused::list_slots(&mut list, t, self.state, leaf);
         }
+        if !list.is_whole() {
+            return false;
+        }
+        let kernel = t.kernel::<C>(self.state, self.run, leaf);
+        let drops: Option<fn(usize) -> PassFn<T, C>> =
+            const { if drops_in_loops::<T>() { Some(passes::own::<T, C>) } else { None } };
+        let run = match drops.filter(|_| !self.adds) {
+            Some(own) => own(pass),
+            None => Passes::<T, C>::LAST,
+        };
+        let (p, to) = if self.adds { (RawSlice::NOWHERE, p) } else { (p, RawSlice::NOWHERE) };
+        let run = &mut |place: (usize, usize), from: usize, slots: &RawSlots| {
+            let from = (source, from, source.end_of(from, 0) + DISTANCE);
+            // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
+            // pass; gradients, parameters and stored updates are different memory.
+            let arrays = unsafe { Arrays::new(place, from, (p, to), slots) };
+            let added = run(isa, &kernel, &arrays);
+            if const { T::SHAPE.sums > 0 } {
+                fused::add(&T::SHAPE, &added, Place::default(), sums);
+            }
+        };
+        let (converts, reduces) = (!list.is_stored(stored), T::SHAPE.adds_in(pass));
+        if !converts && !reduces {
+            run((piece.start, piece.len), from, list.slots());
+        } else {
+            let p = if self.adds { to } else { p };
+            in_steps(piece, (source, from, p), (&list, &stored), (converts, reduces), (isa, room), run);
+        }
+        true
     }
 
     /// Does a piece by tiles, for each of which it is one loop.
@@ -278,7 +209,7 @@ impl<T: Stage> Pass<'_, T> {
             () if self.adds && params.lies(C::DTYPE) => Next::Added(params.data),
             () => Next::Read,
         };
-        let at = PieceAt { place, span, leaf: piece.leaf, start: piece.start, len: piece.len, next };
+        let at = PieceAt { place, span, leaf: piece.leaf, next };
         self.transformation.in_piece(self.state, self.run, at, &mut |part| {
             self.walk.tiles(piece, part, (&mut *sums, spare.all()));
         });

@@ -1,36 +1,45 @@
-//! Which loop a pass of a chain is: chosen by constants, so that the others are not compiled; see "One of many" in
-//! [`kernel`](super::kernel).
+//! The loops of the passes of a chain, chosen by constants, so that the others are not compiled: of what a condition
+//! rules out the compiler still goes through all that is called in it.
 
 use core::marker::PhantomData;
 
-#[cfg(feature = "half")]
-use super::blocks::{ReadBlocks, SlotBlocks, WriteBlocks};
-#[cfg(feature = "half")]
-use super::halves::{Format, Source};
-use super::isa::{Isa, dispatch_chain};
-use super::jobs::{Apply, Map};
-#[cfg(feature = "half")]
-use super::jobs::{ApplyHalves, ApplyMixed, DropHalves};
-use super::kernel::{MOST_BARRIERS, ReadAhead, Slots};
-use super::sums::Added;
-use super::uses::is_given;
+use super::isa::Isa;
+use super::kernel::{ADD, Body, DROP, GIVE, run, run_mixed};
+use super::limits::{MOST_BARRIERS, MOST_SLOTS};
+use super::stored::Arrays;
+use super::sums::{Added, MOST_SUMS};
+use super::uses::any;
 use super::{Span, Stage};
-use crate::element::Real;
+use crate::element::{DType, Real, Term};
 
-/// Where the updates are and where they go, and the parameters.
-pub(super) type FromTo<'a, C> = (&'a [C], &'a mut [C], &'a [C]);
-/// State arrays, the number of the first element in them, and whether something is added up.
-pub(super) type Beside<'a, 's, C> = (&'a mut Slots<'s, C>, usize, bool);
-pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, FromTo<'_, C>, Beside<'_, '_, C>) -> Added;
+/// A loop of a chain.
+pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &Arrays<'_>) -> Added;
 
-#[inline]
-fn map_in<S: Stage, C: Real, const DROPS: bool, const FROM: usize, const TO: usize>(
-    isa: Isa,
-    kernel: &S::Kernel<C>,
-    (from, u, p): FromTo<'_, C>,
-    (slots, first, adds): Beside<'_, '_, C>,
-) -> Added {
-    dispatch_chain(isa, Map::<S, C, DROPS, FROM, TO> { kernel, from, u, p, slots, first, adds })
+/// What a chain does to one element in the pass from one barrier to another.
+struct Fused<S, const FROM: usize, const TO: usize>(PhantomData<S>);
+
+impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S, FROM, TO> {
+    type Kernel = S::Kernel<C>;
+    const ARRAYS: usize = arrays::<S>();
+    const READS: [bool; MOST_SLOTS] = slots_in::<S>(Span::of(FROM, TO), false);
+    const WRITES: [bool; MOST_SLOTS] = slots_in::<S>(Span::of(FROM, TO), true);
+    const READS_PARAMS: bool = Span::of(FROM, TO).meets(S::SHAPE.reads_params);
+    const SUMS: usize = if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 };
+    const COUNTS: u32 = S::SHAPE.counts;
+    const ADDS_LATER: bool = S::SHAPE.adds_later_in(TO);
+    const TYPED: bool = S::SHAPE.typed;
+
+    #[inline(always)]
+    fn apply(
+        kernel: &S::Kernel<C>,
+        (dtype, later): (Option<DType>, bool),
+        slots: &mut [C],
+        u: C,
+        p: C,
+        terms: &mut [Term<C>; MOST_SUMS],
+    ) -> C {
+        S::apply::<C>(kernel, 0, Span { dtype, later, ..Span::of(FROM, TO) }, slots, u, p, terms)
+    }
 }
 
 /// The passes of a chain, and the last one.
@@ -46,7 +55,7 @@ macro_rules! passes {
             const SPANS: BySpan<PassFn<S, C>> = {
                 let mut spans: BySpan<PassFn<S, C>> = [[None; _]; _];
                 $(if S::SHAPE.can_span($from, $to) {
-                    spans[$from][$to] = Some(map_in::<S, C, false, $from, $to>);
+                    spans[$from][$to] = Some(run::<Fused<S, $from, $to>, C, GIVE>);
                 })*
                 spans
             };
@@ -57,9 +66,9 @@ macro_rules! passes {
                 let mut own: [Option<PassFn<S, C>>; _] = [None; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && !S::SHAPE.is_idle($to) {
                     own[$to] = Some(if S::SHAPE.drops($to) {
-                        map_in::<S, C, true, $from, $to>
+                        run_mixed::<Fused<S, $from, $to>, C, DROP>
                     } else {
-                        map_in::<S, C, false, $from, $to>
+                        run::<Fused<S, $from, $to>, C, GIVE>
                     });
                 })*
                 own
@@ -74,35 +83,10 @@ macro_rules! passes {
                 given
             };
 
-            /// The last one, on a piece: from gradients (or stored updates) to parameters.
-            pub(super) const LAST: LastFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
-                $(($from, $to) => apply_in::<S, C, $from, $to>,)*
+            /// The last one: from gradients (or stored updates) to parameters.
+            pub(super) const LAST: PassFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+                $(($from, $to) => run_mixed::<Fused<S, $from, $to>, C, ADD>,)*
                 _ => unreachable!(),
-            };
-        }
-
-        #[cfg(feature = "half")]
-        impl<S: Stage> Passes<S, Format> {
-            /// The last one, on a leaf of 16 bits: on whole [blocks](crate::engine::kernel::BLOCK).
-            pub(super) const LAST_HALVES: Option<LastOfHalvesFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
-                $(($from, $to) => Some(apply_halves_in::<S, $from, $to>),)*
-                _ => None,
-            };
-
-            /// The last one, where state has 16 bits: on whole blocks. There is none where it adds up, or is given what
-            /// was found, which lies nowhere.
-            pub(super) const LAST_MIXED: Option<MixedFn<S>> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
-                $(($from, $to) if !S::SHAPE.adds_in($to) && S::SLOTS > 0 && S::SHAPE.looks == 0 => Some(apply_mixed_in::<S, $from, $to>),)*
-                _ => None,
-            };
-
-            /// Those that go from gradients and drop the updates, by where they end, on a leaf of 16 bits as above.
-            pub(super) const DROP_HALVES: [Option<DropHalvesFn<S>>; MOST_BARRIERS + 1] = {
-                let mut own: [Option<DropHalvesFn<S>>; _] = [None; _];
-                $(if $from == 0 && S::SHAPE.drops($to) && S::SHAPE.span($to).from == $from && !S::SHAPE.is_idle($to) {
-                    own[$to] = Some(drop_halves_in::<S, $from, $to>);
-                })*
-                own
             };
         }
     };
@@ -121,6 +105,12 @@ pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
     pass
 }
 
+/// A pass of a whole chain, after so many barriers.
+pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
+    let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
+    pass
+}
+
 /// The same for a pass that ends at a barrier of the stage's own and drops the updates, if it has one.
 pub(super) fn dropping<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
     let is_own = span.to < S::SHAPE.barriers && S::SHAPE.drops(span.to) && S::SHAPE.span(span.to).from == span.from;
@@ -129,79 +119,27 @@ pub(super) fn dropping<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
 
 /// The last pass of a stage with state, from updates to parameters, if this is it. What has no state calculates too
 /// little for it to save anything.
-pub(super) fn last<S: Stage, C: Real>(span: Span) -> Option<LastFn<S, C>> {
+pub(super) fn last<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
     let is_last = span.to == S::SHAPE.barriers && S::SHAPE.span(span.to).from == span.from;
     if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
 }
 
-/// The type of [`pass`].
-pub(super) type OwnFn<S, C> = fn(Isa, usize, &<S as Stage>::Kernel<C>, FromTo<'_, C>, &mut Slots<'_, C>) -> Added;
-
-/// Does a pass of a whole chain on a tile, after so many barriers.
-pub(crate) fn pass<S: Stage, C: Real>(
-    isa: Isa,
-    number: usize,
-    kernel: &S::Kernel<C>,
-    from_to: FromTo<'_, C>,
-    slots: &mut Slots<'_, C>,
-) -> Added {
-    let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
-    pass(isa, kernel, from_to, (slots, 0, true))
+/// How many arrays a loop has; of what does not fuse there are none to run.
+const fn arrays<S: Stage>() -> usize {
+    if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
 }
 
-pub(super) type LastFn<S, C> =
-    fn(Isa, &<S as Stage>::Kernel<C>, ReadAhead<'_, C>, &mut [C], &mut Slots<'_, C>) -> Added;
-#[cfg(feature = "half")]
-type LastOfHalvesFn<S> =
-    fn(Isa, &<S as Stage>::Kernel<f32>, Format, Source<'_>, &mut [u16], &mut Slots<'_, f32>) -> Added;
-
-#[cfg(feature = "half")]
-type DropHalvesFn<S> = fn(Isa, &<S as Stage>::Kernel<f32>, Format, &[u16], &[u16], &mut Slots<'_, f32>) -> Added;
-
-fn apply_in<S: Stage, C: Real, const FROM: usize, const TO: usize>(
-    isa: Isa,
-    kernel: &S::Kernel<C>,
-    g: ReadAhead<'_, C>,
-    p: &mut [C],
-    slots: &mut Slots<'_, C>,
-) -> Added {
-    dispatch_chain(isa, Apply::<S, C, FROM, TO> { kernel, g, p, slots })
+/// The arrays that a pass reads, or those that it writes.
+const fn slots_in<S: Stage>(span: Span, written: bool) -> [bool; MOST_SLOTS] {
+    let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
+    while slot < arrays::<S>() {
+        slots[slot] = if written { S::USES[slot].is_written_in(span) } else { S::USES[slot].is_read_in(span) };
+        slot += 1;
+    }
+    slots
 }
 
-#[cfg(feature = "half")]
-fn apply_halves_in<S: Stage, const FROM: usize, const TO: usize>(
-    isa: Isa,
-    kernel: &S::Kernel<f32>,
-    format: Format,
-    g: Source<'_>,
-    p: &mut [u16],
-    slots: &mut Slots<'_, f32>,
-) -> Added {
-    dispatch_chain(isa, ApplyHalves::<S, FROM, TO> { kernel, format, g, p, slots })
-}
-
-#[cfg(feature = "half")]
-fn drop_halves_in<S: Stage, const FROM: usize, const TO: usize>(
-    isa: Isa,
-    kernel: &S::Kernel<f32>,
-    format: Format,
-    g: &[u16],
-    p: &[u16],
-    slots: &mut Slots<'_, f32>,
-) -> Added {
-    dispatch_chain(isa, DropHalves::<S, FROM, TO> { kernel, format, g, p, slots })
-}
-
-#[cfg(feature = "half")]
-pub(super) type MixedFn<S> = fn(Isa, <S as Stage>::Kernel<f32>, ReadBlocks<'_>, WriteBlocks<'_>, SlotBlocks<'_>);
-
-#[cfg(feature = "half")]
-fn apply_mixed_in<S: Stage, const FROM: usize, const TO: usize>(
-    isa: Isa,
-    kernel: S::Kernel<f32>,
-    g: ReadBlocks<'_>,
-    p: WriteBlocks<'_>,
-    slots: SlotBlocks<'_>,
-) {
-    dispatch_chain(isa, ApplyMixed::<S, FROM, TO> { kernel, g, p, slots });
+/// Whether the loop of a pass is given the arrays. One that drops updates, and reads none of them, is not.
+const fn is_given<S: Stage>(drops: bool, from: usize, to: usize) -> bool {
+    !drops || any(slots_in::<S>(Span::of(from, to), false))
 }

@@ -159,3 +159,35 @@ impl<'a> Codes<'a> {
         Codes { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
     }
 }
+
+/// What a pass does to a state array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// It does not look at it.
+    None,
+    /// It reads it.
+    Read,
+    /// It reads and writes it.
+    Write,
+}
+
+impl Access {
+    /// What is done to the array of this number; to those not listed nothing.
+    pub(crate) const fn of(all: &[Access], slot: usize) -> Access {
+        if slot < all.len() { all[slot] } else { Access::None }
+    }
+
+    pub(crate) const fn reads(self) -> bool {
+        !matches!(self, Access::None)
+    }
+
+    /// How many times the array's bytes go through memory.
+    pub(crate) const fn times(self) -> usize {
+        self as usize
+    }
+
+    pub(crate) const fn writes(self) -> bool {
+        matches!(self, Access::Write)
+    }
+}

@@ -2,8 +2,7 @@
 
 use core::ops::ControlFlow::{Break, Continue};
 
-use super::in_piece::{PieceAt, Then};
-use super::pass::by_own_loops;
+use super::piece_at::{PieceAt, Then};
 use super::typed::OnView;
 use super::{
     AllUses, Emission, InitContext, Outcome, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Transform, Uses,
@@ -18,8 +17,8 @@ use crate::state::{State, StateWalk};
 ///
 /// You need it only for wrappers of your own; arithmetic on elements is a [`Rule`](super::Rule), and what looks at
 /// whole leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md`
-/// describes the phases of a step: `check` (may fail, changes nothing), `begin`, then passes of `tile` (or of the fused
-/// `apply`) with `barrier` between them, then `finish`.
+/// describes the phases of a step: `check` (may fail, changes nothing), `begin`, then passes with `barrier` between
+/// them, then `finish`. A pass runs `apply` in one loop, or `in_piece` by tiles.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     label = "not a transformation of gradients",
@@ -31,28 +30,14 @@ use crate::state::{State, StateWalk};
     note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Stage: Transform + Clone {
+    // Once a step.
+
     /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
     type Needs: Needs;
     /// What is remembered between steps.
     type State: State;
     /// What is worked out for one step: scalars, decisions.
     type Run: Send + Sync;
-    /// What the element loop of one leaf needs.
-    type Kernel<C: Real>: Copy + Send + Sync;
-
-    /// Barriers and sums. For what is only known at run time, override [`shape`](Transform::shape).
-    const SHAPE: Shape;
-    /// Whether the whole stage can run as one element loop.
-    const FUSES: bool;
-    /// Whether it does so in every step: [`fuses_now`](Stage::fuses_now) is not asked, and no member has its own loop.
-    const FUSES_ALWAYS: bool = false;
-    /// Whether a box whose type allows more than this needs has loops for it as a whole chain. Such a box is mostly a
-    /// member among others; so true for what joins parts, and for what is a whole chain by its type.
-    const WHOLE: bool = true;
-    /// State arrays in that loop.
-    const SLOTS: usize = 0;
-    /// What each pass does to each of them.
-    const USES: AllUses = Uses::ALWAYS.of_all();
 
     /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
     fn changed(&self, made: &Self) -> Option<&'static str>;
@@ -122,11 +107,43 @@ pub trait Stage: Transform + Clone {
         &[]
     }
 
-    /// Does a pass over all leaves, as a whole chain. What is only another name for a chain, or a box around one,
-    /// leaves that to the chain, whose loops go from gradients to parameters.
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        by_own_loops(self, (state, run), walk, spare);
+    /// Names the masks and groups inside that take no leaf, and says whether that is surely a mistake.
+    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
+        self.views(state, None, &mut |_, member| {
+            member.unused(report);
+            Continue(())
+        });
     }
+
+    /// Shows what there is to read of the last step: single values of the state, what parts say besides, and arguments
+    /// as they were in that step.
+    ///
+    /// # Errors
+    ///
+    /// If the state was made by another transformation.
+    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
+
+    // In passes and their loops.
+
+    /// What the element loop of one leaf needs.
+    type Kernel<C: Real>: Copy + Send + Sync;
+    /// Barriers and sums. For what is only known at run time, override [`shape`](Transform::shape).
+    const SHAPE: Shape;
+    /// Whether the whole stage can run as one element loop.
+    const FUSES: bool;
+    /// Whether it does so in every step: [`fuses_now`](Stage::fuses_now) is not asked, and no member has its own loop.
+    const FUSES_ALWAYS: bool = false;
+    /// Whether a box whose type allows more than this needs has loops for it as a whole chain. Such a box is mostly a
+    /// member among others; so true for what joins parts, and for what is a whole chain by its type.
+    const WHOLE: bool = true;
+    /// State arrays in that loop.
+    const SLOTS: usize = 0;
+    /// What each pass does to each of them.
+    const USES: AllUses = Uses::ALWAYS.of_all();
+
+    /// Does a pass over all leaves, as a whole chain: by [`by_own_loops`](super::by_own_loops), or what is only another
+    /// name for a chain, or a box around one, by the loops of that, which go from gradients to parameters.
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare);
 
     /// Finds what the tiles of a chunk have in common, and calls `then` with a function that transforms a tile.
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>);
@@ -168,22 +185,6 @@ pub trait Stage: Transform + Clone {
         });
         bytes
     }
-
-    /// Names the masks and groups inside that take no leaf, and says whether that is surely a mistake.
-    fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
-        self.views(state, None, &mut |_, member| {
-            member.unused(report);
-            Continue(())
-        });
-    }
-
-    /// Shows what there is to read of the last step: single values of the state, what parts say besides, and arguments
-    /// as they were in that step.
-    ///
-    /// # Errors
-    ///
-    /// If the state was made by another transformation.
-    fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
 
 /// States that begin anew in a step.

@@ -3,9 +3,9 @@
 use core::ops::Range;
 
 use super::ahead::Ahead;
-use super::fused::SlotList;
 use super::isa::Isa;
-use super::kernel::MOST_SLOTS;
+use super::limits::MOST_SLOTS;
+use super::slots::SlotList;
 use crate::element::{InRecord, Real, Term};
 
 /// Elements of a tile: small enough that a tile and its state stay in the first-level cache.

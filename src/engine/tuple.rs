@@ -1,14 +1,15 @@
 //! A chain is a tuple of its members.
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
-use super::in_piece::{PieceAt, Then, as_one_loop};
-use super::kernel::{MOST_BARRIERS, MOST_SLOTS};
+use super::in_piece::as_one_loop;
+use super::limits::{MOST_BARRIERS, MOST_SLOTS};
+use super::piece_at::{PieceAt, Then};
 use super::sums::{MOST_SUMS, cut_off};
 use super::transform::Transform;
 use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
-    AllUses, Emission, HoldsBack, InitContext, Outcome, Shape, Skips, SlotList, Span, Stage, StepContext, Sums, Term,
-    Uses, WholeTree, followed_by,
+    AllUses, Emission, HoldsBack, InitContext, Outcome, Shape, Skips, SlotList, Span, Spare, Stage, StepContext, Sums,
+    Term, Uses, Walk, WholeTree, by_own_loops, followed_by,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -152,6 +153,10 @@ macro_rules! chains {
             const WHOLE: bool = !is_empty(&[$($i),*]);
 
             chain_methods!();
+
+            fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+                by_own_loops(self, (state, run), walk, spare);
+            }
 
             fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
                 match as_one_loop(self, (state, run), at.leaf) {

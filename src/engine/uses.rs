@@ -4,9 +4,8 @@
 //! others come back as they were, and need not go through memory, is said here: a compiler finds it out only if it
 //! optimizes when linking too.
 
-use super::ahead::DISTANCE;
-use super::kernel::MOST_SLOTS;
-use super::{Span, Stage};
+use super::Span;
+use super::limits::MOST_SLOTS;
 
 /// The intervals between barriers in which a state array is read, and those in which it is written, as in
 /// [`Shape`](super::Shape).
@@ -62,47 +61,11 @@ pub(crate) const fn followed_by(mut all: AllUses, arrays: usize, next: AllUses, 
     all
 }
 
-/// How many arrays a loop has; of what does not fuse there are none to run.
-pub(super) const fn arrays<S: Stage>() -> usize {
-    if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
-}
-
-/// What a pass does to the array of a number: whether it reads it, and whether it writes it.
-pub(super) const fn is_read<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
-    S::USES[slot].is_read_in(Span::of(from, to))
-}
-
-pub(super) const fn is_written<S: Stage>(slot: usize, from: usize, to: usize) -> bool {
-    S::USES[slot].is_written_in(Span::of(from, to))
-}
-
-/// Whether a pass reads any array.
-pub(super) const fn reads_any<S: Stage>(from: usize, to: usize) -> bool {
+/// Returns true if there is an array among these.
+pub(super) const fn any(slots: [bool; MOST_SLOTS]) -> bool {
     let mut slot = 0;
-    while slot < arrays::<S>() && !is_read::<S>(slot, from, to) {
+    while slot < MOST_SLOTS && !slots[slot] {
         slot += 1;
     }
-    slot < arrays::<S>()
-}
-
-/// Whether the loop of a pass is given the arrays. One that drops updates, and reads none of them, is not.
-pub(super) const fn is_given<S: Stage>(drops: bool, from: usize, to: usize) -> bool {
-    !drops || reads_any::<S>(from, to)
-}
-
-/// Whether a pass writes any array.
-pub(super) const fn writes_any<S: Stage>(from: usize, to: usize) -> bool {
-    let mut slot = 0;
-    while slot < arrays::<S>() && !is_written::<S>(slot, from, to) {
-        slot += 1;
-    }
-    slot < arrays::<S>()
-}
-
-/// Whether a loop that goes to a stretch of parameters asks for what comes later. Few arrays come as fast without, so
-/// it must be its own memory for the most part. After a look a stretch is half a tile, which is no longer than what is
-/// asked for ahead: that is the next half.
-#[inline(always)]
-pub(super) fn asks_in<S: Stage, C>(stretch: &[C]) -> bool {
-    S::SHAPE.looks > 0 || size_of_val(stretch) > const { if arrays::<S>() < 2 { 2 * DISTANCE } else { DISTANCE } }
+    slot < MOST_SLOTS
 }

@@ -6,16 +6,16 @@ use std::borrow::Cow;
 
 use super::ahead::Ahead;
 use super::convert::store;
-use super::in_piece::OnTile;
 use super::isa::Isa;
 use super::leaf::{TableLeaf, is_among, read_stretch};
+use super::piece_at::OnTile;
 #[cfg(feature = "rayon")]
 use super::pieces::WORTH;
 use super::pieces::{Piece, Pieces};
 use super::tile::{STEP, Spare, TILE};
 use super::written::{Sink, add_stretch, store_stretch};
 use super::{Shape, Span, Tile};
-use crate::element::{DType, Real};
+use crate::element::Real;
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
 use crate::numeric::split::{shared, threads, worth_sharing};
@@ -174,22 +174,15 @@ impl Walk<'_> {
         }
     }
 
-    /// The same, if it lies as the state does and is of this type.
-    #[inline]
-    pub(super) fn lying_source(&self, leaf: usize, dtype: DType) -> Option<RawSlice> {
-        match self.start? {
-            Start::Gradients => self.gradient(leaf).filter(|source| source.lies(dtype)).map(|source| source.data),
-            Start::Stored => Some(self.stored(leaf)).filter(|stored| stored.dtype() == dtype),
-        }
-    }
-
-    /// The same of a piece whose parameters do too, and where in it the piece begins. A pass that needs no updates has
-    /// parameters in their place, which it does not read.
-    pub(super) fn lying(&self, piece: &Piece, dtype: DType) -> Option<(RawSlice, usize)> {
-        let p = Some(&self.params[piece.leaf]).filter(|p| p.lies(dtype))?.data;
+    /// The same of a piece, if elements of it and of the parameters follow one another; and where in it the piece
+    /// begins. A pass that needs no updates has parameters in their place, which it does not read.
+    pub(super) fn dense(&self, piece: &Piece) -> Option<(RawSlice, usize)> {
+        let is_dense = |leaf: &&TableLeaf| leaf.strided.is_none();
+        let p = Some(&self.params[piece.leaf]).filter(is_dense)?.data;
         match self.start {
             None => Some((p, piece.start)),
-            Some(_) => Some((self.lying_source(piece.leaf, dtype)?, piece.from)),
+            Some(Start::Gradients) => Some((self.gradient(piece.leaf).filter(is_dense)?.data, piece.from)),
+            Some(Start::Stored) => Some((self.stored(piece.leaf), piece.from)),
         }
     }
 

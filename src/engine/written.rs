@@ -1,14 +1,15 @@
 //! Finished updates, written to where they go: to leaves of any type and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
-#[cfg(feature = "half")]
-use super::halves::Parameters;
-use super::isa::{Isa, Job, dispatch};
+use super::ahead::DISTANCE;
+use super::isa::Isa;
+use super::kernel::{ADD, Body, run_mixed};
 use super::leaf::TableLeaf;
+use super::limits::MOST_SLOTS;
 use super::messages::Layout;
-#[cfg(feature = "half")]
-use crate::element::DType;
-use crate::element::{Element, Real, convert, with_dtype};
+use super::stored::{Arrays, is_stored};
+use super::sums::MOST_SUMS;
+use crate::element::{DType, Element, Real, Term, convert, with_dtype};
 use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, add_update};
@@ -28,26 +29,19 @@ pub(crate) enum Sink<'a> {
     Gradients,
 }
 
-/// Updates to add to parameters.
-struct Add<'a, C> {
-    u: &'a [C],
-    p: &'a mut [C],
-}
+/// Updates as they are.
+enum AsIs {}
 
-impl<C: Real> Job for Add<'_, C> {
-    type Output = ();
+impl<C: Real> Body<C> for AsIs {
+    type Kernel = ();
+    const ARRAYS: usize = 0;
+    const READS: [bool; MOST_SLOTS] = [false; MOST_SLOTS];
+    const WRITES: [bool; MOST_SLOTS] = [false; MOST_SLOTS];
+    const READS_PARAMS: bool = false;
+
     #[inline(always)]
-    fn run(self) {
-        add_slice(self.u, self.p);
-    }
-}
-
-/// A function of its own, since arguments are known not to overlap.
-#[inline(always)]
-fn add_slice<C: Real>(u: &[C], p: &mut [C]) {
-    let u = &u[..p.len()];
-    for i in 0..p.len() {
-        p[i] = add_update(p[i], u[i]);
+    fn apply((): &(), _: (Option<DType>, bool), _: &mut [C], u: C, _: C, _: &mut [Term<C>; MOST_SUMS]) -> C {
+        u
     }
 }
 
@@ -103,14 +97,17 @@ pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa
 ///
 /// As for [`add_stretch`].
 unsafe fn add_dense<C: Real>(leaf: RawSlice, isa: Isa, start: usize, u: &[C]) {
-    match leaf.dtype() {
-        #[cfg(feature = "half")]
+    if is_stored::<C>(leaf.dtype(), isa) {
+        let from = RawSlice::of(u);
+        let ahead = from.end_of(0, 0) + DISTANCE;
         // SAFETY: by the caller's promise.
-        DType::Bf16 => C::split(Parameters::<half::bf16>(isa, unsafe { leaf.slice_mut(start, u.len()) }), u),
-        #[cfg(feature = "half")]
+        let arrays =
+            unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::NOWHERE, leaf), &[None; MOST_SLOTS]) };
+        run_mixed::<AsIs, C, ADD>(isa, &(), &arrays);
+    } else {
         // SAFETY: as above.
-        DType::F16 => C::split(Parameters::<half::f16>(isa, unsafe { leaf.slice_mut(start, u.len()) }), u),
-        // SAFETY: as above. Arithmetic on other leaves is in their own type.
-        _ => dispatch(isa, Add { u, p: unsafe { leaf.slice_mut::<C>(start, u.len()) } }),
+        with_dtype!(leaf.dtype(), P => for (p, u) in unsafe { leaf.slice_mut::<P>(start, u.len()) }.iter_mut().zip(u) {
+            *p = add_rounded(*p, *u);
+        });
     }
 }

@@ -9,13 +9,6 @@ pub(crate) fn hidden(i: usize) -> usize {
     core::hint::black_box(i)
 }
 
-/// The block `b` of `n`, to be done by itself. Where little is done to an element, the compiler takes the same element
-/// of several blocks together, with gathers and scatters, which takes three times as long.
-#[inline(always)]
-pub(crate) fn alone(b: usize, n: usize) -> usize {
-    hidden(b).min(n - 1)
-}
-
 /// What is there or another number, to be stored where it is: the compiler makes a store of it that is done for some
 /// numbers of a register only, which takes ten times as long with AVX2 on processors by AMD. So bits are set in it, of
 /// which the compiler does not know that they are none.

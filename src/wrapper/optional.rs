@@ -1,7 +1,8 @@
 //! A member of a chain that may be absent.
 
 use crate::engine::{
-    AllUses, Emission, OnView, Outline, PieceAt, Shape, Skips, SlotList, Span, Term, Then, Uses, Viewed,
+    AllUses, Emission, OnView, Outline, PieceAt, Shape, Skips, SlotList, Span, Spare, Term, Then, Uses, Viewed, Walk,
+    by_own_loops,
 };
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -110,6 +111,10 @@ impl<T: Stage> Stage for Option<T> {
 
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         if let (Some(t), Some(state)) = (self, state) { t.resting(state) } else { &[] }
+    }
+
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+        by_own_loops(self, (state, run), walk, spare);
     }
 
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {

@@ -3,7 +3,7 @@
 use core::any::Any;
 
 use super::super::found::Found;
-use super::super::kernel::MOST_SLOTS;
+use super::super::limits::MOST_SLOTS;
 use super::super::whole::NOT_REMOTE;
 use super::super::{
     AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,

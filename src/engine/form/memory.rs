@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::super::fused::with_list;
+use super::super::fused::with_slices;
 use super::super::isa::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
@@ -173,7 +173,7 @@ fn apart<R: RuleWithMemory, C: Real>(
     tile.settle();
     let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
     let (memory, k, spare) = (&state.memory, rule.scalars(&state.memory, leaf), core::mem::take(&mut tile.spare));
-    with_list(list, start, n, (isa, spare), &mut |mut slots| {
+    with_slices(list, start, n, (isa, spare), &mut |mut slots| {
         let beside = match state.arrays.has_beside(leaf) {
             true => core::mem::take(&mut slots[const { R::SLOTS.len() }]),
             false => Default::default(),

@@ -31,7 +31,6 @@ pub use around::{
     Weighing, WeighingPasses, WithArithmetic, WithSums, Wrapper,
 };
 pub use looks_first::{AfterALook, LooksFirst};
-pub use loops::Access;
 pub(crate) use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
 pub(crate) use named::{Exactly, Keeps, OfChain};
 pub use named::{Named, Optimizer};

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::super::kernel::MOST_SLOTS;
+use super::super::limits::MOST_SLOTS;
 use super::super::{
     AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses, fused,
 };

@@ -2,8 +2,9 @@
 
 use core::ops::{Deref, DerefMut};
 
+use super::super::Access;
 use super::super::{InitContext, Slot, SlotList};
-use super::{Access, Shows};
+use super::Shows;
 use crate::arguments::Argument;
 use crate::element::{DType, InRecord};
 use crate::error::Result;
@@ -74,10 +75,11 @@ impl Arrays {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }
 
-    /// Lists the arrays that a pass reads.
+    /// Lists the arrays that a pass reads, each by its number.
     pub(super) fn list_read(&self, accesses: &[Access], leaf: usize, list: &mut SlotList<'_>) {
-        let read = self.all.iter().enumerate().filter(|(slot, _)| Access::of(accesses, *slot).reads());
-        read.for_each(|(_, array)| list.push(array, leaf));
+        for (slot, array) in self.all.iter().enumerate() {
+            if Access::of(accesses, slot).reads() { list.push(array, leaf) } else { list.push_none() }
+        }
     }
 
     /// The arrays of a leaf, where values are recorded.

@@ -3,10 +3,10 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,
+    Access, AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,
     WholeTree, fused,
 };
-use super::loops::{Access, MOST_SUMS, add_sums, goes_in, on_slots, reads_any};
+use super::loops::{MOST_PART_SUMS, add_sums, goes_in, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState, SlotArray};
@@ -220,7 +220,7 @@ const fn arrays<P: TwoPasses>() -> usize {
 
 const fn sums_of<P: TwoPasses>() -> usize {
     let sums = <P::Sums<f64> as SlotArray<f64>>::LEN;
-    assert!(sums <= MOST_SUMS, "a part of two passes has at most 4 sums");
+    assert!(sums <= MOST_PART_SUMS, "a part of two passes has at most 4 sums");
     sums
 }
 
@@ -271,7 +271,7 @@ fn add_stored<P: TwoPasses>(
 ) {
     assert!(arrays::<P>() == 0, "{}: with state arrays there is no second sum", P::NAME);
     let Some(whole) = tree.leaf::<f64>(leaf) else { return };
-    let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MOST_SUMS]);
+    let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MOST_PART_SUMS]);
     for (i, u) in whole.u.iter().enumerate() {
         let p = whole.p.get(i).copied().unwrap_or_default();
         let (_, terms) = P::take_in(kernel, P::Slots::of(&mut []), *u, p);

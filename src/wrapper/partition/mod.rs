@@ -3,7 +3,8 @@ mod group;
 use core::ops::ControlFlow::{Break, Continue};
 
 use crate::engine::{
-    Emission, HoldsBack, OnView, Outline, PieceAt, Shape, Skips, Span, Stages, Then, goes_around, members_skip,
+    Emission, HoldsBack, OnView, Outline, PieceAt, Shape, Skips, Span, Spare, Stages, Then, Walk, by_own_loops,
+    goes_around, members_skip,
 };
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -315,6 +316,10 @@ impl<G: Stages> Stage for Partition<G> {
 
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         &state.resting
+    }
+
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+        by_own_loops(self, (state, run), walk, spare);
     }
 
     fn in_piece<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: PieceAt, then: &mut Then<'_, C>) {

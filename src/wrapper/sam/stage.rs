@@ -2,8 +2,8 @@
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
-    Absent, Emission, HoldsBack, OnView, Outline, ParamSource, PieceAt, Place, Shape, Skips, SlotJob, Span, Then, Tile,
-    Viewed, at_point, goes_around, slot_tile,
+    Absent, Emission, HoldsBack, OnView, Outline, ParamSource, PieceAt, Place, Shape, Skips, SlotJob, Span, Spare,
+    Then, Tile, Viewed, Walk, at_point, by_own_loops, goes_around, slot_tile,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
@@ -232,6 +232,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
             Emission::Undecided | Emission::Nothing(_) => emission,
             _ => Emission::Updates,
         }
+    }
+
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+        by_own_loops(self, (state, run), walk, spare);
     }
 
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {

@@ -7,8 +7,8 @@ use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Term;
 use crate::engine::ranks::Ranks;
 use crate::engine::{
-    Absent, AllUses, Emission, HoldsBack, Nested, OnView, Outline, PieceAt, Shape, Sink, Skips, SlotList, Span, Then,
-    Viewed, goes_around,
+    Absent, AllUses, Emission, HoldsBack, Nested, OnView, Outline, PieceAt, Shape, Sink, Skips, SlotList, Span, Spare,
+    Then, Viewed, Walk, by_own_loops, goes_around,
 };
 use crate::memory::RawBytes;
 use crate::needs::Level;
@@ -184,6 +184,10 @@ impl<T: Stage> Stage for Sharded<T> {
             (None, None) => Emission::Undecided,
         };
         if emission == Emission::Partly { Emission::Updates } else { emission }
+    }
+
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+        by_own_loops(self, (state, run), walk, spare);
     }
 
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {

@@ -1,12 +1,13 @@
 //! What wrappers do to elements themselves.
 
+use super::super::super::Access;
 use super::super::super::{Slot, Sums, Term, Tile};
 use super::super::SlotArray;
-use super::super::loops::{Access, OnElement};
+use super::super::loops::OnElement;
 use super::super::state::Arrays;
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
-use crate::engine::kernel::MOST_SLOTS;
+use crate::engine::limits::MOST_SLOTS;
 use crate::needs::Nothing;
 use crate::tree::LeafSpec;
 

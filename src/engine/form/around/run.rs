@@ -1,15 +1,16 @@
 //! How wrappers run.
 
+use super::super::super::Access;
 use super::super::super::in_piece::as_one_loop;
-use super::super::super::kernel::MOST_SLOTS;
 use super::super::super::leaf::is_among;
+use super::super::super::limits::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::{
     Absent, AllUses, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, Slot,
     SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Transform, Uses, Viewed, Walk, WholeTree,
     by_own_loops, fits, followed_by,
 };
-use super::super::loops::{Access, goes_in, on_slots};
+use super::super::loops::{goes_in, on_slots};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, of_part};
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};

@@ -2,12 +2,14 @@
 
 use core::marker::PhantomData;
 
+use super::super::super::Access;
 use super::super::super::fused::with_stretch;
-use super::super::super::in_piece::{OnTile, by_one_loop};
+use super::super::super::in_piece::by_one_loop;
 use super::super::super::isa::{Job, dispatch_chain};
+use super::super::super::piece_at::OnTile;
 use super::super::super::{PieceAt, Place, Span, Stage, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
-use super::super::loops::{Access, OnElement, each};
+use super::super::loops::{OnElement, each};
 use super::arithmetic::{Half, Own};
 use super::run::{AroundRun, Inner, StateOf, does_before, is_on, look};
 use super::{Around, Decision, Elsewhere, Wrapper};

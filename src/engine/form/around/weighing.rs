@@ -1,8 +1,9 @@
 //! Wrappers that add up over all elements, and do something to the updates when they have seen them all.
 
+use super::super::super::Access;
 use super::super::super::{Slot, Sums, Term, Tile};
 use super::super::SlotArray;
-use super::super::loops::{Access, MOST_SUMS, OnElement, add_sums, each_beside};
+use super::super::loops::{MOST_PART_SUMS, OnElement, add_sums, each_beside};
 use super::super::state::Arrays;
 use super::arithmetic::Own;
 use super::{Around, Wrapper};
@@ -218,7 +219,10 @@ impl<P: Weighing> Own<P> for WithSums {
     const MEETS: bool = P::PASSES.meets;
     const WAITS: bool = P::PASSES.gives_out;
     const SUMS: usize = {
-        assert!(taken_in::<P>() <= MOST_SUMS && measured::<P>() <= MOST_SUMS, "a wrapper has at most 4 sums of a kind");
+        assert!(
+            taken_in::<P>() <= MOST_PART_SUMS && measured::<P>() <= MOST_PART_SUMS,
+            "a wrapper has at most 4 sums of a kind"
+        );
         taken_in::<P>() + measured::<P>()
     };
     const KEEPS_ZEROS: bool = P::PASSES.keeps_zeros;

@@ -1,0 +1,413 @@
+//! Arrays as loops go through them: a block is brought into locals, as it is calculated with, and put back.
+#![allow(unsafe_code, reason = "arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
+
+use core::marker::PhantomData;
+
+#[cfg(feature = "half")]
+use half::{bf16, f16};
+
+use super::ahead::{prefetch_after, prefetch_beside, prefetch_to_read};
+#[cfg(feature = "half")]
+use super::halves::InBlocks;
+use super::isa::{Isa, Set};
+use super::limits::{BLOCK, MOST_SLOTS};
+use super::slots::RawSlots;
+#[cfg(feature = "half")]
+use crate::element::convert;
+use crate::element::{DType, Real};
+use crate::memory::RawSlice;
+#[cfg(feature = "half")]
+use crate::numeric::half_floats::are_converted;
+use crate::tree::add_update;
+
+/// State arrays in the compute type; those past the last are empty.
+pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
+
+/// No array at any place.
+#[inline(always)]
+pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
+    [&mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut []]
+}
+
+/// Returns true if loops for the SIMD level go through arrays of this type, calculating in `C`.
+pub(super) fn is_stored<C: Real>(dtype: DType, isa: Isa) -> bool {
+    match dtype {
+        dtype if dtype == C::DTYPE => true,
+        #[cfg(feature = "half")]
+        DType::Bf16 => in_singles::<C>(),
+        #[cfg(feature = "half")]
+        DType::F16 => in_singles::<C>() && are_converted(isa),
+        _ => {
+            let _ = isa;
+            false
+        }
+    }
+}
+
+/// Returns true if arithmetic in this type is done on 16-bit leaves.
+pub(super) const fn in_singles<C: Real>() -> bool {
+    cfg!(feature = "half") && matches!(C::DTYPE, DType::F32)
+}
+
+/// The arrays of a loop: `len` elements of each from `start` on, of the updates from `from_start` on. A loop that adds
+/// updates to parameters writes to `to` and does not read `p`. Arrays that its body neither reads nor writes may be
+/// missing.
+pub(crate) struct Arrays<'a> {
+    len: usize,
+    start: usize,
+    from: RawSlice,
+    from_start: usize,
+    /// The address of what is prefetched with the first of the updates.
+    ahead: usize,
+    p: RawSlice,
+    to: RawSlice,
+    slots: &'a RawSlots,
+    lent: PhantomData<&'a mut ()>,
+}
+
+impl<'a> Arrays<'a> {
+    /// `len` elements from `start` on, of the updates from `from_start` on.
+    ///
+    /// # Safety
+    ///
+    /// While this lives all arrays are alive; nothing else reads or writes these elements of `to` and of the state
+    /// arrays, and nothing writes the others. No two of `from`, `to` and the state arrays overlap, unless `from` is
+    /// `to`: a loop reads a block of all arrays before it writes one.
+    pub(super) unsafe fn new(
+        (start, len): (usize, usize),
+        (from, from_start, ahead): (RawSlice, usize, usize),
+        (p, to): (RawSlice, RawSlice),
+        slots: &'a RawSlots,
+    ) -> Arrays<'a> {
+        Arrays { len, start, from, from_start, ahead, p, to, slots, lent: PhantomData }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn ahead(&self) -> usize {
+        self.ahead
+    }
+
+    /// Returns true if all arrays have the compute type. `adds` says that the parameters are `to`.
+    pub(super) fn is_native<C: Real>(&self, adds: bool) -> bool {
+        let p = if adds { &self.to } else { &self.p };
+        self.from.dtype() == C::DTYPE
+            && p.dtype() == C::DTYPE
+            && self.slots.iter().flatten().all(|slot| slot.dtype() == C::DTYPE)
+    }
+
+    #[inline(always)]
+    pub(super) fn from<C: Real, const MIXED: bool>(&self) -> Array<C, MIXED> {
+        Array::of(&self.from, self.from_start, self.len)
+    }
+
+    #[inline(always)]
+    pub(super) fn p<C: Real, const MIXED: bool>(&self) -> Array<C, MIXED> {
+        Array::of(&self.p, self.start, self.len)
+    }
+
+    #[inline(always)]
+    pub(super) fn to<C: Real, const MIXED: bool>(&self) -> Array<C, MIXED> {
+        Array::of(&self.to, self.start, self.len)
+    }
+
+    #[inline(always)]
+    pub(super) fn slot<C: Real, const MIXED: bool>(&self, slot: usize) -> Array<C, MIXED> {
+        let Some(raw) = &self.slots[slot] else { unreachable!("a loop is given the arrays that it reads") };
+        Array::of(raw, self.start, self.len)
+    }
+
+    /// The type of the parameters that updates are added to.
+    pub(super) fn params_dtype(&self) -> DType {
+        self.to.dtype()
+    }
+}
+
+/// The elements of an array that a loop goes through: of the compute type, or if it is `MIXED` of that or of 16 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Array<C, const MIXED: bool> {
+    first: *mut C,
+    dtype: DType,
+}
+
+impl<C: Real, const MIXED: bool> Array<C, MIXED> {
+    /// No array.
+    pub(super) const NOWHERE: Self = Array { first: core::ptr::null_mut(), dtype: C::DTYPE };
+
+    #[inline(always)]
+    fn of(raw: &RawSlice, start: usize, len: usize) -> Self {
+        let dtype = raw.dtype();
+        let first = match dtype {
+            #[cfg(feature = "half")]
+            DType::Bf16 if MIXED && in_singles::<C>() => raw.checked::<bf16>(start, len).cast(),
+            #[cfg(feature = "half")]
+            DType::F16 if MIXED && in_singles::<C>() => raw.checked::<f16>(start, len).cast(),
+            _ => raw.checked::<C>(start, len),
+        };
+        Array { first, dtype }
+    }
+
+    /// The block of this number, of `W` elements of a type.
+    ///
+    /// # Safety
+    ///
+    /// The array has this block, and elements of this type.
+    #[inline(always)]
+    unsafe fn block<T, const W: usize>(self, b: usize) -> *mut [T; W] {
+        // SAFETY: by the caller's promise.
+        unsafe { self.first.cast::<[T; W]>().add(b) }
+    }
+
+    /// Loads a block of `W` elements in the compute type. A `MIXED` array has blocks of [`BLOCK`].
+    ///
+    /// # Safety
+    ///
+    /// The array is one of living [`Arrays`] and has this block, and the CPU has the SIMD level.
+    #[inline(always)]
+    pub(super) unsafe fn bring<I: Set, const W: usize>(self, b: usize) -> [C; W] {
+        // SAFETY: by the caller's promise.
+        unsafe { if self.is_native() { *self.block(b) } else { resized(&self.widen::<I>(&*self.block(b))) } }
+    }
+
+    /// Writes a block, rounded to the nearest numbers that there are.
+    ///
+    /// # Safety
+    ///
+    /// As [`bring`](Array::bring), and the array may be written.
+    #[inline(always)]
+    pub(super) unsafe fn put<I: Set, const W: usize>(self, b: usize, block: &[C; W]) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.is_native() {
+                *self.block(b) = *block;
+            } else {
+                *self.block(b) = self.narrow::<I>(&resized(block));
+            }
+        }
+    }
+
+    /// Adds updates to a block of parameters, of 16 bits rounded before and after.
+    ///
+    /// # Safety
+    ///
+    /// As [`put`](Array::put).
+    #[inline(always)]
+    pub(super) unsafe fn add<I: Set, const W: usize>(self, b: usize, u: &[C; W]) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if !self.is_native() {
+                return *self.block(b) = self.add_rounded::<I>(*self.block(b), &resized(u));
+            }
+            let mut p: [C; W] = *self.block(b);
+            for i in 0..W {
+                p[i] = add_update(p[i], u[i]);
+            }
+            *self.block(b) = p;
+        }
+    }
+
+    /// An element, as it is calculated with. Of 16 bits, here and below, it is converted as a block of which the others
+    /// are zero: as few instructions, and the same bits.
+    ///
+    /// # Safety
+    ///
+    /// As [`bring`](Array::bring), for an element of this number.
+    #[inline(always)]
+    pub(super) unsafe fn get<I: Set>(self, i: usize) -> C {
+        // SAFETY: by the caller's promise.
+        unsafe { if self.is_native() { *self.first.add(i) } else { self.widen::<I>(&before_zeros(*self.short(i)))[0] } }
+    }
+
+    /// Writes an element, rounded to the nearest number that there is.
+    ///
+    /// # Safety
+    ///
+    /// As [`put`](Array::put), for an element of this number.
+    #[inline(always)]
+    pub(super) unsafe fn set<I: Set>(self, i: usize, x: C) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.is_native() {
+                *self.first.add(i) = x;
+            } else {
+                *self.short(i) = self.narrow::<I>(&before_zeros(x))[0];
+            }
+        }
+    }
+
+    /// Adds an update to a parameter, of 16 bits rounded before and after.
+    ///
+    /// # Safety
+    ///
+    /// As [`set`](Array::set).
+    #[inline(always)]
+    pub(super) unsafe fn add_one<I: Set>(self, i: usize, u: C) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            if self.is_native() {
+                *self.first.add(i) = add_update(*self.first.add(i), u);
+            } else {
+                *self.short(i) = self.add_rounded::<I>(before_zeros(*self.short(i)), &before_zeros(u))[0];
+            }
+        }
+    }
+
+    /// An element of 16 bits.
+    ///
+    /// # Safety
+    ///
+    /// The array has this element, and is of 16 bits.
+    #[inline(always)]
+    unsafe fn short(self, i: usize) -> *mut u16 {
+        // SAFETY: by the caller's promise.
+        unsafe { self.first.cast::<u16>().add(i) }
+    }
+
+    /// The numbers that these bits are.
+    ///
+    /// # Safety
+    ///
+    /// The CPU has the SIMD level; the array is of 16 bits.
+    #[inline(always)]
+    unsafe fn widen<I: Set>(self, bits: &[u16; BLOCK]) -> [C; BLOCK] {
+        match self.dtype {
+            #[cfg(feature = "half")]
+            // SAFETY: by the caller's promise.
+            DType::F16 if const { are_converted(I::ISA) } => of_singles(unsafe { f16::widen_block::<I>(bits) }),
+            #[cfg(feature = "half")]
+            // SAFETY: as above.
+            _ => of_singles(unsafe { bf16::widen_block::<I>(bits) }),
+            #[cfg(not(feature = "half"))]
+            dtype => no_loop(dtype, bits),
+        }
+    }
+
+    /// The nearest numbers, as bits. These are a block of their own, here and below: it is not known that the array is
+    /// not the one given, and with a check of that comes a loop over single elements.
+    ///
+    /// # Safety
+    ///
+    /// As [`widen`](Array::widen).
+    #[inline(always)]
+    unsafe fn narrow<I: Set>(self, block: &[C; BLOCK]) -> [u16; BLOCK] {
+        let mut bits = [0; BLOCK];
+        match self.dtype {
+            #[cfg(feature = "half")]
+            // SAFETY: by the caller's promise.
+            DType::F16 if const { are_converted(I::ISA) } => unsafe {
+                f16::narrow_block::<I>(&to_singles(block), &mut bits);
+            },
+            #[cfg(feature = "half")]
+            // SAFETY: as above.
+            _ => unsafe { bf16::narrow_block::<I>(&to_singles(block), &mut bits) },
+            #[cfg(not(feature = "half"))]
+            dtype => no_loop(dtype, (block, &mut bits)),
+        }
+        bits
+    }
+
+    /// The sums of numbers, which are bits, and updates, rounded before and after.
+    ///
+    /// # Safety
+    ///
+    /// As [`widen`](Array::widen).
+    #[inline(always)]
+    unsafe fn add_rounded<I: Set>(self, mut bits: [u16; BLOCK], u: &[C; BLOCK]) -> [u16; BLOCK] {
+        match self.dtype {
+            #[cfg(feature = "half")]
+            // SAFETY: by the caller's promise.
+            DType::F16 if const { are_converted(I::ISA) } => unsafe { f16::add_block::<I>(to_singles(u), &mut bits) },
+            #[cfg(feature = "half")]
+            // SAFETY: as above.
+            _ => unsafe { bf16::add_block::<I>(to_singles(u), &mut bits) },
+            #[cfg(not(feature = "half"))]
+            dtype => no_loop(dtype, (u, &mut bits)),
+        }
+        bits
+    }
+
+    /// Returns true if its elements are of the compute type.
+    #[inline(always)]
+    pub(super) fn is_native(self) -> bool {
+        !MIXED || self.dtype == C::DTYPE
+    }
+
+    /// Prefetches a later block; of a loop that only reads, further ahead.
+    ///
+    /// # Safety
+    ///
+    /// As [`bring`](Array::bring).
+    #[inline(always)]
+    pub(super) unsafe fn prefetch_after<const W: usize>(self, b: usize, only_reads: bool) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match (self.is_native(), only_reads) {
+                (true, true) => prefetch_to_read(&*self.block::<C, W>(b)),
+                (true, false) => prefetch_after(&*self.block::<C, W>(b)),
+                (false, true) => prefetch_to_read(&*self.block::<u16, W>(b)),
+                (false, false) => prefetch_after(&*self.block::<u16, W>(b)),
+            }
+        }
+    }
+
+    /// Prefetches the block of this number of those that begin at an address.
+    ///
+    /// # Safety
+    ///
+    /// As [`bring`](Array::bring).
+    #[inline(always)]
+    pub(super) unsafe fn prefetch_at<const W: usize>(self, b: usize, address: usize) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            match self.is_native() {
+                true => prefetch_beside(&*self.block::<C, W>(b), address + b * size_of::<[C; W]>()),
+                false => prefetch_beside(&*self.block::<u16, W>(b), address + b * size_of::<[u16; W]>()),
+            }
+        }
+    }
+}
+
+/// Returns the elements that blocks of both lengths have. Loops with 16-bit arrays call it with equal lengths.
+#[inline(always)]
+fn resized<C: Real, const FROM: usize, const TO: usize>(block: &[C; FROM]) -> [C; TO] {
+    let mut resized = [C::zero(); TO];
+    for i in 0..TO.min(FROM) {
+        resized[i] = block[i];
+    }
+    resized
+}
+
+#[cfg(feature = "half")]
+#[inline(always)]
+fn of_singles<C: Real>(singles: [f32; BLOCK]) -> [C; BLOCK] {
+    let mut block = [C::zero(); BLOCK];
+    for i in 0..BLOCK {
+        block[i] = convert(singles[i]);
+    }
+    block
+}
+
+#[cfg(feature = "half")]
+#[inline(always)]
+fn to_singles<C: Real>(block: &[C; BLOCK]) -> [f32; BLOCK] {
+    let mut singles = [0.0; BLOCK];
+    for i in 0..BLOCK {
+        singles[i] = convert(block[i]);
+    }
+    singles
+}
+
+/// A block of which all elements but the first are zero.
+#[inline(always)]
+fn before_zeros<T: Copy + Default>(first: T) -> [T; BLOCK] {
+    let mut block = [T::default(); BLOCK];
+    block[0] = first;
+    block
+}
+
+#[cfg(not(feature = "half"))]
+fn no_loop<T, U>(dtype: DType, _: T) -> U {
+    unreachable!("without `half` no leaf is of {dtype}")
+}
