@@ -371,6 +371,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
 
 /// Returns the elements that blocks of both lengths have. Loops with 16-bit arrays call it with equal lengths.
 #[inline(always)]
+#[allow(clippy::manual_memcpy, reason = "slices are copied by a call in builds without LTO")]
 fn resized<C: Real, const FROM: usize, const TO: usize>(block: &[C; FROM]) -> [C; TO] {
     let mut resized = [C::zero(); TO];
     for i in 0..TO.min(FROM) {

@@ -1,13 +1,15 @@
 //! What wrappers do to elements themselves.
 
 use super::super::super::Access;
-use super::super::super::{Slot, Sums, Term, Tile};
+use super::super::super::{InitContext, Slot, Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::OnElement;
-use super::super::state::Arrays;
+use super::super::rule::checked_slots;
+use super::super::state::{Arrays, of_part};
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
 use crate::engine::limits::MOST_SLOTS;
+use crate::error::Result;
 use crate::needs::Nothing;
 use crate::tree::LeafSpec;
 
@@ -31,17 +33,17 @@ pub enum WithArithmetic {}
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elements {
-    before: bool,
-    after: bool,
-    rewrites: [bool; 2],
-    before_reads: bool,
-    keeps_zeros: bool,
-    completes: bool,
-    params: bool,
-    typed: bool,
-    rows: bool,
-    point: Option<usize>,
-    some_leaves: bool,
+    pub(super) before: bool,
+    pub(super) after: bool,
+    pub(super) rewrites: [bool; 2],
+    pub(super) before_reads: bool,
+    pub(super) keeps_zeros: bool,
+    pub(super) completes: bool,
+    pub(super) params: bool,
+    pub(super) typed: bool,
+    pub(super) rows: bool,
+    pub(super) point: Option<usize>,
+    pub(super) some_leaves: bool,
 }
 
 impl Elements {
@@ -59,6 +61,11 @@ impl Elements {
         point: None,
         some_leaves: false,
     };
+
+    /// Returns true if `before` only reads its arrays where it rewrites updates.
+    pub(super) const fn only_reads_before(&self) -> bool {
+        self.before_reads && self.rewrites[0]
+    }
 
     /// The same, and [`before`](Arithmetic::before) what is inside; `rewrites` says whether that changes the update,
     /// not only the state arrays.
@@ -226,29 +233,20 @@ pub trait Arithmetic: Wrapper {
     }
 }
 
-/// What a form says of the arithmetic of its wrappers: nothing, or what they say.
-#[allow(missing_docs, reason = "each is what has the same name in `Arithmetic`")]
-pub trait Own<P: Wrapper> {
-    const SLOTS: &'static [Slot] = &[];
-    const BEFORE: bool = false;
-    const AFTER: bool = false;
-    const REWRITES: [bool; 2] = [true, false];
-    const BEFORE_READS: bool = false;
-    const COMPLETES: bool = false;
-    const READS_PARAMS: bool = false;
-    const TYPED: bool = false;
-    const ROWS: bool = Self::SLOTS.is_empty();
-    const POINT: Option<usize> = None;
-    const SOME_LEAVES: bool = false;
+/// The loops of a wrapper, by what else it implements: none, those of [`Arithmetic`], or those of
+/// [`Weighing`](super::Weighing).
+#[allow(missing_docs, reason = "each item has the name of one in `Arithmetic` or `Weighing`")]
+pub trait Loops<P: Wrapper> {
+    const ELEMENTS: Elements = Elements::NONE;
+    const REDUCES: Reduces = Reduces::NOTHING;
     type Slots<C: Real>: SlotArray<C>;
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    fn has_slots(_: &P, _: &LeafSpec) -> bool {
-        true
+    /// Makes the state arrays.
+    fn arrays(_: &P, at: &InitContext<'_>) -> Result<Arrays> {
+        Arrays::new(&[], at, &|slot| slot)
     }
-    fn slot(_: &P, slot: Slot) -> Slot {
-        slot
-    }
+    /// Computes the scalars of a leaf for one pass.
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> Self::Scalars<C>;
     #[inline(always)]
     fn typed<C: Real>(k: Self::Scalars<C>, _: DType) -> Self::Scalars<C> {
@@ -263,81 +261,78 @@ pub trait Own<P: Wrapper> {
         u
     }
 
-    /// How many bytes of a leaf's arrays go through memory, for each element: where what is inside begins, where it
-    /// ends, and in the last pass.
+    /// Returns the bytes of a leaf's arrays that move through memory, per element: in the pass in which the inner
+    /// transformation begins, in that in which it ends, and in the last.
     fn bytes(_: &P, _: &P::Memory, arrays: &Arrays, leaf: usize, [begins, ends, _]: [bool; 3]) -> usize {
-        let of_before = if Self::BEFORE_READS { 1 } else { 2 };
-        arrays.bytes(leaf, &|_| match (Self::BEFORE && begins, Self::AFTER && ends) {
+        let of_before = if Self::ELEMENTS.only_reads_before() { 1 } else { 2 };
+        arrays.bytes(leaf, &|_| match (Self::ELEMENTS.before && begins, Self::ELEMENTS.after && ends) {
             (_, true) => 2,
             (before, false) => of_before * before as usize,
         })
     }
 
-    const KEEPS_ZEROS: bool = false;
-
-    // What only those have that are `Weighing`.
-    const TAKES_IN: bool = false;
-    const MEETS: bool = false;
-    const WAITS: bool = false;
-    const SUMS: usize = 0;
-    const FUSES: bool = true;
-    const READS_PARAMS_LAST: bool = false;
-    type Last<C: Real>: Copy + Send + Sync;
-
-    fn last_scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> Self::Last<C>;
-    #[inline(always)]
-    fn last<C: Real>(_: Self::Last<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
-        u
-    }
+    // A wrapper with reductions.
     fn take_in<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn meet<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
     fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn give_out<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
     #[inline(always)]
     fn add<C: Real>(_: Self::Scalars<C>, _: C, _: &mut [Term<C>]) {}
+    #[inline(always)]
+    fn last<C: Real>(_: Self::Scalars<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
+        u
+    }
     fn weigh(_: &P, _: &mut P::Memory, _: Sums<'_>) {}
 }
 
-impl<P: Wrapper> Own<P> for NoArithmetic {
+/// The reductions of a wrapper, and what depends on them.
+#[derive(Clone, Copy)]
+pub struct Reduces {
+    /// Over the elements before the inner transformation, and after it.
+    pub(super) sums: [usize; 2],
+    /// True if updates are rewritten given the gradients.
+    pub(super) meets: bool,
+    /// True if updates are rewritten in a pass after the reductions, and if that pass reads parameters.
+    pub(super) waits: bool,
+    pub(super) last_reads_params: bool,
+    /// False if the wrapper has no element loop with the inner transformation.
+    pub(super) fuses: bool,
+}
+
+impl Reduces {
+    pub(super) const NOTHING: Reduces =
+        Reduces { sums: [0; 2], meets: false, waits: false, last_reads_params: false, fuses: true };
+
+    /// Returns the number of reductions.
+    pub(super) const fn count(&self) -> usize {
+        self.sums[0] + self.sums[1]
+    }
+}
+
+impl<P: Wrapper> Loops<P> for NoArithmetic {
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
-    type Last<C: Real> = ();
 
     #[inline(always)]
     fn scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
-    #[inline(always)]
-    fn last_scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
 }
 
-impl<P: Arithmetic> Own<P> for WithArithmetic {
-    const SLOTS: &'static [Slot] = P::SLOTS;
-    const BEFORE: bool = P::ELEMENTS.before;
-    const AFTER: bool = P::ELEMENTS.after;
-    const REWRITES: [bool; 2] = P::ELEMENTS.rewrites;
-    const BEFORE_READS: bool = P::ELEMENTS.before_reads && P::ELEMENTS.rewrites[0];
-    const COMPLETES: bool = P::ELEMENTS.completes;
-    const KEEPS_ZEROS: bool = P::ELEMENTS.keeps_zeros;
-    const READS_PARAMS: bool = P::ELEMENTS.params;
-    const TYPED: bool = P::ELEMENTS.typed;
-    const ROWS: bool = P::ELEMENTS.rows || P::SLOTS.is_empty();
-    const POINT: Option<usize> = P::ELEMENTS.point;
-    const SOME_LEAVES: bool = P::ELEMENTS.some_leaves;
+impl<P: Arithmetic> Loops<P> for WithArithmetic {
+    const ELEMENTS: Elements = {
+        checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN);
+        P::ELEMENTS
+    };
     type Slots<C: Real> = P::Slots<C>;
     type Scalars<C: Real> = P::Scalars<C>;
-    type Last<C: Real> = ();
 
-    fn has_slots(part: &P, leaf: &LeafSpec) -> bool {
-        part.has_slots(leaf)
-    }
-    fn slot(part: &P, slot: Slot) -> Slot {
-        part.slot(slot)
+    fn arrays(part: &P, at: &InitContext<'_>) -> Result<Arrays> {
+        let own = at.active_where(&|leaf| part.has_slots(leaf));
+        Arrays::new(P::SLOTS, &at.with_active(&own), &|slot| of_part(part, part.slot(slot)))
     }
     #[inline(always)]
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {
         part.scalars(memory, leaf)
     }
-    #[inline(always)]
-    fn last_scalars<C: Real>(_: &P, _: &P::Memory, _: usize) {}
     #[inline(always)]
     fn typed<C: Real>(k: P::Scalars<C>, dtype: DType) -> P::Scalars<C> {
         P::typed(k, dtype)
@@ -353,11 +348,11 @@ impl<P: Arithmetic> Own<P> for WithArithmetic {
 }
 
 /// What a wrapper does to one element before what is inside, or after; whether the update is another one afterwards.
-pub(super) struct Half<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
+pub(super) struct Half<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
     pub(super) O::Scalars<C>,
 );
 
-impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Clone
+impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Clone
     for Half<P, O, C, BEFORE, REWRITES>
 {
     fn clone(&self) -> Self {
@@ -365,18 +360,18 @@ impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> C
     }
 }
 
-impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Copy
+impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Copy
     for Half<P, O, C, BEFORE, REWRITES>
 {
 }
 
-impl<P: Wrapper, O: Own<P>, C: Real, const BEFORE: bool, const REWRITES: bool> OnElement<C>
+impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> OnElement<C>
     for Half<P, O, C, BEFORE, REWRITES>
 {
     type Slots = O::Slots<C>;
     type Sums = [C::Wide; 0];
     // Without a new update it is done in a step that holds.
-    const ACCESS: &'static [Access] = match BEFORE && REWRITES && O::BEFORE_READS {
+    const ACCESS: &'static [Access] = match BEFORE && REWRITES && O::ELEMENTS.only_reads_before() {
         true => &[Access::Read; MOST_SLOTS],
         false => &[Access::Write; MOST_SLOTS],
     };

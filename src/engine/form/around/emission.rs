@@ -2,13 +2,13 @@
 
 use super::super::super::leaf::is_among;
 use super::super::super::{Emission, Stage, StepContext, Transform};
-use super::arithmetic::Own;
+use super::arithmetic::Loops;
 use super::run::{AroundRun, Inner, StateOf, is_on};
 use super::{Decision, Elsewhere, Wrapper};
 
 /// Writes down on which leaves nothing is emitted, as far as that is decided; `before` are those for which nothing came
 /// in.
-pub(super) fn settle<P: Wrapper, O: Own<P>>(
+pub(super) fn settle<P: Wrapper, O: Loops<P>>(
     part: &P,
     state: &mut StateOf<P>,
     run: &mut AroundRun<<Inner<P> as Stage>::Run>,
@@ -35,7 +35,7 @@ fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inn
     }
 }
 
-pub(super) fn emission<P: Wrapper, O: Own<P>>(
+pub(super) fn emission<P: Wrapper, O: Loops<P>>(
     part: &P,
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
@@ -43,10 +43,11 @@ pub(super) fn emission<P: Wrapper, O: Own<P>>(
     // Leaves that are not acted on have an update of their own, if their gradients go through.
     let is_part = P::RUNS.chooses && part.elsewhere() == Elsewhere::Pass && state.others;
     // What is done after what is inside is done in the last pass.
-    let rewrites = run.decision == Some(Decision::Run) && (O::AFTER || O::WAITS) && !O::KEEPS_ZEROS;
+    let rewrites =
+        run.decision == Some(Decision::Run) && (O::ELEMENTS.after || O::REDUCES.waits) && !O::ELEMENTS.keeps_zeros;
     match inner_emission(part, state, run).after(P::RUNS.looks as usize) {
         Emission::Nothing(_) if is_part => Emission::Partly,
-        Emission::Nothing(_) if O::COMPLETES && run.inner.is_some() => {
+        Emission::Nothing(_) if O::ELEMENTS.completes && run.inner.is_some() => {
             Emission::Nothing(P::RUNS.looks as usize + part.inner().shape().barriers)
         }
         Emission::Zeros(_) if is_part || rewrites => Emission::Updates,
@@ -55,13 +56,13 @@ pub(super) fn emission<P: Wrapper, O: Own<P>>(
 }
 
 /// Returns what the inner transformation is told of a step.
-pub(super) fn told<'a, P: Wrapper, O: Own<P>>(
+pub(super) fn told<'a, P: Wrapper, O: Loops<P>>(
     part: &P,
     memory: &'a P::Memory,
     decision: Decision,
     at: &StepContext<'a>,
 ) -> StepContext<'a> {
     let at = if decision == Decision::Run { part.tell(memory, at) } else { *at }.in_codes(part.codes(memory));
-    let at = StepContext { in_full: at.in_full || O::POINT.is_some(), ..at };
+    let at = StepContext { in_full: at.in_full || O::ELEMENTS.point.is_some(), ..at };
     if P::RUNS.rests { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }

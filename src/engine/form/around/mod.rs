@@ -21,9 +21,9 @@ use crate::state::State;
 
 /// The form of a [`Wrapper`].
 ///
-/// `Asks` is what a step must be given for the wrapper itself, besides what is inside needs; `Own` says whether it does
+/// `Asks` is what a step must be given for the wrapper itself, besides what is inside needs; `Loops` says whether it does
 /// [`Arithmetic`], see [`AroundWithArithmetic`], or is [`Weighing`], see [`AroundWithSums`].
-pub struct Around<Asks = Nothing, Own = NoArithmetic>(PhantomData<fn() -> (Asks, Own)>);
+pub struct Around<Asks = Nothing, Loops = NoArithmetic>(PhantomData<fn() -> (Asks, Loops)>);
 
 /// What a wrapper does in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

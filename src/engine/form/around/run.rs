@@ -11,10 +11,9 @@ use super::super::super::{
     by_own_loops, fits, followed_by,
 };
 use super::super::loops::{goes_in, on_slots};
-use super::super::rule::checked_slots;
-use super::super::state::{Arrays, of_part};
+use super::super::state::Arrays;
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
-use super::arithmetic::Own;
+use super::arithmetic::Loops;
 use super::emission::{emission, settle, told};
 use super::tile::{is_loop, tile_of, weighs};
 use super::{Around, Decision, Elsewhere, Holds, Wrapper};
@@ -38,10 +37,9 @@ pub struct AroundRun<R> {
 
 /// What the element loop of one leaf needs.
 #[derive(Clone, Copy)]
-pub struct AroundKernel<K, I, L> {
+pub struct AroundKernel<K, I> {
     own: K,
     inner: I,
-    last: L,
     on: bool,
     zero: bool,
 }
@@ -51,74 +49,85 @@ pub(super) const fn look<P: Wrapper>() -> Shape {
     Shape { barriers: P::RUNS.looks as usize, ..Shape::NOTHING }.adding(P::RUNS.looks as usize)
 }
 
-const fn around<P: Wrapper, O: Own<P>>(inner: Shape) -> Shape {
-    const fn own<P: Wrapper, O: Own<P>>(is_there: bool, writes: bool) -> Shape {
-        Shape::elementwise(is_there && writes && !O::SLOTS.is_empty(), is_there && O::READS_PARAMS)
+const fn around<P: Wrapper, O: Loops<P>>(inner: Shape) -> Shape {
+    const fn own<P: Wrapper, O: Loops<P>>(is_there: bool, writes: bool) -> Shape {
+        Shape::elementwise(is_there && writes && arrays::<P, O>() > 0, is_there && O::ELEMENTS.params)
     }
     // What is given out is written to the updates only. What is taken in may be written to arrays, in the one pass that
     // ends there, so that the engine need not store the updates for that.
-    let last =
-        Shape { barriers: O::WAITS as usize, reads_params: (O::READS_PARAMS_LAST as u32) << 1, ..Shape::NOTHING }
-            .adding(O::SUMS)
-            .later();
-    let begins = match O::TAKES_IN || looks_before::<P, O>() {
-        true => Shape { adds: O::TAKES_IN as u32, of_updates: 1, ..Shape::elementwise(false, O::READS_PARAMS) },
+    let last = Shape {
+        barriers: O::REDUCES.waits as usize,
+        reads_params: (O::REDUCES.last_reads_params as u32) << 1,
+        ..Shape::NOTHING
+    }
+    .adding(O::REDUCES.count())
+    .later();
+    let begins = match O::REDUCES.sums[0] > 0 || looks_before::<P, O>() {
+        true => Shape {
+            adds: (O::REDUCES.sums[0] > 0) as u32,
+            of_updates: 1,
+            ..Shape::elementwise(false, O::ELEMENTS.params)
+        },
         // In a step in which it writes, it needs the gradients in the first pass that it has.
-        false => Shape { of_updates: O::BEFORE_READS as u32, ..own::<P, O>(O::BEFORE, !O::BEFORE_READS) },
+        false => Shape {
+            of_updates: O::ELEMENTS.only_reads_before() as u32,
+            ..own::<P, O>(O::ELEMENTS.before, !O::ELEMENTS.only_reads_before())
+        },
     };
-    let all = look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::AFTER, true)).then(last);
-    Shape { typed: all.typed || O::TYPED, ..all }
+    let all = look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::ELEMENTS.after, true)).then(last);
+    Shape { typed: all.typed || O::ELEMENTS.typed, ..all }
 }
 
 /// What each pass does to the wrapper's own arrays, around what has so many barriers.
-const fn uses<P: Wrapper, O: Own<P>>(inside: usize) -> Uses {
+const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
     let (begins, ends) = (P::RUNS.looks as usize, P::RUNS.looks as usize + inside);
-    if O::POINT.is_some() || ends + 1 >= u32::BITS as usize {
+    if O::ELEMENTS.point.is_some() || ends + 1 >= u32::BITS as usize {
         return Uses::ALWAYS;
     }
-    let after = (O::AFTER as u32) << ends | (O::WAITS as u32) << (ends + 1);
-    let before = (O::BEFORE as u32) << begins;
-    Uses::of(before | after, if O::BEFORE_READS { after } else { before | after })
+    let after = (O::ELEMENTS.after as u32) << ends | (O::REDUCES.waits as u32) << (ends + 1);
+    let before = (O::ELEMENTS.before as u32) << begins;
+    Uses::of(before | after, if O::ELEMENTS.only_reads_before() { after } else { before | after })
 }
 
 /// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.
-const fn looks_before<P: Wrapper, O: Own<P>>() -> bool {
-    O::BEFORE && !O::REWRITES[0]
+const fn looks_before<P: Wrapper, O: Loops<P>>() -> bool {
+    O::ELEMENTS.before && !O::ELEMENTS.rewrites[0]
 }
 
 /// Whether a pass does what is done before what is inside, which begins there.
 #[inline(always)]
-pub(super) const fn does_before<P: Wrapper, O: Own<P>>(at: usize, span: Span) -> bool {
-    O::BEFORE && if looks_before::<P, O>() { at == span.to } else { span.has(at) }
+pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: Span) -> bool {
+    let begins = if const { looks_before::<P, O>() } { at == span.to } else { span.has(at) };
+    begins && const { O::ELEMENTS.before }
 }
 
 /// Whether there is nothing of the wrapper in a step in which only what is inside runs: not which leaves, nor which
 /// parameters it sees.
-const fn steps_aside<P: Wrapper, O: Own<P>>() -> bool {
-    P::RUNS.steps_aside && !P::RUNS.chooses && O::POINT.is_none() && !weighs::<P, O>()
+const fn steps_aside<P: Wrapper, O: Loops<P>>() -> bool {
+    P::RUNS.steps_aside && !P::RUNS.chooses && O::ELEMENTS.point.is_none() && !weighs::<P, O>()
 }
 
 /// True if all arithmetic of the wrapper comes after the inner transformation, and none of it where that emits nothing.
-const fn only_after<P: Wrapper, O: Own<P>>() -> bool {
-    !(O::BEFORE || O::COMPLETES) && O::POINT.is_none()
+const fn only_after<P: Wrapper, O: Loops<P>>() -> bool {
+    !(O::ELEMENTS.before || O::ELEMENTS.completes) && O::ELEMENTS.point.is_none()
 }
 
 /// True if a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of
 /// which it adds nothing up.
-const fn hands_on<P: Wrapper, O: Own<P>>() -> bool {
-    !(O::BEFORE || O::AFTER || O::WAITS || O::SUMS > 0)
+const fn hands_on<P: Wrapper, O: Loops<P>>() -> bool {
+    !(O::ELEMENTS.before || O::ELEMENTS.after || O::REDUCES.waits || O::REDUCES.count() > 0)
 }
 
 /// Whether the gradients are kept until what is inside has done its passes.
-fn keeps<P: Wrapper, O: Own<P>>(part: &P) -> bool {
-    O::MEETS && part.inner().shape().barriers > 0
+fn keeps<P: Wrapper, O: Loops<P>>(part: &P) -> bool {
+    (const { O::REDUCES.meets }) && part.inner().shape().barriers > 0
 }
 
-const fn arrays<P: Wrapper, O: Own<P>>() -> usize {
-    checked_slots(O::SLOTS, <O::Slots<f32> as SlotArray<f32>>::LEN)
+const fn arrays<P: Wrapper, O: Loops<P>>() -> usize {
+    <O::Slots<f32> as SlotArray<f32>>::LEN
 }
 
-fn decide<P: Wrapper, O: Own<P>>(
+fn decide<P: Wrapper, O: Loops<P>>(
     part: &P,
     state: &mut StateOf<P>,
     run: &mut AroundRun<<Inner<P> as Stage>::Run>,
@@ -146,11 +155,11 @@ pub(super) fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bo
         || state.active.as_ref().is_none_or(|active| active[leaf]) && !is_among(part.resting(&state.memory), leaf)
 }
 
-impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Around<A, O> {
+impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for Around<A, O> {
     type Needs = <<Inner<P> as Stage>::Needs as Needs>::Or<A>;
     type State = StateOf<P>;
     type Run = AroundRun<<Inner<P> as Stage>::Run>;
-    type Kernel<C: Real> = AroundKernel<O::Scalars<C>, <Inner<P> as Stage>::Kernel<C>, O::Last<C>>;
+    type Kernel<C: Real> = AroundKernel<O::Scalars<C>, <Inner<P> as Stage>::Kernel<C>>;
 
     const SHAPE: Shape = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
@@ -159,16 +168,16 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         followed_by(own.of_all(), arrays::<P, O>(), Inner::<P>::USES, barriers)
     };
     const FUSES: bool = Inner::<P>::FUSES
-        && O::FUSES
-        && !(O::MEETS && Inner::<P>::SHAPE.barriers > 0)
+        && O::REDUCES.fuses
+        && !(O::REDUCES.meets && Inner::<P>::SHAPE.barriers > 0)
         && fits(<P as Stage>::SHAPE, <P as Stage>::SLOTS);
     const FUSES_ALWAYS: bool = Self::FUSES
         && P::RUNS.always
         && !P::RUNS.looks
-        && (!(P::RUNS.chooses || O::SOME_LEAVES) || <P as Stage>::SLOTS == 0)
+        && (!(P::RUNS.chooses || O::ELEMENTS.some_leaves) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
     // Sums are compared with whole leaves.
-    const ROWS: bool = O::ROWS && O::SUMS == 0;
+    const ROWS: bool = (O::ELEMENTS.rows || arrays::<P, O>() == 0) && O::REDUCES.count() == 0;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
         visit(part.inner());
@@ -202,7 +211,6 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     }
 
     fn validate(part: &P) -> Result<()> {
-        const { arrays::<P, O>() };
         part.inner().validate()
     }
 
@@ -215,11 +223,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let others = active.as_ref().is_some_and(|active| at.active.iter().zip(active).any(|(all, on)| *all && !on));
         let outside = &InitContext { by_leaf, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
         part.start(&mut memory, outside)?;
-        let (codes, in_full) = (part.codes(&memory).or(at.codes), at.in_full || O::POINT.is_some());
+        let (codes, in_full) = (part.codes(&memory).or(at.codes), at.in_full || O::ELEMENTS.point.is_some());
         let inner = part.inner().init_state(&InitContext { codes, in_full, ..*outside })?;
         let at = outside;
-        let own = at.active_where(&|leaf| O::has_slots(part, leaf));
-        let arrays = Arrays::new(O::SLOTS, &at.with_active(&own), &|slot| of_part(part, O::slot(part, slot)))?;
+        let arrays = O::arrays(part, at)?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
         let kept = Arrays::new(kept, at, &|slot| slot)?;
         let rests = if Self::holds_back(part) == HoldsBack::Some { at.structure().len() } else { 0 };
@@ -235,7 +242,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
         part.check(&state.memory, at)?;
         let inside = at.on(state.active.as_deref().unwrap_or(at.active)).in_codes(part.codes(&state.memory));
-        let inside = StepContext { in_full: at.in_full || O::POINT.is_some(), ..inside };
+        let inside = StepContext { in_full: at.in_full || O::ELEMENTS.point.is_some(), ..inside };
         part.inner_now(&state.memory).check(&state.inner, &inside)
     }
 
@@ -257,7 +264,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        let waits = O::WAITS && index == P::RUNS.looks as usize + part.inner().shape().barriers;
+        let waits = const { O::REDUCES.waits } && index == P::RUNS.looks as usize + part.inner().shape().barriers;
         if sums.again.is_some() && (waits || P::RUNS.looks && index == 0) {
             return;
         }
@@ -279,7 +286,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let active = active.as_deref().unwrap_or(tree.active);
         let tree = &mut tree.with_active(active);
         let mut inside = |tree: &mut WholeTree<'_>| transformation.barrier(of_inner, inner, &at, index, sums, tree);
-        match O::POINT {
+        match const { O::ELEMENTS.point } {
             Some(point) => tree.at_point(&arrays.all[point], &mut inside),
             None => inside(tree),
         }
@@ -289,7 +296,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         // What is inside is asked alone: elsewhere in a chain or partition something may hold back its own updates.
         let runs = run.decision == Some(Decision::Run) && !run.nothing;
-        let changes = O::BEFORE && O::REWRITES[0];
+        let changes = const { O::ELEMENTS.before && O::ELEMENTS.rewrites[0] };
         let inside = run.inner.map(|inner| {
             let mut inside = Outcome { emitted: outcome.emitted || changes && runs, ..Outcome::GRADIENTS };
             let sums = summed(part, &state.memory, sums).skip(P::RUNS.looks as usize);
@@ -297,7 +304,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
             inside
         });
         let Some(decision) = run.decision else { return };
-        if !O::WAITS && O::SUMS > 0 && !run.nothing {
+        if const { !O::REDUCES.waits && O::REDUCES.count() > 0 } && !run.nothing {
             O::weigh(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
         }
         let acts = !P::RUNS.chooses || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
@@ -309,8 +316,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         };
         // What is given out may be more than what comes out of what is inside.
         let weighs = matches!(decision, Decision::Run | Decision::Alone) && !run.nothing;
-        let gives = O::SUMS > 0 && !O::KEEPS_ZEROS && weighs;
-        let rewrites = O::AFTER && O::REWRITES[1] && !O::KEEPS_ZEROS && runs || gives;
+        let gives = O::REDUCES.count() > 0 && !O::ELEMENTS.keeps_zeros && weighs;
+        let rewrites = O::ELEMENTS.after && O::ELEMENTS.rewrites[1] && !O::ELEMENTS.keeps_zeros && runs || gives;
         outcome.skipped |= did.skipped;
         outcome.emitted = acts && (did.emitted || rewrites) || passes && outcome.emitted;
     }
@@ -354,7 +361,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         let Some(inner) = &run.inner else {
             return then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, None, tile));
         };
-        let inside = match const { (weighs::<P, O>(), O::AFTER || O::POINT.is_some()) } {
+        let inside = match const { (weighs::<P, O>(), O::ELEMENTS.after || O::ELEMENTS.point.is_some()) } {
             (true, _) => at.read(),
             (false, true) => at.followed(),
             (false, false) => at,
@@ -370,7 +377,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         // are those of a leaf that is not acted on.
         <P as Stage>::FUSES
             && !run.nothing
-            && (run.decision == Some(Decision::Run) || !O::BEFORE && !O::AFTER && !O::WAITS)
+            && (run.decision == Some(Decision::Run)
+                || const { !O::ELEMENTS.before && !O::ELEMENTS.after && !O::REDUCES.waits })
             && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf) && state.arrays.has(leaf))
             && part.inner_now(&state.memory).fuses_now(&state.inner, inner, leaf)
     }
@@ -381,7 +389,6 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         AroundKernel {
             own: O::scalars(part, &state.memory, leaf),
             inner: part.inner_now(&state.memory).kernel(&state.inner, inner, leaf),
-            last: O::last_scalars(part, &state.memory, leaf),
             on: is_on(part, state, leaf),
             zero: part.elsewhere() == Elsewhere::Zero,
         }
@@ -408,27 +415,33 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
         let scalars = match span.dtype {
-            Some(dtype) if O::TYPED => O::typed(k.own, dtype),
+            Some(dtype) if const { O::ELEMENTS.typed } => O::typed(k.own, dtype),
             _ => k.own,
         };
         let u = match does_before::<P, O>(at, span) {
             // What it writes is lost, as in a tile: it may be done in several passes.
-            true if O::BEFORE_READS => on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(scalars, own, u, p)),
+            true if const { O::ELEMENTS.only_reads_before() } => {
+                on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(scalars, own, u, p))
+            }
             true => O::before(scalars, O::Slots::of(own), u, p),
             false => u,
         };
-        let beside = if O::MEETS { u } else { p };
+        let beside = if const { O::REDUCES.meets } { u } else { p };
         let (inside, own_terms) = cut_off(cut_off(terms, const { P::RUNS.looks as usize }).1, Inner::<P>::SHAPE.sums);
-        let there = if let Some(point) = O::POINT { own[point] } else { p };
+        let there = if let Some(point) = const { O::ELEMENTS.point } { own[point] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
-        let u = if O::AFTER && span.has(end) { O::after(scalars, O::Slots::of(own), u, beside) } else { u };
+        let u = if const { O::ELEMENTS.after } && span.has(end) {
+            O::after(scalars, O::Slots::of(own), u, beside)
+        } else {
+            u
+        };
         // The one pass that ends here counts, whatever is run again later.
-        if O::SUMS > 0 && end == span.to {
+        if const { O::REDUCES.count() > 0 } && end == span.to {
             let (u, _) = goes_in(own_terms, span, (u, p));
             O::add(k.own, u, own_terms);
         }
-        if O::WAITS && span.has(end + 1) { O::last(k.last, O::Slots::of(own), u, p) } else { u }
+        if const { O::REDUCES.waits } && span.has(end + 1) { O::last(k.own, O::Slots::of(own), u, p) } else { u }
     }
 
     fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: Span) -> usize {
@@ -437,8 +450,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>> Form<P> for Ar
         }
         let (at, inner) = (at + P::RUNS.looks as usize, part.inner_now(&state.memory));
         let end = at + inner.shape().barriers;
-        let begins = if O::TAKES_IN { at == span.to } else { does_before::<P, O>(at, span) };
-        let passes = [begins, span.has(end), O::WAITS && span.has(end + 1)];
+        let begins = if O::REDUCES.sums[0] > 0 { at == span.to } else { does_before::<P, O>(at, span) };
+        let passes = [begins, span.has(end), O::REDUCES.waits && span.has(end + 1)];
         let kept = (at == span.to) as usize + span.has(end) as usize;
         inner.state_bytes(&state.inner, leaf, at, span)
             + O::bytes(part, &state.memory, &state.arrays, leaf, passes)

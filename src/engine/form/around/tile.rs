@@ -10,7 +10,7 @@ use super::super::super::piece_at::OnTile;
 use super::super::super::{PieceAt, Place, Span, Stage, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{OnElement, each};
-use super::arithmetic::{Half, Own};
+use super::arithmetic::{Half, Loops};
 use super::run::{AroundRun, Inner, StateOf, does_before, is_on, look};
 use super::{Around, Decision, Elsewhere, Wrapper};
 use crate::element::{Element, Real};
@@ -18,18 +18,18 @@ use crate::needs::Needs;
 
 /// Whether it is one loop with what is inside. A wrapper without arithmetic has no loop of its own: what is inside
 /// fuses by itself. Nor has one around what does not fuse.
-pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>>() -> bool {
-    (O::BEFORE || O::AFTER || O::WAITS) && by_one_loop::<P>()
+pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>>() -> bool {
+    (O::ELEMENTS.before || O::ELEMENTS.after || O::REDUCES.waits) && by_one_loop::<P>()
 }
 
 /// Whether more has to be done around what is inside than something before it and something after it.
-pub(super) const fn weighs<P: Wrapper, O: Own<P>>() -> bool {
-    O::SUMS > 0 || O::MEETS || O::WAITS
+pub(super) const fn weighs<P: Wrapper, O: Loops<P>>() -> bool {
+    O::REDUCES.count() > 0 || O::REDUCES.meets || O::REDUCES.waits
 }
 
 /// Transforms a tile as far as a pass goes; `inside` is what transforms it inside, where that runs.
 #[inline(never)]
-pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P>, C: Real>(
+pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
@@ -61,7 +61,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     if inside.is_none() && !runs {
         if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
             // In the one pass that ends here, whatever is run again later.
-            if O::BEFORE && run.decision == Some(Decision::Hold) && begin.at == span.to {
+            if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == span.to {
                 each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
             tile.set_zero();
@@ -69,8 +69,8 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
         return;
     }
     // Constants come first and stand alone, so that only the loops that there are are compiled.
-    if O::BEFORE && runs && does_before::<P, O>(begin.at, span) {
-        if const { O::REWRITES[0] } {
+    if const { O::ELEMENTS.before } && runs && does_before::<P, O>(begin.at, span) {
+        if const { O::ELEMENTS.rewrites[0] } {
             each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         } else {
             each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
@@ -80,20 +80,20 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
     let ran = inside.is_some();
     let nothing: &mut OnTile<'_, C> = &mut |_| {};
     let run_inside = inside.unwrap_or(nothing);
-    const { assert!(!weighs::<P, O>() || O::POINT.is_none(), "what weighs shows no other point") }
+    const { assert!(!weighs::<P, O>() || O::ELEMENTS.point.is_none(), "what weighs shows no other point") }
     if const { weighs::<P, O>() } {
         if run.nothing {
             return run_inside(tile);
         }
         return weighed::<P, O, C>(part, state, [begin, end], span, tile, ran, run_inside);
     }
-    match O::POINT {
+    match const { O::ELEMENTS.point } {
         Some(point) => at_point(&state.arrays.all[point], tile, run_inside),
         None => run_inside(tile),
     }
-    if O::AFTER && runs && span.has(end.at) && (O::COMPLETES || !run.nothing) {
+    if const { O::ELEMENTS.after } && runs && span.has(end.at) && (const { O::ELEMENTS.completes } || !run.nothing) {
         let own = O::scalars::<C>(part, &state.memory, tile.leaf);
-        if const { O::REWRITES[1] } {
+        if const { O::ELEMENTS.rewrites[1] } {
             each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);
         } else {
             each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile);
@@ -103,7 +103,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Own<P
 
 /// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is
 /// whether it runs.
-fn weighed<P: Wrapper, O: Own<P>, C: Real>(
+fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
     [begin, end]: [Place; 2],
@@ -114,14 +114,14 @@ fn weighed<P: Wrapper, O: Own<P>, C: Real>(
 ) {
     let (memory, arrays) = (&state.memory, &state.arrays);
     // What adds up, or keeps, does it in the one pass that ends here, whatever is run again later.
-    if O::TAKES_IN && begin.at == span.to {
+    if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
         O::take_in(part, memory, arrays, end.sum, tile);
     }
-    let kept = state.kept.all.first().filter(|_| O::MEETS && ran);
+    let kept = state.kept.all.first().filter(|_| const { O::REDUCES.meets } && ran);
     if kept.is_some() && begin.at == span.to {
         each(Keep, &state.kept, 0, tile);
     }
-    let meets = O::MEETS && span.has(end.at);
+    let meets = const { O::REDUCES.meets } && span.has(end.at);
     match kept {
         Some(kept) => {
             run_inside(tile);
@@ -144,7 +144,7 @@ fn weighed<P: Wrapper, O: Own<P>, C: Real>(
     if end.at == span.to {
         O::measure(part, memory, arrays, end.sum, tile);
     }
-    if O::WAITS && span.has(end.at + 1) {
+    if const { O::REDUCES.waits } && span.has(end.at + 1) {
         O::give_out(part, memory, arrays, tile);
     }
 }

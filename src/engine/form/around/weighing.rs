@@ -1,13 +1,15 @@
 //! Wrappers that add up over all elements, and do something to the updates when they have seen them all.
 
 use super::super::super::Access;
-use super::super::super::{Slot, Sums, Term, Tile};
+use super::super::super::{InitContext, Slot, Sums, Term, Tile};
 use super::super::SlotArray;
 use super::super::loops::{MOST_PART_SUMS, OnElement, add_sums, each_beside};
-use super::super::state::Arrays;
-use super::arithmetic::Own;
+use super::super::rule::checked_slots;
+use super::super::state::{Arrays, of_part};
+use super::arithmetic::{Elements, Loops, Reduces};
 use super::{Around, Wrapper};
 use crate::element::Real;
+use crate::error::Result;
 use crate::needs::Nothing;
 
 /// The form of a [`Wrapper`] that is [`Weighing`].
@@ -212,27 +214,32 @@ const fn measured<P: Weighing>() -> usize {
     <P::Measured<f64> as SlotArray<f64>>::LEN
 }
 
-impl<P: Weighing> Own<P> for WithSums {
-    const SLOTS: &'static [Slot] = P::SLOTS;
-    const AFTER: bool = P::PASSES.meets;
-    const TAKES_IN: bool = taken_in::<P>() > 0;
-    const MEETS: bool = P::PASSES.meets;
-    const WAITS: bool = P::PASSES.gives_out;
-    const SUMS: usize = {
-        assert!(
-            taken_in::<P>() <= MOST_PART_SUMS && measured::<P>() <= MOST_PART_SUMS,
-            "a wrapper has at most 4 sums of a kind"
-        );
-        taken_in::<P>() + measured::<P>()
+impl<P: Weighing> Loops<P> for WithSums {
+    const ELEMENTS: Elements = Elements {
+        after: P::PASSES.meets,
+        rewrites: [true, false],
+        keeps_zeros: P::PASSES.keeps_zeros,
+        params: P::PASSES.params[0],
+        ..Elements::NONE
     };
-    const KEEPS_ZEROS: bool = P::PASSES.keeps_zeros;
-    const FUSES: bool = P::SLOTS.is_empty() && taken_in::<P>() == 0 && P::PASSES.gives_out;
-    const READS_PARAMS: bool = P::PASSES.params[0];
-    const READS_PARAMS_LAST: bool = P::PASSES.params[1];
+    const REDUCES: Reduces = {
+        checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN);
+        let sums = [taken_in::<P>(), measured::<P>()];
+        assert!(sums[0] <= MOST_PART_SUMS && sums[1] <= MOST_PART_SUMS, "a wrapper has at most 4 sums of a kind");
+        Reduces {
+            sums,
+            meets: P::PASSES.meets,
+            waits: P::PASSES.gives_out,
+            last_reads_params: P::PASSES.params[1],
+            fuses: P::SLOTS.is_empty() && sums[0] == 0 && P::PASSES.gives_out,
+        }
+    };
     type Slots<C: Real> = P::Slots<C>;
     type Scalars<C: Real> = P::Scalars<C>;
-    type Last<C: Real> = P::Scalars<C>;
 
+    fn arrays(part: &P, at: &InitContext<'_>) -> Result<Arrays> {
+        Arrays::new(P::SLOTS, at, &|slot| of_part(part, slot))
+    }
     #[inline(always)]
     fn scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {
         part.scalars(memory, leaf)
@@ -240,10 +247,6 @@ impl<P: Weighing> Own<P> for WithSums {
     #[inline(always)]
     fn after<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, gradient: C) -> C {
         P::meet(k, slots, u, gradient)
-    }
-    #[inline(always)]
-    fn last_scalars<C: Real>(part: &P, memory: &P::Memory, leaf: usize) -> P::Scalars<C> {
-        part.scalars(memory, leaf)
     }
     #[inline(always)]
     fn last<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
