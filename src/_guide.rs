@@ -2,7 +2,7 @@
 //!
 //! * [Introduction](introduction)
 //!
-//! ## Begin
+//! ## Getting started
 //!
 //! * [First steps](first_steps)
 //! * [From your own Adam](from_your_own_adam)
@@ -20,45 +20,45 @@
 //! * [Chains and plans](chains)
 //! * [Schedules and hyperparameters](schedules)
 //! * [Masks, labels, freezing](masks)
-//! * [Several mini-batches a step, and NaN](multi_steps)
+//! * [Gradient accumulation and NaN](multi_steps)
 //! * [Checkpoints, and state for other parameters](checkpoints)
 //! * [Importing a run of PyTorch or Optax](importing)
-//! * [What a transformation remembers](state)
-//! * [Averaging: of parameters, of replicas](averaging)
-//! * [Few bits](few_bits)
-//! * [Embeddings by rows](sparse)
-//! * [Watching](watching)
+//! * [State](state)
+//! * [Averaging parameters and replicas](averaging)
+//! * [Low precision](few_bits)
+//! * [Row-sparse gradients](sparse)
+//! * [Watching a run](watching)
 #![cfg_attr(feature = "config", doc = " * [Optimizers as data](configs)")]
-//! * [More than gradients](extra)
-//! * [Projections: parameters that must stay in a set](projections)
+//! * [Extra arguments](extra)
+//! * [Projections: parameters restricted to a set](projections)
 //! * [Constraints: raw and constrained parameters](constraints)
-//! * [Many machines](many_machines)
-//! * [Scale on paper](scale_on_paper)
+//! * [Several processes](many_machines)
+//! * [Costs at scale](scale_on_paper)
 //! * [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html)
 //!
 //! ## Catalogue
 //!
-//! * [Around an optimizer](wrappers)
-//! * [One element at a time](elementwise)
+//! * [Wrappers](wrappers)
+//! * [Element-wise transformations](elementwise)
 //! * [Adaptive optimizers](adaptive)
-//! * [By norms and means](norms)
-//! * [Steps by sign](sign)
-//! * [By rows and columns](matrix)
-//! * [Without a learning rate](parameter_free)
-//! * [From the loss](loss)
-//! * [By curvature](curvature)
+//! * [Norms and means](norms)
+//! * [Sign-based optimizers](sign)
+//! * [Matrix optimizers](matrix)
+//! * [Learning-rate-free optimizers](parameter_free)
+//! * [Step sizes from the loss](loss)
+//! * [Curvature](curvature)
 //! * [Noise and privacy](noise)
 //! * [Beyond Optax](beyond_optax)
 //!
 //! ## Fitting
 //!
 //! * [Fitting a statistics model with L-BFGS](statistics)
-//! * [Least squares: a curve through data](least_squares)
+//! * [Least squares: fit a curve to data](least_squares)
 //!
 //! ## Parts of your own
 //!
 //! * [A rule of your own](own_rule)
-//! * [A part of two passes of your own](own_two_pass)
+//! * [A two-pass part of your own](own_two_pass)
 //! * [A wrapper of your own](own_wrapper)
 //! * [A whole-tree part of your own](own_whole_tree)
 //!
