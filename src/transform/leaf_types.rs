@@ -1,11 +1,11 @@
-//! The types of leaves, for what rounds to them.
+//! The dtypes of leaves, for transformations that round to them.
 
 use crate::element::{DType, Rounding};
 use crate::part::InitContext;
 use crate::state::{State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
 
-/// The types of the leaves, of which nothing is saved: a state is for leaves of the types that it was made for.
+/// The dtypes of the leaves. Not saved: a state fits only leaves of the dtypes it was made for.
 #[derive(Clone, Debug, Default)]
 pub struct LeafTypes(Vec<DType>);
 
@@ -14,7 +14,7 @@ impl LeafTypes {
         LeafTypes(at.structure().leaves().iter().map(LeafSpec::dtype).collect())
     }
 
-    /// How to round to the type of a leaf.
+    /// Returns how to round to the dtype of a leaf.
     pub(crate) fn rounding(&self, leaf: usize) -> Rounding {
         Rounding::to(self.0[leaf])
     }

@@ -1,21 +1,21 @@
-//! The transformations that chains are made of, a file each.
+//! The transformations that chains consist of, one per file.
 //!
-//! They come in families, and so do the named [optimizers](crate::optimizer) that are made of them. The guide has a
-//! page for each:
+//! They come in families, as do the named [optimizers](crate::optimizer) built from them. The guide has a page for
+//! each:
 //!
 //! | family | guide |
 //! |---|---|
-//! | what is done to each element by itself | [One element at a time][elementwise] |
-//! | what scales each element by what its gradients have been | [Adaptive optimizers][adaptive] |
-//! | what goes by norms and means of leaves, or of the whole tree | [By norms and means][norms] |
-//! | what goes by the sign of each element | [Steps by sign][sign] |
-//! | what goes by rows and columns | [By rows and columns][matrix] |
-//! | what finds its step size by itself | [Without a learning rate][parameter_free] |
-//! | what is given the loss | [From the loss][loss] |
-//! | what goes by curvature | [By curvature][curvature] |
-//! | what adds noise | [Noise and privacy][noise] |
-//! | what keeps parameters in a set | [Projections][projection] |
-//! | what watches the steps go by | [Watching][watching] |
+//! | element-wise operations | [One element at a time][elementwise] |
+//! | per-element scaling by past gradients | [Adaptive optimizers][adaptive] |
+//! | norms and means of leaves or of the whole tree | [By norms and means][norms] |
+//! | the sign of each element | [Steps by sign][sign] |
+//! | rows and columns of matrices | [By rows and columns][matrix] |
+//! | step sizes without a learning rate | [Without a learning rate][parameter_free] |
+//! | the loss | [From the loss][loss] |
+//! | curvature | [By curvature][curvature] |
+//! | noise | [Noise and privacy][noise] |
+//! | constraint sets | [Projections][projection] |
+//! | observers | [Watching][watching] |
 //!
 //! [elementwise]: https://docs.rs/gradchain/latest/gradchain/_guide/elementwise/index.html
 //! [adaptive]: https://docs.rs/gradchain/latest/gradchain/_guide/adaptive/index.html
@@ -58,7 +58,7 @@ pub use rescale::RescaleState;
 pub use sign::*;
 pub use watching::*;
 
-// By name, as in `optimizer`.
+// In alphabetical order, as in `optimizer`.
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use matrix::decomposed::{

@@ -1,8 +1,8 @@
-//! What rules with running means have in common.
+//! Helpers for rules with running means.
 
 use crate::part::prelude::*;
 
-/// How much of a running mean is kept, and how much of what is new is taken: 1 together.
+/// Weights of a running mean: of the old mean and of the new value; they sum to 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mean<C> {
     keep: C,
@@ -14,23 +14,24 @@ impl<C: Real> Mean<C> {
         Mean { keep: C::of(decay), take: C::of(1.0 - decay) }
     }
 
-    /// The mean with `x` in it.
+    /// Returns the mean updated with `x`.
     #[inline(always)]
     pub(super) fn with(self, mean: C, x: C) -> C {
         self.keep * mean + self.take * x
     }
 }
 
-/// What a running mean is multiplied by so that its start at zero does not show; 1 where that is not wanted.
+/// Returns the bias correction of a running mean that starts at zero, or 1 if `wanted` is false.
 pub(super) fn unbias(clock: Clock, decay: f64, wanted: bool) -> f64 {
     if wanted { 1.0 / clock.bias_correction(decay) } else { 1.0 }
 }
 
-/// The same, where the momentum grows from half of `decay` in step `t`: `μₜ = decay·(1 − 0.96^(t·momentum_decay) / 2)`.
+/// Returns the same for momentum that grows from `decay / 2`: at step `t`, `μₜ = decay·(1 − 0.96^(t·momentum_decay) /
+/// 2)`.
 pub(super) fn growing_first_moment(clock: Clock, decay: f64, momentum_decay: f64) -> (f64, f64) {
     let momentum = |t: f64| decay * (1.0 - 0.5 * 0.96_f64.powf(t * momentum_decay));
     let (mut product, mut t) = (1.0, 0.0);
-    // A product below the last bit of 1 does not show in what it is subtracted from.
+    // A product below the last bit of 1 no longer changes a difference from 1.
     while t < clock.t() && product > f64::EPSILON / 16.0 {
         t += 1.0;
         product *= momentum(t);
@@ -39,8 +40,7 @@ pub(super) fn growing_first_moment(clock: Clock, decay: f64, momentum_decay: f64
     (next / (1.0 - product * next), (1.0 - now) / (1.0 - product))
 }
 
-/// The shares of a running mean and of the update itself in the first moment without bias, or where nesterov looks one
-/// step ahead.
+/// Returns the weights of running mean and update in the bias-corrected first moment, or in its Nesterov form.
 pub(super) fn first_moment(clock: Clock, decay: f64, nesterov: bool) -> (f64, f64) {
     let unbias = 1.0 / clock.bias_correction(decay);
     let next = Clock { updates: clock.updates.saturating_add(1), ..clock };

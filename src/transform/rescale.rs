@@ -1,31 +1,31 @@
-//! Multiplying each leaf by a number that follows from sums over elements: one barrier, nothing stored.
+//! Multiplication of each leaf by a factor computed from sums over its elements: one barrier, no arrays of state.
 
 use crate::part::prelude::*;
 use crate::state::StateWalk;
 use crate::tree::{SMALL, is_safe, length};
 
-/// A part of two passes that only multiplies each leaf by a number, which follows from sums of squares.
-// As `TwoPasses`, for which the compiler can show this trait.
+/// A two-pass part that multiplies each leaf by a factor computed from sums of squares.
+// Stands for `TwoPasses` in compiler messages: this is the trait to implement.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
     note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
 )]
 pub trait Rescale: Part {
-    /// What is squared.
+    /// The values whose squares are summed.
     type Of: SquaresOf;
-    /// Whether leaves have factors of their own.
+    /// True if each leaf has its own factor.
     const BY_LEAF: bool;
     /// The hyperparameters at one step.
     type Hyperparams: Copy + Send + Sync;
 
-    /// The hyperparameters at a step count, and the value of the loss if there is one.
+    /// Returns the hyperparameters at a step count; `value` is the value of the loss, if given.
     fn hyperparams(&self, count: u64, value: Option<f64>) -> Self::Hyperparams;
 
-    /// The factor that follows from the sums of squares over `len` elements: those of a leaf, or of all.
+    /// Returns the factor, from the sums of squares over `len` elements of a leaf or of the tree.
     fn factor(k: Self::Hyperparams, squares: <Self::Of as SquaresOf>::All, len: usize) -> f64;
 }
 
-/// A sum of squares of numbers that were multiplied by a power of two, so that none overflowed and not all vanished.
+/// A sum of squares of values scaled by a power of two, so that the squares neither overflow nor all vanish.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Squares {
     sum: f64,
@@ -33,50 +33,49 @@ pub struct Squares {
 }
 
 impl Squares {
-    /// The root of the sum.
+    /// Returns the root of the sum.
     pub fn norm(self) -> f64 {
         self.sum.sqrt() / self.scale
     }
 
-    /// The root of the mean over `len` numbers.
+    /// Returns the root of the mean over `len` values.
     pub fn rms(self, len: usize) -> f64 {
         (self.sum / len as f64).sqrt() / self.scale
     }
 
-    /// The sum; infinite or zero where it is out of the range of `f64`.
+    /// Returns the sum; infinite or zero if it is outside the range of `f64`.
     pub fn sum(self) -> f64 {
         self.sum / self.scale / self.scale
     }
 
-    /// `x / (sum + eps)`, also where the sum is out of the range of `f64`.
+    /// Returns `x / (sum + eps)`, even if the sum is outside the range of `f64`.
     pub fn divide(self, x: f64, eps: f64) -> f64 {
         x / (self.sum + eps * self.scale * self.scale) * self.scale * self.scale
     }
 }
 
-/// Of what squares are added up.
+/// A choice of values whose squares are summed.
 pub trait SquaresOf {
-    /// What the roots of the sums are called where they are read.
+    /// Names of the norms in [readings](crate::GradientTransformation::readings).
     const NORMS: &'static [&'static str];
-    /// Whether updates are read, and parameters.
+    /// True if updates, and parameters, are read.
     const READS: [bool; 2];
-    /// A number for each sum.
+    /// One number per sum.
     type Sums<W: Real>: SlotArray<W> + Send + Sync;
-    /// Each sum.
+    /// All sums.
     type All;
 
-    /// What an element adds, multiplied by a scale for each sum if it is `f64`.
+    /// Returns the summands of an element. `f64` values are multiplied by the scale of their sum first.
     fn squares<C: Real>(scales: Self::Sums<C>, u: C, p: C) -> Self::Sums<C::Wide>;
 
-    /// One number for each sum.
+    /// Builds one number per sum.
     fn each<W: Real>(number: impl Fn(usize) -> W) -> Self::Sums<W>;
 
-    /// All sums, given each.
+    /// Collects all sums.
     fn all(sum: impl Fn(usize) -> Squares) -> Self::All;
 }
 
-/// The square of a number, which is multiplied by the scale before if that can matter: the squares of `f32` always lie
-/// in the range of `f64`.
+/// Squares a number. `f64` values are scaled first; squares of `f32` always lie within the range of `f64`.
 #[inline(always)]
 fn square<C: Real>(x: C, scale: C) -> C::Wide {
     let x = if const { matches!(C::DTYPE, DType::F64) && !C::RECORDS } { x * scale } else { x };
@@ -123,7 +122,7 @@ impl<P: Rescale> TwoPasses for P {
     type Run = P::Hyperparams;
     type Slots<C: Real> = [C; 0];
     type Sums<W: Real> = <P::Of as SquaresOf>::Sums<W>;
-    /// What elements are multiplied by before they are squared, and after the sums are known.
+    /// The scales of the elements before they are squared, and the factor of the second pass.
     type Scalars<C: Real> = (<P::Of as SquaresOf>::Sums<C>, C);
 
     fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
@@ -171,27 +170,27 @@ impl<P: Rescale> TwoPasses for P {
     }
 }
 
-/// The state of what multiplies each leaf by a number: [`clip_by_global_norm`](crate::clip_by_global_norm),
-/// [`clip_by_block_rms`](crate::transform::clip_by_block_rms),
+/// The state of transformations that multiply each leaf by a factor:
+/// [`clip_by_global_norm`](crate::clip_by_global_norm), [`clip_by_block_rms`](crate::transform::clip_by_block_rms),
 /// [`scale_by_trust_ratio`](crate::transform::scale_by_trust_ratio),
 /// [`scale_by_polyak`](crate::transform::scale_by_polyak).
 ///
-/// There is to [read](crate::GradientTransformation::readings) of it: the norms that the last step found, of all leaves
-/// together and of each (`norm`, `norm[leaf]`), and the `factor`, of each leaf where leaves have their own.
+/// Its [readings](crate::GradientTransformation::readings) are the norms found by the last step, of all leaves together
+/// (`norm`) and of each (`norm[leaf]`), and the `factor`, per leaf if leaves have their own.
 #[derive(Clone, Debug)]
 pub struct RescaleState {
     /// Steps done.
     pub count: Count,
-    /// Worked out anew in each step, so no part of what is saved; kept so that a step need not allocate.
+    /// Recomputed in each step, hence not saved; kept so that a step need not allocate.
     pub(super) factors: Vec<f64>,
-    /// The same, and kept to be read.
+    /// The norms of the last step, for readings.
     norms: Vec<Norms>,
-    /// What the elements of each leaf were multiplied by, for each sum; empty where all sums are of the elements.
+    /// Per leaf, the scale of each sum; empty if all scales are 1.
     scales: Vec<[f64; 2]>,
     by_leaf: bool,
 }
 
-/// Roots of one sum.
+/// The norms from one sum.
 #[derive(Clone, Debug)]
 struct Norms {
     name: &'static str,
@@ -212,7 +211,7 @@ impl RescaleState {
         self.scales.get(leaf).map_or(1.0, |scales| scales[i])
     }
 
-    /// Scales the leaves with a sum that is out of the range of `f64`, or all where it is the sum over all.
+    /// Scales the leaves whose sum, or the total for a common factor, is outside the range of `f64`.
     fn rescale(&mut self, sums: Sums<'_>, by_leaf: bool, again: &mut dyn FnMut(usize)) {
         let RescaleState { norms, scales, factors, .. } = self;
         for (i, Norms { of_leaf, .. }) in norms.iter().enumerate() {
@@ -229,7 +228,7 @@ impl RescaleState {
         }
     }
 
-    /// The sum over all leaves. Where it was out of range, what other leaves add is scaled as `f64` leaves were.
+    /// Returns the sum over all leaves. If one leaf was scaled, the sums of the others are scaled alike.
     fn total(&self, i: usize, sums: Sums<'_>) -> Squares {
         let Some(scale) = self.scales.iter().map(|scales| scales[i]).find(|scale| *scale != 1.0) else {
             return Squares { sum: sums.total(i), scale: 1.0 };
@@ -268,7 +267,7 @@ impl RescaleState {
         }
     }
 
-    /// What a leaf's updates were multiplied by in the last step that this state saw; 1 before the first.
+    /// Returns the factor of a leaf's updates in the last step that this state saw; 1 before the first.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -285,22 +284,22 @@ impl RescaleState {
     }
 }
 
-/// The sum over one leaf.
+/// Returns the sum over one leaf.
 fn of_leaf(scales: &[[f64; 2]], i: usize, leaf: usize, sums: Sums<'_>) -> Squares {
     Squares { sum: sums.leaf(i, leaf), scale: scales.get(leaf).map_or(1.0, |scales| scales[i]) }
 }
 
-/// What brings `norm` down to `most`: 1 where it is not larger, 0 where it is infinite, NaN where it is NaN.
+/// Returns the factor that reduces `norm` to `most`: 1 if it is not larger, 0 if it is infinite, NaN if it is NaN.
 pub(super) fn shrink(norm: f64, most: f64) -> f64 {
     if norm <= most { 1.0 } else { most / norm }
 }
 
-/// `norm`, or `least` if that is larger; NaN where `norm` is NaN, which `max` would drop.
+/// Returns the larger of `norm` and `least`; NaN if `norm` is NaN, which `max` would drop.
 pub(super) fn at_least(norm: f64, least: f64) -> f64 {
     if norm <= least { least } else { norm }
 }
 
-/// The factor in the compute type. One too large for it is its largest number: infinity would make NaN of zeros.
+/// Converts a factor to the compute type. Saturates at the largest number, since infinity times zero is NaN.
 #[inline]
 pub(super) fn factor_in<C: Real>(factor: f64) -> C {
     let largest = C::max_value();

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides updates by the root of how much earlier updates, this one not among them, differed from their running mean.
+/// Divides updates by the root of the running variance of earlier updates, excluding the current one.
 ///
 /// # Arithmetic
 ///
@@ -14,8 +14,8 @@ use crate::transform::moment::Mean;
 /// u ← u / (√before + eps)
 /// ```
 ///
-/// An element whose gradients have all been zero, or so small that they are lost beside `eps_root`, is as at the first
-/// step: over the root of `eps_root` alone its first gradient would be huge.
+/// An element whose gradients have all been zero, or too small to count beside `eps_root`, is treated as in the first
+/// step: its first gradient divided by the root of `eps_root` alone would be huge.
 ///
 /// # Cost
 ///
@@ -69,7 +69,7 @@ part! {
     }
 }
 
-/// What [`ScaleByAcprop`] works out once a step.
+/// Scalars of [`ScaleByAcprop`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AcpropScalars<C> {
     mean1: Mean<C>,
@@ -92,7 +92,7 @@ impl Rule for ScaleByAcprop {
             0 => 0.0,
             updates => 1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2),
         };
-        // What `eps_root` alone makes of `before`, and what rounding adds to it: in so many steps, and in `1 − b2ᵗ`.
+        // Upper bound of `before` without gradients: from `eps_root` and from rounding, in `steps` and in `1 − b2ᵗ`.
         let steps = (clock.updates as f64).min(1.0 / (1.0 - b2));
         let rounding = 2.0 * C::epsilon().as_f64() * steps + 4.0 * f64::EPSILON / (1.0 - b2);
         let unseen = eps_root / (1.0 - b2) * (1.0 + rounding);

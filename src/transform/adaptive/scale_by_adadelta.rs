@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Scales updates to the running size of the updates that it made before.
+/// Scales updates to the running size of the updates emitted before.
 ///
 /// # Arithmetic
 ///
@@ -54,7 +54,7 @@ part! {
     }
 }
 
-/// What [`ScaleByAdadelta`] works out once a step.
+/// Scalars of [`ScaleByAdadelta`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdadeltaScalars<C> {
     mean: Mean<C>,

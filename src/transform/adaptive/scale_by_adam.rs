@@ -14,16 +14,16 @@ use crate::transform::moment::{Mean, first_moment, growing_first_moment};
 /// u ← m̂ / (√(v / (1 − b2ᵗ) + eps_root) + eps)
 /// ```
 ///
-/// With `momentum_decay` the momentum grows, from about `b1 / 2` to `b1`, and the first moment looks one step ahead
-/// whether or not `nesterov` is set:
+/// With `momentum_decay` the momentum grows from about `b1 / 2` to `b1`, and the first moment looks one step ahead even
+/// without `nesterov`:
 ///
 /// ```text
 /// μₜ = b1·(1 − 0.96^(t·momentum_decay) / 2);  πₜ = μ₁·…·μₜ
 /// m̂ = μₜ₊₁·m / (1 − πₜ·μₜ₊₁) + (1 − μₜ)·u / (1 − πₜ)
 /// ```
 ///
-/// Scalars are worked out once a step in `f64`; moments of 16-bit leaves are `f32` unless
-/// [`mu_dtype`](ScaleByAdam::mu_dtype) or [`nu_dtype`](ScaleByAdam::nu_dtype) asks otherwise.
+/// Scalars are computed once per step in `f64`; moments of 16-bit leaves are `f32` unless
+/// [`mu_dtype`](ScaleByAdam::mu_dtype) or [`nu_dtype`](ScaleByAdam::nu_dtype) says otherwise.
 ///
 /// # Cost
 ///
@@ -72,14 +72,14 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the first moment; if none is said, the one that arithmetic is done in.
+        /// Type of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Type of the second moment; if none is said, the one that arithmetic is done in. A 16-bit second moment
-        /// hardly moves once it is large: `1 − b2` of it is less than half its last bit.
+        /// Type of the second moment; by default the compute type. A 16-bit second moment hardly moves once it is
+        /// large: the change of `1 − b2` of it is less than half its last bit.
         nu_dtype: Option<DType> = None;
-        /// Whether the first moment looks one step ahead.
+        /// If true, the first moment looks one step ahead (Nesterov momentum).
         nesterov: bool = false;
-        /// How fast Nesterov's momentum grows; if none is said, it is `b1` from the first step on.
+        /// Growth rate of Nesterov's momentum; by default the momentum is `b1` from the first step on.
         momentum_decay: Option<f64> = None, NOT_NEGATIVE;
     }
     effect Self::effect_of;
@@ -91,7 +91,7 @@ impl ScaleByAdam {
     }
 }
 
-/// What [`ScaleByAdam`] works out once a step.
+/// Scalars of [`ScaleByAdam`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamScalars<C> {
     mean1: Mean<C>,

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides a running mean of the updates by their largest size, which fades.
+/// Divides a running mean of the updates by their largest absolute value, which decays.
 ///
 /// # Arithmetic
 ///
@@ -68,7 +68,7 @@ impl ScaleByAdamax {
     }
 }
 
-/// What [`ScaleByAdamax`] works out once a step.
+/// Scalars of [`ScaleByAdamax`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamaxScalars<C> {
     mean: Mean<C>,

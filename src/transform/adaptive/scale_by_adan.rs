@@ -1,8 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Adds to a running mean of the updates a running mean of their changes, and divides by the root of a running mean of
-/// the squares of such a sum.
+/// Adds a running mean of changes to that of the updates, and divides the sum by a running root mean square.
 ///
 /// # Arithmetic
 ///
@@ -78,7 +77,7 @@ impl ScaleByAdan {
     }
 }
 
-/// What [`ScaleByAdan`] works out once a step.
+/// Scalars of [`ScaleByAdan`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdanScalars<C> {
     first: bool,

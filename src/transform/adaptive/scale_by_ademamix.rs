@@ -60,7 +60,7 @@ part! {
         b2: DECAY = 0.999;
         /// Decay of the slow mean.
         b3: SHARE = 0.9999;
-        /// How much the slow mean counts.
+        /// Weight of the slow mean.
         alpha: FINITE = 6.0;
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-8;
@@ -68,12 +68,12 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the state; if none is said, the one that arithmetic is done in.
+        /// Type of the state; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
 }
 
-/// What [`ScaleByAdemamix`] works out once a step.
+/// Scalars of [`ScaleByAdemamix`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdemamixScalars<C> {
     fast: Mean<C>,

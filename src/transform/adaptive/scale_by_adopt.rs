@@ -3,8 +3,7 @@ use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::schedule::Schedule;
 use crate::transform::moment::Mean;
 
-/// Takes a running mean of the updates, each divided beforehand by the root of a running mean of the squares of those
-/// before it.
+/// Takes a running mean of updates, each divided by the root of a running mean of the squares before it.
 ///
 /// # Arithmetic
 ///
@@ -17,7 +16,7 @@ use crate::transform::moment::Mean;
 /// u ← mu                                   or, with nesterov: b1·mu + (1 − b1)·x
 /// ```
 ///
-/// The first step only looks: its update is zero.
+/// The first step only initializes the second moment: its update is zero.
 ///
 /// # Cost
 ///
@@ -64,15 +63,15 @@ part! {
         b1: DECAY = 0.9;
         /// Decay of the second moment.
         b2: DECAY = 0.9999;
-        /// The least that is divided by.
+        /// Lower bound of the divisor.
         eps: NOT_NEGATIVE = 1e-6;
     }
     options {
-        /// Type of the mean; if none is said, the one that arithmetic is done in.
+        /// Type of the mean; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Whether the mean looks one step ahead.
+        /// If true, the mean looks one step ahead (Nesterov momentum).
         nesterov: bool = false;
-        /// Whether what goes into the mean is limited.
+        /// If true, the quotients that enter the mean are clipped.
         use_clipping: bool = true;
         /// The limit at each step, counted from 0; by default the step's fourth root.
         clip_value_fn: StepLimit = StepLimit::Power(0.25);
@@ -101,14 +100,14 @@ impl ScaleByAdopt {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum StepLimit {
-    /// A power of how many updates the leaf has had: of the step, unless it [rested](crate::wrapper::freezable).
+    /// A power of the number of updates of the leaf: of the step, unless it [rested](crate::wrapper::freezable).
     Power(f64),
-    /// Whatever a schedule says.
+    /// The value of a schedule.
     Schedule(Schedule),
 }
 
 impl StepLimit {
-    /// The limit at a step.
+    /// Returns the limit at a step.
     ///
     /// ```
     /// assert_eq!(gradchain::transform::StepLimit::Power(0.5).at(9), 3.0);
@@ -153,7 +152,7 @@ impl FromRecipe for StepLimit {
     }
 }
 
-/// What [`ScaleByAdopt`] works out once a step.
+/// Scalars of [`ScaleByAdopt`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AdoptScalars<C> {
     mean1: Mean<C>,
@@ -172,9 +171,9 @@ impl Rule for ScaleByAdopt {
         let first = clock.updates == 0;
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         let limit = match self.use_clipping {
-            // Nothing is taken at the first step; limited, so that no zero is multiplied with an infinity.
+            // Limited to zero in the first step, so that no zero is multiplied by infinity.
             _ if first => 0.0,
-            // A power grows with the means, which are the leaf's.
+            // A power counts the updates of the leaf, as its means do.
             true if matches!(self.clip_value_fn, StepLimit::Power(_)) => self.clip_value_fn.at(clock.updates),
             true => self.clip_value_fn.at(clock.count),
             false => f64::INFINITY,

@@ -68,11 +68,11 @@ part! {
         eps_root: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Type of the first moment; if none is said, the one that arithmetic is done in.
+        /// Type of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Whether the first moment is freed of its start at zero.
+        /// If true, corrects the bias of the first moment from its start at zero.
         bias_correction_mu: bool = true;
-        /// Whether the second moment is freed of its start at zero.
+        /// If true, corrects the bias of the second moment from its start at zero.
         bias_correction_nu: bool = true;
     }
     effect Self::effect_of;
@@ -84,7 +84,7 @@ impl ScaleByAmsgrad {
     }
 }
 
-/// What [`ScaleByAmsgrad`] works out once a step.
+/// Scalars of [`ScaleByAmsgrad`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct AmsgradScalars<C> {
     mean1: Mean<C>,

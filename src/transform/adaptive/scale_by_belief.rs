@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::{Mean, first_moment};
 
-/// Divides a running mean of the updates by the root of how much they differ from it.
+/// Divides a running mean of the updates by the root of their squared differences from it.
 ///
 /// # Arithmetic
 ///
@@ -61,7 +61,7 @@ part! {
         eps_root: NOT_NEGATIVE = 1e-16;
     }
     options {
-        /// Whether the mean looks one step ahead.
+        /// If true, the mean looks one step ahead (Nesterov momentum).
         nesterov: bool = false;
     }
     effect Self::effect_of;
@@ -73,7 +73,7 @@ impl ScaleByBelief {
     }
 }
 
-/// What [`ScaleByBelief`] works out once a step.
+/// Scalars of [`ScaleByBelief`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct BeliefScalars<C> {
     mean1: Mean<C>,

@@ -1,9 +1,8 @@
 use crate::part::prelude::*;
 
-/// Goes part of the way to the minimizer of a model made of all gradients so far, measured from where the parameters
-/// began: dual averaging, scaled by a cube root.
+/// Interpolates towards the minimizer of a model of all past gradients: dual averaging scaled by a cube root.
 ///
-/// The update is the step itself, not its direction: nothing that scales it follows.
+/// The update is the step itself, not a direction: put nothing that scales it after it.
 ///
 /// # Arithmetic
 ///
@@ -19,9 +18,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is worked out in the type of the
-/// arithmetic, by multiplications, to two units in the last place; it takes longer than the memory
-/// (`docs/performance.md`).
+/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is computed by multiplications in
+/// the compute type, to two units in the last place, and takes longer than the memory traffic (`docs/performance.md`).
 ///
 /// # Errors
 ///
@@ -58,11 +56,11 @@ part! {
     /// See [`scale_by_madgrad`].
     pub ScaleByMadgrad as "scale_by_madgrad": OneElement;
     required {
-        /// How much a gradient counts.
+        /// Weight of a gradient.
         learning_rate: FINITE;
     }
     hyperparams {
-        /// Which part of the way is not gone.
+        /// Fraction of the way that is not taken.
         momentum: DECAY = 0.9;
         /// Added to the cube root, and to the learning rate.
         eps: NOT_NEGATIVE = 1e-6;
@@ -76,7 +74,7 @@ impl ScaleByMadgrad {
     }
 }
 
-/// What [`ScaleByMadgrad`] works out once a step.
+/// Scalars of [`ScaleByMadgrad`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct MadgradScalars<C> {
     lambda: C,

@@ -1,8 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::{Mean, first_moment};
 
-/// Adam that does not trust its second moment in the first steps: until that is known well enough the update is the
-/// running mean alone.
+/// Scales updates as Adam does, but emits the running mean alone until the second moment is reliable.
 ///
 /// # Arithmetic
 ///
@@ -46,7 +45,7 @@ use crate::transform::moment::{Mean, first_moment};
 ///
 /// Liu and others, [On the variance of the adaptive learning rate and beyond](https://arxiv.org/abs/1908.03265), 2019,
 /// algorithm 2, with a threshold of 4. Optax,
-/// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is worked out in
+/// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is computed in
 /// `f64` (in `f32` it has lost all but two or three digits by the time it counts, with the default `b2`), so that the
 /// step at which rectification sets in is exact; moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where
 /// `ρ > 5`, and adds `eps` to the root of the second moment as it is before its correction.
@@ -66,11 +65,11 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// Added under the root.
         eps_root: NOT_NEGATIVE = 0.0;
-        /// For how many gradients the second moment must stand before it is divided by.
+        /// Least number of gradients behind the second moment before it is used as a divisor.
         threshold: AT_LEAST_4 = 5.0;
     }
     options {
-        /// Whether the first moment looks one step ahead.
+        /// If true, the first moment looks one step ahead (Nesterov momentum).
         nesterov: bool = false;
     }
     effect Self::effect_of;
@@ -82,7 +81,7 @@ impl ScaleByRadam {
     }
 }
 
-/// What [`ScaleByRadam`] works out once a step.
+/// Scalars of [`ScaleByRadam`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct RadamScalars<C> {
     mean1: Mean<C>,
@@ -127,7 +126,7 @@ impl Rule for ScaleByRadam {
     fn apply<C: Real>(k: RadamScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         *mu = k.mean1.with(*mu, u);
         *nu = k.mean2.with(*nu, u * u);
-        // An infinite update is not taken zero times.
+        // A product of an infinite update and zero would be NaN.
         let own = if k.nesterov { k.of_update * u } else { C::zero() };
         let ahead = k.of_mean * *mu + own;
         let rectified = k.rectifier * ahead / ((k.unbias2 * *nu + k.eps_root).sqrt() + k.eps);

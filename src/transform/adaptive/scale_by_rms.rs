@@ -56,18 +56,18 @@ part! {
         decay: DECAY = 0.9;
         /// Added under the root or to it.
         eps: NOT_NEGATIVE = 1e-8;
-        /// What the mean of squares starts from.
+        /// Initial value of the mean of squares.
         initial_scale: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Whether `eps` is under the root.
+        /// If true, `eps` is added under the root, else to it.
         eps_in_sqrt: bool = true;
-        /// Whether the mean is freed of its start at zero.
+        /// If true, corrects the bias of the mean from its start at zero.
         bias_correction: bool = false;
     }
 }
 
-/// What [`ScaleByRms`] works out once a step.
+/// Scalars of [`ScaleByRms`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsScalars<C> {
     mean: Mean<C>,

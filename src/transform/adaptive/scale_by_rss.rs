@@ -50,13 +50,13 @@ part! {
     /// See [`scale_by_rss`].
     pub ScaleByRss as "scale_by_rss": OneElement, OWN_SIZE;
     hyperparams {
-        /// What the sum starts from.
+        /// Initial value of the sum.
         initial_accumulator_value: NOT_NEGATIVE = 0.1;
         /// Added under the root or to it.
         eps: NOT_NEGATIVE = 1e-7;
     }
     options {
-        /// Whether `eps` is under the root.
+        /// If true, `eps` is added under the root, else to it.
         eps_in_sqrt: bool = true;
     }
 }
@@ -64,7 +64,7 @@ part! {
 impl Rule for ScaleByRss {
     const SLOTS: &'static [Slot] = &[Slot::not_negative("sum_of_squares")];
     type Slots<C: Real> = [C; 1];
-    /// What is added under the root, and to it.
+    /// The constants added under the root, and to it.
     type Scalars<C: Real> = [C; 2];
 
     fn slot(&self, slot: Slot) -> Slot {
@@ -79,7 +79,7 @@ impl Rule for ScaleByRss {
     #[inline(always)]
     fn apply<C: Real>([under, beside]: [C; 2], [sum]: &mut [C; 1], u: C, _: C) -> C {
         *sum += u * u;
-        // What is divided by infinity is zero: also after a NaN, which stays in the sum.
+        // Division by infinity is zero, also after a NaN, which stays in the sum.
         let sum = if *sum > C::zero() { *sum } else { C::infinity() };
         u / ((sum + under).sqrt() + beside)
     }

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides a decaying sum of the updates, with more of the newest, by the root of a running mean of their squares.
+/// Divides a decaying sum of the updates, in which the newest has extra weight, by their running root mean square.
 ///
 /// # Arithmetic
 ///
@@ -13,7 +13,7 @@ use crate::transform::moment::Mean;
 /// u ← (m + alpha·u) / (√(n / (1 − b2ᵗ) + eps_root) + eps)
 /// ```
 ///
-/// The sum grows to `1 / (1 − b1)` times the gradient: learning rates are that much smaller than Adam's.
+/// The sum grows to `1 / (1 − b1)` times the gradient, so learning rates are smaller than Adam's by that factor.
 ///
 /// # Cost
 ///
@@ -56,11 +56,11 @@ part! {
     /// See [`scale_by_simplified_ademamix`].
     pub ScaleBySimplifiedAdemamix as "scale_by_simplified_ademamix": OneElement, OWN_SIZE;
     hyperparams {
-        /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
+        /// Fraction of the sum kept from one step to the next; from 1 on the sum grows without bound.
         b1: FINITE = 0.99;
         /// Decay of the mean of squares.
         b2: DECAY = 0.95;
-        /// How much more the newest update counts.
+        /// Extra weight of the newest update.
         alpha: FINITE = 0.0;
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-8;
@@ -69,7 +69,7 @@ part! {
     }
 }
 
-/// What [`ScaleBySimplifiedAdemamix`] works out once a step.
+/// Scalars of [`ScaleBySimplifiedAdemamix`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct SimplifiedAdemamixScalars<C> {
     keep: C,

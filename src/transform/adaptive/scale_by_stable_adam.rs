@@ -3,11 +3,11 @@ use crate::select::Mask;
 use crate::transform::moment::Mean;
 use crate::transform::rescale::{factor_in, shrink};
 
-/// Scales updates as Adam does, and makes the step of a leaf smaller where its second moment is behind the gradients.
+/// Scales updates as Adam does, and shortens the step of a leaf whose second moment lags behind its gradients.
 ///
-/// The second moment is slow: when gradients grow all at once, as they do in embeddings, it is too small for a while
-/// and Adam's steps are too large. How much too large is measured for each leaf, and its step, decay of weights
-/// included, divided by that.
+/// The second moment is slow: if gradients grow suddenly, as they do in embeddings, it is too small for a while and
+/// Adam's steps are too large. The excess is measured per leaf, and the leaf's step, weight decay included, is divided
+/// by it.
 ///
 /// # Arithmetic
 ///
@@ -67,15 +67,15 @@ part! {
         b2: DECAY = 0.99;
         /// Added to the root, and the least root in the measure.
         eps: POSITIVE = 1e-6;
-        /// How much of the parameters is added to the updates.
+        /// Multiple of the parameters added to the updates.
         weight_decay: FINITE = 0.0;
     }
     options {
-        /// Which leaves decay.
+        /// The leaves that decay.
         mask: Mask = Mask::all();
-        /// Type of the first moment; if none is said, the one that arithmetic is done in.
+        /// Type of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Type of the second moment; if none is said, the one that arithmetic is done in.
+        /// Type of the second moment; by default the compute type.
         nu_dtype: Option<DType> = None;
     }
     effect Self::effect_of;
@@ -83,12 +83,12 @@ part! {
 
 impl ScaleByStableAdam {
     fn effect_of(&self) -> Effect {
-        // What a mask leaves out was left out on purpose.
+        // A mask excludes leaves on purpose, so such a part claims no decay.
         if self.mask.is_all() { Effect::OWN_SIZE.decays(&self.weight_decay) } else { Effect::OWN_SIZE }
     }
 }
 
-/// What [`scale_by_stable_adam`] remembers, besides the arrays `mu` and `nu`, the first and second moments.
+/// The state of [`scale_by_stable_adam`], besides the arrays `mu` and `nu`, the first and second moments.
 #[derive(Clone, Debug)]
 pub struct ScaleByStableAdamState {
     /// Steps done.
@@ -102,7 +102,7 @@ pub struct ScaleByStableAdamState {
 state_fields!(ScaleByStableAdamState { count, updates } knows { decays });
 
 impl ScaleByStableAdamState {
-    /// What a leaf's step was multiplied by in the last step that this state saw; 1 before the first.
+    /// Returns the factor of a leaf's step in the last step that this state saw; 1 before the first.
     pub fn factor(&self, leaf: usize) -> Option<f64> {
         self.factors.get(leaf).copied()
     }
@@ -124,10 +124,10 @@ pub struct StableAdamScalars<C> {
     mean2: Mean<C>,
     unbias: [C; 2],
     eps: C,
-    /// The least `v̂` in the measure.
+    /// Lower bound of `v̂` in the measure.
     least: C,
     weight_decay: C,
-    /// Of the second pass.
+    /// Factor of the second pass.
     factor: C,
 }
 
@@ -176,13 +176,13 @@ impl TwoPasses for ScaleByStableAdam {
         }
     }
 
-    /// Adds up the squares of the gradients, each in units of its second moment.
+    /// Sums the squares of the gradients, each in units of its second moment.
     #[inline(always)]
     fn take_in<C: Real>(k: StableAdamScalars<C>, [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 1]) {
         *m = k.mean1.with(*m, u);
         *v = k.mean2.with(*v, u * u);
         let [mean, square] = [k.unbias[0] * *m, k.unbias[1] * *v];
-        // A comparison that lets NaN through.
+        // The comparison lets NaN through.
         let measure = if square < k.least { k.least } else { square };
         (mean / (square.sqrt() + k.eps) + k.weight_decay * p, [(u * u / measure).wide()])
     }

@@ -14,8 +14,8 @@ use crate::transform::moment::{Mean, unbias};
 /// u ← u / √(max(n − m², 0) + eps)           or, without eps_in_sqrt: u / (√max(n − m², 0) + eps)
 /// ```
 ///
-/// A variance is not negative, and is made negative only by rounding; hence the limit. With `bias_correction` and an
-/// `initial_scale` of 0 the variance is zero at the first step, and only `eps` keeps the update finite.
+/// The limit is there because rounding can make the variance negative. With `bias_correction` and an `initial_scale` of
+/// 0 the variance is zero at the first step, and only `eps` keeps the update finite.
 ///
 /// # Cost
 ///
@@ -58,18 +58,18 @@ part! {
         decay: DECAY = 0.9;
         /// Added under the root or to it.
         eps: NOT_NEGATIVE = 1e-8;
-        /// What the mean of squares starts from.
+        /// Initial value of the mean of squares.
         initial_scale: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// Whether `eps` is under the root.
+        /// If true, `eps` is added under the root, else to it.
         eps_in_sqrt: bool = true;
-        /// Whether the means are freed of their start at zero.
+        /// If true, corrects the bias of the means from their start at zero.
         bias_correction: bool = false;
     }
 }
 
-/// What [`ScaleByStddev`] works out once a step.
+/// Scalars of [`ScaleByStddev`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct StddevScalars<C> {
     mean: Mean<C>,

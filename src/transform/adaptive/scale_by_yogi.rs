@@ -1,8 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 
-/// Divides a running mean of the updates by the root of a second moment that moves towards each square, by a step which
-/// does not depend on how far that is.
+/// Divides a running mean of the updates by the root of a second moment that moves by steps of bounded size.
 ///
 /// # Arithmetic
 ///
@@ -58,13 +57,13 @@ part! {
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;
-        /// 1 less how much of each square the second moment moves by.
+        /// 1 minus the fraction of each square by which the second moment moves.
         b2: DECAY = 0.999;
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-3;
         /// Added under the root.
         eps_root: NOT_NEGATIVE = 0.0;
-        /// What both moments start from.
+        /// Initial value of both moments.
         initial_accumulator_value: NOT_NEGATIVE = 1e-6;
     }
     effect Self::effect_of;
@@ -76,7 +75,7 @@ impl ScaleByYogi {
     }
 }
 
-/// What [`ScaleByYogi`] works out once a step.
+/// Scalars of [`ScaleByYogi`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct YogiScalars<C> {
     mean1: Mean<C>,

@@ -3,8 +3,9 @@ use crate::numeric::random::{halves, leaf_key, path_hash, philox};
 use crate::part::prelude::*;
 use crate::state::RandomKey;
 
-/// Replaces the updates by an estimate of the Hessian's diagonal, from two more gradients of the loss: for
-/// [`sophia`](crate::optimizer::sophia()).
+/// Replaces the updates by an estimate of the Hessian's diagonal from two gradients of the loss.
+///
+/// It serves [`sophia`](crate::optimizer::sophia()).
 ///
 /// # Arithmetic
 ///
@@ -68,19 +69,19 @@ part! {
         random_seed: u64;
     }
     options {
-        /// How far from the parameters the gradients are taken; if it is not said, as the types of the leaves suggest.
+        /// Distance from the parameters at which gradients are taken; by default derived from the dtypes of the leaves.
         step_size: Option<f64> = None, POSITIVE;
     }
 }
 
-/// What [`hutchinson_estimator_diag_hessian`] remembers.
+/// The state of [`hutchinson_estimator_diag_hessian`].
 #[derive(Clone, Debug)]
 pub struct HutchinsonState {
     /// Estimates made.
     pub count: Count,
-    /// The seed, which a run that goes on from this state keeps.
+    /// The seed; a run resumed from this state keeps it.
     pub key: RandomKey,
-    /// The step size that the types of the leaves suggest.
+    /// The step size derived from the dtypes of the leaves.
     suggested: f64,
     point: Moments,
     ahead: Moments,
@@ -89,7 +90,7 @@ pub struct HutchinsonState {
 
 state_fields!(HutchinsonState { count, key } room { point, ahead, behind });
 
-/// The spacing of numbers near 1.
+/// Returns the spacing of the numbers of a dtype near 1.
 fn spacing(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2.0_f64.powi(-10),
@@ -99,7 +100,7 @@ fn spacing(dtype: DType) -> f64 {
     }
 }
 
-/// Shows each element of a leaf with its sign.
+/// Calls `each` with the place and the sign of every element of a leaf.
 fn each_sign<C: Real>(leaf: &crate::tree::LeafSpec, key: [u32; 2], mut each: impl FnMut(usize, C)) {
     let (mut number, mut bits) = (0_u64, [0; 4]);
     leaf.each_place(|place| {
@@ -127,7 +128,7 @@ impl Signs {
     }
 }
 
-/// Goes from the parameters along the signs.
+/// Moves the parameters along the signs.
 struct Go<'a> {
     signs: Signs,
     step: f64,
@@ -144,7 +145,7 @@ impl LeafVisitor for Go<'_> {
 
 struct Estimate<'a> {
     signs: Signs,
-    /// How far the two gradients are from each other.
+    /// Distance between the two points at which gradients were taken.
     distance: f64,
     ahead: &'a Moments,
     behind: &'a Moments,

@@ -2,8 +2,9 @@ use crate::engine::{Bounds, is_held, sum_tile};
 use crate::part::prelude::*;
 use crate::tree::{Cursor, dense_strides, is_safe, length};
 
-/// Multiplies the updates by an estimate of the inverse Hessian, made of the last few differences of parameters and
-/// gradients: the direction of L-BFGS.
+/// Multiplies the updates by the inverse Hessian estimate of L-BFGS.
+///
+/// The estimate comes from the last few differences of parameters and gradients.
 ///
 /// All leaves together are one vector. Put it where the updates are still gradients, usually first.
 ///
@@ -22,13 +23,13 @@ use crate::tree::{Cursor, dense_strides, is_safe, length};
 /// ```
 ///
 /// At the first step there is no difference yet, and `γ = min(1, 1/‖u‖)`: a step of length 1 at most. Inner products
-/// are summed in `f64` over all leaves in order, each in row-major order whatever its memory order; vectors are in the
-/// type that arithmetic is done in.
+/// are summed in `f64` over all leaves in order, each in row-major order whatever its memory order; vectors have the
+/// compute type.
 ///
 /// # Cost
 ///
-/// `2·memory_size + 2` floats of state for each parameter. One more pass, between which the vectors are gone through
-/// `4·memory_size` times; reads parameters.
+/// `2·memory_size + 2` floats of state for each parameter. One more pass; between the two, the vectors are read
+/// `4·memory_size` times. Reads parameters.
 ///
 /// # Errors
 ///
@@ -69,24 +70,24 @@ part! {
     /// See [`scale_by_lbfgs`].
     pub ScaleByLbfgs as "scale_by_lbfgs": Whole, ALONG;
     options {
-        /// Whether the estimate starts from a scaled identity, `γ` above, or from the identity.
+        /// If true, the estimate starts from a scaled identity, `γ` above, else from the identity.
         scale_init_precond: bool = true;
     }
     integers {
-        /// How many differences are kept.
+        /// Number of differences kept.
         memory_size: usize = 10, AT_LEAST_1;
     }
     check Self::check_memory;
 }
 
-/// What [`scale_by_lbfgs`] remembers. All arrays are in row-major order.
+/// The state of [`scale_by_lbfgs`]. All arrays are in row-major order.
 #[derive(Clone, Debug)]
 pub struct ScaleByLbfgsState {
     /// Steps done.
     pub count: Count,
     /// Parameters at the last step.
     pub params: Moments,
-    /// Updates of the last step, as they came in.
+    /// Updates of the last step, as passed in.
     pub updates: Moments,
     /// Differences of parameters: an axis of length `memory_size`, then the leaf's own; a ring.
     pub diff_params_memory: Moments,
@@ -94,7 +95,7 @@ pub struct ScaleByLbfgsState {
     pub diff_updates_memory: Moments,
     /// `ρ` of each place; 0 where there is no difference yet.
     pub weights_memory: Vec<Scalar>,
-    /// Room for `q` and `α`.
+    /// Scratch space for `q` and `α`.
     direction: Moments,
     alphas: Vec<f64>,
 }
@@ -102,7 +103,7 @@ pub struct ScaleByLbfgsState {
 state_fields!(ScaleByLbfgsState { count, params, updates, diff_params_memory, diff_updates_memory, weights_memory });
 
 impl ScaleByLbfgs {
-    /// Also where every leaf is empty, there is room for as many numbers.
+    /// Checks that the memory can be allocated even if every leaf is empty.
     fn check_memory(&self) -> Result<()> {
         Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).map_err(|_| {
             Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", self.memory_size)
@@ -184,8 +185,9 @@ impl ScaleByLbfgs {
     }
 }
 
-/// Within bounds: 1 for each element that may move, 0 for those that the updates hold at a bound. These leave the
-/// direction.
+/// Returns 1 for each element that may move and 0 for the others, if the tree has bounds.
+///
+/// The updates hold the others at a bound; they leave the direction.
 fn free_elements(state: &mut ScaleByLbfgsState, tree: &mut WholeTree<'_>) -> Option<Moments> {
     let bounds = tree.bounds()?;
     let mut free = state.direction.clone();
@@ -194,7 +196,7 @@ fn free_elements(state: &mut ScaleByLbfgsState, tree: &mut WholeTree<'_>) -> Opt
     Some(free)
 }
 
-/// `yᵀy` and `yᵀs` over the free elements.
+/// Returns `yᵀy` and `yᵀs` over the free elements.
 fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
     let mut among = free.clone();
     among.fill(0.0);
@@ -204,9 +206,8 @@ fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
     [dot(among, y), dot(among, s)]
 }
 
-/// The weights of differences of which only the free elements count, and the newest place that has one: 0 where there
-/// is no curvature among these elements, or where it is not positive, since no search along a line that bends keeps it
-/// so.
+/// Returns the weights of the differences over the free elements, and the newest place that has one. The weight is 0
+/// without positive curvature among these elements, since a search along a bent line does not keep it positive.
 fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (Vec<f64>, Option<usize>) {
     let places = state.weights_memory.len();
     let (mut weights, mut newest) = (vec![0.0; places], None);
@@ -221,8 +222,8 @@ fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (V
     (weights, newest)
 }
 
-/// The direction, from the updates that lie in its place; `oldest` is the oldest place of the ring. Within bounds only
-/// the free elements count, with the weights that they have.
+/// Computes the direction in place of the updates; `oldest` is the oldest place of the ring. Within bounds only the
+/// free elements count, with their own weights.
 fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Option<(&Moments, Vec<f64>)>) {
     let ScaleByLbfgsState {
         diff_params_memory: s, diff_updates_memory: y, weights_memory, direction: q, alphas, ..
@@ -253,7 +254,7 @@ fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Opt
     }
 }
 
-/// Sets to 1 what may move and to 0 what may not, in row-major order.
+/// Writes 1 for each element that may move and 0 for the others, in row-major order.
 struct Free<'a> {
     bounds: &'a Bounds,
     free: &'a mut Moments,
@@ -272,7 +273,7 @@ impl LeafVisitor for Free<'_> {
     }
 }
 
-/// Sets elements to 0 that are not free.
+/// Sets the elements that are not free to 0.
 fn keep_only(free: &Moments, q: &mut Moments) {
     fn of<C: Real>(free: &Moments, q: &mut Moments, leaf: usize) {
         let (Some(free), Some(q)) = (free.get::<C>(leaf), q.get_mut::<C>(leaf)) else { return };
@@ -287,7 +288,7 @@ fn keep_only(free: &Moments, q: &mut Moments) {
     }
 }
 
-/// Writes down the parameters and updates, and how they differ from the last ones.
+/// Records the parameters, the updates, and their differences from the last ones.
 struct Remember<'a> {
     state: &'a mut ScaleByLbfgsState,
     last: Option<usize>,
@@ -341,7 +342,7 @@ fn in_row_major_order<C>(leaf: &WholeLeaf<'_, C>, mut each: impl FnMut(usize, us
     }
 }
 
-/// All leaves as one vector, or one place of a memory of them.
+/// All leaves as one vector, or one place of the memory.
 #[derive(Clone, Copy)]
 struct Vector<'a> {
     arrays: &'a Moments,
@@ -366,7 +367,7 @@ impl<'a> Vector<'a> {
     }
 }
 
-/// Elements that are multiplied and added up together.
+/// Elements per chunk of an inner product.
 const STRETCH: usize = 512;
 
 fn dot(a: Vector<'_>, b: Vector<'_>) -> f64 {

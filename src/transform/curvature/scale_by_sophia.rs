@@ -3,9 +3,9 @@ use crate::transform::moment::Mean;
 
 /// Divides a running mean of the updates by a running mean of the Hessian's diagonal, and clips the quotient.
 ///
-/// The diagonal is what `hessian_diagonal_fn`, a transformation, makes of the updates every `update_interval` steps,
-/// such as a [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian); what that
-/// needs is then needed here.
+/// The transformation `hessian_diagonal_fn` turns the updates into the diagonal every `update_interval` steps, for
+/// example [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian). Steps need
+/// everything that it needs.
 ///
 /// # Arithmetic
 ///
@@ -20,8 +20,8 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter, and room for one more. Updates are stored in memory for the estimate; every
-/// `update_interval` steps that is made.
+/// Two floats of state for each parameter, and scratch space for one more. The estimate, made every `update_interval`
+/// steps, has the updates stored in memory.
 ///
 /// # Errors
 ///
@@ -30,7 +30,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Example
 ///
-/// Where nothing is known of the Hessian, or it is negative, the step is the sign of the mean; else Newton's:
+/// Without a positive estimate of the Hessian the step is the sign of the mean; otherwise Newton's:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -66,22 +66,22 @@ wrapper! {
         b1: Hyperparam in DECAY = 0.965;
         /// Sets the decay of the mean of the diagonals, in `[0, 1)`.
         b2: Hyperparam in DECAY = 0.99;
-        /// Sets the least that is divided by; not negative.
+        /// Sets the lower bound of the divisor; not negative.
         eps: Hyperparam in AT_LEAST_0 = 1e-8;
-        /// Sets what the mean of the diagonals is multiplied by; not negative.
+        /// Sets the factor of the mean of the diagonals; not negative.
         gamma: Hyperparam in AT_LEAST_0 = 0.01;
         /// Sets the largest update; not negative.
         clip_threshold: Option<Hyperparam> in AT_LEAST_0 = Some(1.0.into());
-        /// Sets every how many steps the diagonal is estimated; at least 1.
+        /// Sets the number of steps between estimates of the diagonal; at least 1.
         update_interval: u64 in AT_LEAST_1 = 10;
-        /// Sets the type of the mean of the updates; by default the one that arithmetic is done in.
+        /// Sets the type of the mean of the updates; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
     effect OWN_SIZE;
 }
 
 impl<H> ScaleBySophia<H> {
-    /// Does not clip.
+    /// Disables clipping.
     pub fn without_clipping(mut self) -> Self {
         self.clip_threshold = None;
         self
@@ -89,8 +89,7 @@ impl<H> ScaleBySophia<H> {
 }
 
 memory! {
-    /// What [`scale_by_sophia`] remembers, besides the arrays `mu`, the mean of the updates, and `nu`, that of the
-    /// diagonals.
+    /// The state of [`scale_by_sophia`] besides the arrays: `mu` for the updates, `nu` for the diagonals.
     pub SophiaMemory {
         count: Count,
         updates: PerLeaf<Count>,
@@ -99,27 +98,27 @@ memory! {
     beside {
         /// The time before this step.
         clock: Clock = Clock::after(0),
-        /// How many elements of each leaf there are to act on.
+        /// Number of elements of each leaf that this acts on.
         elements: Vec<usize>,
     }
 }
 
-/// The state of a [`scale_by_sophia`], around that of what estimates the diagonal.
+/// The state of a [`scale_by_sophia`] around that of its estimator.
 pub type ScaleBySophiaState<H> = WrapperState<SophiaMemory, H>;
 
 impl SophiaMemory {
-    /// Which part of the elements was not clipped in the last step. The authors would see it between 0.1 and 0.5; a
-    /// larger `gamma` makes it larger.
+    /// Returns the fraction of elements that was not clipped in the last step. The authors recommend 0.1 to 0.5; a
+    /// larger `gamma` raises it.
     pub fn win_rate(&self) -> f64 {
         self.win_rate.get()
     }
 }
 
-/// What [`ScaleBySophia`] works out once a step.
+/// Scalars of [`ScaleBySophia`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct SophiaScalars<C> {
     mean1: Mean<C>,
-    /// That of the diagonals moves on in steps that estimate one.
+    /// The mean of the diagonals advances only in steps that estimate one.
     mean2: Option<Mean<C>>,
     unbias: C,
     eps: C,
@@ -128,7 +127,7 @@ pub struct SophiaScalars<C> {
 }
 
 impl<H: Stage> ScaleBySophia<H> {
-    /// Whether the diagonal is estimated in this step.
+    /// Returns whether this step estimates the diagonal.
     fn is_due(&self, memory: &SophiaMemory) -> bool {
         memory.clock.count.is_multiple_of(self.update_interval)
     }
@@ -159,7 +158,7 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
         .rarely([&[], &[Access::Write; 2], &[]]);
     type Slots<C: Real> = [C; 2];
     type TakenIn<W: Real> = [W; 0];
-    /// How many elements were not clipped.
+    /// Number of elements not clipped.
     type Measured<W: Real> = [W; 1];
     type Scalars<C: Real> = SophiaScalars<C>;
 
@@ -186,7 +185,7 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
         []
     }
 
-    /// Written with comparisons instead of `max`, which loses a NaN.
+    /// Uses comparisons instead of `max`, which loses a NaN.
     #[inline(always)]
     fn meet<C: Real>(k: SophiaScalars<C>, [m, h]: &mut [C; 2], diagonal: C, gradient: C) -> C {
         *m = k.mean1.with(*m, gradient);

@@ -8,8 +8,8 @@ use crate::part::prelude::*;
 /// u ← u + weight_decay·p
 /// ```
 ///
-/// Before [`scale_by_learning_rate`](crate::scale_by_learning_rate) and after what rescales gradients it is decoupled
-/// weight decay; before what rescales gradients it is L2 regularization.
+/// Before [`scale_by_learning_rate`](crate::scale_by_learning_rate) and after the rescaling of gradients it is
+/// decoupled weight decay; before the rescaling it is L2 regularization.
 ///
 /// # Cost
 ///

@@ -1,11 +1,10 @@
 use crate::part::prelude::*;
 use core::hint::select_unpredictable;
 
-/// Adds up updates, and emits the sum every `k` steps and zero between.
+/// Accumulates updates, and emits the sum every `k` steps and zero between.
 ///
-/// What comes before and after it in a chain still runs at every step: with [`adam`](crate::adam()) before it, `k`
-/// mini-batches are `k` steps of Adam. For `k` mini-batches as one large batch there is
-/// [`multi_steps`](crate::multi_steps).
+/// The other members of a chain still run at every step: with [`adam`](crate::adam()) before it, `k` mini-batches are
+/// `k` steps of Adam. Use [`multi_steps`](crate::multi_steps) for `k` mini-batches as one large batch.
 ///
 /// # Arithmetic
 ///
@@ -43,8 +42,8 @@ use core::hint::select_unpredictable;
 /// # References
 ///
 /// Optax, [`apply_every`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: zeros are
-/// assigned, not multiplied by, so that a NaN is in the sum that it belongs to and nowhere else; the count goes on
-/// instead of starting again.
+/// assigned, not multiplied by, so that a NaN affects only the sum that contains it; the count continues instead of
+/// restarting.
 pub fn apply_every(k: u64) -> ApplyEvery {
     ApplyEvery::with().k(k)
 }
@@ -54,12 +53,12 @@ part! {
     #[derive(Eq)]
     pub ApplyEvery as "apply_every": OneElement, ALONG;
     integers {
-        /// How many steps there are to a sum.
+        /// Number of steps per sum.
         k: u64 = 1, AT_LEAST_1;
     }
 }
 
-/// What [`ApplyEvery`] works out once a step: whether a sum begins, and whether it is emitted.
+/// Scalars of [`ApplyEvery`], computed once per step: whether a sum begins, and whether it is emitted.
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyEveryScalars {
     begins: bool,
@@ -67,7 +66,7 @@ pub struct ApplyEveryScalars {
 }
 
 impl Rule for ApplyEvery {
-    // What is held back of the rows that are not touched would be due.
+    // Rows without a gradient may have accumulated updates that are due.
     const SLOTS: &'static [Slot] = &[Slot::exact("sum").of_all_rows()];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ApplyEveryScalars;

@@ -50,13 +50,13 @@ part! {
     /// See [`ema`](ema()).
     pub Ema as "ema": OneElement;
     required {
-        /// How much of the mean is kept from one step to the next.
+        /// Fraction of the mean kept from one step to the next.
         decay: DECAY;
     }
     options {
-        /// Whether to make up for the start at zero.
+        /// If true, corrects the bias from the start at zero.
         debias: bool = true;
-        /// Type of the mean; if none is said, the one that arithmetic is done in.
+        /// Type of the mean; by default the compute type.
         accumulator_dtype: Option<DType> = None;
     }
     effect Self::effect_of;
@@ -68,7 +68,7 @@ impl Ema {
     }
 }
 
-/// What [`Ema`] works out once a step.
+/// Scalars of [`Ema`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct EmaScalars<C> {
     keep: C,

@@ -1,8 +1,8 @@
 use crate::part::prelude::*;
 
-/// Leaves updates as they are.
+/// Returns updates unchanged.
 ///
-/// The empty chain, `chain(())`, does the same; this one has a name.
+/// The empty chain, `chain(())`, does the same without a name.
 ///
 /// # Arithmetic
 ///

@@ -2,11 +2,12 @@ use crate::element::{DType, Rounding};
 use crate::part::prelude::*;
 use crate::transform::leaf_types::LeafTypes;
 
-/// Remembers what is lost when updates are added to parameters, and adds it to the next ones: Kahan's compensated
-/// summation.
+/// Compensates for the rounding of parameters: Kahan summation.
 ///
-/// It comes last in a chain, and is for 16-bit parameters, of which an update of less than a five-hundredth is lost.
-/// Others gain a little.
+/// It remembers the part of an update that rounding loses, and adds it to the next update.
+///
+/// It comes last in a chain, and is for 16-bit parameters, which lose any update below a five-hundredth of their size.
+/// Wider parameters gain a little.
 ///
 /// # Arithmetic
 ///
@@ -19,15 +20,14 @@ use crate::transform::leaf_types::LeafTypes;
 /// u ← p' − p
 /// ```
 ///
-/// The update that goes out is rounded to the type of the leaf, as every update is. What is remembered is what is lost
-/// in that too.
+/// The emitted update is rounded to the type of the leaf, as every update is. The compensation includes that loss.
 ///
-/// **Parameters that are changed from outside** keep their compensation, which is half of the distance to the next
-/// number at most.
+/// **Parameters that are changed from outside** keep their compensation, which is at most half of the distance to the
+/// next number.
 ///
 /// # Cost
 ///
-/// An array of the leaf's type: 2 bytes for each element of a 16-bit leaf. Fuses; of 16-bit leaves tile by tile. Reads
+/// An array of the leaf's type: 2 bytes for each element of a 16-bit leaf. Fuses; 16-bit leaves run tile by tile. Reads
 /// parameters.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! What is done to each element by itself: products, sums, bounds, means over time.
+//! Element-wise operations: products, sums, bounds, means over time.
 
 mod add_decayed_weights;
 mod apply_every;

@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Adds to updates some of how far they are from those of the last step: what a running mean with that decay is behind.
+/// Adds to updates a multiple of their change since the last step, to offset the lag of a running mean.
 ///
 /// # Arithmetic
 ///
@@ -48,7 +48,7 @@ part! {
     /// See [`reduce_variance`].
     pub ReduceVariance as "reduce_variance": OneElement, ALONG;
     hyperparams {
-        /// How much of the difference is made up for; 1 is all of it.
+        /// Fraction of the lag that is offset; 1 offsets all of it.
         gamma: FINITE = 0.025;
         /// Decay of the running mean that follows.
         b1: DECAY = 0.95;

@@ -32,8 +32,8 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Optax, [`scale`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a schedule can be given
-/// too, which makes it Optax's `scale_by_schedule`.
+/// Optax, [`scale`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: also accepts a schedule,
+/// as Optax's `scale_by_schedule`.
 pub fn scale(step_size: impl IntoHyperparam) -> Scale {
     Scale::with(step_size)
 }

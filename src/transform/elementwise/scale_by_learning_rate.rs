@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Multiplies updates by minus the learning rate: the last member of most optimizers.
+/// Multiplies updates by minus the learning rate: the last stage of most optimizers.
 ///
 /// # Arithmetic
 ///
@@ -48,7 +48,7 @@ part! {
         learning_rate: FINITE;
     }
     options {
-        /// Whether to go down (true) or up.
+        /// If true, descends; if false, ascends.
         flip_sign: bool = true;
     }
     effect Self::effect_of;

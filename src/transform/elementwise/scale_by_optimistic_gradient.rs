@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Adds to each update how much it has changed, as if it would change as much again.
+/// Adds to each update its change since the last step, as an extrapolation.
 ///
 /// # Arithmetic
 ///
@@ -48,14 +48,14 @@ part! {
     /// See [`scale_by_optimistic_gradient`].
     pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, ALONG;
     hyperparams {
-        /// How much of the update there is.
+        /// Factor of the update.
         alpha: FINITE = 1.0;
-        /// How much of its change there is.
+        /// Factor of its change.
         beta: FINITE = 1.0;
     }
 }
 
-/// What [`ScaleByOptimisticGradient`] works out once a step.
+/// Scalars of [`ScaleByOptimisticGradient`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct OptimisticScalars<C> {
     first: bool,

@@ -11,8 +11,8 @@ use crate::schedule::Schedule;
 /// u ← step_size_fn(t − 1)·u
 /// ```
 ///
-/// [`scale`](crate::transform::scale) takes a schedule too. This one is Optax's name for it, and its schedule is no
-/// number that [`inject_hyperparams`](crate::inject_hyperparams) would put into the state.
+/// [`scale`](crate::transform::scale) takes a schedule too. This is Optax's name for it;
+/// [`inject_hyperparams`](crate::inject_hyperparams) does not put this schedule into the state.
 ///
 /// # Cost
 ///

@@ -1,8 +1,8 @@
 use crate::part::prelude::*;
 
-/// Replaces all updates by zero, NaNs too: the parameters stay as they are, to the last bit.
+/// Replaces all updates by zero, even NaN: the parameters stay bitwise identical.
 ///
-/// Inside a [`masked`](crate::masked) it freezes the chosen leaves, whatever comes before it.
+/// Inside a [`masked`](crate::masked) it freezes the chosen leaves, whatever precedes it.
 ///
 /// # Arithmetic
 ///

@@ -54,9 +54,9 @@ part! {
         decay: FINITE;
     }
     options {
-        /// Whether to look one step ahead.
+        /// If true, looks one step ahead (Nesterov momentum).
         nesterov: bool = false;
-        /// Type of the sum; if none is said, the one that arithmetic is done in.
+        /// Type of the sum; by default the compute type.
         accumulator_dtype: Option<DType> = None;
     }
     effect Self::effect_of;

@@ -1,6 +1,6 @@
 use crate::part::prelude::*;
 
-/// Replaces NaNs by zeros, and remembers in which leaves there were any.
+/// Replaces NaNs by zeros, and records the leaves that had any.
 ///
 /// # Arithmetic
 ///
@@ -43,25 +43,25 @@ part! {
     pub ZeroNans as "zero_nans": OneElementWithMemory, ALONG;
 }
 
-/// Where a [`zero_nans`] found NaNs.
+/// The state of [`zero_nans`]: the leaves with NaNs, and counts.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ZeroNansState {
-    /// Whether each leaf had a NaN, the last time this ran on it.
+    /// True for each leaf that had a NaN in its last step.
     pub found_nan: PerLeaf<Flag>,
-    /// How many elements of each leaf have been replaced, in all steps together.
+    /// Number of elements replaced in each leaf, over all steps.
     pub zeroed: PerLeaf<Count>,
 }
 
 state_fields!(ZeroNansState { found_nan, zeroed });
 
 impl ZeroNansState {
-    /// Whether any leaf had a NaN, the last time this ran.
+    /// Returns whether any leaf had a NaN in its last step.
     pub fn found_any(&self) -> bool {
         self.found_nan.iter().any(|(_, found)| found.get())
     }
 
-    /// How many elements of all leaves have been replaced, in all steps together.
+    /// Returns the number of elements replaced in all leaves, over all steps.
     pub fn total_zeroed(&self) -> u64 {
         self.zeroed.iter().fold(0, |sum, (_, n)| sum.saturating_add(n.get()))
     }

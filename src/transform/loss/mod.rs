@@ -1,4 +1,4 @@
-//! What is given the loss: its value, or the loss as a function to search along.
+//! Transformations that use the loss: its value, or the loss as a function to search along.
 
 mod linesearch;
 mod scale_by_backtracking_linesearch;

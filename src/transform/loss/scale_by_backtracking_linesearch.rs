@@ -2,10 +2,9 @@ use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
 use crate::needs;
 use crate::part::prelude::*;
 
-/// Multiplies the updates by a step size at which the loss decreases by enough, found by trying shorter and shorter
-/// ones.
+/// Multiplies the updates by a step size with sufficient decrease of the loss, found by backtracking.
 ///
-/// Put it last: what comes after it would change the step that was tried. The updates must go downhill, as those of
+/// Put it last: a later stage would change the step that was tried. The updates must point downhill, as those of
 /// [`sgd`](crate::sgd()) do; those of [`adam`](crate::adam()) need not.
 ///
 /// # Arithmetic
@@ -18,10 +17,10 @@ use crate::part::prelude::*;
 /// u ← t·u
 /// ```
 ///
-/// After `max_backtracking_steps + 1` evaluations the last `t` is taken, with `decrease_error` in the state positive.
-/// If the loss there is not finite, or there was no slope to begin with, `t` is 0: the updates are zero, whatever they
-/// were. Everything about `t` is in `f64`, sums over elements too; the loss is evaluated at the parameters that the
-/// step leads to, rounded to their types.
+/// After `max_backtracking_steps + 1` evaluations the search takes the last `t`, and `decrease_error` in the state is
+/// positive. If the loss there is not finite, or the slope at the start was not negative, `t` is 0 and the updates are
+/// zero, whatever they were. All computations on `t` are in `f64`, sums over elements too; the loss is evaluated at the
+/// parameters that the step leads to, rounded to their types.
 ///
 /// # Cost
 ///
@@ -71,27 +70,27 @@ part! {
     /// See [`scale_by_backtracking_linesearch`].
     pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole<needs::ValueFn>, SETTLED;
     given {
-        /// How often the step is made shorter at most.
+        /// Largest number of times that the step is shortened.
         max_backtracking_steps: usize;
     }
     hyperparams {
-        /// Which part of the decrease that the slope promises there must be.
+        /// Required fraction of the decrease that the slope predicts.
         slope_rtol: DECAY = 1e-4;
-        /// What a step that is too long is multiplied by.
+        /// Factor of a step that is too long.
         decrease_factor: INSIDE = 0.8;
-        /// What the last step is multiplied by for the first guess; infinite to start at the maximum.
+        /// Factor of the last step for the first guess; infinite to start at the maximum.
         increase_factor: ABOVE_0 = 1.5;
-        /// How long a step may be.
+        /// Longest step.
         max_learning_rate: POSITIVE = 1.0;
-        /// How much higher the loss may be.
+        /// Tolerated increase of the loss.
         atol: NOT_NEGATIVE = 0.0;
-        /// How much higher the loss may be, as a part of its size.
+        /// Tolerated increase of the loss, as a fraction of its size.
         rtol: NOT_NEGATIVE = 0.0;
     }
     check Self::check_steps;
 }
 
-/// What [`scale_by_backtracking_linesearch`] remembers.
+/// The state of [`scale_by_backtracking_linesearch`].
 #[derive(Clone, Debug)]
 pub struct ScaleByBacktrackingLinesearchState {
     /// Steps done.
@@ -100,19 +99,19 @@ pub struct ScaleByBacktrackingLinesearchState {
     pub learning_rate: Scalar,
     /// The loss after the last step; infinite before the first.
     pub value: Scalar,
-    /// How the last search went.
+    /// Statistics of the last search.
     pub info: BacktrackingLinesearchInfo,
-    /// Room for a point.
+    /// Scratch space for a point.
     point: Moments,
 }
 
-/// How a search went.
+/// Statistics of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BacktrackingLinesearchInfo {
     /// Evaluations of the loss.
     pub num_linesearch_steps: Count,
-    /// How much higher the loss was than it had to be, at the last step tried; infinite if it was not finite.
+    /// Excess of the loss over the accepted value, at the last step tried; infinite if the loss was not finite.
     pub decrease_error: Scalar,
 }
 
@@ -121,7 +120,7 @@ state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error 
 state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
 
 impl ScaleByBacktrackingLinesearch {
-    /// One more than it must be a number of evaluations.
+    /// Checks that the number of evaluations, one more, does not overflow.
     fn check_steps(&self) -> Result<()> {
         match self.max_backtracking_steps {
             most @ usize::MAX => Err(Error::argument(Self::NAME, "max_backtracking_steps", "a smaller number", most)),
@@ -155,7 +154,7 @@ impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
     ) {
         let count = state.count.get();
         state.count.increment();
-        // A window of mini-steps that is flushed comes without a loss; it goes as far as the last step did.
+        // A flushed window of mini-steps has no loss; it reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
             return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };

@@ -3,11 +3,10 @@ use crate::part::TwoPass;
 use crate::recipe::words;
 use crate::transform::rescale::{Rescale, Squares, Updates};
 
-/// Multiplies updates by Polyak's step size: how far the loss is above its least value, for each unit of the squared
-/// norm of the gradient.
+/// Multiplies updates by Polyak's step size: the excess of the loss over its minimum, divided by the squared norm.
 ///
-/// A step needs the [value](crate::extra::value) of the loss. If the loss were linear, the step would lead to where it
-/// is `f_min`.
+/// A step needs the [value](crate::extra::value) of the loss. If the loss were linear, the step would reduce it to
+/// `f_min`.
 ///
 /// # Arithmetic
 ///
@@ -17,8 +16,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates};
 /// u ← u · min(gap / (n + eps), max_learning_rate)
 /// ```
 ///
-/// Where `n + eps` is not more than 2.2e-16, the update is 0: there is nothing to divide by. With `sps` a loss below
-/// `f_min` gives a negative step.
+/// If `n + eps` is at most 2.2e-16, the update is 0. With `sps` a loss below `f_min` gives a negative step.
 ///
 /// # Cost
 ///
@@ -59,7 +57,7 @@ part! {
     /// See [`scale_by_polyak`].
     pub ScaleByPolyak as "scale_by_polyak": TwoPass<Value>, ALONG;
     hyperparams {
-        /// The least value that the loss can have, or a guess at it.
+        /// The minimum of the loss, or an estimate of it.
         f_min: FINITE = 0.0;
         /// The largest step size.
         max_learning_rate: NUMBER = 1.0;
@@ -67,12 +65,12 @@ part! {
         eps: NOT_NEGATIVE = 0.0;
     }
     options {
-        /// What a loss below `f_min` means.
+        /// Behaviour for a loss below `f_min`.
         variant: PolyakVariant = PolyakVariant::Sps;
     }
 }
 
-/// What [`scale_by_polyak`] does where the loss is below `f_min`.
+/// Behaviour of [`scale_by_polyak`] for a loss below `f_min`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PolyakVariant {
@@ -85,7 +83,7 @@ pub enum PolyakVariant {
 
 words!(PolyakVariant { Sps = "sps", SpsPlus = "sps+" });
 
-/// What [`ScaleByPolyak`] works out once a step.
+/// Scalars of [`ScaleByPolyak`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct PolyakScalars {
     gap: f64,
@@ -101,7 +99,7 @@ impl Rescale for ScaleByPolyak {
     fn hyperparams(&self, count: u64, value: Option<f64>) -> PolyakScalars {
         let gap = value.unwrap_or(f64::NAN) - self.f_min.at(count);
         PolyakScalars {
-            // A comparison that NaN does not pass: `max` would make 0 of it.
+            // NaN fails the comparison; `max` would turn it into 0.
             gap: if self.variant == PolyakVariant::SpsPlus && gap < 0.0 { 0.0 } else { gap },
             max_learning_rate: self.max_learning_rate.at(count),
             eps: self.eps.at(count),

@@ -3,11 +3,12 @@ use crate::needs;
 use crate::part::prelude::*;
 use crate::recipe::words;
 
-/// Multiplies the updates by a step size that satisfies the strong Wolfe conditions: the loss decreases by enough, and
-/// its slope along the updates becomes flat enough.
+/// Multiplies the updates by a step size that satisfies the strong Wolfe conditions.
 ///
-/// It is what quasi-Newton methods such as [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) need, which learn from
-/// how the slope changes. Put it last: what comes after it would change the step that was tried.
+/// The loss decreases by enough, and its slope along the updates becomes flat enough.
+///
+/// Quasi-Newton methods such as [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs), which learn from the change of
+/// the slope, need this search. Put it last: a later stage would change the step that was tried.
 ///
 /// # Arithmetic
 ///
@@ -20,21 +21,20 @@ use crate::recipe::words;
 /// |φ′(t)| ≤ curv_rtol·|φ′(0)| + tol
 /// ```
 ///
-/// The second form of the first condition is for the neighbourhood of a minimum, where differences of `φ` are rounding
-/// errors and its slope is not. First `t` is multiplied by `increase_factor` until there must be such a point between
-/// two that were tried. Then that interval is narrowed down, at the minimum of a cubic, of a parabola, or in the
-/// middle.
+/// The second form of the first condition is for the neighbourhood of a minimum, where rounding dominates differences
+/// of `φ` but not its slope. The search first multiplies `t` by `increase_factor` until two tried points bracket an
+/// acceptable one. It then narrows that interval, at the minimum of a cubic, of a parabola, or in the middle.
 ///
 /// The search ends early after `max_linesearch_steps` evaluations, at `max_learning_rate`, or once the interval is
-/// shorter than `stepsize_precision`. Then the point of the lowest loss at which the first condition holds is taken, or
-/// if there is none the last point, if the loss is at least lower there: otherwise `t` is 0, and the updates are zero,
-/// whatever they were. What was violated is in the state. Everything about `t` is in `f64`, sums over elements too; the
-/// loss is evaluated at the parameters that the step leads to, rounded to their types.
+/// shorter than `stepsize_precision`. It then takes the point of lowest loss at which the first condition holds;
+/// failing that, the last point, if the loss is lower there; otherwise `t` is 0 and the updates are zero, whatever they
+/// were. The state records the violations. All computations on `t` are in `f64`, sums over elements too; the loss is
+/// evaluated at the parameters that the step leads to, rounded to their types.
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, the gradient where the search ended, and two of room. One more pass; reads
-/// parameters. `1` to `max_linesearch_steps` evaluations of loss and gradient, usually one with L-BFGS.
+/// One float of state for each parameter, the gradient where the search ended, and scratch space for two. One more
+/// pass; reads parameters. `1` to `max_linesearch_steps` evaluations of loss and gradient, usually one with L-BFGS.
 ///
 /// # Errors
 ///
@@ -79,46 +79,46 @@ part! {
     /// See [`scale_by_zoom_linesearch`].
     pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole<needs::ValueAndGradFn>, SETTLED;
     given {
-        /// How many points are tried at most.
+        /// Largest number of points tried.
         max_linesearch_steps: usize, AT_LEAST_1;
     }
     hyperparams {
-        /// By how much the conditions may be violated.
+        /// Tolerated violation of the conditions.
         tol: NOT_NEGATIVE = 0.0;
-        /// What a step that is too short is multiplied by.
+        /// Factor of a step that is too short.
         increase_factor: ABOVE_1 = 2.0;
-        /// Which part of the decrease that the slope promises there must be.
+        /// Required fraction of the decrease that the slope predicts.
         slope_rtol: DECAY = 1e-4;
-        /// Which part of the slope may be left; infinite to accept any.
+        /// Accepted fraction of the initial slope; infinite to accept any.
         curv_rtol: AT_LEAST_0 = 0.9;
-        /// How short an interval is not worth narrowing further.
+        /// Length below which an interval is not narrowed further.
         stepsize_precision: NOT_NEGATIVE = 1e-5;
     }
     options {
-        /// How long a step may be, if there is a limit.
+        /// Longest step, if limited.
         max_learning_rate: Option<f64> = None, ABOVE_0;
-        /// How near to the first value the approximate condition is used, as a part of it; `None` not to use it.
+        /// Distance from the first value, as a fraction of it, for the approximate condition; `None` to disable it.
         approx_dec_rtol: Option<f64> = Some(1e-6), AT_LEAST_0;
-        /// Where a search begins.
+        /// The first step size of a search.
         initial_guess_strategy: InitialGuess = InitialGuess::Keep;
-        /// How the next point inside an interval is guessed.
+        /// The interpolation inside an interval.
         interpolation: Interpolation = Interpolation::Values;
     }
 }
 
-/// Where a [`scale_by_zoom_linesearch`] begins.
+/// The first step size of [`scale_by_zoom_linesearch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InitialGuess {
-    /// At 1: for directions that know their length, such as those of L-BFGS.
+    /// 1, for directions that have a length, such as those of L-BFGS.
     One,
-    /// At the step size of the last step: for plain gradients.
+    /// The step size of the last step, for plain gradients.
     #[default]
     Keep,
 }
 
 impl InitialGuess {
-    /// The strategy of this name, if there is one: `one`, `keep`.
+    /// Returns the strategy named `one` or `keep`.
     pub fn from_name(name: &str) -> Option<InitialGuess> {
         match name {
             "one" => Some(InitialGuess::One),
@@ -128,22 +128,21 @@ impl InitialGuess {
     }
 }
 
-/// How [`scale_by_zoom_linesearch`] guesses the next point inside an interval: at the minimum of a cubic, if that is
-/// well inside.
+/// The interpolation of [`scale_by_zoom_linesearch`]: the next point is the minimum of a cubic, if well inside.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Interpolation {
-    /// Through the values at both ends and at a third point, with the slope at the lower end, as Optax does.
+    /// A cubic through the values at both ends and at a third point, with the slope at the lower end, as in Optax.
     #[default]
     Values,
-    /// Through values and slopes at both ends, which takes fewer evaluations.
+    /// A cubic through values and slopes at both ends; takes fewer evaluations.
     Slopes,
 }
 
 words!(Interpolation { Values = "values", Slopes = "slopes" });
 words!(InitialGuess { One = "one", Keep = "keep" });
 
-/// What [`scale_by_zoom_linesearch`] remembers.
+/// The state of [`scale_by_zoom_linesearch`].
 #[derive(Clone, Debug)]
 pub struct ScaleByZoomLinesearchState {
     /// Steps done.
@@ -154,22 +153,22 @@ pub struct ScaleByZoomLinesearchState {
     pub value: Scalar,
     /// The gradient after the last step.
     pub grad: Moments,
-    /// How the last search went.
+    /// Statistics of the last search.
     pub info: ZoomLinesearchInfo,
-    /// Room for a point and the gradient there.
+    /// Scratch space for a point and its gradient.
     point: Moments,
     last: Moments,
 }
 
-/// How a search went.
+/// Statistics of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ZoomLinesearchInfo {
     /// Evaluations of loss and gradient.
     pub num_linesearch_steps: Count,
-    /// By how much the loss is higher than it should be, at the step taken; infinite if none was.
+    /// Excess of the loss over the accepted value, at the step taken; infinite if none was.
     pub decrease_error: Scalar,
-    /// By how much the slope is steeper than it should be, at the step taken; infinite if none was.
+    /// Excess of the slope over the accepted one, at the step taken; infinite if none was.
     pub curvature_error: Scalar,
 }
 
@@ -201,7 +200,7 @@ impl WholeTreeTransformation for ScaleByZoomLinesearch {
     fn transform(&self, state: &mut ScaleByZoomLinesearchState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let count = state.count.get();
         state.count.increment();
-        // A window of mini-steps that is flushed comes without a loss; it goes as far as the last step did.
+        // A flushed window of mini-steps has no loss; it reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
             return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };

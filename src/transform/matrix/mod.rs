@@ -1,4 +1,4 @@
-//! What goes by the axes of a leaf: rows and columns, factors, singular values.
+//! Transformations by the axes of a leaf: rows and columns, factors, singular values.
 
 #[cfg(feature = "faer")]
 pub(super) mod decomposed;
@@ -18,8 +18,7 @@ pub use scale_by_rowwise_rss::{ScaleByRowwiseRss, ScaleByRowwiseRssState, scale_
 pub use scale_by_shape::{ScaleByShape, ScaleByShapeState, scale_by_shape};
 pub use scale_by_sm3::{ScaleBySm3, ScaleBySm3State, scale_by_sm3};
 
-/// How much work products and decompositions of a leaf's matrix are: for each element, as much as its shorter side is
-/// long.
+/// Returns the cost per element of products and decompositions of a leaf's matrix: the length of its shorter side.
 fn work_of_products(leaf: &crate::tree::LeafSpec) -> f64 {
     let longest = leaf.shape().iter().max().copied().unwrap_or(1).max(1);
     leaf.len() as f64 * (leaf.len() / longest).clamp(1, longest) as f64

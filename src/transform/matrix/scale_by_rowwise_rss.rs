@@ -1,10 +1,9 @@
 use crate::engine::squares;
 use crate::part::prelude::*;
 
-/// Divides updates by the root of the sum of the mean squares of their row so far: one number for each row.
+/// Divides updates by the root of the summed mean squares of their row: one number for each row.
 ///
-/// A row is what has one place along the first axis: the vector of a word in an embedding. A leaf without axes is one
-/// row.
+/// A row is one index of the first axis: the vector of a word in an embedding. A leaf without axes is one row.
 ///
 /// # Arithmetic
 ///
@@ -17,9 +16,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each row. One more pass, before which the updates are stored; reads no parameters. Of
-/// gradients that are [rows](crate::tree::SparseRows) only these rows are touched, and their updates take the place of
-/// their gradients.
+/// One float of state for each row. One more pass, before which the updates are stored; reads no parameters.
+/// [Row-sparse gradients](crate::tree::SparseRows) touch only their rows, and the updates replace the gradients.
 ///
 /// # Errors
 ///
@@ -59,21 +57,21 @@ part! {
     /// See [`scale_by_rowwise_rss`].
     pub ScaleByRowwiseRss as "scale_by_rowwise_rss": Whole, OWN_SIZE;
     hyperparams {
-        /// What the sums start from.
+        /// Initial value of the sums.
         initial_accumulator_value: NOT_NEGATIVE = 0.0;
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-8;
     }
 }
 
-/// What [`scale_by_rowwise_rss`] remembers.
+/// The state of [`scale_by_rowwise_rss`].
 #[derive(Clone, Debug)]
 pub struct ScaleByRowwiseRssState {
     /// Steps done.
     pub count: Count,
-    /// The sums: a number for each row.
+    /// The sums, one number per row.
     pub sum_of_squares: Moments,
-    /// Room for the sums of a step, and for factors.
+    /// Scratch space for the sums of a step, and for factors.
     room: Vec<f64>,
 }
 
@@ -106,7 +104,7 @@ impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let ScaleByRowwiseRssState { sum_of_squares, room, .. } = &mut *self.state;
         let Some(sums) = sum_of_squares.get_mut::<C>(leaf.index) else { return };
-        // Runs of one length, which belong to the rows in turn: in row-major order each is a row.
+        // Runs of one length belong to the rows in turn; in row-major order each is a row.
         let run = leaf.strides().first().map_or(1, |stride| stride.unsigned_abs());
         let size = (leaf.spec.len() / sums.len()) as f64;
         let count = leaf.rows.map_or(sums.len(), <[usize]>::len);

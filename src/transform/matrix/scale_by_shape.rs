@@ -3,8 +3,9 @@ use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 use crate::tree::Layout;
 
-/// Multiplies the updates of each leaf by a number that follows from its shape, so that one learning rate suits layers
-/// of every width after [`scale_by_muon`](crate::transform::scale_by_muon).
+/// Multiplies the updates of each leaf by a factor that depends on its shape.
+///
+/// After [`scale_by_muon`](crate::transform::scale_by_muon) one learning rate then suits layers of every width.
 ///
 /// # Arithmetic
 ///
@@ -15,8 +16,8 @@ use crate::tree::Layout;
 /// u ← u·√(max(fan_in, fan_out))·consistent_rms       if consistent_rms is given
 /// ```
 ///
-/// The rows that [`weight_dimension_numbers`](ScaleByShape::weight_dimension_numbers) name are the inputs, the columns
-/// the outputs. Of a leaf that no entry names, [`layout`](ScaleByShape::layout) tells which axis is which.
+/// The rows named by [`weight_dimension_numbers`](ScaleByShape::weight_dimension_numbers) are the inputs, the columns
+/// the outputs. For a leaf without an entry, [`layout`](ScaleByShape::layout) gives the axes.
 ///
 /// # Cost
 ///
@@ -60,18 +61,17 @@ part! {
     /// See [`scale_by_shape`].
     pub ScaleByShape as "scale_by_shape": OneElementWithMemory, ALONG;
     options {
-        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two
-        /// axes.
+        /// Axes of a leaf that form the rows and columns of its matrices; by default, a leaf with two axes is one.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
-        /// How weights are stored; if it is not said, as the parameters say.
+        /// The layout of weights; by default that of the parameters.
         layout: Option<Layout> = None;
-        /// The root mean square that updates shall have, if given; finite.
+        /// The root mean square of the updates, if given; finite.
         consistent_rms: Option<f64> = None;
     }
     check Self::check_rms;
 }
 
-/// The factors of [`scale_by_shape`], which follow from the leaves' shapes: nothing that is saved.
+/// The factors of [`scale_by_shape`], which follow from the shapes of the leaves; not saved.
 #[derive(Clone, Debug)]
 pub struct ScaleByShapeState {
     factors: Vec<f64>,

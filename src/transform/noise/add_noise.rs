@@ -15,14 +15,14 @@ use crate::state::{StateWalk, StateWalkMut};
 /// u ← u + √(eta / t^gamma)·N(0, 1)
 /// ```
 ///
-/// Each number is a function of the seed, the step, the leaf's path, and the element's place in row-major order, and of
-/// nothing else: it is the same for every number of threads, memory layout and machine, and does not depend on which
-/// other leaves there are. Numbers are drawn in the type of the arithmetic: for leaves of `f64` from 64 random bits
-/// each, at most 8.5 in size; for others in `f32` from 32, at most 6.6.
+/// Each number is a function of the seed, the step, the leaf's path, and the element's place in row-major order alone:
+/// it is the same for every number of threads, memory layout and CPU, and does not depend on the other leaves. Numbers
+/// are drawn in the compute type: for leaves of `f64` from 64 random bits each, at most 8.5 in size; for others in
+/// `f32` from 32, at most 6.6.
 ///
 /// # Cost
 ///
-/// No state for elements. Does not fuse into one loop, since numbers are drawn for a stretch at a time; reads no
+/// No state for elements. Does not fuse into one loop, since numbers are drawn for a chunk at a time; reads no
 /// parameters.
 ///
 /// # Errors
@@ -61,7 +61,7 @@ part! {
     required {
         /// The variance at the first step.
         eta: NOT_NEGATIVE;
-        /// How fast the variance decays.
+        /// Rate at which the variance decays.
         gamma: FINITE;
     }
     given {
@@ -70,7 +70,7 @@ part! {
     }
 }
 
-/// What [`add_noise`] remembers: how many steps it has done, and the seed.
+/// The state of [`add_noise`]: the step count and the seed.
 #[derive(Clone, Debug)]
 pub struct AddNoiseState {
     draws: Draws,
@@ -130,7 +130,7 @@ impl RuleWithMemory for AddNoise {
 
     fn scalars<C: Real>(&self, _: &AddNoiseState, _: usize) {}
 
-    // A leaf that gets noise is apart.
+    // Leaves that get noise have their own loop.
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
         u
@@ -149,7 +149,7 @@ impl RuleWithMemory for AddNoise {
     }
 }
 
-/// Adds noise that is drawn in a type, which is that of the arithmetic.
+/// Adds noise drawn in the compute type `X`.
 #[inline(always)]
 fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: Stretch<'_, C>) {
     let Stretch { leaf, start, u, .. } = at;

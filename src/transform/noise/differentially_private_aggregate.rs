@@ -9,12 +9,11 @@ use crate::transform::rescale::shrink;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 
-/// Clips the gradient of each example to a norm, adds them up with Gaussian noise, and takes the mean: the gradient
-/// that differentially private training goes by.
+/// Averages per-example gradients, each clipped to a norm, with Gaussian noise: the gradient of DP-SGD.
 ///
 /// It takes a gradient for each example: a tree like the parameters, whose leaves have one more axis in front, as long
-/// as the batch. So it is no transformation of gradients, which could be anywhere in a chain, but what comes before
-/// one: [`then`](PerExample::then) says which. Steps are done by [`step_per_example`](PerExample::step_per_example).
+/// as the batch. Hence it cannot stand in a chain, but precedes one, which [`then`](PerExample::then) takes.
+/// [`step_per_example`](PerExample::step_per_example) does a step.
 ///
 /// # Arithmetic
 ///
@@ -24,22 +23,21 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 /// u ← (Σᵢ gᵢ·min(1, l2_norm_clip / ‖gᵢ‖) + l2_norm_clip·noise_multiplier·N(0, 1)) / n
 /// ```
 ///
-/// Sums are in `f64`, and so is the noise, whatever the type of a leaf. Each number of it is a function of the seed,
-/// the step, the leaf's path, and the element's place in row-major order. An example whose norm is not finite makes
-/// the mean NaN.
+/// Sums and noise are in `f64`, whatever the type of a leaf. Each noise value is a function of the seed, the step, the
+/// leaf's path, and the element's place in row-major order. An example whose norm is not finite makes the mean NaN.
 ///
-/// The noise is of good statistical quality, but its generator, Philox, is not a cryptographic one: who knows the seed
-/// knows the noise. Choose the seed at random, and keep it secret.
+/// The noise has good statistical quality, but its generator, Philox, is not cryptographic: the seed determines the
+/// noise. Choose the seed at random, and keep it secret.
 ///
 /// # Cost
 ///
-/// The examples' gradients are read twice. Room for one gradient, and for an `f64` for each element of the largest
-/// leaf.
+/// The examples' gradients are read twice. Scratch space for one gradient, and for an `f64` for each element of the
+/// largest leaf.
 ///
 /// # Errors
 ///
 /// `init` fails if `l2_norm_clip` is not positive, or `noise_multiplier` is negative or not finite. A step fails if the
-/// gradients have not one more axis in front, of the same length in all leaves.
+/// gradients do not have one more axis in front, of the same length in all leaves.
 ///
 /// # Example
 ///
@@ -59,7 +57,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// It cannot come after something:
+/// It cannot follow another stage:
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
@@ -74,7 +72,7 @@ use crate::tree::{LeafSpec, SMALL, Tree, TreeMut};
 ///
 /// Abadi et al., [Deep learning with differential privacy](https://arxiv.org/abs/1607.00133), 2016, algorithm 1. Optax,
 /// [`contrib.differentially_private_aggregate`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: it
-/// must come first, which the types see to; other random numbers; where a norm is NaN, Optax adds that example without
+/// must come first, which the types enforce; other random numbers; for a NaN norm, Optax adds that example without
 /// clipping.
 pub fn differentially_private_aggregate(
     l2_norm_clip: impl IntoHyperparam,
@@ -86,13 +84,13 @@ pub fn differentially_private_aggregate(
     PerExample { aggregate, inner: () }
 }
 
-/// How the gradients of examples become one; see [`differentially_private_aggregate`].
+/// The aggregation of per-example gradients; see [`differentially_private_aggregate`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PrivateAggregate {
     /// The largest norm of an example's gradient; positive.
     pub l2_norm_clip: Hyperparam,
-    /// The noise's standard deviation, for each unit of `l2_norm_clip`; not negative.
+    /// The noise's standard deviation, in units of `l2_norm_clip`; not negative.
     pub noise_multiplier: Hyperparam,
     /// Chooses the random numbers.
     pub key: u64,
@@ -107,8 +105,7 @@ impl PrivateAggregate {
     }
 }
 
-/// What takes a gradient for each example: a [`differentially_private_aggregate`], and the transformation that is given
-/// the mean.
+/// A [`differentially_private_aggregate`], and the transformation of the mean.
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct PerExample<T> {
@@ -117,19 +114,19 @@ pub struct PerExample<T> {
 }
 
 impl PerExample<()> {
-    /// Gives the mean to a transformation, which should end with a step against the gradient.
+    /// Passes the mean to a transformation, which should end with a step against the gradient.
     pub fn then<T: Stage>(self, transformation: T) -> PerExample<T> {
         PerExample { aggregate: self.aggregate, inner: transformation }
     }
 }
 
-/// What an aggregate remembers.
+/// The state of the aggregate.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct PrivateAggregateState {
     /// Steps done.
     pub count: Count,
-    /// The seed, which a run that goes on from this state keeps.
+    /// The seed; a run resumed from this state keeps it.
     pub rng_key: RandomKey,
 }
 
@@ -140,7 +137,7 @@ state_fields!(PrivateAggregateState { count, rng_key });
 pub struct PerExampleState<T: Stage> {
     aggregate: PrivateAggregateState,
     inner: OptState<T>,
-    /// The mean, in the types that arithmetic is done in.
+    /// The mean, in the compute types.
     mean: Updates,
     factors: Vec<f64>,
     sum: Vec<f64>,
@@ -148,35 +145,35 @@ pub struct PerExampleState<T: Stage> {
 }
 
 impl<T: Stage> PerExampleState<T> {
-    /// What the aggregate remembers.
+    /// Returns the state of the aggregate.
     pub fn aggregate(&self) -> &PrivateAggregateState {
         &self.aggregate
     }
 
-    /// What the aggregate remembers, to write.
+    /// Returns the state of the aggregate, mutably.
     pub fn aggregate_mut(&mut self) -> &mut PrivateAggregateState {
         &mut self.aggregate
     }
 
-    /// The state of the transformation that is given the mean.
+    /// Returns the state of the transformation of the mean.
     pub fn inner(&self) -> &OptState<T> {
         &self.inner
     }
 
-    /// The state of the transformation that is given the mean, to write.
+    /// Returns the state of the transformation of the mean, mutably.
     pub fn inner_mut(&mut self) -> &mut OptState<T> {
         &mut self.inner
     }
 
-    /// How many examples of the last step were clipped. It is a number that follows from single examples: to publish it
-    /// takes a privacy budget of its own.
+    /// Returns the number of examples clipped in the last step. It depends on single examples: publishing it takes a
+    /// privacy budget of its own.
     pub fn num_clipped(&self) -> usize {
         self.clipped
     }
 }
 
 impl<T> PerExample<T> {
-    /// The same, with another transformation in the place of its own.
+    /// Replaces the transformation of the mean.
     pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> PerExample<U> {
         PerExample { aggregate: self.aggregate, inner: f(self.inner) }
     }
@@ -188,11 +185,11 @@ impl<T> PerExample<T> {
 }
 
 impl<T: Stage> PerExample<T> {
-    /// The state before the first step, for parameters of this structure.
+    /// Returns the state before the first step, for parameters of this structure.
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range, or what [`init`](GradientTransformation::init) refuses.
+    /// Fails if an argument is out of its range, or as [`init`](GradientTransformation::init) does.
     pub fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<PerExampleState<T>> {
         self.aggregate.validate()?;
         let inner = self.inner.init(params)?;
@@ -205,8 +202,8 @@ impl<T: Stage> PerExample<T> {
     ///
     /// # Errors
     ///
-    /// If the leaves of `grads` have not the shapes of the parameters with one more axis in front, of the same length
-    /// in all; and as [`step`](GradientTransformation::step). Nothing has been changed then.
+    /// Fails, with nothing changed, if the leaves of `grads` do not have the shapes of the parameters with one more
+    /// axis in front, of the same length in all; and as [`step`](GradientTransformation::step).
     pub fn step_per_example<P, G>(&self, params: &mut P, grads: &G, state: &mut PerExampleState<T>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -216,8 +213,7 @@ impl<T: Stage> PerExample<T> {
         self.step_per_example_with(params, grads, (), state)
     }
 
-    /// As [`step_per_example`](Self::step_per_example), with what the transformation [needs](crate::needs) besides
-    /// gradients.
+    /// As [`step_per_example`](Self::step_per_example), with the further [needs](crate::needs) of the transformation.
     ///
     /// # Errors
     ///
@@ -240,7 +236,7 @@ impl<T: Stage> PerExample<T> {
         Ok(outcome)
     }
 
-    /// Transforms the gradient of each example into updates, to look at or to apply later.
+    /// Transforms per-example gradients into updates, for inspection or for a later step.
     ///
     /// # Errors
     ///
@@ -257,7 +253,7 @@ impl<T: Stage> PerExample<T> {
         Ok(updates)
     }
 
-    /// How it is made, as data.
+    /// Returns the recipe: the construction as data.
     pub fn recipe(&self) -> Recipe {
         let aggregate = Recipe::call(
             "differentially_private_aggregate",
@@ -270,7 +266,7 @@ impl<T: Stage> PerExample<T> {
         Recipe::Map(vec![("chain".into(), Recipe::List(vec![aggregate, self.inner.recipe()]))])
     }
 
-    /// Fills `state.mean`.
+    /// Computes `state.mean`.
     fn take_mean<G: Tree + ?Sized>(&self, grads: &G, state: &mut PerExampleState<T>) -> Result<()> {
         let examples = Examples::of(grads, state.inner.structure())?;
         let count = state.aggregate.count.get();
@@ -284,7 +280,7 @@ impl<T: Stage> PerExample<T> {
                 let squares: f64 = leaves().map(|(i, leaf)| examples.squares(i, leaf, example, scale)).sum();
                 squares.sqrt() / scale
             };
-            // One whose squares vanish is not clipped.
+            // A gradient whose squares vanish is not clipped.
             shrink(Some(norm(1.0)).filter(|norm| norm.is_finite()).unwrap_or_else(|| norm(SMALL)), most)
         }));
         *clipped = factors.iter().filter(|factor| **factor < 1.0).count();

@@ -5,13 +5,13 @@ use crate::part::prelude::*;
 use crate::state::RandomKey;
 use crate::tree::{Cursor, LeafSpec, Strides, dense_strides, is_dense};
 
-/// What numbers follow from: a seed, the step, the leaf's path and the element's place in row-major order, and nothing
-/// else.
+/// The inputs of the random numbers: a seed, the step, the leaf's path and the element's place in row-major order
+/// alone.
 #[derive(Clone, Debug)]
 pub struct Draws {
     /// Steps done.
     pub count: Count,
-    /// The seed, which a run that goes on from this state keeps.
+    /// The seed; a run resumed from this state keeps it.
     pub key: RandomKey,
     leaves: Vec<Leaf>,
     /// The number of this step, from 0.
@@ -30,13 +30,12 @@ struct Leaf {
     strides: Option<Strides>,
 }
 
-/// What is drawn for an element. Functions of a type, since a function that is passed on may be called, and is compiled
-/// without vectors then.
+/// Random numbers per element. A trait, since a function passed on may not be inlined, and then does not vectorize.
 pub(super) trait Numbers<const N: usize> {
     type Number: Copy + Default;
-    /// The number of one element. Must be `#[inline(always)]`, as `blocks`.
+    /// Draws the number of one element. Must be `#[inline(always)]`, as `blocks`.
     fn one(element: u64, key: [u32; 2]) -> Self::Number;
-    /// The numbers of blocks of elements, from block `first` on.
+    /// Draws the numbers of blocks of elements, from block `first` on.
     fn blocks(first: u64, key: [u32; 2], to: &mut [[Self::Number; N]]);
 }
 
@@ -55,27 +54,27 @@ impl Draws {
         Draws { count: Count::default(), key: RandomKey::new(seed), leaves, step: 0 }
     }
 
-    /// The type of a leaf.
+    /// Returns the dtype of a leaf.
     pub(super) fn dtype(&self, leaf: usize) -> DType {
         self.leaves[leaf].dtype
     }
 
-    /// Begins a step, and says its number, from 0.
+    /// Begins a step, and returns its number, from 0.
     pub(super) fn begin(&mut self) -> u64 {
         self.step = self.count.get();
         self.count.increment();
         self.step
     }
 
-    /// What the numbers of a leaf follow from in this step.
+    /// Returns the key of a leaf's numbers in this step.
     #[inline(always)]
     pub(super) fn key(&self, leaf: usize) -> [u32; 2] {
         leaf_key(self.key.get(), self.step, self.leaves[leaf].hash)
     }
 
-    /// The numbers of a stretch of a leaf whose [`key`](Draws::key) this is, in memory order.
+    /// Draws the numbers of a chunk of a leaf with this [`key`](Draws::key), in memory order.
     ///
-    /// Plain loops: what iterators call for each block may not be inlined, and is compiled without vectors then.
+    /// Plain loops: calls by iterators may not be inlined, and then do not vectorize.
     #[inline(always)]
     pub(super) fn fill<X: Numbers<N>, const N: usize>(
         &self,
@@ -96,7 +95,7 @@ impl Draws {
             }
             return;
         }
-        // Only the first block of a stretch may be begun.
+        // Only the first block of a chunk may start in its middle.
         let (head, rest) = numbers.split_at_mut(start.next_multiple_of(N).min(start + numbers.len()) - start);
         for (i, number) in head.iter_mut().enumerate() {
             *number = X::one((start + i) as u64, key);

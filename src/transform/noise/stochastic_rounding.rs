@@ -4,11 +4,10 @@ use crate::element::SixteenBits;
 use crate::numeric::random::{WORDS, word, words};
 use crate::part::prelude::*;
 
-/// Rounds 16-bit parameters by chance when updates are added to them, so that their mean is what it would be without
-/// rounding.
+/// Rounds 16-bit parameters stochastically when updates are added, so that rounding leaves their mean unchanged.
 ///
-/// It comes last in a chain: an update that is too small to move a `bf16` or `f16` to the next number moves it there
-/// once in a while. Leaves of other types are left as they are.
+/// It comes last in a chain: an update too small to move a `bf16` or `f16` to the next number moves it there now and
+/// then. Leaves of other types pass unchanged.
 ///
 /// # Arithmetic
 ///
@@ -20,17 +19,17 @@ use crate::part::prelude::*;
 /// u ← t − p
 /// ```
 ///
-/// The mean of `p` after the step is `p + u`, as `f32` has it, as long as `|u| ≤ |p|` or `p` is 0. The update that goes
-/// out is rounded to the type of the leaf, as every update is; beyond that, where this would move the sum, it is `u`
-/// that is rounded by chance, or the mean is off by half of the distance of two neighbours at most. What is too large
-/// for the type is infinite, as with rounding to nearest.
+/// The mean of `p` after the step is `p + u`, as computed in `f32`, if `|u| ≤ |p|` or `p` is 0. The emitted update is
+/// rounded to the type of the leaf, as every update is. For larger updates, if that rounding would move the sum, `u` is
+/// rounded stochastically instead, or the mean is off by at most half of the distance of two neighbours. Values too
+/// large for the type become infinite, as with rounding to nearest.
 ///
-/// The chance is a function of the seed, the step, the leaf's path, and the element's place in row-major order, and of
-/// nothing else: it is the same for every number of threads, memory layout and machine, and after a run is resumed.
+/// The choice is a function of the seed, the step, the leaf's path, and the element's place in row-major order alone:
+/// it is the same for every number of threads, memory layout and CPU, and after a run is resumed.
 ///
 /// # Cost
 ///
-/// No state for elements. 16-bit leaves do not fuse into one loop, since numbers are drawn for a stretch at a time; the
+/// No state for elements. 16-bit leaves do not fuse into one loop, since numbers are drawn for a chunk at a time; the
 /// others do. Reads parameters.
 ///
 /// # Errors
@@ -108,7 +107,7 @@ impl RuleWithMemory for StochasticRounding {
 
     fn scalars<C: Real>(&self, _: &Draws, _: usize) {}
 
-    // A leaf of 16 bits is apart.
+    // 16-bit leaves have their own loop.
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
         u
@@ -146,14 +145,14 @@ fn add_by_chance<H: SixteenBits, C: Real>(u: &mut [C], p: &[C], words: &[u16]) {
     }
 }
 
-/// The update to a sum that is rounded by chance. The arithmetic on such a leaf is in `f32`.
+/// Returns the update to a stochastically rounded sum. The arithmetic on 16-bit leaves is in `f32`.
 #[cfg(feature = "half")]
 #[inline(always)]
 fn by_chance<H: SixteenBits, C: Real>(u: C, p: C, word: u16) -> C {
     let [u, p] = [u.as_f64() as f32, p.as_f64() as f32];
     let t = p + u;
-    // What is smaller than both is a multiple of what they are multiples of, so that the sum with a rounded update is
-    // exact; and the way to a rounded sum may not be an update of that type.
+    // If the sum is smaller than both terms, it is a multiple of their common unit, so that the sum with a rounded
+    // update is exact; the step to a rounded sum might not be an update of that type.
     let shrinks = t.abs() < u.abs() && t.abs() < p.abs();
     let rounded = H::by_chance(if shrinks { u } else { t }, word);
     C::of(f64::from(if shrinks || !rounded.is_finite() { rounded } else { rounded - p }))

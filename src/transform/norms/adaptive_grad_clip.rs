@@ -6,8 +6,7 @@ use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 use crate::tree::{LeafSpec, SMALL};
 
-/// Scales the updates of each unit of a layer down, so that their norm is at most in a given ratio to the norm of the
-/// unit's parameters.
+/// Scales down the updates of each unit, so that their norm is at most a given ratio of the unit's parameter norm.
 ///
 /// # Arithmetic
 ///
@@ -18,8 +17,8 @@ use crate::tree::{LeafSpec, SMALL};
 /// u ← u · most / max(‖u‖, 1e-6)           if ‖u‖ ≥ most; else unchanged
 /// ```
 ///
-/// A unit is what goes into one output: the elements that differ in their places along [`axis`](AdaptiveGradClip::axis)
-/// only. If that is not given, it depends on the number of axes:
+/// A unit holds the weights of one output: the elements that differ only in their indices along
+/// [`axis`](AdaptiveGradClip::axis). The default depends on the number of axes:
 ///
 /// | axes | such as | a unit lies along |
 /// |---|---|---|
@@ -60,7 +59,7 @@ use crate::tree::{LeafSpec, SMALL};
 /// Brock, De, Smith and Simonyan, [High-performance large-scale image recognition without
 /// normalization](https://arxiv.org/abs/2102.06171), 2021, equation 3. Optax,
 /// [`adaptive_grad_clip`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: norms are summed
-/// in `f64`; what has too many axes is refused in `init`.
+/// in `f64`; `init` refuses leaves with too many axes.
 pub fn adaptive_grad_clip(clipping: impl IntoHyperparam) -> AdaptiveGradClip {
     AdaptiveGradClip::with(clipping)
 }
@@ -73,17 +72,16 @@ part! {
         clipping: AT_LEAST_0;
     }
     hyperparams {
-        /// What smaller norms of parameters are taken to be, so that zeros can move.
+        /// Lower bound of parameter norms, so that zeros can move.
         eps: NOT_NEGATIVE = 1e-3;
     }
     options {
-        /// The axes that a unit lies along, negative ones counted from the end; if none are said, as in the table
-        /// above.
+        /// The axes of a unit, negative ones counted from the end; by default as in the table above.
         axis: Option<Vec<isize>> = None;
     }
 }
 
-/// What [`adaptive_grad_clip`] remembers; room for norms.
+/// The state of [`adaptive_grad_clip`], with scratch space for norms.
 #[derive(Clone, Debug)]
 pub struct AdaptiveGradClipState {
     /// Steps done.
@@ -147,7 +145,7 @@ struct ClipUnits<'a> {
     eps: f64,
 }
 
-/// The least norm of updates that is divided by.
+/// Lower bound of the update norm as a divisor.
 const LEAST: f64 = 1e-6;
 
 impl LeafVisitor for ClipUnits<'_> {
@@ -160,7 +158,7 @@ impl LeafVisitor for ClipUnits<'_> {
             norms.fill(0.0);
             dispatch(isa, AddUp { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
             norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
-            // Of `f64` elements squares may have overflowed; norms whose squares vanish are below any that counts.
+            // Squares of `f64` may have overflowed; norms whose squares vanish are too small to matter.
             if norms.iter().any(|norm| norm.is_infinite()) {
                 let mut scaled = vec![0.0; norms.len()];
                 let f = |x: C| (SMALL * x.as_f64()) * (SMALL * x.as_f64());

@@ -14,8 +14,8 @@ use crate::part::prelude::*;
 /// u_ij… ← u_ij… − mean_j… u_ij…
 /// ```
 ///
-/// The first axis is taken for the output, as PyTorch's layers have it. Flax's have it last: the method means another
-/// mean there.
+/// The first axis is taken for the output, as in PyTorch's layers. Flax has it last, where the method means another
+/// mean.
 ///
 /// # Cost
 ///
@@ -51,7 +51,7 @@ part! {
     pub Centralize as "centralize": Whole, ALONG;
 }
 
-/// Nothing that [`centralize`] remembers; room for means.
+/// Scratch space of [`centralize`], which has no state.
 #[derive(Clone, Debug)]
 pub struct CentralizeState {
     units: Arc<[Option<Units>]>,

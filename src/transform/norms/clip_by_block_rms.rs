@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
-/// Scales each leaf's updates down, so that their root mean square is at most a given one.
+/// Scales down the updates of each leaf to at most a given root mean square.
 ///
 /// # Arithmetic
 ///
@@ -12,8 +12,7 @@ use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 /// u ← u · threshold / rms                 if rms > threshold; else unchanged
 /// ```
 ///
-/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are not
-/// touched.
+/// An infinite element makes the leaf's factor 0 and itself NaN, a NaN makes the leaf NaN; other leaves are unaffected.
 ///
 /// # Cost
 ///

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 
-/// Scales all updates down together, so that their norm is at most a given one.
+/// Scales down all updates together to at most a given norm.
 ///
 /// # Arithmetic
 ///
@@ -10,15 +10,15 @@ use crate::transform::rescale::{Rescale, Squares, Updates, shrink};
 /// u ← u · max_norm / norm                 if norm > max_norm; else unchanged
 /// ```
 ///
-/// The factor is worked out in `f64` and rounded once. An infinite element makes the factor 0 and itself NaN, a NaN
-/// makes everything NaN: put [`zero_nans`](crate::zero_nans) before it, or [`apply_if_finite`](crate::apply_if_finite)
-/// around it, if such gradients can occur. Where squares of `f64` elements overflow or vanish they are added up once
-/// more, scaled by a power of two.
+/// The factor is computed in `f64` and rounded once. An infinite element makes the factor 0 and itself NaN, a NaN makes
+/// everything NaN: put [`zero_nans`](crate::zero_nans) before it, or [`apply_if_finite`](crate::apply_if_finite) around
+/// it, if such gradients can occur. If squares of `f64` elements overflow or vanish, they are summed once more, scaled
+/// by a power of two.
 ///
 /// # Cost
 ///
-/// No state for elements. One more pass, which reads gradients and writes nothing; the members before it that have no
-/// state are computed again rather than stored. Fuses; reads no parameters.
+/// No state for elements. One more pass, which reads gradients and writes nothing; stateless stages before it are
+/// recomputed rather than stored. Fuses; reads no parameters.
 ///
 /// # Errors
 ///

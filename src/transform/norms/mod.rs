@@ -1,4 +1,4 @@
-//! What goes by norms and means of leaves, or of the whole tree.
+//! Scaling by norms and means of leaves or of the whole tree.
 
 mod adaptive_grad_clip;
 mod centralize;

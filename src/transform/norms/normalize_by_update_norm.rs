@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, Updates};
 
-/// Gives the updates of all leaves together a given norm, or nearly.
+/// Scales the updates of all leaves together to a given norm, up to `eps`.
 ///
 /// # Arithmetic
 ///
@@ -43,7 +43,7 @@ part! {
     /// See [`normalize_by_update_norm`].
     pub NormalizeByUpdateNorm as "normalize_by_update_norm": TwoPass, ALONG;
     hyperparams {
-        /// The norm that updates get.
+        /// The norm of the updates.
         scale_factor: FINITE = 1.0;
         /// Added to the norm.
         eps: NOT_NEGATIVE = 1e-6;

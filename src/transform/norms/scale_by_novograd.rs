@@ -1,8 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
-/// Divides the updates of each leaf by the root of a running mean of their squared norm, adds decayed weights, and
-/// keeps a decaying sum.
+/// Divides the updates of each leaf by a running root of their squared norm, adds decayed weights, and sums with decay.
 ///
 /// # Arithmetic
 ///
@@ -15,7 +14,7 @@ use crate::transform::rescale::factor_in;
 /// u ← m
 /// ```
 ///
-/// A leaf that has had no gradient other than zero yet, with an `eps` of 0, has 0 for the quotient.
+/// With an `eps` of 0 the quotient is 0 until a leaf has had a nonzero gradient.
 ///
 /// # Cost
 ///
@@ -57,7 +56,7 @@ part! {
     /// See [`scale_by_novograd`].
     pub ScaleByNovograd as "scale_by_novograd": TwoPass;
     hyperparams {
-        /// How much of the sum is kept.
+        /// Fraction of the sum kept.
         b1: DECAY = 0.9;
         /// Decay of the squared norm.
         b2: DECAY = 0.25;
@@ -65,11 +64,11 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
         /// Added under the root.
         eps_root: NOT_NEGATIVE = 0.0;
-        /// How much of the parameters is added to the sum.
+        /// Multiple of the parameters added to the sum.
         weight_decay: FINITE = 0.0;
     }
     options {
-        /// Type of the sum; if none is said, the one that arithmetic is done in.
+        /// Type of the sum; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
     effect Self::effect_of;
@@ -81,7 +80,7 @@ impl ScaleByNovograd {
     }
 }
 
-/// What [`scale_by_novograd`] remembers, besides the array `mu`, the decaying sum.
+/// The state of [`scale_by_novograd`], besides the array `mu`, the decaying sum.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScaleByNovogradState {
@@ -113,7 +112,7 @@ impl TwoPasses for ScaleByNovograd {
     type Run = NovogradRun;
     type Slots<C: Real> = [C; 1];
     type Sums<W: Real> = [W; 1];
-    /// What of the sum is kept, what gradients are multiplied by, and the decay of the weights.
+    /// The fraction of the sum kept, the factor of the gradients, and the weight decay.
     type Scalars<C: Real> = [C; 3];
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {
@@ -139,7 +138,7 @@ impl TwoPasses for ScaleByNovograd {
     fn decide(&self, memory: &mut ScaleByNovogradState, run: &mut NovogradRun, sums: Sums<'_>) {
         let ScaleByNovogradState { updates, nu, .. } = memory;
         for (leaf, nu) in nu.iter_mut().filter(|(leaf, _)| !sums.rests(*leaf)) {
-            // A first norm replaces what was there.
+            // The first norm replaces the initial value.
             let first = run.clock.of_leaf(updates, leaf).updates == 0;
             let keep = if first { 0.0 } else { run.b2 };
             let kept = if first { 0.0 } else { keep * nu.get() };

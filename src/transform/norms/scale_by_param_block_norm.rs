@@ -13,7 +13,7 @@ use crate::transform::rescale::{Params, Rescale, Squares, at_least};
 ///
 /// # Cost
 ///
-/// No state for elements. Needs one more pass, to add up; reads parameters there.
+/// No state for elements. One more pass, which reduces and reads parameters.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::rescale::{Rescale, Squares, UpdatesAndParams, at_least};
 
-/// Gives each leaf's updates a norm in proportion to the parameters' own.
+/// Scales the updates of each leaf to a norm proportional to that of its parameters.
 ///
 /// # Arithmetic
 ///
@@ -13,8 +13,8 @@ use crate::transform::rescale::{Rescale, Squares, UpdatesAndParams, at_least};
 /// u ← u · trust_coefficient · P / (U + eps)          unchanged if P or U is 0
 /// ```
 ///
-/// An infinite or NaN update or parameter makes its leaf's updates zero or NaN, as the quotient has it. A quotient too
-/// large for the type that the leaf's arithmetic is done in is that type's largest number.
+/// An infinite or NaN update or parameter makes its leaf's updates zero or NaN, by the quotient. A quotient too large
+/// for the compute type saturates at the type's largest number.
 ///
 /// # Cost
 ///
@@ -55,7 +55,7 @@ part! {
     /// See [`scale_by_trust_ratio`].
     pub ScaleByTrustRatio as "scale_by_trust_ratio": TwoPass, ALONG;
     hyperparams {
-        /// What smaller norms are taken to be.
+        /// Lower bound of both norms.
         min_norm: NOT_NEGATIVE = 0.0;
         /// Multiplies the quotient.
         trust_coefficient: FINITE = 1.0;

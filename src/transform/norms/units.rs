@@ -1,4 +1,4 @@
-//! The elements of a leaf in groups: a unit is the elements that differ only in their places along some axes.
+//! Groups of a leaf's elements: a unit is the elements that differ only in their indices along some axes.
 
 use core::ops::Range;
 
@@ -7,23 +7,24 @@ use crate::engine::{Job, sum_tile};
 use crate::layout::axes_by_stride;
 use crate::tree::LeafSpec;
 
-/// How a leaf lies in memory, as seen by its units. Units are numbered in memory order.
+/// The memory layout of a leaf, as a sequence of units. Units are numbered in memory order.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Units {
-    /// Lengths in memory order, outermost first, and whether places along that axis belong to the same unit; axes that
-    /// lie next to each other and are of the same kind are one.
+    /// Lengths in memory order, outermost first; true if indices along the axis belong to the same unit.
+    ///
+    /// Adjacent axes of the same kind are merged.
     axes: Vec<(usize, bool)>,
-    /// How many units.
+    /// Number of units.
     pub(super) count: usize,
-    /// How many elements each has.
+    /// Elements per unit.
     pub(super) len: usize,
 }
 
 impl Units {
-    /// The units of a leaf whose elements differ in their places along the axes for which `within` holds.
+    /// Returns the units of a leaf whose elements differ in their indices along the axes for which `within` holds.
     pub(super) fn new(leaf: &LeafSpec, within: impl Fn(usize) -> bool) -> Units {
         let shape = leaf.shape();
-        // However long the other axes are.
+        // Even if the other axes are long.
         if leaf.len() == 0 {
             return Units { axes: Vec::new(), count: 0, len: 0 };
         }
@@ -38,14 +39,14 @@ impl Units {
         Units { count: product(false), len: product(true), axes }
     }
 
-    /// Of how many runs of elements that lie next to each other it is.
+    /// Returns the number of contiguous runs.
     #[inline(always)]
     fn runs(&self) -> usize {
         self.axes.split_last().map_or(1, |(_, outer)| outer.iter().map(|axis| axis.0).product())
     }
 
-    /// One of them: where it lies, the unit of its first element, and whether the others are of the same unit or each
-    /// of the next.
+    /// Returns one run: its range, the unit of its first element, and whether the others belong to the same unit or
+    /// each to the next.
     #[inline(always)]
     fn run(&self, run: usize) -> (Range<usize>, usize, bool) {
         let Some((&(len, same), outer)) = self.axes.split_last() else { return (0..1, 0, true) };
@@ -90,7 +91,7 @@ impl<C: Real, F: Fn(C) -> f64 + Copy> Job for AddUp<'_, C, F> {
     }
 }
 
-/// Changes every element by a number that its unit has.
+/// Maps every element with the number of its unit.
 pub(super) struct Change<'a, C, F> {
     pub(super) units: &'a Units,
     pub(super) x: &'a mut [C],

@@ -1,13 +1,13 @@
-//! Multiplying updates by how far the parameters are from where they began, in some proportion to the gradients so far:
-//! two sums over elements, and a copy of the first parameters that is only read.
+//! Multiplication of updates by a ratio of the distance from the first parameters to the gradients so far: two sums
+//! over elements, and a read-only copy of the first parameters.
 
 use crate::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// What the parts of this kind have in common, in their [`TwoPasses`](crate::engine::TwoPasses): a copy of the first
-/// parameters, the [`squares`] of the first pass, and the multiplication of the second, by the factor that
-/// [`scalars`](crate::engine::TwoPasses::scalars) gives.
+/// The common items of [`TwoPasses`](crate::engine::TwoPasses) implementations of this kind: a copy of the first
+/// parameters, the [`squares`] of the first pass, and the multiplication in the second by the factor from
+/// [`scalars`](crate::engine::TwoPasses::scalars).
 macro_rules! anchored {
     () => {
         const SLOTS: &'static [$crate::engine::Slot] = &[$crate::engine::Slot::exact("init_params").starts_as_params()];
@@ -29,18 +29,18 @@ macro_rules! anchored {
 }
 pub(super) use anchored;
 
-/// The squares of an element's update, and of its distance from the first parameter.
+/// Returns the squares of an element's update and of its distance from the first parameter.
 #[inline(always)]
 pub(super) fn squares<C: Real>(u: C, p: C, first: C) -> [C::Wide; 2] {
     let distance = p.wide() - first.wide();
     [u.wide() * u.wide(), distance * distance]
 }
 
-/// The squared norms of the parameters, by leaf.
+/// Returns the squared norms of the parameters, by leaf.
 ///
 /// # Errors
 ///
-/// If they are arrays in place of the parameters, of which other machines have a part.
+/// Fails if the parameters are sharded over several processes.
 pub(super) fn squared_norms(at: &InitContext<'_>) -> Result<Vec<f64>> {
     fn of<C: Real>(x: &[C]) -> f64 {
         let stretches = x.chunks(512);

@@ -1,4 +1,4 @@
-//! What finds its step size from how far the parameters have come.
+//! Step sizes from the distance that the parameters have come.
 
 mod anchored;
 mod scale_by_cocob;

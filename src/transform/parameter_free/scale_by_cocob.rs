@@ -1,9 +1,9 @@
 use crate::part::prelude::*;
 use core::hint::select_unpredictable;
 
-/// Bets on each element's gradient as on a coin, with what earlier bets have won: no learning rate.
+/// Bets on each element's gradient as on a coin, with the gains of earlier bets: no learning rate.
 ///
-/// The update is the step itself, not its direction: nothing that scales it follows.
+/// The update is the step itself, not a direction: put nothing that scales it after it.
 ///
 /// # Arithmetic
 ///
@@ -55,9 +55,9 @@ part! {
     /// See [`scale_by_cocob`].
     pub ScaleByCocob as "scale_by_cocob": OneElement, STEP;
     hyperparams {
-        /// How small first bets are.
+        /// Divisor of the first bets.
         alpha: NOT_NEGATIVE = 100.0;
-        /// What smaller gradients are taken to be, before a larger one was seen. It is read once, in `init`.
+        /// Initial value of the largest gradient, read once, in `init`.
         eps: NOT_NEGATIVE = 1e-8;
     }
 }
@@ -86,7 +86,7 @@ impl Rule for ScaleByCocob {
     fn apply<C: Real>(alpha: C, [start, gradients, scale, sizes, reward]: &mut [C; 5], u: C, p: C) -> C {
         let zero = C::zero();
         let size = u.abs();
-        // Comparisons such that NaN is chosen.
+        // The comparison chooses NaN.
         *scale = select_unpredictable(size <= *scale, *scale, size);
         *sizes += size;
         let won = *reward - u * (p - *start);

@@ -3,8 +3,7 @@ use crate::numeric::order::larger;
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
-/// Multiplies the updates of each leaf by how far its parameters ever were from where they began, divided by the root
-/// of all its squared gradients: DoG, leaf by leaf.
+/// Scales the updates of each leaf by the DoG step size: its largest distance over the root of summed squares.
 ///
 /// # Arithmetic
 ///
@@ -54,21 +53,21 @@ part! {
     /// See [`scale_by_distance_over_gradients`].
     pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, ALONG;
     hyperparams {
-        /// The first distance, for each unit of the parameters' norm plus 1. It is read once, in `init`.
+        /// The first distance, in units of the parameters' norm plus 1. Read once, in `init`.
         reps_rel: NOT_NEGATIVE = 1e-6;
         /// Added to the squared gradients.
         eps: NOT_NEGATIVE = 1e-8;
-        /// Multiplies all.
+        /// Multiplies the updates.
         global_scale: FINITE = 1.0;
     }
     options {
-        /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance is at least
-        /// that of rounding them to `f32`.
+        /// Type of the copy of the first parameters. For `f64` parameters with the default, the distance includes the
+        /// error of rounding them to `f32`.
         param_dtype: DType = DType::F32;
     }
 }
 
-/// What [`scale_by_distance_over_gradients`] remembers, besides the array `init_params` of the parameters in `init`.
+/// The state of [`scale_by_distance_over_gradients`], besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScaleByDistanceOverGradientsState {

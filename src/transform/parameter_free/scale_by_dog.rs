@@ -4,8 +4,7 @@ use crate::part::prelude::*;
 use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::transform::rescale::factor_in;
 
-/// Multiplies updates by how far the parameters ever were from where they began, divided by the root of all squared
-/// gradients.
+/// Scales updates by the DoG step size: the largest distance from the start over the root of all squared gradients.
 ///
 /// # Arithmetic
 ///
@@ -53,7 +52,7 @@ part! {
     /// See [`scale_by_dog`].
     pub ScaleByDog as "scale_by_dog": TwoPass, ALONG;
     given {
-        /// How large the first step is.
+        /// The size of the first step.
         init_step: InitStep;
     }
     hyperparams {
@@ -63,15 +62,15 @@ part! {
     check Self::check_init_step;
 }
 
-/// How large the first step of [`dog`](crate::optimizer::dog()) is.
+/// The size of the first step of [`dog`](crate::optimizer::dog()).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum InitStep {
-    /// As if the parameters had been that far from where they began.
+    /// As if the parameters were this far from their start.
     Distance(f64),
-    /// The gradients times that number.
+    /// The gradients times this number.
     LearningRate(f64),
-    /// As if the parameters had been `x·(1 + ‖x0‖)` from where they began: 1e-6 is safe, 1e-4 for networks with batch
+    /// As if the parameters were `x·(1 + ‖x0‖)` from their start: 1e-6 is safe, 1e-4 for networks with batch
     /// normalization.
     Heuristic(f64),
 }
@@ -106,7 +105,7 @@ impl FromRecipe for InitStep {
     }
 }
 
-/// What [`scale_by_dog`] remembers, besides the array `init_params` of the parameters in `init`.
+/// The state of [`scale_by_dog`], besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScaleByDogState {
@@ -124,7 +123,7 @@ state_fields!(ScaleByDogState { count, max_dist, sum_sq_norm_grads });
 #[derive(Clone, Copy, Debug)]
 pub struct DogScalars {
     eps: f64,
-    /// What the first step's gradients are multiplied by, if that is given, in the first step.
+    /// The factor of the gradients in the first step, if given.
     given: Option<f64>,
 }
 

@@ -3,8 +3,9 @@ use crate::numeric::order::larger;
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 
-/// Multiplies updates by how far the parameters ever were from where they began, squared, divided by the root of all
-/// gradients, each weighted by that distance at the time.
+/// Scales updates by the DoWG step size: the squared largest distance over the root of weighted squared gradients.
+///
+/// Each gradient is weighted by the distance at its time.
 ///
 /// # Arithmetic
 ///
@@ -56,12 +57,12 @@ part! {
         eps: NOT_NEGATIVE = 1e-4;
     }
     optional {
-        /// The first guess of the squared distance to the solution, instead of `eps`. It is read once, in `init`.
+        /// The first estimate of the squared distance to the solution, instead of `eps`. Read once, in `init`.
         init_estim_sq_dist: NOT_NEGATIVE;
     }
 }
 
-/// What [`scale_by_dowg`] remembers, besides the array `init_params` of the parameters in `init`.
+/// The state of [`scale_by_dowg`], besides the array `init_params` of the parameters in `init`.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScaleByDowgState {

@@ -9,8 +9,8 @@ use core::hint::select_unpredictable;
 /// u ← −p if p + u < 0, else u
 /// ```
 ///
-/// A parameter that is negative already becomes zero unless its update lifts it above. A NaN is left alone. What comes
-/// after it in a chain may undo it, so put it last.
+/// A parameter that is already negative becomes zero unless its update lifts it above. A NaN is left alone. Put it
+/// last: a later stage may undo it.
 ///
 /// # Cost
 ///
@@ -50,7 +50,7 @@ impl Rule for KeepParamsNonnegative {
 
     fn scalars<C: Real>(&self, _: Clock) {}
 
-    // Not `if`, which is compiled to slow conditional stores where nothing else is done to `u`.
+    // Not `if`, which compiles to slow masked stores if nothing else changes `u`.
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> C {
         select_unpredictable(p + u < C::zero(), -p, u)

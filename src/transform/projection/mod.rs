@@ -1,4 +1,4 @@
-//! What keeps parameters in a set.
+//! Transformations that keep parameters in a set.
 
 mod keep_params_nonnegative;
 mod project;

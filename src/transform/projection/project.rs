@@ -1,8 +1,8 @@
 use crate::projection::Projection;
 
-/// Changes updates so that they lead into a set: to the nearest point of it from where they would have led.
+/// Changes updates so that they lead into a set: to its point nearest to their destination.
 ///
-/// Put it last in a chain. The members before it keep their state: momentum and the like go on as they are.
+/// Put it last in a chain. The earlier stages keep their state: momentum and the like continue unchanged.
 ///
 /// # Arithmetic
 ///
@@ -10,25 +10,24 @@ use crate::projection::Projection;
 /// u ← projection(p + u) − p
 /// ```
 ///
-/// For [sets of the whole tree](crate::projection) `p` and `u` are the leaves that the transformation acts on, as one
-/// vector: [`masked`](crate::masked) makes that one leaf, and a [`chain`](crate::chain) of such a constraint for each
-/// of several. They are worked out in `f64` and rounded once.
+/// For [sets of the whole tree](crate::projection) `p` and `u` are the active leaves as one vector:
+/// [`masked`](crate::masked) makes that one leaf, and a [`chain`](crate::chain) of such constraints each of several.
+/// They are computed in `f64` and rounded once.
 ///
 /// After a step the parameters are in the set, up to rounding:
 ///
-/// * Bounds on elements hold exactly, for leaves of `f32` and `f64`, as the bounds are in that type: the update is
-///   rounded inwards where it must be. (Only between bounds that are closer than the numbers at `p` is there no such
-///   update.)
-/// * For all others, and for bounds on 16-bit leaves, the update and the sum `p + u` are each rounded to the nearest:
-///   an element is off by at most half a unit in the last place of either.
+/// * Bounds on elements hold exactly, for leaves of `f32` and `f64`, as rounded to that type: the update is rounded
+///   inwards if necessary. (Only bounds that are closer than the numbers at `p` leave no such update.)
+/// * For all others, and for bounds on 16-bit leaves, the update and the sum `p + u` are each rounded to nearest: an
+///   element is off by at most half a unit in the last place of either.
 ///
-/// An update that already leads into the set keeps its bits.
+/// An update that already leads into the set stays bitwise identical.
 ///
 /// # Cost
 ///
-/// No state for elements. Bounds on elements fuse, and read parameters; those that are trees are kept as `f64` arrays
-/// and do not. Other sets take one more pass, in which the updates are in memory, and as many reads of them as the
-/// projection says.
+/// No state for elements. Bounds on elements fuse, and read parameters; bounds that are trees are kept as `f64` arrays
+/// and do not. Other sets take one more pass, with the updates in memory, and as many reads of them as the projection
+/// documents.
 ///
 /// # Errors
 ///
@@ -58,10 +57,9 @@ use crate::projection::Projection;
 ///
 /// # References
 ///
-/// Bertsekas, [On the Goldstein-Levitin-Polyak gradient projection
-/// method](https://doi.org/10.1109/TAC.1976.1101194), 1976. Optax has no such transformation: its users project
-/// after `apply_updates`, and [`keep_params_nonnegative`](crate::transform::keep_params_nonnegative) is the one case
-/// that it has. PyTorch: none.
+/// Bertsekas, [On the Goldstein-Levitin-Polyak gradient projection method](https://doi.org/10.1109/TAC.1976.1101194),
+/// 1976. Optax has no such transformation but [`keep_params_nonnegative`](crate::transform::keep_params_nonnegative):
+/// its users project after `apply_updates`. PyTorch: none.
 pub fn project<P: Projection>(projection: P) -> P::Stage {
     projection.into_stage()
 }

@@ -1,4 +1,4 @@
-//! What goes by the sign of each element.
+//! Transformations by the sign of each element.
 
 mod scale_by_lion;
 mod scale_by_rprop;

@@ -15,7 +15,7 @@ use crate::recipe::words;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses, but for mode smooth, which is not vectorised; reads no parameters.
+/// One float of state for each parameter. Fuses, except in mode smooth, which does not vectorize; reads no parameters.
 ///
 /// # Errors
 ///
@@ -56,9 +56,9 @@ part! {
         smooth_beta: FINITE = 1.0;
     }
     options {
-        /// Type of the mean; if none is said, the one that arithmetic is done in.
+        /// Type of the mean; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// What stands for the sign.
+        /// The replacement of the sign.
         mode: LionMode = LionMode::Hard;
     }
     effect Self::effect_of;
@@ -70,7 +70,7 @@ impl ScaleByLion {
     }
 }
 
-/// What [`scale_by_lion`] takes for the sign.
+/// The replacement of the sign in [`scale_by_lion`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LionMode {
@@ -79,13 +79,13 @@ pub enum LionMode {
     Hard,
     /// A hyperbolic tangent.
     Smooth,
-    /// The number itself, limited to −1 and 1.
+    /// The number itself, clipped to −1 and 1.
     Refined,
 }
 
 words!(LionMode { Hard = "hard", Smooth = "smooth", Refined = "refined" });
 
-/// What a [`scale_by_lion`] remembers besides the running mean, `mu`.
+/// The state of [`scale_by_lion`] besides the running mean, `mu`.
 #[derive(Clone, Debug, Default)]
 pub struct ScaleByLionState {
     /// Steps done.
@@ -96,20 +96,20 @@ pub struct ScaleByLionState {
 
 state_fields!(ScaleByLionState { count });
 
-/// What [`ScaleByLion`] works out once a step.
+/// Scalars of [`ScaleByLion`], computed once per step.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LionScalars<C> {
     keep1: C,
     take1: C,
     keep2: C,
     take2: C,
-    /// Below this, a number stands for its own sign: 1 in mode refined, 0 in mode hard.
+    /// Numbers of at most this size replace their sign by themselves: 1 in mode refined, 0 in mode hard.
     linear_below: C,
     smooth_beta: C,
 }
 
 impl<C: Real> LionScalars<C> {
-    /// The mix; moves the mean on.
+    /// Returns the mix, and advances the mean.
     #[inline(always)]
     fn mix(&self, mu: &mut C, u: C) -> C {
         let x = self.keep1 * *mu + self.take1 * u;
@@ -151,12 +151,11 @@ impl RuleWithMemory for ScaleByLion {
     #[inline(always)]
     fn apply<C: Real>(k: LionScalars<C>, [mu]: &mut [C; 1], u: C, _: C, _: &mut [u32]) -> C {
         let x = k.mix(mu, u);
-        // One choice: zero and NaN are not above it either, and what is as large stands for its own sign too.
+        // One selection: zero and NaN fail the comparison too, and a number of that size is its own sign.
         if x.abs() > k.linear_below { C::one().copysign(x) } else { x }
     }
 
-    // Mode smooth has a loop of its own: a hyperbolic tangent is a call, and would keep the other modes from
-    // vectorising.
+    // Mode smooth has its own loop: the call of the hyperbolic tangent would keep the other modes from vectorizing.
     fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
         self.mode == LionMode::Smooth
     }

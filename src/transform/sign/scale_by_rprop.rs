@@ -3,10 +3,9 @@ use core::hint::select_unpredictable;
 use super::scale_by_sign::sign;
 use crate::part::prelude::*;
 
-/// Replaces updates by steps of a size that each element has for itself: larger while the sign of its gradient stays,
-/// smaller when it changes.
+/// Replaces updates by per-element steps that grow while the sign of the gradient stays and shrink when it changes.
 ///
-/// The size of the gradient does not matter, so this is for gradients of the whole data, not of mini-batches.
+/// The size of the gradient does not matter, so this is for full-batch gradients, not for mini-batches.
 ///
 /// # Arithmetic
 ///
@@ -66,13 +65,13 @@ part! {
     /// See [`scale_by_rprop`].
     pub ScaleByRprop as "scale_by_rprop": OneElement, OWN_SIZE;
     required {
-        /// The first step's size. It is read once, in `init`: of a schedule, the value at 0.
+        /// The first step's size. Read once, in `init`: for a schedule, the value at 0.
         learning_rate: FINITE;
     }
     hyperparams {
-        /// What a step is multiplied by when the sign changes.
+        /// Factor of a step when the sign changes.
         eta_minus: NOT_NEGATIVE = 0.5;
-        /// What a step is multiplied by while the sign stays.
+        /// Factor of a step while the sign stays.
         eta_plus: NOT_NEGATIVE = 1.2;
         /// The smallest step.
         min_step_size: AT_LEAST_0 = 1e-6;
@@ -81,7 +80,7 @@ part! {
     }
 }
 
-/// What [`ScaleByRprop`] works out once a step.
+/// Scalars of [`ScaleByRprop`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct RpropScalars<C> {
     eta_minus: C,
@@ -106,7 +105,7 @@ impl Rule for ScaleByRprop {
         RpropScalars { eta_minus, eta_plus, least, most }
     }
 
-    // Signs, not gradients: their product cannot vanish.
+    // Signs, not gradients: the product of gradients could underflow.
     #[inline(always)]
     fn apply<C: Real>(k: RpropScalars<C>, [step, last]: &mut [C; 2], u: C, _: C) -> C {
         let zero = C::zero();

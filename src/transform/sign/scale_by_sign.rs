@@ -54,7 +54,7 @@ impl Rule for ScaleBySign {
     }
 }
 
-/// −1, 0 or 1. One choice: zero and NaN are not above zero either.
+/// Returns −1, 0 or 1. One selection: zero and NaN fail the comparison too.
 #[inline(always)]
 pub(super) fn sign<C: Real>(x: C) -> C {
     select_unpredictable(x.abs() > C::zero(), C::one().copysign(x), x)

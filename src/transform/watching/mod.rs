@@ -1,4 +1,4 @@
-//! What watches the steps go by.
+//! Observers of the steps.
 
 mod monitor;
 mod plateau;

@@ -3,11 +3,10 @@ use crate::engine::Transform;
 use crate::error::{Error, Result};
 use crate::part::prelude::*;
 
-/// The factor of a [`reduce_on_plateau`](crate::transform::reduce_on_plateau) for values that are not there in every
-/// step: a validation loss once an epoch.
+/// The factor of [`reduce_on_plateau`](crate::transform::reduce_on_plateau) for values measured once an epoch.
 ///
-/// It is no member of a chain. [`observe`](Plateau::observe) takes a value and returns the factor; multiply the
-/// learning rate by it, with [`set_hyperparam`](crate::OptState::set_hyperparam).
+/// It is not a stage of a chain. [`observe`](Plateau::observe) takes a value, such as a validation loss, and returns
+/// the factor; multiply the learning rate by it, with [`set_hyperparam`](crate::OptState::set_hyperparam).
 ///
 /// # Example
 ///
@@ -46,7 +45,7 @@ pub struct Plateau {
 }
 
 impl Plateau {
-    /// A plateau that has seen no value.
+    /// Returns a plateau that has seen no value.
     ///
     /// # Errors
     ///
@@ -57,19 +56,19 @@ impl Plateau {
         Ok(Plateau { settings, state })
     }
 
-    /// Takes a value, and returns the factor that it leads to. NaN is no improvement.
+    /// Takes a value, and returns the resulting factor. NaN is no improvement.
     pub fn observe(&mut self, value: f64) -> f64 {
         self.settings.watch(&mut self.state, value);
         self.state.steps.increment();
         self.scale()
     }
 
-    /// The factor.
+    /// Returns the factor.
     pub fn scale(&self) -> f64 {
         self.state.scale.get()
     }
 
-    /// The state of the plateau.
+    /// Returns the state of the plateau.
     pub fn state(&self) -> &ReduceOnPlateauState {
         &self.state
     }
@@ -83,11 +82,11 @@ impl Plateau {
         [counts.join(" "), numbers.join(" ")].join(" ")
     }
 
-    /// Goes on from what another one had seen, bit by bit.
+    /// Resumes from a note, reproducible to the bit.
     ///
     /// # Errors
     ///
-    /// If the text is no [`note`](Self::note).
+    /// Fails if the text is no [`note`](Self::note).
     pub fn resume(mut self, note: &str) -> Result<Plateau> {
         let wrong =
             || Error::argument("resume", "note", "the note of a plateau: 4 counts and 3 numbers", format!("{note:?}"));

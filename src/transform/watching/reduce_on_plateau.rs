@@ -2,14 +2,14 @@ use crate::needs::Value;
 use crate::part::prelude::*;
 use crate::recipe::words;
 
-/// Multiplies updates by a factor that becomes smaller whenever the loss has stopped improving.
+/// Multiplies updates by a factor that decreases whenever the loss stops improving.
 ///
 /// A step needs the [value](crate::extra::value) to watch: the loss of the batch, or of other data. After an optimizer
 /// in a chain it multiplies the learning rate.
 ///
 /// # Arithmetic
 ///
-/// Values are taken `accumulation_size` at a time; with each mean of so many:
+/// Values are averaged `accumulation_size` at a time; each mean does:
 ///
 /// ```text
 /// improved = mean < best_value − rtol·|best_value| − atol  or there is no best_value yet; not where the mean is NaN
@@ -24,7 +24,7 @@ use crate::recipe::words;
 /// and in every step `u ← u·scale`, with the scale that its value led to. With [`PlateauMode::Max`] a value improves if
 /// it is greater: `mean > best_value + rtol·|best_value| + atol`.
 ///
-/// A step that has no value, since it is measured once an epoch: see [`Plateau`](crate::transform::Plateau).
+/// For a value measured once an epoch see [`Plateau`](crate::transform::Plateau).
 ///
 /// # Cost
 ///
@@ -72,31 +72,31 @@ part! {
     /// See [`reduce_on_plateau`].
     pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory<Value>, ALONG;
     hyperparams {
-        /// What the scale is multiplied by.
+        /// Factor of the scale at a reduction.
         factor: INSIDE = 0.1;
-        /// The part of the best value's size by which a value must be better.
+        /// Required improvement, as a fraction of the best value's size.
         rtol: SHARE = 1e-4;
-        /// The amount by which it must be better besides; more than 0 if `rtol` is 0.
+        /// Required absolute improvement in addition; more than 0 if `rtol` is 0.
         atol: NOT_NEGATIVE = 0.0;
-        /// The scale at which there is no more reducing.
+        /// Scale below which there is no further reduction.
         min_scale: FINITE = 0.0;
     }
     options {
-        /// Whether lower or higher values are better.
+        /// The direction of improvement: lower or higher values.
         mode: PlateauMode = PlateauMode::Min;
     }
     integers {
-        /// How many values without improvement make a plateau.
+        /// Number of values without improvement that make a plateau.
         patience: u64 = 10, AT_LEAST_1;
-        /// How many values after a reduction are not counted.
+        /// Number of values ignored after a reduction.
         cooldown: u64 = 0;
-        /// How many values are averaged to one.
+        /// Number of values averaged to one.
         accumulation_size: u64 = 1, AT_LEAST_1;
     }
     check Self::check_tolerances;
 }
 
-/// Which values [`reduce_on_plateau`] takes for better.
+/// The direction of improvement in [`reduce_on_plateau`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PlateauMode {
@@ -110,7 +110,7 @@ pub enum PlateauMode {
 words!(PlateauMode { Min = "min", Max = "max" });
 
 impl PlateauMode {
-    /// The value before the first: every other is better.
+    /// Returns the value before the first, to which every other is an improvement.
     fn worst(self) -> f64 {
         match self {
             PlateauMode::Min => f64::INFINITY,
@@ -124,36 +124,36 @@ impl PlateauMode {
             PlateauMode::Min => [value, best],
             PlateauMode::Max => [-value, -best],
         };
-        // `best − rtol·|best| − atol`, with the bits of Optax's formula where `best` is positive.
+        // `best − rtol·|best| − atol`; bitwise identical to Optax's formula for a positive `best`.
         let limit = if best.is_finite() { (1.0 - rtol.copysign(best)) * best - atol } else { best };
         value < limit
     }
 }
 
-/// What [`reduce_on_plateau`] remembers.
+/// The state of [`reduce_on_plateau`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ReduceOnPlateauState {
     /// Steps done.
     pub steps: Count,
-    /// What updates are multiplied by.
+    /// The factor of the updates.
     pub scale: Scalar,
-    /// The best value so far; before there is one infinite, with [`PlateauMode::Max`] −∞.
+    /// The best value so far; initially infinite, or −∞ with [`PlateauMode::Max`].
     pub best_value: Scalar,
-    /// Values since it, or since the last reduction.
+    /// Values since the best one or the last reduction.
     pub plateau_count: Count,
-    /// Values that are still not counted.
+    /// Remaining values to ignore.
     pub cooldown_count: Count,
-    /// Values of the mean that is being taken.
+    /// Values in the current mean.
     pub count: Count,
-    /// Their mean.
+    /// The current mean.
     pub avg_value: Scalar,
 }
 
 state_fields!(ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value } reads read);
 
 impl ReduceOnPlateauState {
-    /// Its `count` is that of the losses in a window.
+    /// The field `count` is that of the losses in a window.
     fn read(&self, walk: &mut crate::state::StateWalk<'_, '_>) {
         walk.clock(self.steps);
     }
@@ -167,7 +167,7 @@ impl ReduceOnPlateau {
         Ok(())
     }
 
-    /// The state before the first value.
+    /// Returns the state before the first value.
     pub(super) fn unseen(&self) -> ReduceOnPlateauState {
         ReduceOnPlateauState {
             steps: Count::default(),
@@ -180,7 +180,7 @@ impl ReduceOnPlateau {
         }
     }
 
-    /// Takes a value into the mean, and when that is complete decides.
+    /// Adds a value to the mean, and decides once that is complete.
     pub(super) fn watch(&self, state: &mut ReduceOnPlateauState, value: f64) {
         let before = state.count.get() as f64;
         state.count.increment();

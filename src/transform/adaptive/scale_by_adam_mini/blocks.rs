@@ -1,32 +1,32 @@
-//! Which elements of a leaf share a second moment.
+//! The blocks of elements that share a second moment.
 
 use crate::part::prelude::*;
 use crate::recipe::{self, Entries, FromRecipe, Node, Recipe, ToRecipe};
 use crate::select::subtree;
 use crate::tree::LeafSpec;
 
-/// How one leaf is cut into blocks.
+/// The partition of one leaf into blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Block {
-    /// The whole leaf is one.
+    /// One block: the whole leaf.
     Leaf,
-    /// One for each place along an axis; negative axes count from the end.
+    /// One block per index along an axis; negative axes count from the end.
     Axis(isize),
-    /// One for each of so many groups of neighbouring places along an axis: the heads of an attention layer.
+    /// One block per group of neighbouring indices along an axis: the heads of an attention layer.
     Groups {
         /// The axis; negative ones count from the end.
         axis: isize,
-        /// How many groups; the axis is as long as a multiple of it.
+        /// Number of groups; must divide the length of the axis.
         groups: usize,
     },
 }
 
-/// The [`Block`]s of the leaves at some paths, and of leaves below them.
+/// The [`Block`]s of the leaves at some paths, and of the leaves below them.
 ///
-/// Leaves that no path names have one for each place along their last axis if they have two axes or more: the outputs
-/// of a layer, where weights lie as `[in, out]`. Where they lie as `[out, in]`, as in PyTorch, say `Block::Axis(0)`. A
-/// leaf of fewer axes is one block.
+/// Leaves that no path names have one block per index of their last axis if they have two axes or more: the outputs of
+/// a layer whose weights are `[in, out]`. For weights `[out, in]`, as in PyTorch, pass `Block::Axis(0)`. A leaf of
+/// fewer axes is one block.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -43,17 +43,17 @@ pub enum Block {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Blocks(Option<Vec<(String, Block)>>);
 
-/// How the blocks of a leaf lie in memory: it is cut into runs of one length, which belong to the blocks in turn.
+/// The memory layout of blocks: the leaf is a sequence of runs of one length, which belong to the blocks in turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Runs {
-    /// How many elements.
+    /// Elements per run.
     pub(super) len: usize,
-    /// How many blocks; at least 1.
+    /// Number of blocks; at least 1.
     pub(super) count: usize,
 }
 
 impl Blocks {
-    /// Says it for each path.
+    /// Sets the blocks of each path.
     pub fn tree<P: Into<String>>(entries: impl IntoIterator<Item = (P, Block)>) -> Blocks {
         Blocks(Some(entries.into_iter().map(|(path, block)| (path.into(), block)).collect()))
     }
@@ -67,8 +67,9 @@ impl Blocks {
         }
     }
 
-    /// The axis that is cut into blocks, and how many there are if that is said; none if the leaf is one block, or has
-    /// no such axis.
+    /// Returns the axis that is cut into blocks, and the number of groups, if any.
+    ///
+    /// None if the leaf is one block or has no such axis.
     fn axis(&self, leaf: &LeafSpec) -> Option<(usize, Option<usize>)> {
         let (axis, groups) = match self.block(leaf) {
             Block::Leaf => return None,
@@ -80,13 +81,13 @@ impl Blocks {
         Some((axis, groups))
     }
 
-    /// Which elements of a leaf are one block, in whatever memory order it is: the axis and how many blocks.
+    /// Returns the axis and the number of blocks, which identify the blocks independently of the memory order.
     pub(super) fn along(&self, leaf: &LeafSpec) -> [usize; 2] {
         let axis = self.axis(leaf).map_or(0, |(axis, _)| axis);
         [axis, self.of(leaf).map_or(0, |runs| runs.count)]
     }
 
-    /// The blocks of a leaf; none if what is said does not fit it.
+    /// Returns the blocks of a leaf; none if the description does not fit it.
     pub(super) fn of(&self, leaf: &LeafSpec) -> Option<Runs> {
         if let Block::Leaf = self.block(leaf) {
             return Some(Runs { len: leaf.len(), count: 1 });
@@ -97,7 +98,7 @@ impl Blocks {
         if groups == 0 || !length.is_multiple_of(groups) {
             return None;
         }
-        // The leaf is dense: the place along the axis changes with every `stride` elements, and comes round again.
+        // In a dense leaf the index along the axis advances every `stride` elements and wraps around.
         Some(Runs { len: leaf.strides()[axis].unsigned_abs() * (length / groups), count: groups })
     }
 

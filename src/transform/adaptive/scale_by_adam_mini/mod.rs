@@ -7,8 +7,8 @@ use crate::part::prelude::*;
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
 ///
-/// Within a block of weights that belong together, the rows that go into one output say, one learning rate is about as
-/// good as many, and the second moment needs next to no memory.
+/// Within a block of weights that belong together, such as those of one output, one learning rate is about as good as
+/// many, and the second moment needs next to no memory.
 ///
 /// # Arithmetic
 ///
@@ -29,7 +29,7 @@ use crate::part::prelude::*;
 /// # Errors
 ///
 /// `init` fails if `b1` or `b2` is not in `[0, 1)`, `eps` is negative or not finite, or the blocks do not fit: a path
-/// names no leaf, an axis is not there, or is not a multiple of the number of groups.
+/// names no leaf, an axis does not exist, or its length is not a multiple of the number of groups.
 ///
 /// # Example
 ///
@@ -51,9 +51,8 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Zhang and others, [Adam-mini: use fewer learning rates to gain more](https://arxiv.org/abs/2406.16793), 2024,
-/// algorithm 1. Optax has none. Differs: blocks do not follow from names; by default they are the outputs of a layer
-/// (algorithm 3's choice but for queries and keys, which want a block for each head, and embeddings, one for each
-/// token).
+/// algorithm 1. Optax has none. Differs: blocks do not follow from names; by default they are the outputs of a layer,
+/// as in algorithm 3 but for queries and keys (a block per head) and embeddings (a block per token).
 pub fn scale_by_adam_mini() -> ScaleByAdamMini {
     ScaleByAdamMini::with()
 }
@@ -70,14 +69,14 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
     }
     options {
-        /// Which elements of a leaf have a second moment in common.
+        /// The blocks of elements that share a second moment.
         blocks: Blocks = Blocks::default();
-        /// Type of the first moment; if none is said, the one that arithmetic is done in.
+        /// Type of the first moment; by default the compute type.
         mu_dtype: Option<DType> = None;
     }
 }
 
-/// What [`scale_by_adam_mini`] remembers.
+/// The state of [`scale_by_adam_mini`].
 #[derive(Clone, Debug)]
 pub struct ScaleByAdamMiniState {
     /// Steps done.
@@ -86,11 +85,11 @@ pub struct ScaleByAdamMiniState {
     pub updates: PerLeaf<Count>,
     /// First moments.
     pub mu: Moments,
-    /// Second moments: a number for each block.
+    /// Second moments, one number per block.
     pub nu: Moments,
     /// The axis and the number of blocks of each leaf.
     blocks: Vec<[usize; 2]>,
-    /// Room for sums and factors.
+    /// Scratch space for sums and factors.
     room: Vec<f64>,
 }
 
@@ -155,12 +154,12 @@ impl LeafVisitor for Scale<'_> {
         mu.rewrite::<C>(leaf.index, |start, mut mu| {
             let (mut at, mut u) = (start, &mut leaf.u[start..]);
             while !mu.is_empty() {
-                // To the end of the run that the next element is of.
+                // To the end of the run that contains the next element.
                 let here = (len - at % len).min(mu.len());
                 let (run, mean);
                 (run, u) = u.split_at_mut(here);
                 (mean, mu) = mu.split_at_mut(here);
-                // Where no gradient other than zero has come yet the mean is zero, and the factor may be infinite.
+                // The mean is zero before the first nonzero gradient, and the factor may be infinite.
                 let factor = room[at / len % runs.count];
                 let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
                 dispatch(current_isa(), Step { keep, take, factor, u: run, mu: mean });
@@ -170,7 +169,7 @@ impl LeafVisitor for Scale<'_> {
     }
 }
 
-/// Moves the mean of a run on, and makes updates of it.
+/// Advances the mean of a run, and emits its updates.
 struct Step<'a, C> {
     keep: C,
     take: C,

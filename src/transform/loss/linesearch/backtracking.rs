@@ -1,8 +1,8 @@
-//! Shorter and shorter steps until the loss decreases by enough.
+//! Backtracking: shorter steps until the loss decreases by enough.
 
 use super::{Line, Point, excess, guess_or_one};
 
-/// Arguments of a search, for one step.
+/// Arguments of a search for one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backtracking {
     pub(crate) max_backtracking_steps: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Backtracking {
     pub(crate) rtol: f64,
 }
 
-/// Where a search ended.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) t: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Found {
 }
 
 impl Backtracking {
-    /// Searches from `start`, whose `t` is 0, with the step before this one as a guess.
+    /// Searches from `start`, whose `t` is 0; `before` is the last step size.
     pub(crate) fn search(&self, line: &mut impl Line, start: Point, before: f64) -> Found {
         let mut found = Found { t: 0.0, value: start.value, evaluations: 0, decrease_error: f64::INFINITY };
         if start.value.is_nan() || !start.slope.is_finite() {
@@ -49,7 +49,7 @@ impl Backtracking {
         if !value.is_finite() {
             return f64::INFINITY;
         }
-        // `rtol` is a part of the loss's size; with the bits of Optax's formula where the loss is positive.
+        // `rtol` is a fraction of the loss's size; bitwise identical to Optax's formula for a positive loss.
         let tolerated = (1.0 + self.rtol.copysign(start.value)) * start.value;
         excess(value - tolerated - point.foreseen(self.slope_rtol, start))
     }

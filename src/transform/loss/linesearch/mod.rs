@@ -1,4 +1,4 @@
-//! How far to go along a direction: the searches themselves, on numbers, and the line that they search, in a tree.
+//! Line searches: the algorithms, on scalars, and the line through a tree.
 
 mod backtracking;
 mod zoom;
@@ -12,32 +12,30 @@ use crate::element::{Element, Real, convert, with_dtype};
 use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_held};
 use crate::state::Moments;
 
-/// What is known of the loss at one point of the line.
+/// The loss at one point of the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
-    /// How many times the direction it is away from the start.
+    /// Distance from the start, in multiples of the direction.
     pub(super) t: f64,
     pub(super) value: f64,
     /// The derivative by `t`.
     pub(super) slope: f64,
-    /// If bounds bend the line before this point: how much the loss would change up to here by the gradient at the
-    /// start.
+    /// If bounds bend the line before this point: the change of the loss up to here predicted by the initial gradient.
     pub(super) bent: Option<f64>,
 }
 
 impl Point {
-    /// Where a search begins.
+    /// Returns the start of a search.
     pub(super) fn start(value: f64, slope: f64) -> Point {
         Point { t: 0.0, value, slope, bent: None }
     }
 
-    /// How much the loss would change from the start to here if it had the slope of the start all the way, times a
-    /// factor.
+    /// Returns `factor` times the change of the loss from the start predicted by the initial slope.
     fn foreseen(self, factor: f64, start: Point) -> f64 {
         self.bent.map_or(factor * self.t * start.slope, |change| factor * change)
     }
 
-    /// Whether there are a value and a slope. A loss of −∞ is no success but an overflow.
+    /// Returns whether value and slope are finite. A loss of −∞ is an overflow, not a success.
     fn is_there(self) -> bool {
         self.value.is_finite() && self.slope.is_finite()
     }
@@ -48,22 +46,21 @@ pub(super) trait Line {
     /// Evaluates the loss, and its slope if the search needs slopes.
     fn at(&mut self, t: f64) -> Point;
 
-    /// Keeps the gradient at the point evaluated last, and forgets the one kept before: the search may end there.
+    /// Keeps the gradient of the last evaluation, in place of the one kept before: the search may end there.
     fn keep(&mut self) {}
 }
 
-/// The line through the parameters along the updates of a tree. Within bounds it bends where it meets them, and follows
-/// them.
+/// The line through the parameters along the updates of a tree. It bends at the bounds and follows them.
 pub(super) struct TreeLine<'a, 't> {
     tree: &'a mut WholeTree<'t>,
-    /// Room for a point.
+    /// Scratch space for a point.
     point: &'a mut Moments,
-    /// Gradients, if slopes are asked for: at the point evaluated last, and the one that is kept.
+    /// Gradients, if slopes are requested: of the last evaluation, and the kept one.
     gradients: Option<[&'a mut Moments; 2]>,
     within: Option<Within>,
 }
 
-/// Bounds, and the gradient that the step was given.
+/// Bounds, and the gradient passed to the step.
 struct Within {
     bounds: Arc<Bounds>,
     gradient: Moments,
@@ -83,7 +80,7 @@ impl<'a, 't> TreeLine<'a, 't> {
         TreeLine { tree, point, gradients, within }
     }
 
-    /// The slope at the start: of the gradient that the step was given, which is also the one kept first.
+    /// Returns the slope at the start, from the gradient passed to the step, which is also kept first.
     pub(super) fn first_slope(&mut self) -> f64 {
         let gradient = match &mut self.gradients {
             Some([_, kept]) => &mut **kept,
@@ -100,7 +97,7 @@ impl<'a, 't> TreeLine<'a, 't> {
         }
     }
 
-    /// The updates that lead to a point of the line.
+    /// Writes the updates that lead to a point of the line.
     pub(super) fn finish(self, t: f64) {
         let bounds = self.within.as_ref().map(|within| &*within.bounds);
         self.tree.visit(&mut Stretch { t, bounds });
@@ -133,7 +130,7 @@ impl Line for TreeLine<'_, '_> {
     }
 }
 
-/// Copies the gradient that the step was given.
+/// Copies the gradient passed to the step.
 fn read_gradient(tree: &WholeTree<'_>, to: &mut Moments) {
     for leaf in 0..to.len() {
         if let Some(to) = to.get_mut::<f64>(leaf) {
@@ -144,7 +141,7 @@ fn read_gradient(tree: &WholeTree<'_>, to: &mut Moments) {
     }
 }
 
-/// The derivative along the updates.
+/// Returns the derivative along the updates.
 fn slope(tree: &mut WholeTree<'_>, gradient: &Moments) -> f64 {
     let mut slope = Slope { gradient, sum: 0.0 };
     tree.visit(&mut slope);
@@ -163,14 +160,14 @@ impl LeafVisitor for Slope<'_> {
     }
 }
 
-/// The derivative along a line that bounds bend: elements at a bound that the updates lead out of do not move.
+/// The derivative along a line with bounds: elements at a bound do not move if the updates lead out of it.
 struct AlongBounds<'a> {
-    /// Where; if nothing is given, at the parameters.
+    /// The point; the parameters if none.
     point: Option<&'a Moments>,
     gradient: &'a Moments,
     bounds: &'a Bounds,
     slope: f64,
-    /// An element that could move at the start has met its bound.
+    /// True if an element that could move at the start has met its bound.
     bent: bool,
 }
 
@@ -196,7 +193,7 @@ impl LeafVisitor for AlongBounds<'_> {
     }
 }
 
-/// How much the loss would change up to a point, by a gradient.
+/// The change of the loss up to a point predicted by a gradient.
 struct Change<'a> {
     point: &'a Moments,
     gradient: &'a Moments,
@@ -214,7 +211,7 @@ impl LeafVisitor for Change<'_> {
     }
 }
 
-/// Writes down where the parameters will be: the update is rounded to their type, and so is the sum.
+/// Writes the point that a step leads to: both the update and the sum are rounded to the type of the parameters.
 struct GoTo<'a> {
     t: f64,
     point: &'a mut Moments,
@@ -237,8 +234,8 @@ fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
     }
 }
 
-/// Multiplies the updates; by 0 they are 0 whatever they were. An update that would leave the bounds leads to the
-/// bound, or by rounding a little beyond it, where it is cut off.
+/// Multiplies the updates; by 0 they become 0, whatever they were. An update that would leave the bounds ends at the
+/// bound, or by rounding slightly beyond it, where it is cut off.
 pub(super) struct Stretch<'a> {
     pub(super) t: f64,
     pub(super) bounds: Option<&'a Bounds>,
@@ -259,7 +256,7 @@ impl LeafVisitor for Stretch<'_> {
     }
 }
 
-/// An update after which `p` is no further than its bound, or one that ends at the bound or beyond it by rounding.
+/// Returns the update, shortened to end at the bound, or by rounding slightly beyond it.
 fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
     let (bound, out) = if p + u < lower {
         (lower, -C::one())
@@ -272,12 +269,12 @@ fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
     if (p + whole - bound) * out >= C::zero() { whole } else { whole + out * C::epsilon() * whole.abs() }
 }
 
-/// A first guess has to be a length; after a search that failed it is not.
+/// Returns the guess, or 1 if it is no length, as after a failed search.
 fn guess_or_one(guess: f64) -> f64 {
     if guess > 0.0 && guess.is_finite() { guess } else { 1.0 }
 }
 
-/// By how much something that should not be positive is; infinite if it is not a number.
+/// Returns the positive part; infinite for NaN.
 fn excess(x: f64) -> f64 {
     if x.is_nan() { f64::INFINITY } else { x.max(0.0) }
 }

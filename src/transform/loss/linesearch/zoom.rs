@@ -3,7 +3,7 @@
 use super::super::Interpolation;
 use super::{Line, Point, excess, guess_or_one};
 
-/// Arguments of a search, for one step.
+/// Arguments of a search for one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zoom {
     pub(crate) max_linesearch_steps: usize,
@@ -17,7 +17,7 @@ pub(crate) struct Zoom {
     pub(crate) interpolation: Interpolation,
 }
 
-/// Where a search ended. The gradient there is the one that the line keeps.
+/// The result of a search. The line keeps the gradient there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) t: f64,
@@ -27,7 +27,7 @@ pub(crate) struct Found {
     pub(crate) curvature_error: f64,
 }
 
-/// A point and by how much it violates the conditions.
+/// A point and its violations of the conditions.
 #[derive(Clone, Copy, Debug)]
 struct Judged {
     point: Point,
@@ -35,12 +35,12 @@ struct Judged {
     curvature_error: f64,
 }
 
-/// An interval that holds a point to accept. `low` has the lower value, and is not always on the left.
+/// An interval that contains an acceptable point. `low` has the lower value, and may be on the right.
 #[derive(Clone, Copy, Debug)]
 struct Bracket {
     low: Point,
     high: Point,
-    /// A third point for the cubic: what was an end before, or `low` if there was none.
+    /// A third point for the cubic: a former end, or `low` if none.
     third: Point,
 }
 
@@ -64,7 +64,7 @@ impl Zoom {
             let now = self.judge(start, line.at(t));
             let enough = now.decrease_error <= self.tol;
             let done = enough && now.curvature_error <= self.tol;
-            // Before there is an interval each point is lower than the one before.
+            // Without a bracket each point is lower than the one before.
             if enough && (bracket.is_none() || done || now.point.value < kept.point.value) {
                 line.keep();
                 kept = now;
@@ -74,7 +74,7 @@ impl Zoom {
                 Some(bracket) => Some(bracket.narrowed(now)),
             };
             if done || (longest && bracket.is_none()) {
-                // The longest step that is allowed may be too short for the slope to have changed.
+                // The longest allowed step may be too short for the slope to change.
                 return now.accepted(line, kept).found(evaluations);
             }
             if evaluations >= self.max_linesearch_steps as u64 || (narrow && kept.point.t > 0.0) {
@@ -86,8 +86,7 @@ impl Zoom {
         nowhere.found(0)
     }
 
-    /// The strong Wolfe conditions, of which the first may hold in the approximate form that rounding errors leave
-    /// alone.
+    /// Evaluates the strong Wolfe conditions, the first also in the approximate form that is robust to rounding.
     fn judge(&self, start: Point, point: Point) -> Judged {
         if !point.is_there() {
             let point = Point { value: f64::INFINITY, ..point };
@@ -101,14 +100,14 @@ impl Zoom {
         });
         let curvature = match self.curv_rtol {
             f64::INFINITY => 0.0,
-            // Where the line bends its slope jumps, and may nowhere be small.
+            // At a bend of the line the slope jumps, and may nowhere be small.
             _ if point.bent.is_some() => 0.0,
             rtol => point.slope.abs() - rtol * start.slope.abs(),
         };
         Judged { point, decrease_error: excess(decrease.min(approximate)), curvature_error: excess(curvature) }
     }
 
-    /// The interval that a new point makes with the one before, unless the loss is still going down there.
+    /// Returns the interval between a new point and the one before, unless the loss is still decreasing there.
     fn bracket(&self, now: Judged, before: Point, first: bool) -> Option<Bracket> {
         let rises = now.decrease_error > 0.0 || (!first && now.point.value >= before.value);
         match (rises, now.point.slope >= 0.0) {
@@ -125,7 +124,7 @@ impl Judged {
         Found { t, value, evaluations, decrease_error, curvature_error }
     }
 
-    /// This point, evaluated last, whose gradient is kept from now on if it was not kept already.
+    /// Accepts this point, evaluated last, and keeps its gradient.
     fn accepted(self, line: &mut impl Line, kept: Judged) -> Judged {
         if self.point.t != kept.point.t {
             line.keep();
@@ -133,8 +132,8 @@ impl Judged {
         self
     }
 
-    /// What is left when the search has to end: the best point that decreased the loss enough; else the last one, if
-    /// the loss is at least lower there.
+    /// Returns the result of a search that must end: the best point with enough decrease; failing that, the last one,
+    /// if the loss is lower there.
     fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
         let lower = self.decrease_error.is_finite() && self.point.value < kept.point.value;
         if kept.point.t > 0.0 || !lower { kept } else { self.accepted(line, kept) }
@@ -146,7 +145,7 @@ impl Bracket {
         (self.high.t - self.low.t).abs()
     }
 
-    /// A new point inside: the minimum of a cubic, else of a parabola, if it is not too close to an end; else the
+    /// Returns a new point inside: the minimum of a cubic, else of a parabola, if not too close to an end; else the
     /// middle.
     fn inside(&self, interpolation: Interpolation) -> f64 {
         let Bracket { low, high, third } = *self;
@@ -161,7 +160,7 @@ impl Bracket {
         found.unwrap_or(0.5 * (low.t + high.t))
     }
 
-    /// The part of the interval that a point inside leaves.
+    /// Returns the subinterval that a point inside leaves.
     fn narrowed(self, now: Judged) -> Bracket {
         let Bracket { low, high, .. } = self;
         let point = now.point;
@@ -175,7 +174,7 @@ impl Bracket {
     }
 }
 
-/// Where the cubic through three points, with the slope of the first, has its minimum; NaN if it has none.
+/// Returns the minimum of the cubic through three points, with the slope of the first; NaN if it has none.
 fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
     // (f(a + x) − f(a) − f′(a)·x) / x² is linear in x: the cubic's second and third coefficients.
     let reduced = |p: Point| {
@@ -188,7 +187,7 @@ fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
     a.t + (-second + (second * second - 3.0 * third * a.slope).sqrt()) / (3.0 * third)
 }
 
-/// Where the cubic through two points, with the slopes of both, has its minimum; NaN if it has none.
+/// Returns the minimum of the cubic through two points, with the slopes of both; NaN if it has none.
 fn hermite_minimum(a: Point, b: Point) -> f64 {
     let x = b.t - a.t;
     let first = a.slope + b.slope - 3.0 * (b.value - a.value) / x;
@@ -196,7 +195,7 @@ fn hermite_minimum(a: Point, b: Point) -> f64 {
     b.t - x * (b.slope + second - first) / (b.slope - a.slope + 2.0 * second)
 }
 
-/// Where the parabola through two points, with the slope of the first, has its minimum.
+/// Returns the minimum of the parabola through two points, with the slope of the first.
 fn parabola_minimum(a: Point, b: Point) -> f64 {
     let x = b.t - a.t;
     let second = (b.value - a.value - a.slope * x) / (x * x);

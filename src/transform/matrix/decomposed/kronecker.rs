@@ -1,5 +1,4 @@
-//! Matrices between two symmetric factors, one for their rows and one for their columns: what SOAP and Shampoo have in
-//! common.
+//! Matrices between two symmetric factors, one for rows and one for columns: the common part of SOAP and Shampoo.
 
 use core::any::Any;
 use core::fmt;
@@ -17,7 +16,7 @@ use crate::numeric::order::largest_first;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// Where the matrix that a leaf is lies in it: element `[i, j]` at `rows[i] + cols[j]`.
+/// The places of a leaf's matrix: element `[i, j]` is at `rows[i] + cols[j]`.
 #[derive(Debug, Hash)]
 pub(super) struct Places {
     pub(super) rows: Vec<usize>,
@@ -29,13 +28,13 @@ impl Places {
         [self.rows.len(), self.cols.len()]
     }
 
-    /// Copies the matrix, in row-major order.
+    /// Copies the matrix to row-major order.
     pub(super) fn read<C: Real>(&self, from: &[C], to: &mut Vec<C>) {
         to.clear();
         to.extend(self.rows.iter().flat_map(|i| self.cols.iter().map(move |j| from[i + j])));
     }
 
-    /// Puts the matrix back.
+    /// Copies the matrix back.
     pub(super) fn write<C: Real>(&self, from: &[C], to: &mut [C]) {
         for (i, row) in self.rows.iter().zip(from.chunks_exact(self.cols.len().max(1))) {
             self.cols.iter().zip(row).for_each(|(j, x)| to[i + j] = *x);
@@ -43,14 +42,14 @@ impl Places {
     }
 }
 
-/// The leaves that are matrices with at least one side that has a factor: one that is not longer than `most`.
+/// The leaves that are matrices with a factor for at least one side: a side no longer than `most`.
 #[derive(Clone, Debug)]
 pub(super) struct Matrices {
     of_leaf: Arc<[Option<Places>]>,
     axes: u64,
 }
 
-/// By which axes are rows and columns, in whatever memory order the leaves are.
+/// Hashes the axes of rows and columns, independently of the memory order of the leaves.
 impl Hash for Matrices {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.axes.hash(hasher);
@@ -85,8 +84,7 @@ fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: 
     Ok(matrix.map(|[rows, cols]| Places { rows, cols }).filter(|places| places.size().iter().any(|n| *n <= most)))
 }
 
-/// Square arrays of zeros for each matrix, one for its rows and one for its columns, where they are not more than
-/// `most`.
+/// Allocates zeroed square arrays for the rows and the columns of each matrix, for sides of at most `most`.
 pub(super) fn square_arrays(
     numbers: &WeightDimensionNumbers,
     most: usize,
@@ -106,14 +104,14 @@ pub(super) fn square_arrays(
     Ok([of(0)?, of(1)?])
 }
 
-/// Room for matrices, for both compute types, and for decompositions; no part of what is remembered.
+/// Scratch space for matrices, for both compute types, and for decompositions; not saved.
 #[derive(Default)]
 pub(super) struct Rooms {
     single: Room<f32>,
     double: Room<f64>,
 }
 
-/// A copy has room of its own.
+/// A clone has empty scratch space.
 impl Clone for Rooms {
     fn clone(&self) -> Rooms {
         Rooms::default()
@@ -137,7 +135,7 @@ impl Rooms {
     }
 }
 
-/// Room for matrices of one type.
+/// Scratch space for matrices of one type.
 pub(super) struct Room<C> {
     /// The gradient.
     pub(super) gradient: Vec<C>,
@@ -153,12 +151,12 @@ impl<C> Default for Room<C> {
     }
 }
 
-/// A square matrix in row-major order.
+/// Returns a view of a square matrix in row-major order.
 pub(super) fn square<C>(data: &[C], n: usize) -> ArrayView2<'_, C> {
     matrix(data, n, n)
 }
 
-/// Which matrix of a [`Room`].
+/// A matrix of a [`Room`].
 #[derive(Clone, Copy)]
 pub(super) enum Of {
     Gradient,
@@ -166,7 +164,7 @@ pub(super) enum Of {
 }
 
 impl<C: Real> Room<C> {
-    /// `x ← left·x·right`; where there is no factor nothing is done.
+    /// Computes `x ← left·x·right`; an absent factor is the identity.
     pub(super) fn multiply(
         &mut self,
         which: Of,
@@ -191,7 +189,7 @@ impl<C: Real> Room<C> {
         }
     }
 
-    /// `factor ← keep·factor + take·(gradient times its mirror image)`, for the rows or else for the columns.
+    /// Computes `factor ← keep·factor + take·(gradient times its transpose)`, for the rows or else for the columns.
     pub(super) fn accumulate(
         &mut self,
         [rows, cols]: [usize; 2],
@@ -209,8 +207,7 @@ impl<C: Real> Room<C> {
     }
 }
 
-/// Decompositions of symmetric matrices without negative eigenvalues, in `f64`, with the same bits on any number of
-/// threads.
+/// Decompositions of positive semidefinite matrices, in `f64`, bitwise identical on any number of threads.
 #[derive(Default)]
 pub(super) struct Eigen {
     symmetric: Symmetric,
@@ -222,7 +219,7 @@ pub(super) struct Eigen {
 }
 
 impl Eigen {
-    /// The eigenvectors, as columns, that of the largest eigenvalue first.
+    /// Writes the eigenvectors as columns, by decreasing eigenvalue.
     pub(super) fn vectors<C: Real>(&mut self, matrix: &[C], n: usize, vectors: &mut [C]) {
         self.symmetric.decompose(n, |i, j| matrix[i * n + j].as_f64());
         for k in 0..n {
@@ -231,9 +228,9 @@ impl Eigen {
         }
     }
 
-    /// Makes eigenvectors of an older matrix, in the columns of `vectors`, better ones of this: one step of the power
-    /// iteration, made orthogonal. `order` is told, from the first on, which of the columns the new ones were: those
-    /// with more weight come first.
+    /// Improves the eigenvectors of an older matrix by one step of orthogonalized power iteration.
+    ///
+    /// The columns of `vectors` are sorted by decreasing weight; `order` receives the former column of each.
     pub(super) fn improve<C: Real>(
         &mut self,
         matrix: &[C],
@@ -248,7 +245,7 @@ impl Eigen {
         wide(matrix, &mut self.matrix);
         wide(vectors, &mut self.vectors);
         self.product.resize(n * n, 0.0);
-        // Mirrored, so that columns lie in a row: `(matrix·vectors)ᵀ`.
+        // Transposed, so that columns are contiguous: `(matrix·vectors)ᵀ`.
         let (mirrored, matrix) = (square(&self.vectors, n).reversed_axes(), square(&self.matrix, n));
         matmul(mirrored, matrix, &mut self.product);
         self.values.clear();
@@ -258,7 +255,7 @@ impl Eigen {
         }
         largest_first(&mut self.values);
         order(&self.values);
-        // In the new order, in the place of the matrix, which has been used.
+        // In the new order, into the memory of the matrix, which is no longer needed.
         for (to, (_, j)) in self.matrix.chunks_exact_mut(n.max(1)).zip(&self.values) {
             to.copy_from_slice(&self.product[j * n..][..n]);
         }
@@ -268,13 +265,13 @@ impl Eigen {
         }
     }
 
-    /// `root ← (matrix + ridge·1)^power`.
+    /// Computes `root ← (matrix + ridge·1)^power`.
     pub(super) fn power<C: Real>(&mut self, matrix: &[C], n: usize, ridge: f64, power: f64, root: &mut [C]) {
         self.symmetric.decompose(n, |i, j| matrix[i * n + j].as_f64());
         self.vectors.clear();
         self.matrix.clear();
-        // Eigenvectors lie in rows, once as they are and once multiplied by a power of their eigenvalues, of which
-        // rounding may have made something negative.
+        // Rows are eigenvectors, once plain and once multiplied by a power of their eigenvalues, which rounding may
+        // have made negative.
         for k in 0..n {
             let (value, vector) = (self.symmetric.value(k), self.symmetric.vector(k));
             let factor = (if value < 0.0 { ridge } else { value + ridge }).powf(power);

@@ -1,4 +1,4 @@
-//! What needs singular vectors, eigenvectors or QR decompositions.
+//! Transformations by singular vectors, eigenvectors or QR decompositions.
 
 mod kronecker;
 mod scale_by_galore;

@@ -4,7 +4,8 @@ use crate::numeric::sums::squares;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// Multiplies the updates of a matrix from both sides by inverse roots of what its gradients have been.
+/// Multiplies the updates of a matrix from both sides by inverse roots of its summed outer products.
+///
 /// Needs the feature `faer`.
 ///
 /// # Arithmetic
@@ -17,24 +18,23 @@ use crate::tree::LeafSpec;
 /// u ← A·G·B
 /// ```
 ///
-/// The roots are refreshed in each of the first `precondition_frequency` steps, since young factors have no rank
-/// yet, and from then on every `precondition_frequency` steps. Fresh roots make a `u` with `‖u‖² ≤ min(rows,
-/// columns)/w`; where older ones make a larger one, `G` has a direction that they do not know, and they are
-/// refreshed in that step too.
+/// The roots are refreshed in each of the first `precondition_frequency` steps, since young factors have no rank yet,
+/// and from then on every `precondition_frequency` steps. Fresh roots make a `u` with `‖u‖² ≤ min(rows, columns)/w`. If
+/// older roots exceed that bound, `G` has a direction that they do not know, and they are refreshed in that step too.
 ///
 /// In the first [`start_preconditioning_step`](ScaleByShampoo::start_preconditioning_step) steps a matrix's updates
 /// stay as they are while `L` and `R` accumulate.
 ///
-/// A side longer than [`max_precond_dim`](ScaleByShampoo::max_precond_dim) has no factor, and the other then the power
-/// `−1/2`. The elements of leaves that are no matrices, or have two such sides, are scaled one by one, as by Adagrad:
+/// A side longer than [`max_precond_dim`](ScaleByShampoo::max_precond_dim) has no factor, and the other side then the
+/// power `−1/2`. Leaves that are no matrices, or have two such sides, are scaled element by element, as by Adagrad:
 ///
 /// ```text
 /// v ← b2·v + w·u²
 /// u ← u / √(v + eps)
 /// ```
 ///
-/// Eigenvalues are found in `f64` by the crate faer. The bits do not depend on the number of threads; from one kind of
-/// processor to another the last ones differ.
+/// Eigenvalues are computed in `f64` by the crate faer. Results do not depend on the number of threads; between CPU
+/// models the last bits differ.
 ///
 /// # Cost
 ///
@@ -47,7 +47,7 @@ use crate::tree::LeafSpec;
 /// # Errors
 ///
 /// `init` fails if `b2` is not in `(0, 1]`, `eps` is not positive and finite, `precondition_frequency` is 0, or a leaf
-/// is described as something else than one matrix.
+/// is described as anything but one matrix.
 ///
 /// # Example
 ///
@@ -89,20 +89,20 @@ part! {
         eps: POSITIVE = 1e-6;
     }
     options {
-        /// Which axes of a leaf are the rows and columns of a matrix; if none are said, those of a leaf with two axes.
+        /// Axes of a leaf that form the rows and columns of a matrix; by default, a leaf with two axes is one.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// How many steps a root is kept, once there have been as many.
+        /// Number of steps that a root is kept, after as many first steps that refresh it each time.
         precondition_frequency: u64 = 10, AT_LEAST_1;
-        /// How many updates of a matrix stay as they are, before the first that is preconditioned.
+        /// Number of updates of a matrix that pass unchanged before the first preconditioned one.
         start_preconditioning_step: u64 = 0;
         /// The longest side that has a factor.
         max_precond_dim: usize = 1024;
     }
 }
 
-/// What [`scale_by_shampoo`] remembers.
+/// The state of [`scale_by_shampoo`].
 #[derive(Clone, Debug)]
 pub struct ScaleByShampooState {
     /// Steps done.
@@ -163,9 +163,9 @@ impl WholeTreeTransformation for ScaleByShampoo {
 struct Precondition<'a> {
     state: &'a mut ScaleByShampooState,
     clock: Clock,
-    /// Updates of a leaf from one refresh of its roots to the next.
+    /// Updates of a leaf between refreshes of its roots.
     every: u64,
-    /// Updates of a leaf before the first that is preconditioned.
+    /// Updates of a leaf before the first preconditioned one.
     start: u64,
     keep: f64,
     take: f64,
@@ -197,7 +197,7 @@ impl LeafVisitor for Precondition<'_> {
         let Some(preconditioned) = updates.checked_sub(self.start) else { return };
         let both = left.dtype(i).is_some() && right.dtype(i).is_some();
         let power = if both { -0.25 } else { -0.5 };
-        // The bound that fresh roots keep, since `L ⪰ w·G·Gᵀ` and `R ⪰ w·Gᵀ·G`.
+        // The bound that holds for fresh roots, since `L ⪰ w·G·Gᵀ` and `R ⪰ w·Gᵀ·G`.
         let most = size[0].min(size[1]) as f64 / self.take;
         let mut fresh = updates < self.every || preconditioned.is_multiple_of(self.every);
         loop {

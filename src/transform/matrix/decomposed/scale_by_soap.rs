@@ -4,8 +4,9 @@ use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 use crate::tree::LeafSpec;
 
-/// Scales the updates of a matrix as Adam does, in a basis in which the elements have little to do with each other:
-/// that of Shampoo's preconditioner. Needs the feature `faer`.
+/// Scales the updates of a matrix as Adam does, in the eigenbasis of Shampoo's preconditioner.
+///
+/// Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///
@@ -21,9 +22,9 @@ use crate::tree::LeafSpec;
 /// every precondition_frequency steps:   Qₗ ← Q of L·Qₗ = QR,   Qᵣ ← Q of R·Qᵣ = QR
 /// ```
 ///
-/// where the columns of `Qₗ`, and with them the rows of `V`, are brought in the order of their weight `qᵀLq` before,
-/// and so for `Qᵣ`. The first gradient only gives `L`, `R`, and their eigenvectors; its update is zero and `t` is
-/// counted from the next: a gradient in a basis made of itself says nothing.
+/// where the columns of `Qₗ`, and with them the rows of `V`, are sorted by their weight `qᵀLq` first, and `Qᵣ`
+/// likewise. The first gradient only initializes `L`, `R` and their eigenvectors; its update is zero and `t` is counted
+/// from the next, because a gradient in its own eigenbasis carries no information.
 ///
 /// A side longer than [`max_precond_dim`](ScaleBySoap::max_precond_dim) has no basis of its own. Leaves that are no
 /// matrices, or have two such sides, are scaled as by Adam, from the first step on.
@@ -34,13 +35,13 @@ use crate::tree::LeafSpec;
 /// three of the square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before
 /// which the updates are stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis
 /// `5n³` more, in `f64`, and the first step about `12n³` for each side, once. Each product allocates some 2 MB for its
-/// factors. Reads no parameters. Decompositions are done by the crate faer. The bits do not depend on the number of
-/// threads; from one kind of processor to another the last ones differ.
+/// factors. Reads no parameters. The crate faer does the decompositions. Results do not depend on the number of
+/// threads; between CPU models the last bits differ.
 ///
 /// # Errors
 ///
 /// `init` fails if a decay is not in `[0, 1)`, `eps` is negative or not finite, `precondition_frequency` is 0, or a
-/// leaf is described as something else than one matrix.
+/// leaf is described as anything but one matrix.
 ///
 /// # Example
 ///
@@ -84,20 +85,20 @@ part! {
         eps: NOT_NEGATIVE = 1e-8;
     }
     options {
-        /// Decay of the preconditioner; if none is said, that of the second moment.
+        /// Decay of the preconditioner; by default that of the second moment.
         shampoo_beta: Option<f64> = None, DECAY;
-        /// Which axes of a leaf are the rows and columns of a matrix; if none are said, those of a leaf with two axes.
+        /// Axes of a leaf that form the rows and columns of a matrix; by default, a leaf with two axes is one.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// How many steps a basis is kept.
+        /// Number of steps that a basis is kept.
         precondition_frequency: u64 = 10, AT_LEAST_1;
         /// The longest side that has a basis.
         max_precond_dim: usize = 10_000;
     }
 }
 
-/// What [`scale_by_soap`] remembers.
+/// The state of [`scale_by_soap`].
 #[derive(Clone, Debug)]
 pub struct ScaleBySoapState {
     /// Steps done.
@@ -159,7 +160,7 @@ impl WholeTreeTransformation for ScaleBySoap {
 struct Scale<'a> {
     state: &'a mut ScaleBySoapState,
     clock: Clock,
-    /// Updates of a leaf from one time that its bases are refreshed to the next.
+    /// Updates of a leaf between refreshes of its bases.
     every: u64,
     b1: f64,
     b2: f64,
@@ -178,7 +179,7 @@ impl Scale<'_> {
         }
     }
 
-    /// Takes the gradient into the factors of a matrix.
+    /// Accumulates the gradient into the factors of a matrix.
     fn accumulate<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
         let ScaleBySoapState { left, right, rooms, .. } = &mut *self.state;
         let room = rooms.of::<C>();
@@ -189,7 +190,7 @@ impl Scale<'_> {
         }
     }
 
-    /// Finds the bases of a matrix.
+    /// Computes the bases of a matrix.
     fn begin<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
         let ScaleBySoapState { left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
         let room = rooms.of::<C>();
@@ -200,7 +201,7 @@ impl Scale<'_> {
         }
     }
 
-    /// Makes the bases of a matrix better, and brings the second moments in the new order.
+    /// Improves the bases of a matrix, and reorders the second moments alike.
     fn refresh<C: Real>(&mut self, leaf: usize, places: &Places) {
         let ScaleBySoapState { nu, left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
         let (room, [rows, cols]) = (rooms.of::<C>(), places.size());
@@ -220,7 +221,7 @@ impl Scale<'_> {
         }
     }
 
-    /// One step in the basis.
+    /// Does one step in the basis.
     fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C], updates: u64) {
         let adam = self.adam::<C>(updates - 1);
         let ScaleBySoapState { mu, nu, left_basis, right_basis, rooms, .. } = &mut *self.state;
@@ -261,7 +262,7 @@ impl LeafVisitor for Scale<'_> {
         }
         let size = places.size();
         places.read(leaf.u, &mut self.state.rooms.of::<C>().gradient);
-        // The step goes by the bases, not by the factors: it does not matter that these are a step ahead.
+        // The step uses the bases, not the factors, which may be a step ahead.
         self.accumulate::<C>(i, size);
         if updates == 0 {
             self.begin::<C>(i, size);

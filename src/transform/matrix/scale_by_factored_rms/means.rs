@@ -1,10 +1,10 @@
-//! The running means of squares, of elements and by rows and columns.
+//! Running means of squares: per element, and per row and column.
 
 use crate::element::Real;
 use crate::engine::Job;
 use crate::numeric::split::{FEW, Split, each_of, half, in_parts, worth_sharing};
 
-/// An element-wise stretch of a leaf that is not factored.
+/// An element-wise chunk of a leaf that is not factored.
 pub(super) struct Plain<'a, C> {
     pub(super) u: &'a [C],
     pub(super) v: &'a mut [C],
@@ -34,30 +34,30 @@ impl<C: Real> Job for Plain<'_, C> {
     }
 }
 
-/// The means of the rows or of the columns of a matrix, evenly spaced, and what these are multiplied by.
+/// The evenly spaced means of the rows or columns of a matrix, and their factors.
 pub(super) struct Factor<'a, C> {
     pub(super) mean: &'a mut [C],
     pub(super) by: &'a mut [C],
     pub(super) step: usize,
 }
 
-/// Sums kept side by side, so that adding up can be vectorised; their number fixes the order of addition.
+/// Partial sums kept side by side, so that reductions vectorize; their number fixes the order of addition.
 const LANES: usize = 8;
 
-/// The most blocks of rows that a matrix is cut into, and elements that are worth a block.
+/// The most blocks of rows that a matrix is cut into, and the least elements of a block.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 
 /// One matrix and its factors.
 pub(super) struct Factored<'a, C> {
     pub(super) u: &'a [C],
-    /// How far apart the neighbours are along the first axis and along the second, and how many there are.
+    /// The strides of the two axes, and their lengths.
     pub(super) steps: [usize; 2],
     pub(super) size: [usize; 2],
-    /// Of the second longest axis, and of the longest.
+    /// The factor of the second longest axis, and of the longest.
     pub(super) row: Factor<'a, C>,
     pub(super) col: Factor<'a, C>,
-    /// Whether the second axis is that of the rows.
+    /// True if the second axis is that of the rows.
     pub(super) exchanged: bool,
     pub(super) room: &'a mut Vec<f64>,
 }
@@ -65,8 +65,8 @@ pub(super) struct Factored<'a, C> {
 impl<C: Real> Factored<'_, C> {
     pub(super) fn update(self, keep: f64, epsilon: f64) {
         let [n, m] = self.size;
-        // Along the first axis squares are added up block by block, and these one after another: so many by the matrix
-        // alone, whatever the number of threads.
+        // Along the first axis squares are summed per block, and the blocks in order. The blocks depend on the matrix
+        // alone, not on the number of threads.
         let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
         let lanes = if self.steps == [m, 1] { 1 } else { LANES };
         self.room.clear();
@@ -115,8 +115,7 @@ impl<C: Real> Factored<'_, C> {
     }
 }
 
-/// Adds up squares of a block of rows by row, in lanes, and by column: the same sums in the same order as [`Squares`],
-/// however the memory lies.
+/// Sums the squares of a block of rows by row, in lanes, and by column, in the order of [`Squares`].
 fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut [f64], epsilon: f64) {
     let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
     let (rows, _) = rows.as_chunks_mut::<LANES>();
@@ -130,7 +129,7 @@ fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut
         }
         return;
     }
-    // Some columns side by side: each is a chain of additions.
+    // Several columns side by side: each is a dependent chain of additions.
     for (b, cols) in cols.chunks_mut(LANES).enumerate() {
         for (i, row) in rows.iter_mut().enumerate() {
             for (lane, col) in cols.iter_mut().enumerate() {
@@ -142,7 +141,7 @@ fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut
     }
 }
 
-/// Rows that lie one after another: squares are added up by row, and by column for each block of rows.
+/// Contiguous rows: squares are summed by row, and by column for each block of rows.
 struct Squares<'a, C> {
     u: &'a [C],
     rows: &'a mut [f64],
@@ -180,10 +179,10 @@ impl<C: Real> Job for Squares<'_, C> {
     }
 }
 
-/// Rows that are added up together: the sums of columns are brought from the cache and back once for all of them.
+/// Rows summed together, so that the column sums are loaded and stored once for all of them.
 const TOGETHER: usize = 4;
 
-/// Adds up the squares of some rows, each row and each column one element after another.
+/// Sums the squares of some rows, each row and each column in order.
 #[inline(always)]
 fn squares<C: Real, const R: usize>(u: &[C], rows: &mut [f64; R], cols: &mut [f64], epsilon: f64) {
     let square = |u: C| u.as_f64() * u.as_f64() + epsilon;

@@ -11,8 +11,7 @@ use crate::tree::LeafSpec;
 
 use means::{Factor, Factored, Plain};
 
-/// Divides updates by the root of a running mean of their squares, of which only row and column means are kept where a
-/// leaf is large enough.
+/// Divides updates by their running root mean square, factored into row and column means for large leaves.
 ///
 /// # Arithmetic
 ///
@@ -38,8 +37,8 @@ use means::{Factor, Factored, Plain};
 /// # Cost
 ///
 /// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which
-/// only reads the updates. They are stored in memory for it where something before it in the chain has changed them,
-/// and gradients are copied for it that are of 16 bits or do not lie as the parameters do. Reads no parameters.
+/// only reads the updates. It has them stored in memory if an earlier stage changed them, and gradients copied if they
+/// have 16 bits or another memory order than the parameters. Reads no parameters.
 ///
 /// # Errors
 ///
@@ -69,8 +68,8 @@ use means::{Factor, Factored, Plain};
 /// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory
 /// cost](https://arxiv.org/abs/1804.04235), 2018, algorithms 4 and 5. Optax,
 /// [`scale_by_factored_rms`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: until step
-/// `step_offset` is past, `β` is 0, where Optax gives NaN; squares are summed in `f64`; the arrays of the other kind of
-/// leaf are absent instead of of length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
+/// `step_offset` is past, `β` is 0, where Optax gives NaN; squares are summed in `f64`; unused arrays of a leaf are
+/// absent instead of of length 1; no `decay_rate_fn`, since `decay_rate` takes a schedule.
 pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
     ScaleByFactoredRms::with()
 }
@@ -79,24 +78,24 @@ part! {
     /// See [`scale_by_factored_rms`].
     pub ScaleByFactoredRms as "scale_by_factored_rms": AfterALook, OWN_SIZE;
     hyperparams {
-        /// How fast the mean becomes long.
+        /// Rate at which the mean becomes longer.
         decay_rate: NOT_NEGATIVE = 0.8;
         /// Added to squares.
         epsilon: NOT_NEGATIVE = 1e-30;
     }
     options {
-        /// Whether any leaf is factored.
+        /// If false, no leaf is factored.
         factored: bool = true;
     }
     integers {
         /// The step at which fine-tuning begins; may be negative, to start with a long mean.
         step_offset: i64 = 0;
-        /// How long at least the second longest axis of a factored leaf is.
+        /// Least length of the second longest axis of a factored leaf.
         min_dim_size_to_factor: usize = 128;
     }
 }
 
-/// What [`scale_by_factored_rms`] remembers.
+/// The state of [`scale_by_factored_rms`].
 #[derive(Clone, Debug)]
 pub struct ScaleByFactoredRmsState {
     /// Steps done.
@@ -109,23 +108,23 @@ pub struct ScaleByFactoredRmsState {
     pub v_col: Moments,
     /// Means of leaves that are not factored.
     pub v: Moments,
-    /// What the rows and columns of factored leaves are multiplied by in this step; arrays like the means.
+    /// The factors of the rows and columns of factored leaves in this step; shaped like the means.
     by_row: Moments,
     by_col: Moments,
     layouts: Arc<[Layout]>,
-    /// Room for sums.
+    /// Scratch space for sums.
     room: Vec<f64>,
 }
 
 state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } knows { layouts } room { by_row, by_col });
 
-/// How far apart the neighbours along axis `a` are in means over the axis `gone`, which are in row-major order.
+/// Returns the stride of axis `a` in means over the axis `gone`, which are in row-major order.
 fn step_without(shape: &[usize], gone: usize, a: usize) -> usize {
     if a == gone { 0 } else { (a + 1..shape.len()).filter(|&b| b != gone).map(|b| shape[b]).product() }
 }
 
-/// How a factored leaf lies: its axes in memory order, outermost first. Of each how long it is, and how far apart the
-/// neighbours along it are in the row means and in the column means.
+/// The layout of a factored leaf: its axes in memory order, outermost first, each with its length and its strides in
+/// the row means and in the column means.
 #[derive(Clone, Debug, Hash, Default)]
 struct Layout {
     axes: Vec<[usize; 3]>,
@@ -138,8 +137,8 @@ impl Layout {
         Layout { axes: axes.map(|a| [shape[a], step_without(shape, along, a), step_without(shape, down, a)]).collect() }
     }
 
-    /// Goes through so many elements, by neighbours along the innermost axis: how many, and where the means of their
-    /// rows and columns begin.
+    /// Visits `len` elements as runs along the innermost axis: the range, and the places of the means of its first row
+    /// and column.
     fn each(&self, start: usize, len: usize, mut run: impl FnMut(Range<usize>, [usize; 2])) {
         let (inner, outer) = self.axes.split_last().map_or(([1, 0, 0], &[][..]), |(inner, outer)| (*inner, outer));
         let mut done = 0;
@@ -159,10 +158,10 @@ impl Layout {
 }
 
 impl ScaleByFactoredRms {
-    /// The axes that a leaf's rows and columns go along: its second longest and its longest.
+    /// Returns the axes of a leaf's rows and columns: its second longest and its longest.
     fn axes(&self, leaf: &LeafSpec) -> Option<[usize; 2]> {
         let shape = leaf.shape();
-        // The longest; of equally long ones the last.
+        // The longest; the last of equally long ones.
         let longest = |but: Option<usize>| (0..shape.len()).filter(|a| Some(*a) != but).max_by_key(|&a| shape[a]);
         let along = longest(None)?;
         let down = longest(Some(along))?;
@@ -232,7 +231,7 @@ impl LooksFirst for ScaleByFactoredRms {
     }
 }
 
-/// What elements are multiplied by whose means these are.
+/// Computes the factors of elements from their means.
 struct Roots<'a, C> {
     v: &'a [C],
     to: &'a mut [C],
@@ -251,8 +250,7 @@ impl<C: Real> Job for Roots<'_, C> {
     }
 }
 
-/// What neighbours along one axis are multiplied by: the factors of their rows and of their columns, and how far apart
-/// these are.
+/// The factors of neighbours along one axis: those of their rows and of their columns, with their strides.
 struct Products<'a, C> {
     row: (&'a [C], usize),
     col: (&'a [C], usize),
@@ -315,7 +313,7 @@ impl LeafLooker for Means<'_> {
         let (shape, strides) = (leaf.shape(), leaf.strides());
         let [n, m] = [shape[down], shape[along]];
         let steps = |a: usize| [strides[a] as usize, step_without(shape, along, a), step_without(shape, down, a)];
-        // Where matrix number `b` of the leaf begins, in the leaf and in both factors: the other axes, last fastest.
+        // The start of matrix `b` in the leaf and in both factors: the other axes, last fastest.
         for b in 0..u.len() / (n * m).max(1) {
             let (mut rest, mut at) = (b, [0; 3]);
             for a in (0..shape.len()).rev().filter(|&a| a != down && a != along) {
@@ -326,7 +324,7 @@ impl LeafLooker for Means<'_> {
             let [at, at_row, at_col] = at;
             let row = Factor { mean: &mut row[at_row..], by: &mut by_row[at_row..], step: steps(down)[1] };
             let col = Factor { mean: &mut col[at_col..], by: &mut by_col[at_col..], step: steps(along)[2] };
-            // What is added up in which order goes by the order of the axes: usually they lie so in memory.
+            // The order of summation follows the order of the axes, which is usually that of memory.
             let (exchanged, axes) = (down > along, [down.min(along), down.max(along)]);
             let (steps, size) = (axes.map(|a| strides[a] as usize), axes.map(|a| shape[a]));
             Factored { u: &u[at..], steps, size, row, col, exchanged, room }.update(keep, self.epsilon);

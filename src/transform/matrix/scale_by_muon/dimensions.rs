@@ -1,4 +1,4 @@
-//! Which axes of a leaf are the rows and columns of matrices.
+//! The axes of a leaf that are the rows and columns of matrices.
 
 use std::sync::Arc;
 
@@ -9,8 +9,10 @@ use crate::select::pattern::Pattern;
 use crate::select::subtree;
 use crate::tree::{Layout, LeafSpec};
 
-/// Which axes of a leaf, flattened together, are the rows (what a layer sums over) and the columns (what it puts out)
-/// of its matrices. For each index of the other axes there is a matrix of its own. Negative axes count from the end.
+/// The axes of a leaf that, flattened together, are the rows and the columns of its matrices.
+///
+/// A layer sums over the rows and outputs the columns. Each index of the other axes has a matrix of its own. Negative
+/// axes count from the end.
 ///
 /// ```
 /// use gradchain::transform::DimensionNumbers;
@@ -31,12 +33,12 @@ pub struct DimensionNumbers {
 }
 
 impl DimensionNumbers {
-    /// Rows and columns by their axes.
+    /// Returns the dimension numbers with these axes.
     pub fn new(reduction_axis: impl Into<Vec<isize>>, output_axis: impl Into<Vec<isize>>) -> DimensionNumbers {
         DimensionNumbers { reduction_axis: reduction_axis.into(), output_axis: output_axis.into() }
     }
 
-    /// The axes of rows and columns, counted from the start, if the leaf has them all and none twice.
+    /// Returns the axes of rows and columns, counted from the start, if the leaf has them all and none twice.
     fn axes(&self, leaf: &LeafSpec) -> Option<[Vec<usize>; 2]> {
         let from_start = |&a: &isize| {
             let a = if a < 0 { a.checked_add_unsigned(leaf.ndim())? } else { a };
@@ -51,7 +53,7 @@ impl DimensionNumbers {
 }
 
 impl Layout {
-    /// A weight as one matrix: its outputs, and all other axes together.
+    /// Returns a weight as one matrix: its outputs, and all other axes together.
     fn numbers(self, ndim: usize) -> Option<DimensionNumbers> {
         let last = ndim.checked_sub(1).filter(|last| *last > 0)? as isize;
         Some(match self {
@@ -61,18 +63,18 @@ impl Layout {
     }
 }
 
-/// The matrices of a leaf, in an entry of [`WeightDimensionNumbers`].
+/// The matrices of a leaf, as an entry of [`WeightDimensionNumbers`].
 ///
-/// Made of [`DimensionNumbers`], of a [`Layout`] or of `None` where an entry is written.
+/// Converts from [`DimensionNumbers`], from a [`Layout`] and from `None`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MatrixAxes {
-    /// The leaf is no matrix: an embedding or an output layer that is better off with adam.
+    /// The leaf is no matrix: an embedding or an output layer, better trained with Adam.
     NoMatrix,
     /// Rows and columns by their axes.
     Axes(DimensionNumbers),
-    /// One matrix of all axes, as the layout has them: the kernel of a convolution, `[out, in, k, k]`, has `in·k·k`
-    /// inputs. Fits leaves of two axes and more.
+    /// One matrix of all axes, in this layout: the kernel of a convolution, `[out, in, k, k]`, has `in·k·k` inputs.
+    /// Fits leaves of two axes and more.
     Flattened(Layout),
 }
 
@@ -94,10 +96,10 @@ impl From<Layout> for MatrixAxes {
     }
 }
 
-/// Which leaves are matrices, and by which axes: by path, or by pattern.
+/// The leaves that are matrices, and their axes: by path, or by pattern.
 ///
-/// An entry of [`tree`](Self::tree) comes first, then the first pattern of [`at`](Self::at) that matches. A leaf that
-/// no entry names is a matrix if it has two axes, and no matrix else.
+/// An entry of [`tree`](Self::tree) comes first, then the first pattern of [`at`](Self::at) that matches. A leaf
+/// without an entry is a matrix if it has two axes, and no matrix otherwise.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -126,7 +128,7 @@ pub struct WeightDimensionNumbers {
 }
 
 impl WeightDimensionNumbers {
-    /// Says it for each leaf or [subtree](crate::select#subtrees).
+    /// Sets the axes of each leaf or [subtree](crate::select#subtrees).
     ///
     /// Each entry must name a leaf, no leaf two of them, and each leaf must have the axes.
     pub fn tree<P: Into<String>, A: Into<MatrixAxes>>(
@@ -136,22 +138,22 @@ impl WeightDimensionNumbers {
         WeightDimensionNumbers { by_path: Some(entries), patterns: Vec::new() }
     }
 
-    /// Says it for the leaves whose path matches a [pattern](crate::select#patterns) and no earlier one.
+    /// Sets the axes of the leaves whose path matches a [pattern](crate::select#patterns) and no earlier one.
     ///
-    /// Each pattern must match a leaf. A leaf without the axes is no matrix: `at("**/weight", Layout::OutIn)` takes
-    /// matrices and kernels, and leaves the scales of norms.
+    /// Each pattern must match a leaf. A leaf without the axes is no matrix: `at("**/weight", Layout::OutIn)` selects
+    /// matrices and kernels, and skips the scales of norms.
     #[must_use]
     pub fn at(mut self, pattern: impl Into<Arc<str>>, axes: impl Into<MatrixAxes>) -> WeightDimensionNumbers {
         self.patterns.push((Pattern::new(pattern), axes.into()));
         self
     }
 
-    /// The dimension numbers of a leaf. The layout tells the rows of a leaf that no entry names.
+    /// Returns the dimension numbers of a leaf. `layout` gives the rows of a leaf without an entry.
     pub(crate) fn of(&self, leaf: &LeafSpec, layout: Layout) -> Option<DimensionNumbers> {
         let numbers = |axes: &MatrixAxes| match axes {
             MatrixAxes::NoMatrix => None,
             MatrixAxes::Axes(numbers) => Some(numbers.clone()),
-            // Of fewer axes those of a matrix, which do not fit.
+            // For fewer axes, those of a matrix, which do not fit.
             MatrixAxes::Flattened(layout) => layout.numbers(leaf.ndim().max(2)),
         };
         if let Some((_, axes)) = self.by_path.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path())) {
@@ -167,7 +169,7 @@ impl WeightDimensionNumbers {
         self.patterns.iter().find(|(pattern, _)| pattern.matches(leaf.path())).map(|(_, axes)| axes)
     }
 
-    /// Whether a leaf may be a matrix and is none, though no entry says so.
+    /// Returns whether a leaf could be a matrix and is none, although no entry says so.
     pub(crate) fn leaves_out(&self, leaf: &LeafSpec) -> bool {
         let named = self.by_path.iter().flatten().any(|(path, _)| subtree::holds(path, leaf.path()));
         let meant = match self.pattern(leaf) {
@@ -177,7 +179,7 @@ impl WeightDimensionNumbers {
         !named && meant && self.of(leaf, Layout::default()).is_none()
     }
 
-    /// Checks that every path names a leaf, and every pattern matches one.
+    /// Checks that every path names a leaf, and that every pattern matches one.
     pub(crate) fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
         let paths: Vec<&str> = self.by_path.iter().flatten().map(|(path, _)| path.as_str()).collect();
         subtree::assign(&paths, at.structure(), false, what)?;
@@ -186,25 +188,25 @@ impl WeightDimensionNumbers {
     }
 }
 
-/// Where the matrices of a leaf lie: element `[i, j]` of the matrix at `m` at `m + down[i] + along[j]`, with no more
+/// The places of a leaf's matrices: element `[i, j]` of the matrix at `m` is at `m + down[i] + along[j]`, with no more
 /// rows than columns.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Places {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
-    /// What brings the leaf's elements, as they lie, into the order matrix by matrix and row by row: one after the
-    /// other, arrays `[a, b, c, d]` that become `[a, c, b, d]`.
+    /// Transpositions that reorder the leaf from memory order to matrix by matrix and row by row, applied in turn:
+    /// arrays `[a, b, c, d]` that become `[a, c, b, d]`.
     pub(super) turns: Vec<[usize; 4]>,
 }
 
-/// How many rows and columns the matrices of a leaf have, in that order, if it has any.
+/// Returns the rows and columns of a leaf's matrices, in that order, if it has any.
 pub(crate) fn fans(numbers: &WeightDimensionNumbers, leaf: &LeafSpec, layout: Layout) -> Option<[usize; 2]> {
     let axes = numbers.of(leaf, layout)?.axes(leaf)?;
     Some(axes.map(|axes| axes.iter().map(|&a| leaf.shape()[a]).product()))
 }
 
-/// Where the matrices lie of the leaves that a transformation acts on.
+/// Returns the places of the matrices of the active leaves.
 pub(super) fn matrices_of(
     numbers: &WeightDimensionNumbers,
     at: &InitContext<'_>,
@@ -237,8 +239,8 @@ fn places_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Places 
     Places { matrices, down, along, turns }
 }
 
-/// Where the rows and the columns of a leaf that is one matrix lie: element `[i, j]` at the sum of both places. `None`
-/// if the leaf is no matrix, an error if it is described as several.
+/// Returns the places of the rows and of the columns of a leaf that is one matrix: element `[i, j]` is at the sum of
+/// both. `None` if the leaf is no matrix, an error if it is described as several.
 #[cfg(feature = "faer")]
 pub(crate) fn one_matrix(
     numbers: &WeightDimensionNumbers,
@@ -261,7 +263,7 @@ fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
     axes.iter().map(|&a| leaf.shape()[a]).product()
 }
 
-/// How the axes of a leaf, as they lie, come into another order.
+/// Returns the transpositions that reorder the axes of a leaf from memory order.
 fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     let mut lie: Vec<usize> = (0..leaf.ndim()).collect();
     sort_axes(&mut lie, &|a| leaf.strides()[a]);
@@ -278,8 +280,7 @@ fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     turns
 }
 
-/// Where the elements along some axes lie, the last axis fastest. None, however long the axes are, of a leaf without
-/// elements.
+/// Returns the places of the elements along some axes, the last axis fastest; empty for a leaf without elements.
 fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
     if leaf.len() == 0 {
         return Vec::new();

@@ -16,7 +16,7 @@ pub(super) use self::dimensions::one_matrix;
 pub use self::dimensions::{DimensionNumbers, MatrixAxes, WeightDimensionNumbers};
 pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 
-/// Replaces the running mean of each matrix by the nearest orthogonal matrix, or nearly: the core of Muon.
+/// Replaces the running mean of each matrix by an approximation of the nearest orthogonal matrix: the core of Muon.
 ///
 /// # Arithmetic
 ///
@@ -30,17 +30,16 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 /// u ← X                                       with adaptive: ⟨m̂, X⟩·X
 /// ```
 ///
-/// which brings the singular values near 1. The default coefficients rise as steeply as they can at 0 and do not
-/// converge: singular values end up between about 0.7 and 1.2. Products are worked out in the type that arithmetic is
-/// done in. The bits do not depend on the number of threads or the memory order; between instruction sets the last ones
-/// differ. The matrices of a leaf of more axes are described by
-/// [`weight_dimension_numbers`](ScaleByMuon::weight_dimension_numbers).
+/// This brings the singular values near 1. The default coefficients rise as steeply as possible at 0 and do not
+/// converge: singular values end up between about 0.7 and 1.2. Products are computed in the compute type. Results do
+/// not depend on the number of threads or the memory order; between SIMD levels the last bits differ.
+/// [`weight_dimension_numbers`](ScaleByMuon::weight_dimension_numbers) describes the matrices of leaves with more axes.
 ///
 /// # Cost
 ///
 /// One float of state for each parameter, and two copies of the largest matrix and two of its shorter side squared.
-/// Each product allocates some 2 MB for its factors. One more pass, between which a matrix of `n × m` with `n ≤ m`
-/// takes about `ns_steps·(3nm + n²)·n` multiplications and additions; reads no parameters. With feature `rayon`,
+/// Each product allocates some 2 MB for its factors. One more pass; between the two, a matrix of `n × m` with `n ≤ m`
+/// takes about `ns_steps·(3nm + n²)·n` multiplications and additions. Reads no parameters. With feature `rayon`,
 /// threads share blocks of 256 rows.
 ///
 /// # Errors
@@ -71,9 +70,9 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 /// networks](https://kellerjordan.github.io/posts/muon/), 2024; Bernstein and Newhouse, [Old optimizer, new norm:
 /// an anthology](https://arxiv.org/abs/2409.20325), 2024, for `adaptive`. Optax,
 /// [`contrib.scale_by_muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: norms are summed in
-/// `f64`; `eps` is in proportion to norms below 1e-3, so that tiny gradients give the update that others give; with
-/// rows of coefficients, `ns_steps` does not count at all. Jordan's code works in bf16, without bias correction,
-/// and its mean is `beta·m + u`.
+/// `f64`; `eps` is relative for norms below 1e-3, so that the scale of tiny gradients does not matter; with rows of
+/// coefficients, `ns_steps` is ignored. Jordan's code works in bf16, without bias correction, and its mean is `beta·m +
+/// u`.
 pub fn scale_by_muon() -> ScaleByMuon {
     ScaleByMuon::with()
 }
@@ -90,26 +89,25 @@ part! {
     options {
         /// The coefficients of the iteration: three numbers for all steps, or a row of three for each step.
         ns_coeffs: NsCoeffs = NsCoeffs::standard();
-        /// Type of the running mean; if none is said, the one that arithmetic is done in.
+        /// Type of the running mean; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// Whether the running mean looks one step ahead.
+        /// If true, the running mean looks one step ahead (Nesterov momentum).
         nesterov: bool = true;
-        /// Whether the result is multiplied by its inner product with the mean: the dual norm of the mean.
+        /// If true, the result is multiplied by its inner product with the mean: the dual norm of the mean.
         adaptive: bool = false;
-        /// How singular values are brought to at most 1 before the iteration.
+        /// The normalization that brings singular values to at most 1 before the iteration.
         preconditioning: Preconditioning = Preconditioning::Frobenius;
-        /// Which axes of a leaf are the rows and columns of its matrices; if none are said, those of a leaf with two
-        /// axes.
+        /// Axes of a leaf that form the rows and columns of its matrices; by default, a leaf with two axes is one.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();
     }
     integers {
-        /// How many steps of the iteration, at most 1000; the number of rows of coefficients, if there are rows.
+        /// Number of iterations, at most 1000; ignored if the coefficients are rows.
         ns_steps: usize = 5, AT_MOST_1000;
     }
     check Self::check_coeffs;
 }
 
-/// What [`scale_by_muon`] remembers.
+/// The state of [`scale_by_muon`].
 #[derive(Clone, Debug)]
 pub struct ScaleByMuonState {
     /// Steps done.
@@ -180,7 +178,7 @@ impl Momentum {
         Momentum { keep: beta, take: 1.0 - beta, of_mean, of_update }
     }
 
-    /// Moves the mean on, and puts in place of the updates what the mean is held to be.
+    /// Advances the mean, and replaces the updates by the corrected mean.
     fn apply<C: Real>(self, mean: &mut [C], u: &mut [C]) {
         let [keep, take] = [C::of(self.keep), C::of(self.take)];
         let [of_mean, of_update] = [C::of(self.of_mean), C::of(self.of_update)];

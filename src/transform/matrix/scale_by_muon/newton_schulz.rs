@@ -1,4 +1,4 @@
-//! The iteration that brings the singular values of a matrix near 1.
+//! The Newton-Schulz iteration, which brings the singular values of a matrix near 1.
 
 use super::dimensions::Places;
 use crate::engine::{Isa, Job, current_isa, dispatch, sum_tile};
@@ -18,12 +18,12 @@ pub struct NsCoeffs {
 }
 
 impl NsCoeffs {
-    /// Jordan's: as steep at 0 as they can be.
+    /// Returns Jordan's coefficients, which are as steep at 0 as possible.
     pub fn standard() -> NsCoeffs {
         [3.4445, -4.7750, 2.0315].into()
     }
 
-    /// Five rows that end closer to 1, as used in [Dion](https://arxiv.org/abs/2504.05295).
+    /// Returns the five rows of [Dion](https://arxiv.org/abs/2504.05295), which end closer to 1.
     pub fn dion() -> NsCoeffs {
         let rows = [
             [4.0848, -6.8946, 2.9270],
@@ -35,11 +35,11 @@ impl NsCoeffs {
         NsCoeffs::from(rows.to_vec())
     }
 
-    /// The coefficients of this name, as in Optax: `standard` or `dion`.
+    /// Returns the preset `standard` or `dion`, named as in Optax.
     ///
     /// # Errors
     ///
-    /// If there are none.
+    /// Fails for any other name.
     ///
     /// ```
     /// use gradchain::transform::NsCoeffs;
@@ -60,7 +60,7 @@ impl NsCoeffs {
         self.rows.is_empty()
     }
 
-    /// The row of each step.
+    /// Returns the row of each step.
     pub(super) fn rows(&self, steps: usize) -> impl Iterator<Item = [f64; 3]> + Clone + '_ {
         let steps = if self.repeated { steps } else { self.rows.len() };
         self.rows.iter().copied().cycle().take(steps)
@@ -85,18 +85,18 @@ impl<const N: usize> From<[[f64; 3]; N]> for NsCoeffs {
     }
 }
 
-/// How the singular values of a matrix are brought to at most 1 before the iteration.
+/// The normalization that brings the singular values of a matrix to at most 1 before the iteration.
 ///
-/// The last two are bounds that are closer than the Frobenius norm and cost no product of their own: they follow from
-/// `A = X·Xᵀ`, which the first step needs anyway. For them `eps` is a lower bound of 1e-8.
+/// The last two are tighter bounds than the Frobenius norm and need no product of their own: they follow from `A =
+/// X·Xᵀ`, which the first step computes anyway. Their `eps` is at least 1e-8.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Preconditioning {
     /// Divides by the root of the sum of squares.
     #[default]
     Frobenius,
-    /// Divides by the largest singular value. Costs about `n²·(m + 4n/3)` multiplications in `f64`, more than the whole
-    /// iteration.
+    /// Divides by the largest singular value. Costs about `n²·(m + 4n/3)` multiplications in `f64`, more than the
+    /// iteration itself.
     Spectral,
     /// Divides row `i` by the root of `Σ_j |A_ij|`: almost orthogonal layers.
     Aol,
@@ -105,11 +105,11 @@ pub enum Preconditioning {
 }
 
 impl Preconditioning {
-    /// The one of this name, as in Optax: `frobenius`, `spectral`, `aol`, `schatten`.
+    /// Returns the method `frobenius`, `spectral`, `aol` or `schatten`, named as in Optax.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// Fails for any other name.
     pub fn from_name(name: &str) -> Result<Preconditioning> {
         match name {
             "frobenius" => Ok(Preconditioning::Frobenius),
@@ -124,16 +124,16 @@ impl Preconditioning {
     }
 }
 
-/// The least that the last two methods divide by, before the root.
+/// Lower bound of the divisor of the last two methods, before the root.
 pub(super) const LEAST: f64 = 1e-8;
 
-/// A matrix `x`, or several at once, wherever they are.
+/// A matrix `x`, or several at once, on any device.
 pub(super) trait Matrices {
-    /// Divides `x` by its norm, if the method takes one.
+    /// Divides `x` by its norm, if the method uses one.
     fn begin(&mut self, preconditioning: Preconditioning);
     /// `a ← x·xᵀ`
     fn gram(&mut self);
-    /// Scales the rows of `x`, and `a` with them, where that was not done before.
+    /// Scales the rows of `x`, and `a` alike, if the method does so after the product.
     fn precondition(&mut self, preconditioning: Preconditioning);
     /// `s ← of_gram·a + of_square·a²`
     fn polynomial(&mut self, of_gram: f64, of_square: f64);
@@ -141,7 +141,7 @@ pub(super) trait Matrices {
     fn multiply(&mut self, of_x: f64);
 }
 
-/// Brings the singular values near 1.
+/// Runs the iteration.
 pub(super) fn iterate(
     on: &mut impl Matrices,
     coeffs: impl Iterator<Item = [f64; 3]>,
@@ -158,7 +158,7 @@ pub(super) fn iterate(
     }
 }
 
-/// Room for matrices, for both compute types. A copy of a state starts with none.
+/// Scratch space for matrices, for both compute types. A clone starts empty.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     single: Room<f32>,
@@ -186,7 +186,7 @@ impl<C> Default for Room<C> {
     }
 }
 
-/// Room for the largest singular value.
+/// Scratch space for the largest singular value.
 #[derive(Debug, Default)]
 struct Wide {
     x: Vec<f64>,
@@ -195,7 +195,7 @@ struct Wide {
 }
 
 impl Scratch {
-    /// Replaces one matrix of a leaf by what the iteration makes of it. Returns the inner product of both.
+    /// Replaces one matrix of a leaf by the result of the iteration. Returns the inner product of both.
     pub(super) fn orthogonalize<C: Real>(
         &mut self,
         u: &mut [C],
@@ -252,7 +252,7 @@ impl<C: Real> Room<C> {
     }
 }
 
-/// A matrix in memory.
+/// A matrix in host memory.
 struct Here<'a, C> {
     room: &'a mut Room<C>,
     wide: &'a mut Wide,
@@ -299,7 +299,7 @@ impl<C: Real> Matrices for Here<'_, C> {
         match preconditioning {
             Preconditioning::Frobenius | Preconditioning::Spectral => {}
             Preconditioning::Aol => {
-                // The diagonal of the result lies where its factors are read from last.
+                // `squared` is free until `polynomial` writes it; it holds the factors.
                 for i in 0..n {
                     let sum = sum_tile(&a[i * n..][..n], |a| a.as_f64().abs());
                     squared[i] = C::of(factor(sum));
@@ -308,7 +308,7 @@ impl<C: Real> Matrices for Here<'_, C> {
                     let row = squared[i];
                     x[i * m..][..m].iter_mut().for_each(|x| *x *= row);
                     let line = a[i * n..][..n].iter_mut().zip(&*squared);
-                    // The factors first: their product is the same for `[i, j]` and `[j, i]`, so that `a` stays
+                    // The product of factors first: it is the same for `[i, j]` and `[j, i]`, so that `a` stays
                     // symmetric.
                     line.for_each(|(a, col)| *a *= row * *col);
                 }
@@ -323,15 +323,15 @@ impl<C: Real> Matrices for Here<'_, C> {
     }
 }
 
-/// The norm below which `eps` is a part of it.
+/// The norm below which `eps` is relative to it.
 pub(super) const EPS_FROM: f64 = 1e-3;
 
-/// A norm whose fourth power is still an `f32`.
+/// A norm whose fourth power still fits an `f32`.
 const LARGE: f64 = 1e9;
 
-/// Returns what `x` is divided by first: its norm and `eps`, which is in proportion to small norms. The last two
-/// methods divide by norms of their own: for them only small and very large matrices are brought to a norm of 1, so
-/// that they can tell them from zero and no product overflows.
+/// Returns the first divisor of `x`: its norm plus `eps`, which is relative for small norms. The last two methods
+/// divide by norms of their own; for them only small and very large matrices are normalized, so that none vanishes and
+/// no product overflows.
 fn divisor(norm: f64, eps: f64, preconditioning: Preconditioning) -> f64 {
     // Not `min`, which would drop a NaN.
     let at_most_1 = |x: f64| if x > 1.0 { 1.0 } else { x };

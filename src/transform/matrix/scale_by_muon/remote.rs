@@ -1,4 +1,4 @@
-//! The same on leaves that another machine has.
+//! The same on leaves that a device holds.
 
 use super::dimensions::Places;
 use super::newton_schulz::{EPS_FROM, LEAST, Matrices, Preconditioning, iterate};
@@ -7,7 +7,7 @@ use crate::engine::{Line, RemoteLeaf};
 use crate::state::Moments;
 
 impl Orthogonalize<'_> {
-    /// What becomes of the updates of a leaf.
+    /// Returns the updates of a leaf.
     pub(super) fn remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
         let ScaleByMuonState { updates, mu, places, .. } = &mut *self.state;
         let rule = self.rule;
@@ -29,7 +29,7 @@ impl Orthogonalize<'_> {
     }
 }
 
-/// Moves a leaf's mean on, if it has one; what it is held to be.
+/// Advances a leaf's mean, if it has one, and returns the corrected mean.
 fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, mu: &Moments, leaf: usize) -> Option<Line> {
     let Momentum { keep, take, of_mean, of_update } = momentum;
     let (mean, u) = (on.array(mu, leaf)?, on.update());
@@ -43,19 +43,19 @@ struct There<'a> {
     x: Line,
     gram: Line,
     squared: Line,
-    /// How many matrices, with how many rows and columns.
+    /// The number of matrices, and their rows and columns.
     shape: [usize; 3],
     eps: f64,
 }
 
 impl There<'_> {
-    /// Multiplies each matrix by its own number.
+    /// Multiplies each matrix by its own factor.
     fn scale(&mut self, x: Line, factors: Line, len: usize) -> Line {
         let factors = self.on.spread(factors, self.shape[0], len);
         self.on.mul(x, factors)
     }
 
-    /// One by the root, of numbers that are not too small.
+    /// Returns the inverse root of numbers with a lower bound.
     fn factor(&mut self, squared: Line) -> Line {
         let [least, one] = [LEAST, 1.0].map(|x| self.on.number(x));
         let squared = self.on.max(squared, least);
@@ -72,7 +72,7 @@ impl Matrices for There<'_> {
         let [batch, n, m] = self.shape;
         let squares = self.on.dots(self.x, self.x, batch * n * m, n * m);
         let norm = self.on.sqrt(squares);
-        // As `divisor` of `newton_schulz`, by a maximum of negative numbers.
+        // As `divisor` in `newton_schulz`, by a maximum of negative numbers.
         let [minus, eps, least] = [-1.0, -self.eps, f64::from(f32::MIN_POSITIVE)].map(|x| self.on.number(x));
         let unit = if preconditioning == Preconditioning::Frobenius { EPS_FROM } else { 1.0 };
         let unit = self.on.number(-1.0 / unit);

@@ -1,4 +1,4 @@
-//! What is done to elements and to the numbers of axes, by instruction set.
+//! The loops over elements and axis numbers, per SIMD level.
 
 use core::hint::select_unpredictable;
 
@@ -33,7 +33,7 @@ impl<C: Real> Scalars<C> {
         self.take_squares * (u * u) + self.keep_squares * bound
     }
 
-    /// The next mean.
+    /// Returns the next mean.
     #[inline(always)]
     pub(super) fn mean(&self, u: C, v: C, nu: C) -> C {
         let scaled = u * select_unpredictable(v > C::zero(), C::one() / (v + self.eps).sqrt(), C::zero());
@@ -41,7 +41,7 @@ impl<C: Real> Scalars<C> {
     }
 }
 
-/// Elements that have a bound each: the next bounds.
+/// Elements with a bound of their own: computes the next bounds.
 pub(super) struct Elements<'a, C> {
     pub(super) k: Scalars<C>,
     pub(super) u: &'a [C],
@@ -70,7 +70,7 @@ impl<C: Real> Job for Elements<'_, C> {
     }
 }
 
-/// What bounds the elements from number `start` on: the least number of their places along all axes.
+/// The bounds of the elements from `start` on: the least number of their places along all axes.
 pub(super) struct Least<'a, C> {
     pub(super) layout: &'a Layout,
     pub(super) start: usize,
@@ -106,7 +106,7 @@ fn least<C: Real>(bound: C, mu: &[C], to: &mut [C]) {
 }
 
 impl Layout {
-    /// The least number of the places along the outer axes of a run, which are the neighbours along the innermost one.
+    /// Returns the least number of a run's places along the outer axes; a run extends along the innermost axis.
     #[inline(always)]
     fn bound<C: Real>(&self, run: usize, mu: &[C]) -> C {
         let (mut rest, mut bound) = (run, C::infinity());
@@ -119,7 +119,7 @@ impl Layout {
         bound
     }
 
-    /// Raises the numbers of these places.
+    /// Raises the numbers of a run's places along the outer axes to `largest`.
     #[inline(always)]
     fn raise<C: Real>(&self, run: usize, largest: C, next: &mut [C]) {
         let mut rest = run;
@@ -131,15 +131,15 @@ impl Layout {
     }
 }
 
-/// Some indices of the outermost axis of a leaf: run by run along its innermost axis, the next numbers of all axes.
+/// Some indices of the outermost axis of a leaf: computes the next numbers of all axes, run by run.
 pub(super) struct Rows<'a, C> {
     pub(super) k: Scalars<C>,
     pub(super) layout: &'a Layout,
-    /// The index that comes first.
+    /// The first index.
     pub(super) first: usize,
     pub(super) u: &'a [C],
     pub(super) mu: &'a [C],
-    /// The numbers of all axes, for each block of these indices.
+    /// The numbers of all axes, for this block of indices.
     pub(super) next: &'a mut [C],
 }
 
@@ -163,7 +163,7 @@ impl<C: Real> Job for Rows<'_, C> {
 
     #[inline(always)]
     fn run_on<S: Set>(self) {
-        // The largest of each run stay in registers, of which there are more here.
+        // The maxima of each run stay in registers; AVX-512 has more of them.
         match S::ISA {
             Isa::Baseline | Isa::Avx2 => self.together::<2>(),
             Isa::Avx512 => self.together::<8>(),
@@ -172,8 +172,7 @@ impl<C: Real> Job for Rows<'_, C> {
 }
 
 impl<C: Real> Rows<'_, C> {
-    /// So many runs at a time: the numbers of the inner axis are brought from the cache once for all of them, and
-    /// memory is read at as many places.
+    /// Handles `R` runs at a time, which loads the numbers of the inner axis once and reads `R` memory streams.
     #[inline(always)]
     fn together<const R: usize>(self) {
         let Rows { k, layout, first, u, mu, next } = self;
@@ -189,11 +188,11 @@ impl<C: Real> Rows<'_, C> {
     }
 }
 
-/// The largest are kept side by side, and memory is asked for so many blocks at once.
+/// Maxima kept side by side, and blocks prefetched at once.
 const LANES: usize = 16;
 const ASKED: usize = 16;
 
-/// The next numbers of all axes, as far as some runs know them.
+/// Updates the next numbers of all axes with `R` runs.
 #[inline(always)]
 fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize, u: &[C], mu: &[C], next: &mut [C]) {
     let [len, inner] = layout.axes[layout.axes.len() - 1];
@@ -221,7 +220,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             for r in 0..R {
                 for i in 0..LANES {
                     let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
-                    // Of several runs the last choice is not one of what is there.
+                    // With several runs the last `larger` does not choose the stored value, so no masked store arises.
                     let before = if R == 1 { always.store(most[i]) } else { most[i] };
                     most[i] = before.larger(v);
                     largest[r][i] = largest[r][i].larger(v);
@@ -251,8 +250,8 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     }
 }
 
-/// The smaller of a bound and a number, or NaN if the number is: one instruction. A bound that is NaN is seen to by who
-/// calls it.
+/// Returns the smaller of a bound and a number, or NaN if the number is NaN, in one instruction. The caller handles NaN
+/// bounds.
 #[inline(always)]
 fn smaller<C: Real>(bound: C, number: C) -> C {
     select_unpredictable(bound < number, bound, number)

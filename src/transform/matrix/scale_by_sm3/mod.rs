@@ -11,8 +11,9 @@ use crate::tree::LeafSpec;
 
 use loops::{Elements, Least, Rows, Scalars};
 
-/// Divides updates by the root of a bound on the sum of their squares, which is kept as one number for each index of
-/// each axis instead of one for each element, and averages the result.
+/// Divides updates by the root of a bound on their summed squares, and averages the result.
+///
+/// The bound is kept as one number per index of each axis.
 ///
 /// # Arithmetic
 ///
@@ -30,8 +31,8 @@ use loops::{Elements, Least, Rows, Scalars};
 /// # Cost
 ///
 /// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, which only
-/// looks at the updates: it needs the gradients once more, and stores them only if something has changed them before.
-/// Reads no parameters.
+/// reads: it reads the gradients once more, and has updates stored only if an earlier stage changed them. Reads no
+/// parameters.
 ///
 /// # Errors
 ///
@@ -69,25 +70,25 @@ part! {
     /// See [`scale_by_sm3`].
     pub ScaleBySm3 as "scale_by_sm3": AfterALook, OWN_SIZE;
     hyperparams {
-        /// Decay of the mean of what is emitted.
+        /// Decay of the mean of the emitted updates.
         b1: DECAY = 0.9;
-        /// Decay of the squares; 1 adds them up.
+        /// Decay of the squares; 1 sums them.
         b2: SHARE = 1.0;
         /// Added under the root.
         eps: NOT_NEGATIVE = 1e-8;
     }
 }
 
-/// What [`scale_by_sm3`] remembers, besides the array `nu`, the mean of what was emitted.
+/// The state of [`scale_by_sm3`] besides the array `nu`, the mean of the emitted updates.
 #[derive(Clone, Debug)]
 pub struct ScaleBySm3State {
     /// Steps done.
     pub count: Count,
     /// One number for each index of each axis, the axes one after another.
     pub mu: Moments,
-    /// `mu` as it was before the step, of leaves of two axes or more: what bounds their elements.
+    /// `mu` before the step, of leaves of two axes or more: the bounds of their elements.
     before: Moments,
-    /// Room for the next `mu`, as far as each block of a leaf knows.
+    /// Scratch space for the next `mu`, per block of a leaf.
     next: Moments,
     layouts: Arc<[Layout]>,
     now: Scalars<f64>,
@@ -95,20 +96,21 @@ pub struct ScaleBySm3State {
 
 state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
 
-/// Memory layout of a leaf with at least two axes and two elements; empty for other leaves, whose elements have a bound
-/// of their own.
+/// Memory layout of a leaf with at least two axes and two elements.
+///
+/// Empty for other leaves, whose elements have their own bounds.
 #[derive(Clone, Debug, Hash, Default)]
 struct Layout {
-    /// The axes in memory order, outermost first: how long each is, and where its numbers begin.
+    /// The axes in memory order, outermost first: the length and the start of the numbers of each.
     axes: Vec<[usize; 2]>,
-    /// How many numbers all axes have.
+    /// Total numbers of all axes.
     sizes: usize,
-    /// Elements for each index of the outermost axis, and how many of these indices make a block.
+    /// Elements per index of the outermost axis, and indices per block.
     row: usize,
     per: usize,
 }
 
-/// The most blocks that a leaf is cut into, and elements that are worth a block.
+/// The most blocks that a leaf is cut into, and the least elements of a block.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 
@@ -118,7 +120,7 @@ impl Layout {
         if shape.len() < 2 || leaf.len() < 2 {
             return Layout::default();
         }
-        // Two elements need an axis longer than 1. An axis of length 1 bounds nothing that the others do not.
+        // Two elements need an axis longer than 1, and an axis of length 1 adds no bound.
         let axes: Vec<_> =
             axes_by_stride(shape, leaf.strides()).into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect();
         let rows = axes[0][0];
@@ -183,11 +185,11 @@ impl LooksFirst for ScaleBySm3 {
     }
 }
 
-/// What is done to the elements of a leaf.
+/// Scalars of the elements of a leaf.
 #[derive(Clone, Copy, Debug)]
 pub struct OfLeaf<C> {
     k: Scalars<C>,
-    /// Whether their squares are not added up any more: what bounds each element is its own.
+    /// True if the elements have their own bounds, which already include the squares.
     is_bound: bool,
 }
 
@@ -216,7 +218,7 @@ impl LeafLooker for Bounds<'_> {
 }
 
 impl ScaleBySm3 {
-    /// In step number `count`.
+    /// Returns the scalars of step `count`.
     fn scalars(&self, count: u64) -> Scalars<f64> {
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], count);
         let take_squares = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };

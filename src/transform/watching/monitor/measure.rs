@@ -1,4 +1,4 @@
-//! What can be measured: a number that follows from a sum over elements.
+//! Measures: numbers computed from a sum over elements.
 
 use core::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::engine::{Isa, Job, dispatch, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
-/// A number that follows from a sum over the elements of all updates; see [`monitor`](crate::transform::monitor).
+/// A number computed from a sum over the elements of all updates; see [`monitor`](crate::transform::monitor).
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -35,29 +35,29 @@ use crate::recipe::Recipe;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait Measure: fmt::Debug + Send + Sync + 'static {
-    /// The summand of one element: an update, or a parameter for what is [of
+    /// Returns the summand of one element: an update, or a parameter for measures [of
     /// parameters](crate::transform::of_params()).
     fn element(&self, u: f64) -> f64;
 
-    /// The measurement, from the sum over all elements and their number.
+    /// Returns the measurement, from the sum over all elements and their number.
     fn of_sum(&self, sum: f64, elements: usize) -> f64 {
         let _ = elements;
         sum
     }
 
-    /// Whether [`element`](Measure::element) is the square and the measurement the root of the sum. Then the squares of
-    /// `f64` elements neither overflow nor vanish.
+    /// Returns whether [`element`](Measure::element) is the square and the measurement the root of the sum. If so,
+    /// squares of `f64` elements are scaled so that they neither overflow nor vanish.
     fn is_norm(&self) -> bool {
         false
     }
 
-    /// How it is made, as data.
+    /// Returns the recipe: the construction as data.
     fn to_recipe(&self) -> Recipe {
         Recipe::Opaque(format!("{self:?}"))
     }
 }
 
-/// A measure with loops of its own, in which [`element`](Measure::element) is inlined.
+/// A measure with its own loops, which inline [`element`](Measure::element).
 pub(super) trait AddsUp: Measure {
     fn sum_f32(&self, isa: Isa, u: &[f32]) -> f64;
     fn sum_f64(&self, isa: Isa, u: &[f64]) -> f64;
@@ -85,7 +85,7 @@ impl<M: Measure, C: Real> Job for AddUp<'_, M, C> {
     }
 }
 
-/// The method that adds up a tile, for either compute type.
+/// Selects the method that sums a tile, for either compute type.
 pub(super) struct Sum;
 
 impl PerReal for Sum {
@@ -95,7 +95,7 @@ impl PerReal for Sum {
 pub(super) const SUM: Both<Sum> =
     Both { single: |measure, isa, u| measure.sum_f32(isa, u), double: |measure, isa, u| measure.sum_f64(isa, u) };
 
-/// The norm of all updates together; of a leaf, or a group, that of its own.
+/// The norm of all updates together, or of those of a leaf or group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GlobalNorm;
 
@@ -133,7 +133,7 @@ impl Measure for TreeSum {
     }
 }
 
-/// How many updates are NaN or infinite.
+/// The number of updates that are NaN or infinite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NotFinite;
 
@@ -148,7 +148,7 @@ impl Measure for NotFinite {
     }
 }
 
-/// What two functions say: one of an element, whose values are added up, and one of the sum and the number of elements.
+/// Returns a measure from two functions: one of an element, whose values are summed, and one of sum and element count.
 ///
 /// The name stands for the functions in messages and printouts.
 ///

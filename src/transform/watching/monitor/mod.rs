@@ -11,15 +11,14 @@ use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
 
-/// Measures the updates that pass through, under names to read in the state; changes nothing.
+/// Measures the passing updates under names to read in the state; changes nothing.
 ///
-/// Give it something to measure with [`measure`](Monitor::measure): [`GlobalNorm`], [`TreeSum`], [`NotFinite`],
-/// functions of your own ([`measure_fn`], [`Measure`]), one of these [of the parameters](of_params()), the [`ratio`] of
-/// two, or the running mean of one ([`measure_with_ema`]). For one measurement there is [`snapshot`]. It measures the
-/// tree as a whole, and if asked each leaf ([`by_leaf`](Monitor::by_leaf)) and each group of leaves
-/// ([`by_group`](Monitor::by_group)) too.
+/// Add measurements with [`measure`](Monitor::measure): [`GlobalNorm`], [`TreeSum`], [`NotFinite`], custom functions
+/// ([`measure_fn`], [`Measure`]), one of these [of the parameters](of_params()), the [`ratio`] of two, or the running
+/// mean of one ([`measure_with_ema`]). For one measurement use [`snapshot`]. It measures the tree as a whole, and
+/// optionally each leaf ([`by_leaf`](Monitor::by_leaf)) and each group of leaves ([`by_group`](Monitor::by_group)).
 ///
-/// Inside [`multi_steps`](crate::multi_steps) it measures what is emitted; before it in a chain, every mini-batch.
+/// Inside [`multi_steps`](crate::multi_steps) it measures the emitted updates; before it in a chain, every mini-batch.
 ///
 /// # Arithmetic
 ///
@@ -30,14 +29,14 @@ use crate::select::Labels;
 ///
 /// # Cost
 ///
-/// No pass of its own: sums are taken while updates are in the first-level cache. A chain with a monitor in it is run
-/// member by member on such tiles instead of as one loop. An `f64` for each measurement, two more values for each
-/// running mean; as many for each leaf and each group, where it measures by these.
+/// No pass of its own: it sums while updates are in the L1 cache. A chain with a monitor runs stage by stage on such
+/// tiles instead of as one loop. State: an `f64` for each measurement, two more values for each running mean; as many
+/// for each leaf and each group if measured by these.
 ///
 /// # Errors
 ///
-/// `init` fails if two measurements have one name, the decay of a running mean is not in `[0, 1)`, or a leaf has no
-/// group where it measures by group.
+/// `init` fails if two measurements have the same name, the decay of a running mean is not in `[0, 1)`, or a leaf has
+/// no group although groups are measured.
 ///
 /// # Example
 ///
@@ -57,14 +56,14 @@ use crate::select::Labels;
 /// # References
 ///
 /// Optax, [`monitor`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a measurement is a
-/// number that follows from a sum over elements, so that it needs no pass of its own; before the first step it is NaN.
+/// number computed from a sum over elements, so that it needs no pass of its own; before the first step it is NaN.
 pub fn monitor() -> Monitor {
     Monitor { measures: Vec::new(), by_leaf: false, by_group: None }
 }
 
-/// Measures the updates that pass through, under a name to read in the state; changes nothing.
+/// Measures the passing updates under one name to read in the state; changes nothing.
 ///
-/// A [`monitor`] with one measurement, which see.
+/// It is a [`monitor`] with one measurement.
 ///
 /// # Example
 ///
@@ -98,13 +97,13 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Adds something to measure under a name.
+    /// Adds a measurement under a name.
     pub fn measure(mut self, name: impl Into<String>, measure: impl Into<Measured>) -> Self {
         self.measures.push((name.into(), measure.into()));
         self
     }
 
-    /// Sets whether each leaf is measured for itself too.
+    /// Sets whether each leaf is measured separately too.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -123,7 +122,7 @@ impl Monitor {
         self
     }
 
-    /// Measures each group of leaves too: those that have one label.
+    /// Measures each group of leaves too; a group has one label.
     ///
     /// ```
     /// use gradchain::prelude::*;

@@ -1,4 +1,4 @@
-//! What a monitor is given to measure: measures of updates and of parameters, ratios, running means.
+//! Quantities of a monitor: measures of updates and of parameters, ratios, running means.
 
 use std::sync::Arc;
 
@@ -25,13 +25,11 @@ impl<M: Measure> From<M> for Quantity {
     }
 }
 
-/// A measure of the parameters, as they are before the step, in place of the updates; for
-/// [`monitor`](crate::transform::monitor).
+/// Measures the parameters before the step in place of the updates; for [`monitor`](crate::transform::monitor).
 ///
 /// # Cost
 ///
-/// The parameters are read in the pass in which it is measured, which for most chains is the last, where they are read
-/// anyway.
+/// The parameters are read in the pass that measures, for most chains the last, which reads them anyway.
 ///
 /// # Example
 ///
@@ -50,11 +48,11 @@ pub fn of_params(measure: impl Measure) -> Quantity {
     Quantity(Kind::Params(Arc::new(measure)))
 }
 
-/// One number divided by another; for [`monitor`](crate::transform::monitor). Of a leaf or a group it is the ratio of
+/// Divides one number by another; for [`monitor`](crate::transform::monitor). For a leaf or a group it is the ratio of
 /// its own numbers.
 ///
-/// After an optimizer, the norm of the updates over that of the parameters says how far a step goes: for many networks
-/// about 10⁻³.
+/// After an optimizer, the norm of the updates over that of the parameters is the relative size of a step: for many
+/// networks about 10⁻³.
 ///
 /// # Example
 ///
@@ -75,11 +73,11 @@ pub fn ratio(of: impl Into<Quantity>, to: impl Into<Quantity>) -> Quantity {
 }
 
 impl Quantity {
-    /// How many sums it follows from.
+    /// Returns the number of sums that it needs.
     pub(super) fn sums(&self) -> usize {
         match &self.0 {
             Kind::Ratio(both) => both.iter().map(Quantity::sums).sum(),
-            // That of the squares; that of those that would overflow, and that of those that would vanish, scaled.
+            // The sum of the squares, and scaled sums of squares that would overflow and that would vanish.
             Kind::Updates(measure) | Kind::Params(measure) => {
                 if measure.is_norm() {
                     3
@@ -98,7 +96,7 @@ impl Quantity {
         }
     }
 
-    /// Adds a stretch of updates and parameters to its sums, which it takes from the front.
+    /// Adds a chunk of updates and parameters to its sums, which it takes from the front of the iterator.
     pub(super) fn add<C: Real>(&self, isa: Isa, u: &[C], p: &[C], sums: &mut core::slice::IterMut<'_, f64>) {
         let (measure, x) = match &self.0 {
             Kind::Updates(measure) => (measure, u),
@@ -119,7 +117,7 @@ impl Quantity {
         add(if small { scaled(1.0 / SMALL) } else { 0.0 });
     }
 
-    /// The number, from sums by number of which its own begin with `first`, over so many elements.
+    /// Returns the number, from its sums, which begin at `first`, over `elements` elements.
     pub(super) fn of_sums(&self, first: usize, sum: &dyn Fn(usize) -> f64, elements: usize) -> f64 {
         match &self.0 {
             Kind::Updates(measure) | Kind::Params(measure) if measure.is_norm() => {
@@ -151,7 +149,7 @@ impl ToRecipe for Quantity {
     }
 }
 
-/// The running mean of a measurement, from one step to the next; for [`monitor`](crate::transform::monitor).
+/// Takes the running mean of a measurement over the steps; for [`monitor`](crate::transform::monitor).
 ///
 /// # Arithmetic
 ///
@@ -205,27 +203,27 @@ pub struct MeasureWithEma {
 }
 
 impl MeasureWithEma {
-    /// Whether to make up for the start at zero; true by default.
+    /// Sets whether to correct the bias from the start at zero; true by default.
     pub fn debias(mut self, debias: bool) -> Self {
         self.debias = debias;
         self
     }
 
-    /// The type that the mean is kept in, rounded after each step; by default `f64`.
+    /// Sets the type that the mean is kept in, rounded after each step; by default `f64`.
     pub fn accumulator_dtype(mut self, accumulator_dtype: impl Into<Option<DType>>) -> Self {
         self.accumulator_dtype = accumulator_dtype.into();
         self
     }
 }
 
-/// Something to measure, at once or as a running mean.
+/// A measurement, plain or as a running mean.
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub(super) quantity: Quantity,
     pub(super) mean: Option<Mean>,
 }
 
-/// How a running mean is taken.
+/// The arguments of a running mean.
 #[derive(Clone, Debug)]
 pub(super) struct Mean {
     pub(super) decay: Hyperparam,

@@ -1,4 +1,4 @@
-//! What a monitor remembers.
+//! The state of a monitor.
 
 use core::any::Any;
 use std::borrow::Cow;
@@ -15,12 +15,12 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// The last measurement of this name, if there is one; NaN before the first step.
+    /// Returns the last measurement of this name, if it exists; NaN before the first step.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.values.iter().find(|(n, _)| n == name).map(|(_, value)| value.get())
     }
 
-    /// Names and last measurements.
+    /// Iterates over names and last measurements.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> + '_ {
         self.values.iter().map(|(name, value)| (&**name, value.get()))
     }
@@ -37,7 +37,7 @@ impl State for Measurements {
     }
 }
 
-/// Every set of measurements in a state, however deep, with its path: for transformations whose type is not known, such
+/// Returns every set of measurements in a state, at any depth, with its path: for transformations of unknown type, such
 /// as those built from a config.
 ///
 /// ```
@@ -72,7 +72,7 @@ pub struct MonitorState {
     by_leaf: Named<PerLeaf<Scalar>>,
     by_group: Named<Named<Scalar>>,
     means: Named<MeanState>,
-    /// The leaves that are measured, the groups that they are in, and their shapes; known from the parameters.
+    /// The measured leaves, their groups, and their shapes; derived from the parameters.
     active: Vec<bool>,
     group_of: Vec<usize>,
     shapes: Vec<Vec<usize>>,
@@ -95,7 +95,7 @@ impl<S: State> State for Named<S> {
 #[derive(Clone, Debug)]
 struct MeanState {
     count: Count,
-    /// How many measurements there are of each leaf, where leaves may rest.
+    /// Number of measurements of each leaf, if leaves may rest.
     updates: PerLeaf<Count>,
     ema: Scalar,
     by_leaf: PerLeaf<Scalar>,
@@ -148,13 +148,13 @@ impl MonitorState {
         }
     }
 
-    /// The last measurement of this name, if there is one; NaN before the first step.
+    /// Returns the last measurement of this name, if it exists; NaN before the first step.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.measurements.get(name)
     }
 
-    /// All last measurements of the tree as a whole. Those of leaves and groups are
-    /// [read](crate::GradientTransformation::readings).
+    /// Returns the last measurements of the tree as a whole. Those of leaves and groups are
+    /// [readings](crate::GradientTransformation::readings).
     pub fn measurements(&self) -> &Measurements {
         &self.measurements
     }
@@ -211,7 +211,7 @@ impl MonitorState {
 }
 
 impl MeanState {
-    /// Counts a measurement: the time before it.
+    /// Counts a measurement, and returns the clock before it.
     fn next(&mut self, sums: &Sums<'_>) -> Clock {
         let clock = Clock::after(self.count.get());
         self.count.increment();
@@ -221,7 +221,7 @@ impl MeanState {
 }
 
 impl Mean {
-    /// The running mean with one more measurement in it.
+    /// Returns the running mean with one more measurement.
     fn next(&self, clock: Clock, kept: &mut Scalar, measured: f64) -> f64 {
         let decay = self.decay.at(clock.count);
         let ema = decay * kept.get() + (1.0 - decay) * measured;

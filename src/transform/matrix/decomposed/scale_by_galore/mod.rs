@@ -14,8 +14,9 @@ use crate::state::StateWalk;
 use crate::transform::adaptive::{ScaleByAdam, scale_by_adam};
 use crate::tree::{LeafSpec, Structure};
 
-/// Runs a transformation on gradients that are projected to a space of low rank, and projects its updates back: the
-/// state of a matrix is as small as that space. Needs the feature `faer`.
+/// Runs a transformation on gradients projected to a low-rank space, and projects its updates back.
+///
+/// The state of a matrix is as small as that space. Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///
@@ -29,26 +30,25 @@ use crate::tree::{LeafSpec, Structure};
 /// u ← scale·P·R, or scale·R·Pᵀ
 /// ```
 ///
-/// Other leaves go through the base optimizer as they are, and are not multiplied by `scale`. All leaves go through it
-/// together. It must not read parameters: there are none in that space.
+/// Other leaves go through the base optimizer unprojected, and are not multiplied by `scale`. One base optimizer
+/// handles all leaves. It must not read parameters: that space has none.
 ///
-/// A singular vector has no sign of its own, and does not need one as long as the base optimizer treats opposite
-/// numbers alike and remembers none. Where it does, as Adam its first moment, it should not find it turned around: a
-/// new vector has the sign with which it is at no obtuse angle to the one that it takes the place of. Singular vectors
-/// are found in `f64` by the crate faer. The bits do not depend on the number of threads; from one kind of processor to
-/// another the last ones differ.
+/// A singular vector has no sign of its own. That does not matter to a base optimizer that is odd and remembers no
+/// signs. Adam's first moment does remember them, so a new vector takes the sign that gives it a non-negative inner
+/// product with its predecessor. Singular vectors are computed in `f64` by the crate faer. Results do not depend on the
+/// number of threads; between CPU models the last bits differ.
 ///
 /// # Cost
 ///
 /// For a matrix with sides `a ≥ b`: `a·r` floats of state and the base optimizer's for `r·b` elements, and in memory
-/// two copies of those, one of the matrix, and one in `f64`. One more pass, between which there are two products of
-/// `a·b·r` multiplications, and every `update_proj_gap` steps about `10·a·b²` operations for the singular vectors: for
-/// large matrices let the gap be long. Each product allocates some 2 MB for its factors.
+/// two copies of those, one of the matrix, and one in `f64`. One more pass; between the two, two products of `a·b·r`
+/// multiplications, and every `update_proj_gap` steps about `10·a·b²` operations for the singular vectors: for large
+/// matrices choose a long gap. Each product allocates some 2 MB for its factors.
 ///
 /// # Errors
 ///
 /// `init` fails if `rank` or `update_proj_gap` is 0, `scale` is not finite, the base optimizer reads parameters, or a
-/// leaf is described as something else than one matrix.
+/// leaf is described as anything but one matrix.
 ///
 /// # Example
 ///
@@ -72,7 +72,7 @@ use crate::tree::{LeafSpec, Structure};
 /// projection](https://arxiv.org/abs/2403.03507), 2024, algorithm 2; Demmel and Veselić, [Jacobi's method is more
 /// accurate than QR](https://doi.org/10.1137/0613074), 1992. Optax,
 /// [`contrib.scale_by_galore`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: singular vectors are
-/// worked out in `f64`, in Optax in `f32`, with the signs that LAPACK happens to give them; a base optimizer that reads
+/// computed in `f64`, in Optax in `f32`, with the signs that LAPACK happens to give them; a base optimizer that reads
 /// parameters is refused.
 pub fn scale_by_galore() -> ScaleByGalore {
     ScaleByGalore {
@@ -89,15 +89,15 @@ pub fn scale_by_galore() -> ScaleByGalore {
 #[must_use = "a transformation does nothing until it is given gradients"]
 #[non_exhaustive]
 pub struct ScaleByGalore<T = ScaleByAdam> {
-    /// The most dimensions of the space that a matrix is projected to; at least 1.
+    /// Largest dimension of the space that a matrix is projected to; at least 1.
     pub rank: usize,
-    /// How many steps a projection is kept; at least 1.
+    /// Number of steps that a projection is kept; at least 1.
     pub update_proj_gap: u64,
     /// Multiplies the updates of matrices: any finite number.
     pub scale: Hyperparam,
-    /// What is run in that space.
+    /// The transformation run in that space.
     pub base_optimizer: T,
-    /// Which axes of a leaf are the rows and columns of a matrix; by default those of a leaf with two axes.
+    /// Axes of a leaf that form the rows and columns of a matrix; by default, a leaf with two axes is one.
     pub weight_dimension_numbers: WeightDimensionNumbers,
 }
 
@@ -145,17 +145,17 @@ impl<T: Stage<Needs = Nothing>> Arguments for ScaleByGalore<T> {
     }
 }
 
-/// What [`scale_by_galore`] remembers: `S` is the state of the base optimizer.
+/// The state of [`scale_by_galore`]; `S` is the state of the base optimizer.
 #[derive(Clone, Debug)]
 pub struct ScaleByGaloreState<S> {
     /// Steps done.
     pub count: Count,
-    /// The projections: for each matrix the longer side by the rank.
+    /// The projections, per matrix: the longer side by the rank.
     pub projector: Moments,
     /// The state of the base optimizer.
     pub base_optimizer_state: S,
     inside: Inside,
-    /// The matrices that the leaves would be in row-major order.
+    /// The matrices of the leaves in row-major order.
     matrices: Vec<Option<Places>>,
 }
 
@@ -163,13 +163,13 @@ state_fields!(
     ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside } means { matrices }
 );
 
-/// What it takes to run the base optimizer: its leaves, and their gradients and updates.
+/// The inputs of the base optimizer: its leaves, gradients and updates.
 struct Inside {
     matrices: Arc<[Option<Places>]>,
     structure: Arc<Structure>,
     active: Arc<[bool]>,
     work: Work,
-    /// Where it looks for parameters.
+    /// Zeros in place of parameters.
     zeros: Updates,
     gradients: Updates,
     updates: Updates,
@@ -177,7 +177,7 @@ struct Inside {
     svd: Svd,
 }
 
-/// A copy has room of its own.
+/// A clone has its own scratch space.
 impl Clone for Inside {
     fn clone(&self) -> Inside {
         let work = self.work.fresh_for(&self.structure, &self.active);
@@ -214,17 +214,17 @@ impl Inside {
     }
 }
 
-/// Where a matrix lies in its leaf, the longer side first; of equal ones, the rows.
+/// The places of a matrix in its leaf, the longer side first; the rows first for a square.
 #[derive(Clone, Debug, Hash)]
 struct Places {
     long: Vec<usize>,
     short: Vec<usize>,
-    /// The longer side is the rows.
+    /// True if the longer side is the rows.
     tall: bool,
     rank: usize,
 }
 
-/// Room for matrices, for both compute types.
+/// Scratch space for matrices, for both compute types.
 #[derive(Debug, Default)]
 struct Rooms {
     single: Vec<f32>,
@@ -243,7 +243,7 @@ impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
 }
 
 impl Places {
-    /// The shape of what the base optimizer is given.
+    /// Returns the shape of the projected matrix.
     fn projected(&self) -> Vec<usize> {
         if self.tall { vec![self.rank, self.short.len()] } else { vec![self.short.len(), self.rank] }
     }
@@ -297,7 +297,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let meant = leaves().map(in_row_major_order).collect::<Result<_>>()?;
         let matrices: Arc<[_]> = leaves().map(places).collect::<Result<_>>()?;
         let inside = leaves().zip(matrices.iter()).map(|((leaf, on), matrix)| {
-            // A leaf that is not acted on takes no room.
+            // An inactive leaf takes no memory.
             let shape = if *on { matrix.as_ref().map(Places::projected) } else { Some(vec![0]) };
             leaf.standing_for(leaf.dtype().compute(), shape)
         });
@@ -356,7 +356,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
     }
 }
 
-/// In [`Whole`](crate::part::Whole): the transformation of the projected gradients.
+/// The inner transformation in [`Whole`](crate::part::Whole): that of the projected gradients.
 pub enum Projected {}
 
 impl<T: Stage<Needs = Nothing>> crate::engine::RunsInside<ScaleByGalore<T>> for Projected {
@@ -381,11 +381,11 @@ impl Rooms {
     }
 }
 
-/// Writes down the gradients as the base optimizer sees them.
+/// Writes the projected gradients.
 struct Project<'a> {
     projector: &'a mut Moments,
     inside: &'a mut Inside,
-    /// Whether to choose the space anew.
+    /// If true, recomputes the space.
     anew: bool,
 }
 
@@ -420,7 +420,7 @@ impl LeafVisitor for Project<'_> {
     }
 }
 
-/// Puts the base optimizer's updates in the place of the gradients.
+/// Replaces the gradients by the base optimizer's updates, projected back.
 struct ProjectBack<'a> {
     projector: &'a Moments,
     inside: &'a mut Inside,
