@@ -1,7 +1,6 @@
-// Every optimizer whose type does not depend on its arguments, one a line. This file is no module: the registry of
-// configs and the tests include it, where `to` has these two methods. `part` keeps the type, and with it a loop of its
-// own, in configs; `in_parts` makes a chain of boxes there, which compiles no loop. `required()` stands for a number
-// that must be given.
+// Every optimizer whose type does not depend on its arguments, one per line. This file is not a module: the registry of
+// configs and the tests include it and define both methods of `to`. In configs, `part` keeps the type and so compiles
+// its own loop; `in_parts` makes a chain of boxes, which compiles none. `required()` stands for a mandatory number.
 {
     // adaptive
     to.part(|| acprop(required()));

@@ -1,7 +1,7 @@
-//! The named optimizers: each a short chain, written as one.
+//! The named optimizers: short chains under one name.
 //!
-//! [Which optimizer?](https://docs.rs/gradchain/latest/gradchain/_guide/which_optimizer/index.html) in the guide helps to
-//! choose; [`transform`](crate::transform) lists the families and the page of each.
+//! The guide's [Which optimizer?](https://docs.rs/gradchain/latest/gradchain/_guide/which_optimizer/index.html) helps
+//! to choose; [`transform`](crate::transform) lists the families and the page of each.
 
 mod adaptive;
 mod curvature;
@@ -23,7 +23,7 @@ pub use norms::*;
 pub use parameter_free::*;
 pub use sign::*;
 
-// By name: the compiler names the missing feature for these, and not for the names of a glob.
+// By name, not by glob: only then does the compiler name the missing feature.
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use matrix::decomposed::{Galore, Shampoo, Soap, galore, shampoo, soap};

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// ACProp: steps along the gradient over how much earlier gradients differed from their running mean.
+/// ACProp: steps along the gradient over the running deviation of earlier gradients.
 ///
 /// # Arithmetic
 ///

@@ -1,8 +1,9 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scale_by_learning_rate};
 
-/// AdaBelief: [`adam`](crate::adam()) that divides by how much the gradient surprises, so that it takes large steps
-/// where the gradient is steady.
+/// AdaBelief: [`adam`](crate::adam()) that divides by the surprise of the gradient.
+///
+/// It takes large steps where the gradient is steady.
 ///
 /// # Arithmetic
 ///

@@ -3,8 +3,9 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Adadelta: steps of the size that steps have had, so that they have the parameters' units; the learning rate is 1 in
-/// the paper.
+/// Adadelta: steps scaled to the size of earlier steps, so that they have the units of the parameters.
+///
+/// The learning rate is 1 in the paper.
 ///
 /// # Arithmetic
 ///
@@ -42,7 +43,7 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Zeiler, [ADADELTA: an adaptive learning rate method](https://arxiv.org/abs/1212.5701), 2012. Optax,
-/// [`adadelta`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: there is always a learning rate.
+/// [`adadelta`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate is mandatory.
 /// Without one Optax does not flip the sign either, which is `chain((add_decayed_weights(w), scale_by_adadelta()))`
 /// here. A mask is a [`Mask`]. PyTorch's `Adadelta`: the same, with a learning rate of 1.
 pub fn adadelta(learning_rate: impl IntoHyperparam) -> Adadelta {

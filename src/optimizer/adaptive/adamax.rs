@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scale_by_learning_rate};
 
-/// Adamax: [`adam`](crate::adam()) that divides by the largest size of the gradient, which fades, not by a mean.
+/// Adamax: [`adam`](crate::adam()) that divides by the largest gradient, which decays, instead of by a mean.
 ///
 /// # Arithmetic
 ///

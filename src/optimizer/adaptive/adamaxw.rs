@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// AdamaxW: [`adamax`](crate::optimizer::adamax()) with weight decay that the gradient's scaling does not touch.
+/// AdamaxW: [`adamax`](crate::optimizer::adamax()) with decoupled weight decay.
 ///
 /// # Arithmetic
 ///

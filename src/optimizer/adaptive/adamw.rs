@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// AdamW: [`adam`](crate::adam()) with weight decay that is not divided by the second moment.
+/// AdamW: [`adam`](crate::adam()) with decoupled weight decay, which is not divided by the second moment.
 ///
 /// # Arithmetic
 ///

@@ -3,8 +3,9 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// AdEMAMix: [`adamw`](crate::adamw()) with a second, slow running mean, which remembers gradients for thousands of
-/// steps.
+/// AdEMAMix: [`adamw`](crate::adamw()) with a second, slow running mean.
+///
+/// It remembers gradients for thousands of steps.
 ///
 /// # Arithmetic
 ///

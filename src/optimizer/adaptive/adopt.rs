@@ -1,7 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_adopt, scale_by_learning_rate};
 
-/// ADOPT: [`adam`](crate::adam()) that divides by what was known before the gradient came, and converges with any `b2`.
+/// ADOPT: [`adam`](crate::adam()) that divides by the previous second moment, and converges with any `b2`.
 ///
 /// # Arithmetic
 ///
@@ -21,7 +21,7 @@ use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_ad
 ///
 /// # Example
 ///
-/// The first step only looks:
+/// The first step only initializes the second moment:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Cautious, Masked, cautious, masked};
 
-/// Cautious AdamW: [`adamw`](crate::adamw()) without those elements of a step that the gradient does not agree with.
+/// Cautious AdamW: [`adamw`](crate::adamw()) without the elements of a step that oppose the gradient.
 ///
 /// # Arithmetic
 ///

@@ -1,4 +1,4 @@
-//! What scales each element by what its gradients have been.
+//! Adaptive optimizers: scaling of each element by its past gradients.
 
 mod acprop;
 mod adabelief;

@@ -1,8 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::*;
 
-/// Optimistic Adam as it was first written: [`optimistic_adam_v2`](crate::optimizer::optimistic_adam_v2()) is the one
-/// to use.
+/// Optimistic Adam in its first form; prefer [`optimistic_adam_v2`](crate::optimizer::optimistic_adam_v2()).
 ///
 /// # Arithmetic
 ///
@@ -44,8 +43,8 @@ use crate::transform::*;
 ///
 /// Daskalakis, Ilyas, Syrgkanis and Zeng, [Training GANs with optimism](https://arxiv.org/abs/1711.00141), 2017,
 /// algorithm 1. Optax, [`optimistic_adam`](https://optax.readthedocs.io/en/latest/api/optimizers.html), which is
-/// deprecated there and takes no schedule for a learning rate: a number is all that can be given here. Differs: whether
-/// the optimism is another than the learning rate is in the type. PyTorch has none.
+/// deprecated there and takes no schedule for the learning rate, as here. Differs: the type records if the optimism has
+/// its own value. PyTorch has none.
 pub fn optimistic_adam(learning_rate: f64) -> OptimisticAdam {
     let adam = scale_by_adam().nesterov(true);
     OptimisticAdam { chain: (adam, scale_by_optimistic_gradient(), scale_by_learning_rate(learning_rate)) }
@@ -53,7 +52,7 @@ pub fn optimistic_adam(learning_rate: f64) -> OptimisticAdam {
 
 type Chain = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate);
 
-/// See [`optimistic_adam`](optimistic_adam()). `APART` says that the optimism is another than the learning rate.
+/// See [`optimistic_adam`](optimistic_adam()). `APART` is true if the optimism differs from the learning rate.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct OptimisticAdam<const APART: bool = false> {
@@ -61,10 +60,10 @@ pub struct OptimisticAdam<const APART: bool = false> {
 }
 
 impl OptimisticAdam<false> {
-    /// Sets how much of the latest change of direction there is.
+    /// Sets the factor of the latest change of direction.
     pub fn optimism(self, optimism: impl IntoHyperparam) -> OptimisticAdam<true> {
         let (adam, optimistic, rate) = self.chain;
-        // Each has a factor of its own, and there is none for both.
+        // Each has its own factor; they share none.
         let optimistic = optimistic.alpha(rate.learning_rate).beta(optimism);
         OptimisticAdam { chain: (adam, optimistic, scale_by_learning_rate(1.0)) }
     }

@@ -1,8 +1,9 @@
 use crate::part::prelude::*;
 use crate::transform::*;
 
-/// Optimistic Adam: [`adam`](crate::adam()) that also steps along the latest change of its direction, for games and
-/// saddle points.
+/// Optimistic Adam: [`adam`](crate::adam()) that also steps along the latest change of its direction.
+///
+/// It is for games and saddle points.
 ///
 /// # Arithmetic
 ///
@@ -24,7 +25,7 @@ use crate::transform::*;
 ///
 /// # Example
 ///
-/// With no memory Adam's direction is the sign. It turns once, and the step goes twice as far as that:
+/// With no memory Adam's direction is the sign. The direction turns once, and the step goes twice as far as that:
 ///
 /// ```
 /// use gradchain::prelude::*;

@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate, scale_by_radam};
 
-/// RAdam: [`adam`](crate::adam()) with a warm-up of its own, since the second moment is not used before it is known.
+/// RAdam: [`adam`](crate::adam()) with a built-in warm-up, which ignores the second moment until it is reliable.
 ///
 /// # Arithmetic
 ///

@@ -42,16 +42,15 @@ use crate::transform::*;
 /// Tieleman and Hinton, [Lecture 6.5 of Neural networks for machine
 /// learning](https://www.cs.toronto.edu/~tijmen/csc321/slides/lecture_slides_lec6.pdf), 2012; centered: Graves,
 /// [Generating sequences with recurrent neural networks](https://arxiv.org/abs/1308.0850), 2013. Optax,
-/// [`rmsprop`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: whether it is centered and whether
-/// there is momentum is in the type; `nesterov` can only be set where there is momentum. PyTorch's `RMSprop` has `eps`
-/// outside the root, a decay (`alpha`) of 0.99, and the learning rate after the momentum, which differs where the rate
-/// changes.
+/// [`rmsprop`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: centering and momentum are part of
+/// the type; only a type with momentum has `nesterov`. PyTorch's `RMSprop` has `eps` outside the root, a decay
+/// (`alpha`) of 0.99, and the learning rate after the momentum, which differs if the rate changes.
 pub fn rmsprop(learning_rate: impl IntoHyperparam) -> Rmsprop {
     Rmsprop { chain: (scale_by_rms(), scale_by_learning_rate(learning_rate), ()) }
 }
 
-/// See [`rmsprop`]. `S` is what scales: [`ScaleByRms`], or [`ScaleByStddev`] if centered. `M` is what makes the
-/// momentum: nothing, or a [`Trace`].
+/// See [`rmsprop`]. `S` scales: [`ScaleByRms`], or [`ScaleByStddev`] if centered. `M` is the momentum: `()`, or
+/// [`Trace`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct Rmsprop<S = ScaleByRms, M = ()> {
@@ -67,7 +66,7 @@ impl<M> Rmsprop<ScaleByRms, M> {
 }
 
 impl<S> Rmsprop<S, ()> {
-    /// Steps along a decaying sum of the scaled gradients, of which this much is kept from one step to the next.
+    /// Steps along a decaying sum of the scaled gradients; `momentum` is the fraction kept per step.
     pub fn momentum(self, momentum: impl IntoHyperparam) -> Rmsprop<S, Trace> {
         Rmsprop { chain: (self.chain.0, self.chain.1, trace(momentum)) }
     }
@@ -78,7 +77,7 @@ type Centered = Rmsprop<ScaleByStddev, ()>;
 type Heavy = Rmsprop<ScaleByRms, Trace>;
 type HeavyCentered = Rmsprop<ScaleByStddev, Trace>;
 
-/// The optimizer of each of the four types: the arguments they share, and those of momentum.
+/// Implements the optimizer for each of the four types: the common arguments, and those of momentum.
 macro_rules! variants {
     ($($T:ident = ($Scale:ty, $Momentum:ty) {$($hyperparams:tt)*} {$($options:tt)*} $centered:literal)*) => {$(
         optimizer! {

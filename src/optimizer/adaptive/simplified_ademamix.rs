@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one long memory for the gradient, and more of the newest.
+/// Simplified AdEMAMix: [`adamw`](crate::adamw()) with one long memory, and extra weight of the newest gradient.
 ///
 /// # Arithmetic
 ///

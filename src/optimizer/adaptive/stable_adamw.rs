@@ -2,11 +2,9 @@ use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::transform::{ScaleByLearningRate, ScaleByStableAdam, scale_by_learning_rate, scale_by_stable_adam};
 
-/// StableAdamW: [`adamw`](crate::adamw()) whose steps become smaller where gradients have just grown, for each leaf by
-/// itself.
+/// StableAdamW: [`adamw`](crate::adamw()) with per-leaf steps that shrink after gradients have grown.
 ///
-/// It takes the place of clipping gradients: there is no threshold to choose, and a leaf that spikes does not slow the
-/// others.
+/// It replaces gradient clipping: it needs no threshold, and a leaf that spikes does not slow the others.
 ///
 /// # Arithmetic
 ///

@@ -1,8 +1,9 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate, scale_by_yogi};
 
-/// Yogi: [`adam`](crate::adam()) whose second moment falls slowly, so that steps do not grow at once after large
-/// gradients.
+/// Yogi: [`adam`](crate::adam()) whose second moment falls slowly.
+///
+/// Steps do not grow at once after large gradients.
 ///
 /// # Arithmetic
 ///

@@ -4,9 +4,9 @@ use crate::transform::*;
 
 /// L-BFGS: a quasi-Newton method for smooth losses and full-batch gradients.
 ///
-/// A line search finds the length of each step, so a step must be given the loss and its gradient as a function;
-/// [`minimize`](crate::Minimize::minimize) does that. [`without_linesearch`](Lbfgs::without_linesearch) gradients are
-/// enough, and the full step of length `learning_rate` is taken: right near a minimum, and for convex losses that are
+/// A line search finds the length of each step, so a step needs the loss and its gradient as a function;
+/// [`minimize`](crate::Minimize::minimize) passes them. [`without_linesearch`](Lbfgs::without_linesearch) needs only
+/// gradients and takes the full step of length `learning_rate`, which is right near a minimum and for convex losses
 /// close to quadratic.
 ///
 /// # Arithmetic
@@ -19,10 +19,10 @@ use crate::transform::*;
 /// )
 /// ```
 ///
-/// Defaults: `memory_size` 10, `scale_init_precond` true, `learning_rate` 1, which is that of the line search's first
-/// guess.
+/// Defaults: `memory_size` 10, `scale_init_precond` true, `learning_rate` 1, which is also the first guess of the line
+/// search.
 ///
-/// [`bounds`](crate::minimize::Minimization::bounds) of the parameters are given to `minimize`.
+/// To keep parameters within [`bounds`](crate::minimize::Minimization::bounds), pass them to `minimize`.
 ///
 /// # Cost
 ///
@@ -58,9 +58,9 @@ use crate::transform::*;
 /// Liu and Nocedal, [On the limited memory BFGS method for large scale
 /// optimization](https://doi.org/10.1007/BF01589116), 1989. Optax,
 /// [`lbfgs`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the line search interpolates by
-/// slopes, and goes four times as far instead of twice where a step is too short, which takes fewer evaluations; see
-/// `docs/curvature.md` for how many. PyTorch's `LBFGS` calls back into the loss several times in a step, and has no
-/// line search unless asked for.
+/// slopes, and extends a step that is too short four times instead of twice, which takes fewer evaluations;
+/// `docs/curvature.md` counts them. PyTorch's `LBFGS` calls back into the loss several times in a step, and has no line
+/// search by default.
 pub fn lbfgs() -> Lbfgs {
     let search = scale_by_zoom_linesearch(20)
         .initial_guess_strategy(InitialGuess::One)
@@ -86,7 +86,7 @@ optimizer! {
 }
 
 impl<L: Stage> Lbfgs<L> {
-    /// Sets the line search, or whatever else is to decide how long a step is.
+    /// Sets the line search, or any other stage that decides the length of a step.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -105,7 +105,7 @@ impl<L: Stage> Lbfgs<L> {
         Lbfgs { chain: (direction, rate, linesearch) }
     }
 
-    /// Takes the full step, so that gradients are enough.
+    /// Takes the full step, which needs only gradients.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -124,7 +124,7 @@ impl<L: Stage> Lbfgs<L> {
         self.linesearch(identity())
     }
 
-    /// `null` is no line search.
+    /// Returns the recipe of the line search; none without one.
     fn linesearch_recipe(&self) -> Option<Recipe> {
         Some(self.chain.2.recipe()).filter(|recipe| *recipe != Recipe::call("identity", []))
     }

@@ -3,13 +3,12 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Sophia: momentum divided by an estimate of the Hessian's diagonal that is renewed now and then, clipped, with
-/// decoupled weight decay.
+/// Sophia: clipped momentum over an estimate of the Hessian's diagonal, with decoupled weight decay.
 ///
-/// `hessian_diagonal_fn` makes the diagonal of the gradients: a
+/// `hessian_diagonal_fn` turns the gradients into the diagonal. It is a
 /// [`hutchinson_estimator_diag_hessian`](crate::transform::hutchinson_estimator_diag_hessian), which needs the loss and
-/// its gradient as a function, or one of your own, such as a [part that sees whole leaves](crate::part::Whole) that has
-/// sampled labels' gradients.
+/// its gradient as a function, or your own, such as a [part that sees whole leaves](crate::part::Whole) with gradients
+/// of sampled labels.
 ///
 /// # Arithmetic
 ///
@@ -24,8 +23,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter, and room for one more; two passes, and every `update_interval` steps what
-/// `hessian_diagonal_fn` takes.
+/// Two floats of state for each parameter, and scratch space for one more. Two passes, and the cost of
+/// `hessian_diagonal_fn` every `update_interval` steps.
 ///
 /// # Errors
 ///
@@ -58,8 +57,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Liu, Li, Hall, Liang and Ma, [Sophia: a scalable stochastic second-order optimizer for language model
 /// pre-training](https://arxiv.org/abs/2305.14342), 2023, algorithm 3. Optax,
-/// [`contrib.sophia`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as [`scale_by_sophia`]; what
-/// estimates the diagonal is always given.
+/// [`contrib.sophia`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as [`scale_by_sophia`]; the
+/// estimator of the diagonal is mandatory.
 pub fn sophia<H: Stage>(learning_rate: impl IntoHyperparam, hessian_diagonal_fn: H) -> Sophia<H> {
     Sophia {
         chain: (
@@ -97,7 +96,7 @@ impl<H: Stage> Sophia<H> {
         self
     }
 
-    /// Does not clip.
+    /// Disables clipping.
     pub fn without_clipping(mut self) -> Self {
         self.chain.0 = self.chain.0.without_clipping();
         self

@@ -1,8 +1,9 @@
 use crate::part::prelude::*;
 use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace};
 
-/// Stochastic gradient descent: a step against the gradient; with [`momentum`](Sgd::momentum), against a decaying sum
-/// of gradients.
+/// Stochastic gradient descent: steps against the gradient, or with momentum against a decaying sum.
+///
+/// [`momentum`](Sgd::momentum) adds the sum.
 ///
 /// # Arithmetic
 ///
@@ -40,17 +41,16 @@ use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace
 ///
 /// Sutskever, Martens, Dahl and Hinton, [On the importance of initialization and momentum in deep
 /// learning](https://proceedings.mlr.press/v28/sutskever13.html), 2013. Optax,
-/// [`sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: whether there is momentum is in the
-/// type, and what only concerns momentum can only be set where there is some; a momentum of 0 keeps a trace. PyTorch's
-/// `SGD` has the same momentum and nesterov; its `weight_decay` is an
-/// [`add_decayed_weights`](crate::add_decayed_weights) before this. Its `dampening` is, without nesterov, a
-/// [`scale_by_schedule`](crate::transform::scale_by_schedule) before this that is 1 in the first step and then `1 −
-/// dampening`.
+/// [`sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: momentum is part of the type, and only
+/// a type with momentum has its options; a momentum of 0 keeps a trace. PyTorch's `SGD` has the same momentum and
+/// nesterov; its `weight_decay` is an [`add_decayed_weights`](crate::add_decayed_weights) before this. Its `dampening`
+/// is, without nesterov, a [`scale_by_schedule`](crate::transform::scale_by_schedule) before this that is 1 in the
+/// first step and then `1 − dampening`.
 pub fn sgd(learning_rate: impl IntoHyperparam) -> Sgd {
     Sgd { chain: ((), scale_by_learning_rate(learning_rate)) }
 }
 
-/// See [`sgd`](sgd()). `M` is what makes the momentum: nothing, or a [`Trace`].
+/// See [`sgd`](sgd()). `M` is the momentum: `()`, or [`Trace`].
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct Sgd<M = ()> {
@@ -61,7 +61,7 @@ type Plain = Sgd<()>;
 type Heavy = Sgd<Trace>;
 
 impl Sgd<()> {
-    /// Steps against a decaying sum of gradients, of which this much is kept from one step to the next.
+    /// Steps against a decaying sum of gradients; `momentum` is the fraction kept per step.
     pub fn momentum(self, momentum: impl IntoHyperparam) -> Sgd<Trace> {
         Sgd { chain: (trace(momentum), self.chain.1) }
     }

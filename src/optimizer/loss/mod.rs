@@ -1,4 +1,4 @@
-//! What is given the loss: its value, or the loss as a function to search along.
+//! Optimizers that use the loss: its value, or the loss as a function to search along.
 
 mod momo;
 mod momo_adam;

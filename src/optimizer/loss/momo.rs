@@ -2,11 +2,10 @@ use crate::needs::Value;
 use crate::numeric::order::{larger, smaller};
 use crate::part::prelude::*;
 
-/// MoMo: gradient descent with momentum whose step size follows from the loss, as Polyak's does, and is at most the
-/// learning rate.
+/// MoMo: gradient descent with momentum and a step size from the loss, as Polyak's, up to the learning rate.
 ///
-/// A step needs the [value](crate::extra::value) of the loss. The running means of losses and gradients make a model of
-/// the loss, a plane cut off at `lower_bound`; the step goes to where it is least, not farther than `learning_rate`.
+/// A step needs the [value](crate::extra::value) of the loss. The running means of losses and gradients form a model of
+/// the loss, a plane cut off at `lower_bound`; the step minimizes it, no farther than `learning_rate`.
 ///
 /// # Arithmetic
 ///
@@ -30,8 +29,8 @@ use crate::part::prelude::*;
 ///
 /// and after it `bound ← max(h + Σ m·p − τ·Σ m² / 2, lower_bound)`.
 ///
-/// `m` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, `g` is the sum over the leaves
-/// of the step, and `β` is 0 in a leaf's own first step. `f` goes by all steps.
+/// `m` and `g` are per leaf: both wait while the leaf is frozen or lacks a gradient, `g` is summed over the leaves of
+/// the step, and `β` is 0 in a leaf's own first step. `f` covers all steps.
 ///
 /// Defaults: `learning_rate` 1, `beta` 0.9, `lower_bound` 0, `weight_decay` 0, the bound not adapted.
 ///
@@ -77,13 +76,13 @@ part! {
         learning_rate: FINITE = 1.0;
         /// Decay of the running means.
         beta: DECAY = 0.9;
-        /// What the loss is known not to be less than.
+        /// Known lower bound of the loss.
         lower_bound: FINITE = 0.0;
-        /// The decay of the weights for each unit of learning rate.
+        /// The weight decay per unit of learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {
-        /// Whether a better bound is estimated.
+        /// If true, estimates a better bound.
         adapt_lower_bound: bool = false;
     }
     effect Self::effect_of;
@@ -95,9 +94,10 @@ impl Momo {
     }
 }
 
-/// What [`momo`](momo()) remembers, besides the array `exp_avg`, the running mean of gradients `m`; and
-/// [`momo_adam`](crate::optimizer::momo_adam()), besides the arrays `exp_avg` and `exp_avg_sq`, the first and second
-/// moments.
+/// The state of [`momo`](momo()) and of [`momo_adam`](crate::optimizer::momo_adam()), besides their arrays.
+///
+/// The former's array is `exp_avg`, the running mean of gradients `m`; the latter's are `exp_avg` and `exp_avg_sq`, the
+/// first and second moments.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MomoState {
@@ -107,7 +107,7 @@ pub struct MomoState {
     pub barf: Scalar,
     /// As [`Steps::updates`](crate::part::Steps::updates).
     pub updates: PerLeaf<Count>,
-    /// Each leaf's running mean of products of gradients and parameters, of whose sum over all leaves `g` is.
+    /// Each leaf's running mean of products of gradients and parameters; their sum over all leaves is `g`.
     pub gamma: PerLeaf<Scalar>,
     /// The bound.
     pub lb: Scalar,
@@ -127,7 +127,7 @@ impl MomoState {
     }
 }
 
-/// What [`Momo`] works out once a step.
+/// Scalars of [`Momo`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct MomoRun {
     clock: Clock,
@@ -137,7 +137,7 @@ pub struct MomoRun {
     tau: f64,
 }
 
-/// The model of the loss, and how far to go in it.
+/// The model of the loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     /// The learning rate, `α`.
@@ -145,23 +145,25 @@ pub(super) struct Model {
     pub(super) weight_decay: f64,
     pub(super) lower_bound: f64,
     pub(super) adapts: bool,
-    /// What means that started at zero are divided by.
+    /// Divisor of means that start at zero.
     pub(super) unbias: f64,
 }
 
 impl Model {
-    /// `λ`.
+    /// Returns `λ`.
     fn damping(&self) -> f64 {
         1.0 + self.rate * self.weight_decay
     }
 
-    /// What is subtracted from a parameter, for each unit of it.
+    /// Returns the fraction of a parameter that is subtracted.
     pub(super) fn decay(&self) -> f64 {
         self.rate * self.weight_decay / self.damping()
     }
 
-    /// The step size, given where the plane is at 0 (`height`, the mean loss less the mean product), the product of its
-    /// slope and the parameters, and the squared norm of the slope; improves the bound.
+    /// Returns the step size, and improves the bound.
+    ///
+    /// `height` is the plane's value at 0, the mean loss minus the mean product; `product` that of its slope and the
+    /// parameters; `norm` the squared norm of the slope.
     pub(super) fn step(&self, bound: &mut Scalar, height: f64, product: f64, norm: f64) -> f64 {
         let Model { rate, lower_bound, unbias, .. } = *self;
         let damping = self.damping();
@@ -171,7 +173,7 @@ impl Model {
             least = larger(cap / (2.0 * unbias * damping), lower_bound);
         }
         let reach = larger(damping * (height - unbias * least) + product, 0.0) / norm;
-        // Without a slope there is nowhere to go.
+        // Without a slope no step decreases the model.
         let reach = if norm <= f64::EPSILON { 0.0 } else { reach };
         let tau = smaller(rate / unbias, reach);
         if self.adapts {
@@ -182,14 +184,16 @@ impl Model {
 }
 
 impl MomoRun {
-    /// `β` of a leaf: its means start at its first gradient.
+    /// Returns `β` of a leaf, whose means start at its first gradient.
     fn beta(&self, updates: &PerLeaf<Count>, leaf: usize) -> f64 {
         if self.clock.of_leaf(updates, leaf).updates == 0 { 0.0 } else { self.beta }
     }
 }
 
-/// The mean product of gradients and parameters, summed over the leaves of this step; `keep` is what of a leaf's mean
-/// is kept. The mean of a leaf that rests waits, as the mean of its gradients does: the plane goes through both.
+/// Returns the mean product of gradients and parameters, summed over the leaves of this step.
+///
+/// `keep` returns the fraction of a leaf's mean that is kept. The mean of a resting leaf waits, as that of its
+/// gradients does, since the plane depends on both.
 pub(super) fn mean_product(gamma: &mut PerLeaf<Scalar>, sums: Sums<'_>, keep: impl Fn(usize) -> f64) -> f64 {
     let moved = gamma.iter_mut().filter(|(leaf, _)| !sums.rests(*leaf)).map(|(leaf, mean)| {
         let keep = keep(leaf);
@@ -206,7 +210,7 @@ impl TwoPasses for Momo {
     type Run = MomoRun;
     type Slots<C: Real> = [C; 1];
     type Sums<W: Real> = [W; 3];
-    /// What of the mean is kept, and what of the gradient is taken; `τ`, and the decay of the weights.
+    /// The weights of the mean and of the gradient; `τ` and the weight decay.
     type Scalars<C: Real> = [[C; 2]; 2];
 
     fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {

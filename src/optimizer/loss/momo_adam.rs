@@ -2,8 +2,7 @@ use super::momo::{Model, MomoState, mean_product};
 use crate::needs::Value;
 use crate::part::prelude::*;
 
-/// MoMo-Adam: [`adamw`](crate::adamw()) whose step size follows from the loss, as Polyak's does, and is at most the
-/// learning rate.
+/// MoMo-Adam: [`adamw`](crate::adamw()) with a step size from the loss, as Polyak's, up to the learning rate.
 ///
 /// A step needs the [value](crate::extra::value) of the loss. See [`momo`](crate::optimizer::momo()) for the idea.
 ///
@@ -31,8 +30,8 @@ use crate::part::prelude::*;
 ///
 /// and after it `bound ← max((h + Σ m·p − τ·Σ m²/D / 2) / c, lower_bound)`.
 ///
-/// `m`, `v` and `g` go by leaf: where one is frozen or lacks a gradient they wait together, and `g` is the sum over the
-/// leaves of the step. `f` and its correction of bias go by all steps.
+/// `m`, `v` and `g` are per leaf: they wait together while the leaf is frozen or lacks a gradient, and `g` is summed
+/// over the leaves of the step. `f` and its bias correction cover all steps.
 ///
 /// Defaults: `learning_rate` 0.01, `b1` 0.9, `b2` 0.999, `eps` 1e-8, `lower_bound` 0, `weight_decay` 0, the bound not
 /// adapted.
@@ -47,7 +46,7 @@ use crate::part::prelude::*;
 ///
 /// # Example
 ///
-/// The first step is adam's where the loss lets it: of the length of the learning rate.
+/// The first step is Adam's if the loss allows it: of the length of the learning rate.
 ///
 /// ```
 /// use gradchain::extra;
@@ -87,13 +86,13 @@ part! {
         b2: DECAY = 0.999;
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-8;
-        /// What the loss is known not to be less than.
+        /// Known lower bound of the loss.
         lower_bound: FINITE = 0.0;
-        /// The decay of the weights for each unit of learning rate.
+        /// The weight decay per unit of learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {
-        /// Whether a better bound is estimated.
+        /// If true, estimates a better bound.
         adapt_lower_bound: bool = false;
     }
     effect Self::effect_of;
@@ -105,7 +104,7 @@ impl MomoAdam {
     }
 }
 
-/// What [`MomoAdam`] works out once a step.
+/// Scalars of [`MomoAdam`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct MomoAdamRun {
     betas: [f64; 2],
@@ -116,14 +115,14 @@ pub struct MomoAdamRun {
     tau: f64,
 }
 
-/// What the first moment is divided by, `D`, given the second.
+/// Returns the divisor of the first moment, `D`, from the second.
 #[inline(always)]
 fn divisor<C: Real>([unbias, eps]: [C; 2], v: C) -> C {
     eps + (unbias * v).sqrt()
 }
 
 impl MomoAdamRun {
-    /// What `v` is multiplied by in a leaf, and what is added to its root.
+    /// Returns the factor of `v` in a leaf, and the constant added to its root.
     fn divisor(&self, memory: &MomoState, leaf: usize) -> [f64; 2] {
         let clock = self.clock.of_leaf(&memory.updates, leaf);
         [1.0 / clock.bias_correction(self.betas[1]), self.eps]
@@ -137,8 +136,7 @@ impl TwoPasses for MomoAdam {
     type Run = MomoAdamRun;
     type Slots<C: Real> = [C; 2];
     type Sums<W: Real> = [W; 3];
-    /// What of the means is kept, what of the gradient and its square is taken, and the divisor;
-    /// `τ` and the decay of the weights.
+    /// The weights of the means, of the gradient and of its square, and the divisor; `τ` and the weight decay.
     type Scalars<C: Real> = ([[C; 2]; 3], [C; 2]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {

@@ -9,14 +9,14 @@ use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_
 ///       scale_by_polyak(f_min, max_learning_rate, eps, variant))
 /// ```
 ///
-/// Since the gradient is scaled first, its squared norm is too: a `scaling` of `s` divides the step by `s`, until
-/// `max_learning_rate` is reached.
+/// Scaling the gradient first also scales its squared norm: a `scaling` of `s` divides the step by `s`, up to
+/// `max_learning_rate`.
 ///
 /// Defaults: `max_learning_rate` 1, `scaling` 1, `f_min` 0, `eps` 0, variant `sps`.
 ///
 /// # Cost
 ///
-/// No state for elements; two passes, of which the first reads gradients only.
+/// No state for elements; two passes; the first reads gradients only.
 ///
 /// # Errors
 ///
@@ -45,9 +45,9 @@ use crate::transform::{PolyakVariant, ScaleByLearningRate, ScaleByPolyak, scale_
 /// # References
 ///
 /// Loizou, Vaswani, Laradji and Lacoste-Julien, [Stochastic Polyak step-size for
-/// SGD](https://arxiv.org/abs/2002.10542),
-/// 2020. Optax, [`polyak_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none. Optax's
-///       manual has `scaling` multiply the step; there too it is applied before the step size is worked out, see above.
+/// SGD](https://arxiv.org/abs/2002.10542), 2020. Optax,
+/// [`polyak_sgd`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none. Optax's manual has
+/// `scaling` multiply the step; there too it is applied before the step size is computed, see above.
 pub fn polyak_sgd() -> PolyakSgd {
     PolyakSgd { chain: (scale_by_learning_rate(1.0), scale_by_polyak()) }
 }

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Adafactor: steps relative to the size of the parameters, with a second moment that takes hardly any memory.
+/// Adafactor: steps relative to the size of the parameters, with a factored second moment.
 ///
 /// # Arithmetic
 ///
@@ -21,8 +21,8 @@ use crate::wrapper::{Masked, masked};
 /// `clipping_threshold` 1, no momentum, no weight decay, `eps` 1e-30, `factored` true.
 ///
 /// Weight decay is not multiplied by the learning rate. The running mean of `momentum` comes after the learning rate,
-/// as in Optax: it holds updates that are multiplied by it already. So parameters go on moving for some steps after a
-/// schedule has reached 0, about `1 / (1 − momentum)`, and a rate that is set takes as long to show.
+/// as in Optax, so it holds scaled updates. Hence parameters keep moving for about `1 / (1 − momentum)` steps after a
+/// schedule has reached 0, and a newly set rate takes as long to show.
 ///
 /// # Cost
 ///
@@ -52,10 +52,10 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Shazeer and Stern, [Adafactor: adaptive learning rates with sublinear memory
 /// cost](https://arxiv.org/abs/1804.04235), 2018. Optax,
-/// [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate must be given
-/// (none is 1 there); until step `decay_offset` is past the decay of the second moment is 0, where Optax gives NaN; the
-/// momentum of `f64` leaves is `f64` unless `dtype_momentum` asks otherwise. PyTorch's
-/// `Adafactor` takes no rate above `1 / √t`, factors every matrix, and multiplies its decay by the rate.
+/// [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate is mandatory
+/// (1 there by default); until step `decay_offset` is past the decay of the second moment is 0, where Optax gives NaN;
+/// the momentum of `f64` leaves is `f64` unless `dtype_momentum` says otherwise. PyTorch's `Adafactor` takes no rate
+/// above `1 / √t`, factors every matrix, and multiplies its decay by the rate.
 pub fn adafactor(learning_rate: impl IntoHyperparam) -> Adafactor {
     Adafactor {
         weight_decay_mask: Mask::all(),
@@ -121,19 +121,19 @@ impl Adafactor {
         self
     }
 
-    /// Sets how much of a running mean of the updates is kept, in `[0, 1)`; `None` for no momentum.
+    /// Sets the decay of a running mean of the updates, in `[0, 1)`; `None` for no momentum.
     pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> Self {
         self.chain.4 = momentum.into().map(|decay| ema(decay).debias(false));
         self.settled()
     }
 
-    /// Sets the part of the weights that each step takes away; `None` for no decay.
+    /// Sets the fraction of the weights that each step subtracts; `None` for no decay.
     pub fn weight_decay_rate(mut self, weight_decay_rate: impl Into<Option<f64>>) -> Self {
         self.chain.5 = weight_decay_rate.into().map(|rate| masked(add_decayed_weights(rate), Mask::all()));
         self.settled()
     }
 
-    /// Tells momentum and decay, if there are any, what is said of them.
+    /// Passes dtype and mask to momentum and decay, if present.
     fn share(&mut self) {
         if let Some(ema) = &mut self.chain.4 {
             ema.accumulator_dtype = self.dtype_momentum;

@@ -1,4 +1,4 @@
-//! What goes by the axes of a leaf: rows and columns, factors, singular values.
+//! Optimizers by the axes of a leaf: rows and columns, factors, singular values.
 
 mod adafactor;
 #[cfg(feature = "faer")]

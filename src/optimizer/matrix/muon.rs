@@ -17,15 +17,14 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 ///           adam: adamw(adam_learning_rate, adam_b1, adam_b2, eps, adam_eps_root, adam_weight_decay, nesterov))
 /// ```
 ///
-/// The leaves with two axes are for muon, unless [`muon_weight_dimension_numbers`](Muon::muon_weight_dimension_numbers)
-/// say it for some leaves otherwise. Embeddings and output layers are matrices too, but are usually better off with
-/// adam: give them `None`. [`plan`](crate::GradientTransformation::plan) names the leaves with more axes, and those
-/// that do not fit an entry, which are left to adam.
+/// Muon takes the leaves with two axes, unless [`muon_weight_dimension_numbers`](Muon::muon_weight_dimension_numbers)
+/// says otherwise. Embeddings and output layers are matrices too, but usually do better with Adam: give them `None`.
+/// [`plan`](crate::GradientTransformation::plan) names the leaves that are left to Adam: those with more axes, and
+/// those that do not fit an entry.
 ///
-/// **How weights are stored decides how large updates are**: a matrix of more outputs than inputs has
-/// `√(fan_out / fan_in)` times as large ones. PyTorch and candle store `[out, in]`: say so by
-/// [`layout`](Muon::layout), unless the parameters say so themselves, as candle's variables do. By default weights are
-/// `[in, out]`, as in Flax and burn.
+/// **The storage order of weights determines the size of updates**: those of a matrix with more outputs than inputs are
+/// `√(fan_out / fan_in)` times as large. PyTorch and candle store `[out, in]`: set that by [`layout`](Muon::layout),
+/// unless the parameters carry it, as candle's variables do. By default weights are `[in, out]`, as in Flax and burn.
 ///
 /// Defaults: `ns_coeffs` Jordan's, `ns_steps` 5, `beta` 0.95, `eps` 1e-8, `weight_decay` 0 on all matrices, nesterov,
 /// not adaptive, Frobenius preconditioning; `adam_learning_rate` the same as `learning_rate`, `adam_b1` 0.9, `adam_b2`
@@ -68,12 +67,12 @@ use crate::wrapper::{Masked, Partition, masked, partition};
 /// # References
 ///
 /// Jordan et al., [Muon: an optimizer for hidden layers in neural
-/// networks](https://kellerjordan.github.io/posts/muon/),
-/// 2024. Optax, [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers
-/// need not be given for every leaf, see [`WeightDimensionNumbers`]. PyTorch, `optim.Muon`, with [`Layout::OutIn`]: it
-/// takes matrices only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and corrects no bias, so that with
-/// nesterov the first steps weigh the newest gradient otherwise. Its `adjust_lr_fn="match_rms_adamw"` is
-/// `consistent_rms(0.2)`. Jordan's code has no entry for a kernel's factor: it goes by the kernel's height and width.
+/// networks](https://kellerjordan.github.io/posts/muon/), 2024. Optax,
+/// [`contrib.muon`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: dimension numbers are optional
+/// for each leaf, see [`WeightDimensionNumbers`]. PyTorch, `optim.Muon`, with [`Layout::OutIn`]: it takes matrices
+/// only, multiplies in `bf16`, has `weight_decay` 0.1 by default, and corrects no bias, so that with nesterov the first
+/// steps weigh the newest gradient differently. Its `adjust_lr_fn="match_rms_adamw"` is `consistent_rms(0.2)`. Jordan's
+/// code scales a kernel by its height and width instead.
 pub fn muon(learning_rate: impl IntoHyperparam) -> Muon {
     let learning_rate = learning_rate.into();
     let decay = masked(add_decayed_weights(0.0), Mask::all());
@@ -103,7 +102,7 @@ fn takes(numbers: &WeightDimensionNumbers, leaf: &LeafSpec) -> bool {
 optimizer! {
     /// See [`muon`](muon()).
     Muon as "muon" = Partition<(Matrices, Adamw)>, beside {
-        /// If there is none, the other leaves have the learning rate of the matrices.
+        /// The learning rate of the other leaves; by default that of the matrices.
         adam_learning_rate: Option<Hyperparam>
     } {
         hyperparams:
@@ -149,7 +148,7 @@ impl Muon {
         self.settled()
     }
 
-    /// Sets which leaves are for muon, and which of their axes are rows and columns.
+    /// Sets the leaves for muon, and their axes of rows and columns.
     pub fn muon_weight_dimension_numbers(mut self, numbers: WeightDimensionNumbers) -> Self {
         let mut members = self.chain.members_mut().clone();
         members.0.0.weight_dimension_numbers = numbers.clone();
@@ -158,7 +157,7 @@ impl Muon {
         self
     }
 
-    /// Gives the other leaves what they have in common with the matrices.
+    /// Passes the options of the matrices that the other leaves share.
     fn share(&mut self) {
         let ((muon, .., rate), adamw) = self.chain.members_mut();
         let (adam, _, adam_rate) = &mut adamw.chain;

@@ -1,8 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByRowwiseRss, scale_by_learning_rate, scale_by_rowwise_rss};
 
-/// Row-wise Adagrad: steps that get smaller with the sum of the mean squares of the gradients of each row; for
-/// embeddings.
+/// Row-wise Adagrad: steps that shrink with the summed mean squares of each row's gradients; for embeddings.
 ///
 /// # Arithmetic
 ///
@@ -14,8 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRowwiseRss, scale_by_learning
 ///
 /// # Cost
 ///
-/// One float of state for each row; two passes. Of gradients that are [rows](crate::tree::SparseRows) only these rows
-/// are touched.
+/// One float of state for each row; two passes. [Row-sparse gradients](crate::tree::SparseRows) touch only their rows.
 ///
 /// # Errors
 ///

@@ -2,12 +2,13 @@ use crate::optimizer::elementwise::{Sgd, sgd};
 use crate::schedule::IntoHyperparam;
 use crate::transform::{PerExample, Trace, differentially_private_aggregate};
 
-/// Differentially private stochastic gradient descent: each example's gradient is clipped, noise is added to their sum,
-/// and [`sgd`](crate::sgd()) goes against the mean.
+/// Differentially private stochastic gradient descent: [`sgd`](crate::sgd()) on clipped, noisy mean gradients.
 ///
-/// Steps are done by [`step_per_example`](PerExample::step_per_example), with a gradient for each example. How private
-/// a run is follows from `noise_multiplier`, the number of steps and the share of the examples that a batch has; it is
-/// not worked out here.
+/// Each example's gradient is clipped, and noise is added to their sum.
+///
+/// [`step_per_example`](PerExample::step_per_example) does a step, with a gradient for each example. The privacy of a
+/// run follows from `noise_multiplier`, the number of steps and the fraction of the examples in a batch; this crate
+/// does not compute it.
 ///
 /// # Arithmetic
 ///
@@ -60,14 +61,14 @@ pub fn dpsgd(
 pub type Dpsgd<M = ()> = PerExample<Sgd<M>>;
 
 impl Dpsgd {
-    /// Steps against a decaying sum of means, of which this much is kept from one step to the next.
+    /// Steps against a decaying sum of means; `momentum` is the fraction kept per step.
     pub fn momentum(self, momentum: impl IntoHyperparam) -> Dpsgd<Trace> {
         self.map(|sgd| sgd.momentum(momentum))
     }
 }
 
 impl Dpsgd<Trace> {
-    /// Sets whether the sum looks one step ahead.
+    /// Sets whether the sum looks one step ahead (Nesterov momentum).
     pub fn nesterov(self, nesterov: bool) -> Self {
         self.map(|sgd| sgd.nesterov(nesterov))
     }

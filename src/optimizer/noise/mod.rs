@@ -1,4 +1,4 @@
-//! What adds noise, and what makes gradients of examples private with it.
+//! Noise, and differentially private gradients.
 
 mod dpsgd;
 mod noisy_sgd;

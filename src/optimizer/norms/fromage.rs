@@ -2,8 +2,7 @@ use crate::part::prelude::*;
 use crate::range::FINITE;
 use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 
-/// Fromage: each leaf's step has the norm of its parameters times the learning rate, and the result is shrunk, so that
-/// parameters do not grow from that alone.
+/// Fromage: steps relative to the norm of each leaf's parameters, which are then shrunk to offset their growth.
 ///
 /// # Arithmetic
 ///
@@ -18,7 +17,7 @@ use crate::transform::{ScaleByTrustRatio, scale_by_trust_ratio};
 ///
 /// # Cost
 ///
-/// No state for elements. Two passes, of which the first reads and adds up.
+/// No state for elements. Two passes; the first reads and reduces.
 ///
 /// # Errors
 ///
@@ -64,12 +63,12 @@ optimizer! {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FromageStep {
-    /// What gradients are multiplied by, before the parameters shrink.
+    /// Factor of the gradients, before the parameters shrink.
     pub learning_rate: Hyperparam,
 }
 
 impl FromageStep {
-    /// The step of a learning rate, and what shrinks the parameters after it.
+    /// Returns the step of a learning rate, with the subsequent shrinking of the parameters.
     pub fn new(learning_rate: impl IntoHyperparam) -> FromageStep {
         FromageStep { learning_rate: learning_rate.into() }
     }
@@ -97,7 +96,7 @@ impl Rule for FromageStep {
         let rate = self.learning_rate.at(clock.count);
         let square = rate * rate;
         let root = (1.0 + square).sqrt();
-        // 1/root − 1, which would cancel for a small rate.
+        // 1/root − 1 in a form without cancellation for a small rate.
         let shrink = if square.is_finite() { -square / (root * (1.0 + root)) } else { 1.0 / root - 1.0 };
         [C::of(-rate / root), C::of(shrink)]
     }

@@ -3,8 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// LAMB: [`adamw`](crate::adamw()) with each leaf's step in proportion to the norm of its parameters, for large
-/// batches.
+/// LAMB: [`adamw`](crate::adamw()) with steps in proportion to the norm of each leaf, for large batches.
 ///
 /// # Arithmetic
 ///

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// LARS: momentum with each leaf's step in proportion to the norm of its parameters, for large batches.
+/// LARS: momentum with steps in proportion to the norm of each leaf's parameters, for large batches.
 ///
 /// # Arithmetic
 ///
@@ -15,11 +15,11 @@ use crate::wrapper::{Masked, masked};
 /// ```
 ///
 /// Defaults: `weight_decay` 0, `trust_coefficient` 0.001, `eps` 0, `momentum` 0.9, no nesterov, both masks all leaves.
-/// Usually biases and the scales of normalizations are left out of both.
+/// Masks usually exclude biases and the scales of normalizations.
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes, of which the first reads and adds up.
+/// One float of state for each parameter. Two passes; the first reads and reduces.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What goes by norms and means of leaves, or of the whole tree.
+//! Optimizers by norms and means of leaves or of the whole tree.
 
 mod fromage;
 mod lamb;

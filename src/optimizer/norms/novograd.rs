@@ -1,7 +1,7 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_rate, scale_by_novograd};
 
-/// NovoGrad: momentum on gradients that are divided by a running norm of their leaf.
+/// NovoGrad: momentum on gradients divided by a running norm of their leaf.
 ///
 /// # Arithmetic
 ///
@@ -13,8 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_r
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, half of [`adam`](crate::adam())'s. Two passes, of which the first reads and
-/// adds up.
+/// One float of state for each parameter, half of [`adam`](crate::adam())'s. Two passes; the first reads and reduces.
 ///
 /// # Errors
 ///

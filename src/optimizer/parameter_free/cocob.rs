@@ -2,7 +2,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// COCOB: optimizes by betting on coins; nothing has to be tuned.
+/// COCOB: optimizes by betting on coins; needs no tuning.
 ///
 /// # Arithmetic
 ///

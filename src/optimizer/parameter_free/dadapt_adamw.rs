@@ -3,7 +3,7 @@ use crate::numeric::order::larger;
 use crate::part::prelude::*;
 use crate::range::DECAY;
 
-/// AdamW by D-adaptation: it finds its learning rate by itself, from how the gradients agree with each other.
+/// AdamW by D-adaptation: estimates its learning rate from the agreement of the gradients with each other.
 ///
 /// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A
 /// schedule for `learning_rate` is relative to it, with 1 for the peak.
@@ -58,7 +58,7 @@ use crate::range::DECAY;
 ///
 /// Defazio and Mishchenko, [Learning-rate-free learning by D-adaptation](https://arxiv.org/abs/2301.07733), 2023,
 /// algorithm 5. Optax, [`contrib.dadapt_adamw`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
-/// while all gradients have been zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
+/// while all gradients are zero the estimate stays, where Optax divides 0 by 0 and stays NaN.
 pub fn dadapt_adamw() -> DadaptAdamw {
     DadaptAdamw::with()
 }
@@ -67,13 +67,13 @@ part! {
     /// See [`dadapt_adamw`](dadapt_adamw()).
     pub DadaptAdamw as "dadapt_adamw": TwoPass;
     hyperparams {
-        /// What the estimate is multiplied by.
+        /// Factor of the estimate.
         learning_rate: FINITE = 1.0;
         /// Added to roots.
         eps: NOT_NEGATIVE = 1e-8;
-        /// The first estimate: rather too small.
+        /// The first estimate; better too small than too large.
         estim_lr0: POSITIVE = 1e-6;
-        /// The decay of the weights for each unit of learning rate.
+        /// The weight decay per unit of learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {
@@ -90,8 +90,10 @@ impl DadaptAdamw {
     }
 }
 
-/// What [`dadapt_adamw`](dadapt_adamw()) remembers, besides the arrays `exp_avg`, the first moments with the learning
-/// rate in them, `exp_avg_sq`, the second moments, and `grad_sum`, the running sum `s` of gradients.
+/// The state of [`dadapt_adamw`](dadapt_adamw()) besides its arrays.
+///
+/// These are `exp_avg`, the first moments multiplied by the learning rate, `exp_avg_sq`, the second moments, and
+/// `grad_sum`, the running sum `s` of gradients.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DadaptAdamwState {
@@ -99,7 +101,7 @@ pub struct DadaptAdamwState {
     pub count: Count,
     /// As [`Steps::updates`](crate::part::Steps::updates).
     pub updates: PerLeaf<Count>,
-    /// The estimate of the distance to the solution, which is the learning rate.
+    /// The estimate of the distance to the solution, used as the learning rate.
     pub estim_lr: Scalar,
     /// The running sum `n`.
     pub numerator_weighted: Scalar,
@@ -107,13 +109,12 @@ pub struct DadaptAdamwState {
 
 state_fields!(DadaptAdamwState { count, updates, estim_lr, numerator_weighted });
 
-/// What [`DadaptAdamw`] works out once a step.
+/// Scalars of [`DadaptAdamw`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct DadaptAdamwRun {
     clock: Clock,
     betas: [f64; 3],
-    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every
-    /// step.
+    /// The learning rate before bias correction, and after it for a leaf updated in every step.
     uncorrected: f64,
     rate: f64,
     eps: f64,
@@ -129,7 +130,7 @@ impl DadaptAdamw {
     }
 }
 
-/// The estimate is for the next step, so that one pass is enough.
+/// The estimate serves the next step, so one pass is enough.
 impl TwoPasses for DadaptAdamw {
     const SLOTS: &'static [Slot] =
         &[Slot::signed("exp_avg"), Slot::not_negative("exp_avg_sq"), Slot::signed("grad_sum")];
@@ -138,8 +139,7 @@ impl TwoPasses for DadaptAdamw {
     type Run = DadaptAdamwRun;
     type Slots<C: Real> = [C; 3];
     type Sums<W: Real> = [W; 2];
-    /// What of the running means is kept, how much of the gradient or its square is taken; what is added to roots, and
-    /// the decay of the weights.
+    /// The weights of the running means, of the gradient and of its square; `eps` and the weight decay.
     type Scalars<C: Real> = ([[C; 3]; 2], [C; 2]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<DadaptAdamwState> {
@@ -187,7 +187,7 @@ impl TwoPasses for DadaptAdamw {
         let b3 = run.betas[2];
         let numerator = b3 * memory.numerator_weighted.get() + (1.0 - b3) * run.rate * agreement;
         memory.numerator_weighted.set(numerator);
-        // Nothing has been learnt of the distance while all gradients were zero.
+        // Zero gradients carry no information on the distance.
         if path != 0.0 {
             memory.estim_lr.set(larger(memory.estim_lr.get(), numerator / ((1.0 - b3) * path)));
         }

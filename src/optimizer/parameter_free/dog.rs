@@ -2,7 +2,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// DoG: gradient descent whose learning rate is the distance gone so far over the root of all squared gradients.
+/// DoG: gradient descent whose learning rate is the distance covered over the root of all squared gradients.
 ///
 /// # Arithmetic
 ///

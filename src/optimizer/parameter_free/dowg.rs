@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// DoWG: as [`dog`](crate::optimizer::dog()), with each gradient weighted by the distance gone when it was taken.
+/// DoWG: [`dog`](crate::optimizer::dog()) with each gradient weighted by the distance covered at its time.
 ///
 /// # Arithmetic
 ///
@@ -65,7 +65,7 @@ optimizer! {
 }
 
 impl Dowg {
-    /// Sets the first guess of the squared distance to the solution.
+    /// Sets the first estimate of the squared distance to the solution.
     pub fn init_estim_sq_dist(mut self, init_estim_sq_dist: impl IntoHyperparam) -> Self {
         self.chain.1.init_estim_sq_dist = Some(init_estim_sq_dist.into());
         self

@@ -1,4 +1,4 @@
-//! What finds its step size from how far the parameters have come.
+//! Optimizers that derive the step size from the distance that the parameters have come.
 
 mod cocob;
 mod dadapt_adamw;
@@ -17,7 +17,7 @@ pub use prodigy::{Prodigy, ProdigyRun, ProdigyState, prodigy};
 pub use schedule_free_adamw::{ScheduleFreeAdamw, schedule_free_adamw};
 pub use schedule_free_sgd::{ScheduleFreeSgd, schedule_free_sgd};
 
-/// What the learning rate is multiplied by in place of correcting both means of Adam for where they began.
+/// Returns the factor of the learning rate that replaces the bias correction of both means of Adam.
 fn unbias(clock: crate::part::Clock, (b1, b2): (f64, f64)) -> f64 {
     clock.bias_correction(b2).sqrt() / clock.bias_correction(b1)
 }

@@ -3,7 +3,7 @@ use crate::numeric::order::larger;
 use crate::part::prelude::*;
 use crate::range::DECAY;
 
-/// Prodigy: AdamW that finds its learning rate by itself, from how far the parameters have come.
+/// Prodigy: AdamW that estimates its learning rate from the distance that the parameters have come.
 ///
 /// It estimates the distance `d` from the first parameters to the solution from below; the estimate only grows. A
 /// schedule for `learning_rate` is relative to it, with 1 for the peak.
@@ -58,8 +58,8 @@ use crate::range::DECAY;
 ///
 /// Mishchenko and Defazio, [Prodigy: an expeditiously adaptive parameter-free
 /// learner](https://arxiv.org/abs/2306.06101), 2023, algorithm 4. Optax,
-/// [`contrib.prodigy`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while all gradients have been
-/// zero the estimate stays, where Optax divides 0 by 0 and is NaN ever after.
+/// [`contrib.prodigy`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: while all gradients are zero
+/// the estimate stays, where Optax divides 0 by 0 and stays NaN.
 pub fn prodigy() -> Prodigy {
     Prodigy::with()
 }
@@ -68,25 +68,25 @@ part! {
     /// See [`prodigy`](prodigy()).
     pub Prodigy as "prodigy": TwoPass;
     hyperparams {
-        /// What the estimate is multiplied by.
+        /// Factor of the estimate.
         learning_rate: FINITE = 1.0;
-        /// Added to the root, for each unit of the estimate.
+        /// Added to the root, in units of the estimate.
         eps: NOT_NEGATIVE = 1e-8;
-        /// The first estimate: rather too small.
+        /// The first estimate; better too small than too large.
         estim_lr0: POSITIVE = 1e-6;
-        /// What new estimates are multiplied by.
+        /// Factor of new estimates.
         estim_lr_coef: FINITE = 1.0;
-        /// The decay of the weights for each unit of learning rate.
+        /// The weight decay per unit of learning rate.
         weight_decay: FINITE = 0.0;
     }
     options {
         /// Decays of the first and second moment, in `[0, 1)`.
         betas: (f64, f64) = (0.9, 0.999);
-        /// Whether the estimate leaves out the learning rate, as a warm-up requires.
+        /// If true, the estimate excludes the learning rate, as a warm-up requires.
         safeguard_warmup: bool = false;
     }
     optional {
-        /// Decay of what the estimate is made of, instead of the root of the second of `betas`.
+        /// Decay of the sums behind the estimate; by default the root of the second of `betas`.
         beta3: DECAY;
     }
     check Self::check_betas;
@@ -99,8 +99,10 @@ impl Prodigy {
     }
 }
 
-/// What [`prodigy`](prodigy()) remembers, besides the arrays `exp_avg` and `exp_avg_sq`, the first and second moments,
-/// `grad_sum`, the running sum `s` of gradients, and `params0`, the first parameters.
+/// The state of [`prodigy`](prodigy()) besides its arrays.
+///
+/// These are `exp_avg` and `exp_avg_sq`, the first and second moments, `grad_sum`, the running sum `s` of gradients,
+/// and `params0`, the first parameters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ProdigyState {
@@ -108,7 +110,7 @@ pub struct ProdigyState {
     pub count: Count,
     /// As [`Steps::updates`](crate::part::Steps::updates).
     pub updates: PerLeaf<Count>,
-    /// The estimate of the distance to the solution, which is the learning rate.
+    /// The estimate of the distance to the solution, used as the learning rate.
     pub estim_lr: Scalar,
     /// The running sum `n`.
     pub numerator_weighted: Scalar,
@@ -116,18 +118,17 @@ pub struct ProdigyState {
 
 state_fields!(ProdigyState { count, updates, estim_lr, numerator_weighted });
 
-/// What [`Prodigy`] works out once a step.
+/// Scalars of [`Prodigy`], computed once per step.
 #[derive(Clone, Copy, Debug)]
 pub struct ProdigyRun {
     clock: Clock,
     betas: [f64; 3],
     /// The estimate before this step, and after it.
     estimates: [f64; 2],
-    /// The learning rate before the means are corrected for where they began, and for a leaf that was updated in every
-    /// step.
+    /// The learning rate before bias correction, and after it for a leaf updated in every step.
     uncorrected: f64,
     rate: f64,
-    /// What `s` grows by for each unit of gradient.
+    /// Weight of the gradient in `s`.
     of_gradient: f64,
     start: f64,
 }
@@ -155,8 +156,7 @@ impl TwoPasses for Prodigy {
     type Run = ProdigyRun;
     type Slots<C: Real> = [C; 4];
     type Sums<W: Real> = [W; 2];
-    /// What of the running means is kept, and how much of the gradient or its square is taken; the rate, what is added
-    /// to the root, and the decay of the weights.
+    /// The weights of the running means, of the gradient and of its square; the rate, `eps` and the weight decay.
     type Scalars<C: Real> = ([[C; 3]; 2], [C; 3]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProdigyState> {
@@ -211,7 +211,7 @@ impl TwoPasses for Prodigy {
         let [d, _] = run.estimates;
         let numerator = run.betas[2] * memory.numerator_weighted.get() + d / run.start * run.rate * progress;
         memory.numerator_weighted.set(numerator);
-        // Nothing has been learnt of the distance while all gradients were zero.
+        // Zero gradients carry no information on the distance.
         if path != 0.0 {
             run.estimates[1] = larger(d, self.estim_lr_coef.at(run.clock.count) * numerator / path);
         }

@@ -3,9 +3,9 @@ use crate::part::prelude::*;
 use crate::transform::*;
 use crate::wrapper::{ScheduleFree, schedule_free};
 
-/// AdamW without momentum that averages itself instead, by [`schedule_free`]: no schedule, only a warm-up.
+/// AdamW with iterate averaging instead of momentum, by [`schedule_free`]: no schedule, only a warm-up.
 ///
-/// Evaluate with [`eval_params`](crate::OptState::eval_params), not with the parameters that are trained.
+/// Evaluate with [`eval_params`](crate::OptState::eval_params), not with the trained parameters.
 ///
 /// # Arithmetic
 ///
@@ -49,7 +49,7 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 ///
 /// Defazio and others, [The road less scheduled](https://arxiv.org/abs/2405.15682), 2024. Optax,
 /// [`contrib.schedule_free_adamw`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: a `learning_rate`
-/// may be a schedule also where there is a warm-up, and 0 `warmup_steps` are none, where Optax's rate stays 0.
+/// may be a schedule even with a warm-up, and 0 `warmup_steps` disable it, where Optax's rate stays 0.
 pub fn schedule_free_adamw() -> ScheduleFreeAdamw {
     let rms = scale_by_rms().decay(0.999).eps_in_sqrt(false).bias_correction(true);
     let base = (rms, add_decayed_weights(0.0), scale_by_learning_rate(0.0025));
@@ -79,7 +79,7 @@ optimizer! {
 }
 
 impl ScheduleFreeAdamw {
-    /// The learning rate is in two places.
+    /// Copies the learning rate to both of its places.
     fn share(&mut self) {
         let rate = warmed_up(&self.learning_rate, self.warmup_steps);
         let (base, interpolate) = &mut self.chain.chain;

@@ -3,9 +3,9 @@ use crate::part::prelude::*;
 use crate::transform::{AddDecayedWeights, ScaleByLearningRate, add_decayed_weights, scale_by_learning_rate};
 use crate::wrapper::{ScheduleFree, schedule_free};
 
-/// Gradient descent that averages itself, by [`schedule_free`]: no schedule, only a warm-up.
+/// Gradient descent with iterate averaging, by [`schedule_free`]: no schedule, only a warm-up.
 ///
-/// Evaluate with [`eval_params`](crate::OptState::eval_params), not with the parameters that are trained.
+/// Evaluate with [`eval_params`](crate::OptState::eval_params), not with the trained parameters.
 ///
 /// # Arithmetic
 ///
@@ -45,7 +45,7 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 ///
 /// Defazio and others, [The road less scheduled](https://arxiv.org/abs/2405.15682), 2024. Optax,
 /// [`contrib.schedule_free_sgd`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: a `learning_rate`
-/// may be a schedule also where there is a warm-up, and 0 `warmup_steps` are none, where Optax's rate stays 0.
+/// may be a schedule even with a warm-up, and 0 `warmup_steps` disable it, where Optax's rate stays 0.
 pub fn schedule_free_sgd() -> ScheduleFreeSgd {
     let base = (add_decayed_weights(0.0), scale_by_learning_rate(1.0));
     ScheduleFreeSgd { learning_rate: 1.0.into(), warmup_steps: None, chain: schedule_free(base, 1.0) }
@@ -72,7 +72,7 @@ optimizer! {
 }
 
 impl ScheduleFreeSgd {
-    /// The learning rate is in two places.
+    /// Copies the learning rate to both of its places.
     fn share(&mut self) {
         let rate = warmed_up(&self.learning_rate, self.warmup_steps);
         let (base, interpolate) = &mut self.chain.chain;

@@ -1,9 +1,8 @@
-//! A learning rate that warms up, for optimizers that have one argument for that.
+//! Learning rates with a warm-up, for optimizers with an argument for it.
 
 use crate::schedule::{Hyperparam, Schedule, from_fn, warmup_constant};
 
-/// The learning rate with a warm-up from 0 in so many steps in front of it; of a schedule, at each step to its value
-/// there.
+/// Returns the learning rate with a linear warm-up from 0 over `steps` steps, towards its value at each step.
 pub(super) fn warmed_up(learning_rate: &Hyperparam, steps: Option<u64>) -> Hyperparam {
     match (learning_rate, steps.filter(|steps| *steps > 0)) {
         (_, None) => learning_rate.clone(),

@@ -3,7 +3,7 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Cautious, Masked, cautious, masked};
 
-/// Cautious Lion: [`lion`](crate::lion()) without those elements of a step that the gradient does not agree with.
+/// Cautious Lion: [`lion`](crate::lion()) without the elements of a step that oppose the gradient.
 ///
 /// # Arithmetic
 ///

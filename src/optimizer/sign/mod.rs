@@ -1,4 +1,4 @@
-//! What goes by the sign of each element.
+//! Optimizers by the sign of each element.
 
 mod cautious_lion;
 mod lion;

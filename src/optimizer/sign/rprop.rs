@@ -1,9 +1,9 @@
 use crate::schedule::IntoHyperparam;
 use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 
-/// Rprop: steps of a size that each element has for itself, against the sign of its gradient.
+/// Rprop: per-element steps of adaptive size against the sign of the gradient.
 ///
-/// For gradients of the whole data. With mini-batches signs change by chance, and steps shrink until nothing moves.
+/// It is for full-batch gradients. With mini-batches signs change by chance, and steps shrink until nothing moves.
 ///
 /// # Arithmetic
 ///

@@ -1,8 +1,7 @@
 use crate::part::prelude::*;
 use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_learning_rate, scale_by_sign};
 
-/// Signum: [`sign_sgd`](crate::optimizer::sign_sgd()) with momentum. The signs are those of the gradients' running
-/// mean.
+/// Signum: [`sign_sgd`](crate::optimizer::sign_sgd()) on the running mean of the gradients.
 ///
 /// # Arithmetic
 ///
@@ -12,7 +11,7 @@ use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_lear
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// Default: `beta` 0.9. The start at zero is not made up for: a factor does not change the sign.
+/// Default: `beta` 0.9. The start at zero needs no bias correction, since a factor does not change the sign.
 ///
 /// # Cost
 ///

@@ -3,7 +3,8 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// GaLore: Adam, or another optimizer, on gradients that are projected to a space of low rank.
+/// GaLore: Adam, or another optimizer, on gradients projected to a low-rank space.
+///
 /// Needs the feature `faer`.
 ///
 /// # Arithmetic
@@ -72,7 +73,7 @@ optimizer! {
 }
 
 impl<T: Stage<Needs = Nothing>> Galore<T> {
-    /// Sets what is run in the space of low rank.
+    /// Sets the transformation run in the low-rank space.
     pub fn base_optimizer<B: Stage<Needs = Nothing>>(self, base_optimizer: B) -> Galore<B> {
         let (galore, decay, rate) = self.chain;
         Galore { chain: (galore.base_optimizer(base_optimizer), decay, rate) }

@@ -1,4 +1,4 @@
-//! What needs singular vectors, eigenvectors or QR decompositions.
+//! Optimizers by singular vectors, eigenvectors or QR decompositions.
 
 mod galore;
 mod shampoo;

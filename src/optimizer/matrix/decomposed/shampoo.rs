@@ -3,7 +3,8 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// Shampoo: gradients of matrices multiplied from both sides by inverse roots of what they have been, then momentum.
+/// Shampoo: gradients times inverse roots of their summed outer products on both sides, then momentum.
+///
 /// Needs the feature `faer`.
 ///
 /// # Arithmetic
@@ -15,8 +16,8 @@ use crate::wrapper::{Masked, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Shampoo::weight_dimension_numbers) say it
-/// for some leaves otherwise; other leaves are scaled element by element.
+/// Leaves with two axes are matrices, unless [`weight_dimension_numbers`](Shampoo::weight_dimension_numbers) says
+/// otherwise; other leaves are scaled element by element.
 ///
 /// Defaults: `b2` 1, `eps` 1e-6, `momentum` 0.9, no nesterov, `weight_decay` 0 on all leaves, `precondition_frequency`
 /// 10, `start_preconditioning_step` 0, `max_precond_dim` 1024.
@@ -50,8 +51,8 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Gupta, Koren and Singer, [Shampoo: preconditioned stochastic tensor optimization](https://arxiv.org/abs/1802.09568),
-/// 2018, algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; another optimizer's step size is grafted by
-/// [`graft`](crate::wrapper::graft()): `graft(shampoo(1.0).momentum(0.0), adam(1e-3))`.
+/// 2018, algorithm 1. Optax has none. Differs: see [`scale_by_shampoo`]; [`graft`](crate::wrapper::graft()) applies
+/// another optimizer's step size: `graft(shampoo(1.0).momentum(0.0), adam(1e-3))`.
 pub fn shampoo(learning_rate: impl IntoHyperparam) -> Shampoo {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Shampoo { chain: (scale_by_shampoo(), trace(0.9), decay, scale_by_learning_rate(learning_rate)) }

@@ -3,8 +3,9 @@ use crate::select::Mask;
 use crate::transform::*;
 use crate::wrapper::{Masked, masked};
 
-/// SOAP: [`adamw`](crate::adamw()) in the basis of Shampoo's preconditioner for matrices, and as it is for all other
-/// leaves. Needs the feature `faer`.
+/// SOAP: [`adamw`](crate::adamw()) in the eigenbasis of Shampoo's preconditioner for matrices.
+///
+/// All other leaves have plain AdamW. Needs the feature `faer`.
 ///
 /// # Arithmetic
 ///
@@ -14,8 +15,8 @@ use crate::wrapper::{Masked, masked};
 ///       scale_by_learning_rate(learning_rate))
 /// ```
 ///
-/// The leaves with two axes are matrices, unless [`weight_dimension_numbers`](Soap::weight_dimension_numbers) say it
-/// for some leaves otherwise.
+/// Leaves with two axes are matrices, unless [`weight_dimension_numbers`](Soap::weight_dimension_numbers) says
+/// otherwise.
 ///
 /// Defaults: `b1` 0.95, `b2` 0.95, `eps` 1e-8, `weight_decay` 0.01 on all leaves, `shampoo_beta` as `b2`,
 /// `precondition_frequency` 10, `max_precond_dim` 10000.
