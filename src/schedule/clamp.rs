@@ -1,10 +1,10 @@
-//! A schedule between two values.
+//! A schedule clamped between two values.
 
 use super::said::schedule;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
-/// Keeps a schedule between two values.
+/// Clamps a schedule between two values.
 ///
 /// # Arithmetic
 ///
@@ -14,7 +14,7 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`validate`](Schedule::validate) refuses a `min_value` above `max_value`, a NaN, and whatever the schedule refuses.
+/// [`validate`](Schedule::validate) refuses a `min_value` above `max_value`, a NaN, and the errors of the schedule.
 ///
 /// # Example
 ///
@@ -34,7 +34,7 @@ pub fn clamp(schedule: impl Into<Schedule>, min_value: f64, max_value: f64) -> C
 schedule! {
     /// See [`clamp`].
     Clamp as "clamp" (
-        /// What is kept between the two.
+        /// The clamped schedule.
         schedule: Box<Schedule>,
         /// The least value; may be −∞.
         min_value: f64 in NUMBER,
@@ -45,8 +45,7 @@ schedule! {
 
 impl Kind for Clamp {
     fn value(&self, count: u64) -> f64 {
-        // Not `f64::clamp`, which panics where the two are in the wrong order; nor `max` alone, which takes a number
-        // for a NaN.
+        // Not `f64::clamp`, which panics if the two are in the wrong order; nor `max` alone, which replaces a NaN.
         let value = self.schedule.at(count);
         if value.is_nan() { value } else { value.max(self.min_value).min(self.max_value) }
     }

@@ -3,7 +3,7 @@
 use super::Kind;
 use super::said::schedule;
 
-/// Holds one value for ever.
+/// Returns one value at every step.
 ///
 /// # Arithmetic
 ///
@@ -11,8 +11,8 @@ use super::said::schedule;
 /// value
 /// ```
 ///
-/// A plain number where a [`Hyperparam`](super::Hyperparam) is taken does the same; this one can be
-/// [joined](super::join) to other schedules.
+/// A plain number where a [`Hyperparam`](super::Hyperparam) is taken does the same; a constant schedule can also be
+/// [joined](super::join) to others.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Down half a cosine.
+//! Decay along half a cosine.
 
 use super::said::schedule;
 use super::{Kind, fraction};
 use core::f64::consts::PI;
 
-/// Goes down on half a cosine, and stays there.
+/// Decays along half a cosine, then stays constant.
 ///
 /// # Arithmetic
 ///
@@ -29,8 +29,8 @@ use core::f64::consts::PI;
 /// # References
 ///
 /// Loshchilov and Hutter, [SGDR: stochastic gradient descent with warm restarts][sgdr], 2016, equation 5, one cycle.
-/// Optax: `cosine_decay_schedule`. PyTorch: `CosineAnnealingLR`, where `eta_min` is `alpha·init_value` and which goes
-/// up again after `T_max` steps. Differs: none from Optax, but for a negative `exponent`, with which Optax ends at
+/// Optax: `cosine_decay_schedule`. PyTorch: `CosineAnnealingLR`, whose `eta_min` is `alpha·init_value` and which rises
+/// again after `T_max` steps. Differs: none from Optax, except for a negative `exponent`, with which Optax ends at
 /// infinity.
 ///
 /// [sgdr]: https://arxiv.org/abs/1608.03983
@@ -44,10 +44,10 @@ schedule! {
     CosineDecay as "cosine_decay" (
         /// The first value.
         init_value: f64 in FINITE,
-        /// How many steps the way down takes.
+        /// Number of steps of the decay.
         decay_steps: u64 in AT_LEAST_1,
     ) {
-        /// The last value as a share of the first.
+        /// The last value as a fraction of the first.
         alpha: f64 in FINITE = 0.0;
         /// The exponent of the cosine.
         exponent: f64 in NOT_NEGATIVE = 1.0;

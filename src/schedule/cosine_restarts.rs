@@ -1,14 +1,14 @@
-//! Cosines for ever.
+//! Repeated cosine decay.
 
 use super::Kind;
 use super::said::schedule;
 use core::f64::consts::PI;
 
-/// Goes down on half a cosine again and again, for ever.
+/// Repeats a decay along half a cosine, without end.
 ///
 /// # Arithmetic
 ///
-/// Cycle `i`, from 0, takes `cycle_steps·steps_factorⁱ` steps. In it, `x` being the share of it that is done:
+/// Cycle `i`, from 0, takes `cycle_steps·steps_factorⁱ` steps. With `x` the fraction of it that is done:
 ///
 /// ```text
 /// value = init_value·value_factorⁱ·((1 − alpha)·(1 + cos(π·x)) / 2 + alpha)
@@ -43,20 +43,20 @@ schedule! {
     CosineRestarts as "cosine_restarts" (
         /// The first value.
         init_value: f64 in FINITE,
-        /// How many steps the first cycle takes.
+        /// Number of steps of the first cycle.
         cycle_steps: u64 in AT_LEAST_1,
     ) {
-        /// How many times as long as the cycle before each is.
+        /// Length of each cycle as a multiple of the one before.
         steps_factor: u64 in AT_LEAST_1 = 1;
-        /// How many times as high as the cycle before each is.
+        /// First value of each cycle as a multiple of that of the one before.
         value_factor: f64 in PART = 1.0;
-        /// The last value of a cycle as a share of its first.
+        /// The last value of a cycle as a fraction of its first.
         alpha: f64 in FINITE = 0.0;
     }
 }
 
 impl CosineRestarts {
-    /// The cycle of a count, from 0, how many of its steps are done, and how many it takes.
+    /// Returns the cycle of a count, from 0, the number of its steps done, and its length.
     fn cycle(&self, count: u64) -> (u64, u64, u64) {
         let mut steps = self.cycle_steps.max(1);
         if self.steps_factor <= 1 {

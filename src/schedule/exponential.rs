@@ -1,10 +1,10 @@
-//! By a constant rate.
+//! Exponential decay.
 
 use super::said::schedule;
 use super::{Kind, finite};
 use crate::error::Result;
 
-/// Multiplies by a rate every so many steps, smoothly or in stairs.
+/// Multiplies by a rate every `transition_steps` steps, smoothly or in stairs.
 ///
 /// # Arithmetic
 ///
@@ -31,7 +31,7 @@ use crate::error::Result;
 /// # References
 ///
 /// Optax: `exponential_decay`. PyTorch: `ExponentialLR` is `transition_steps` 1, `StepLR` is `staircase`.
-/// Differs: none in the numbers; a negative `decay_rate`, with which Optax gives NaN off the stairs, is refused.
+/// Differs: none in the numbers; a negative `decay_rate`, with which Optax gives NaN between stairs, is refused.
 pub fn exponential_decay(init_value: f64, transition_steps: u64, decay_rate: f64) -> ExponentialDecay {
     ExponentialDecay::with(init_value, transition_steps, decay_rate)
 }
@@ -42,23 +42,23 @@ schedule! {
     ExponentialDecay as "exponential_decay" (
         /// The first value.
         init_value: f64 in FINITE,
-        /// In how many steps the value is multiplied by the rate once; 0 never.
+        /// Number of steps per multiplication by the rate; 0 disables the schedule.
         transition_steps: u64,
-        /// The rate: below 1 the value falls, above 1 it grows, 0 turns the schedule off.
+        /// The rate: the value falls for rates below 1 and grows above 1; 0 disables the schedule.
         decay_rate: f64 in NOT_NEGATIVE,
     ) {
-        /// The count at which it begins.
+        /// The count at which the decay begins.
         transition_begin: u64 = 0;
-        /// Whether the value changes only every `transition_steps`.
+        /// If true, the value changes only every `transition_steps`.
         staircase: bool = false;
-        /// Where to stop, if anywhere: a lower bound for a rate below 1, else an upper bound.
+        /// The final value, if any: a lower bound for a rate below 1, else an upper bound.
         end_value: Option<f64> = None;
     }
 }
 
 impl Kind for ExponentialDecay {
     fn value(&self, count: u64) -> f64 {
-        // Optax does not look at `end_value` then.
+        // Optax ignores `end_value` here.
         if self.transition_steps == 0 || self.decay_rate == 0.0 {
             return self.init_value;
         }
@@ -68,7 +68,7 @@ impl Kind for ExponentialDecay {
         } else {
             count as f64 / self.transition_steps as f64
         };
-        // Where the power is infinite, nothing times it is still nothing.
+        // The power may be infinite, and zero times infinity is NaN.
         let value = if self.init_value == 0.0 { 0.0 } else { self.init_value * self.decay_rate.powf(times) };
         match self.end_value {
             Some(end) if self.decay_rate < 1.0 => value.max(end),

@@ -1,4 +1,4 @@
-//! Whatever a function says.
+//! Values of a function.
 
 use core::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::Kind;
 use super::said::{Said, Show};
 use crate::error::Result;
 
-/// Asks a function for the value.
+/// Calls a function for the value.
 ///
 /// # Arithmetic
 ///
@@ -20,8 +20,8 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// None: nothing is known of the function, and a NaN that it gives goes into the parameters. If it panics in a step,
-/// parameters are as they were, and the state [cannot be used any more](crate::Error::is_poisoned).
+/// None: the function is opaque, and a NaN that it returns ends up in the parameters. If it panics in a step,
+/// parameters keep their values, and the state [is poisoned](crate::Error::is_poisoned).
 ///
 /// # Example
 ///
@@ -34,8 +34,8 @@ use crate::error::Result;
 ///
 /// # References
 ///
-/// Optax takes any callable for a schedule. PyTorch: `LambdaLR`, whose function gives a factor.
-/// Differs: the type says that it is a schedule, not that it can be called.
+/// Optax takes any callable for a schedule. PyTorch: `LambdaLR`, whose function gives a factor. Differs: the type marks
+/// it as a schedule.
 pub fn from_fn(name: impl Into<Arc<str>>, function: impl Fn(u64) -> f64 + Send + Sync + 'static) -> FromFn {
     FromFn { name: name.into(), function: Arc::new(function) }
 }
@@ -49,7 +49,7 @@ pub struct FromFn {
 }
 
 impl FromFn {
-    /// What it is called.
+    /// Returns the name of the function.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::recipe::FromRecipe;
 
-/// A number or a schedule: what optimizers take for a learning rate and the like.
+/// A number or a schedule: the type of learning rates and other hyperparameters.
 ///
-/// Functions take `impl IntoHyperparam`, so that a plain `0.1` and `cosine_decay(0.1, 1000)` can both be written.
-/// Which of the two it is, is in the type of what was written; nothing is found out by calling it. Numbers are `f64`
-/// whatever the type of the parameters, since 0.999 is 1 in bf16.
+/// Functions take `impl IntoHyperparam`, so that both a plain `0.1` and `cosine_decay(0.1, 1000)` can be written. The
+/// type of the argument distinguishes the two, not a test at run time. Numbers are `f64` whatever the type of the
+/// parameters, since 0.999 is 1 in bf16.
 ///
 /// # Example
 ///
@@ -28,17 +28,17 @@ use crate::recipe::FromRecipe;
 ///
 /// # References
 ///
-/// Optax: `ScalarOrSchedule`, told apart by whether it can be called. Differs: a type, see above.
+/// Optax: `ScalarOrSchedule`, distinguished by callability. Differs: a type, see above.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Hyperparam {
-    /// The same at every step.
+    /// The same value at every step.
     Number(f64),
-    /// Another at every step.
+    /// A value that changes with the step.
     Schedule(Schedule),
 }
 
-// Not derived, so that it is no part of the copy of each transformation, which has several.
+// Not derived, so that `clone` of each transformation, which has several, does not inline it.
 impl Clone for Hyperparam {
     #[inline(never)]
     fn clone(&self) -> Hyperparam {
@@ -50,13 +50,13 @@ impl Clone for Hyperparam {
 }
 
 impl Hyperparam {
-    /// The value at a step count; the first step has count 0.
+    /// Returns the value at a step count; the first step has count 0.
     ///
     /// ```
     /// use gradchain::schedule::{Hyperparam, linear};
     /// assert_eq!(Hyperparam::from(linear(0.0, 4.0, 4)).at(3), 3.0);
     /// ```
-    // Every rule asks for several of them: the choice among the schedules would be compiled for each.
+    // Every rule calls it several times; inlining would duplicate the choice among the schedules.
     #[inline(never)]
     pub fn at(&self, count: u64) -> f64 {
         match self {
@@ -65,7 +65,7 @@ impl Hyperparam {
         }
     }
 
-    /// The values of several at a step count.
+    /// Returns the values of several at a step count.
     ///
     /// ```
     /// use gradchain::schedule::{Hyperparam, linear};
@@ -81,7 +81,7 @@ impl Hyperparam {
         values
     }
 
-    /// Whether it is a schedule.
+    /// Returns whether it is a schedule.
     ///
     /// ```
     /// use gradchain::schedule::{Hyperparam, constant};
@@ -92,13 +92,12 @@ impl Hyperparam {
         matches!(self, Hyperparam::Schedule(_))
     }
 
-    /// Checks a number with `fits`, and a schedule with [`Schedule::validate`]: of its values only the first is looked
-    /// at.
+    /// Checks a number with `fits`, or a schedule with [`Schedule::validate`] and its first value.
     ///
     /// # Errors
     ///
-    /// If the number does not fit, or the schedule has an argument out of range or is NaN in the first step, where NaN
-    /// does not fit.
+    /// Fails if the number does not fit, or if the schedule has an argument out of range or is NaN in the first step
+    /// although NaN does not fit.
     ///
     /// ```
     /// use gradchain::schedule::Hyperparam;
@@ -128,19 +127,19 @@ impl Hyperparam {
         }
     }
 
-    /// As [`validate`](Self::validate), with a range that has a name.
+    /// As [`validate`](Self::validate), with a named range.
     ///
     /// # Errors
     ///
-    /// If a number is not in the range, or a schedule is impossible.
+    /// Fails if a number is not in the range, or a schedule is invalid.
     pub fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
         self.validate(function, argument, range.text, range.holds)
     }
 }
 
-/// What can be given for a [`Hyperparam`]: an `f64`, a schedule, or one that is either.
+/// Conversion into a [`Hyperparam`]: implemented for `f64`, schedules, and hyperparameters.
 ///
-/// Closed, so that the compiler can say what is wanted where something else is given.
+/// Sealed, so that the compiler can name the expected types in its error message.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a number nor a schedule",
     label = "an `f64` or a schedule is expected here",

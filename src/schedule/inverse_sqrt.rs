@@ -1,4 +1,4 @@
-//! Down with the root of the count.
+//! Decay with the root of the count.
 
 use super::Kind;
 use super::said::schedule;
@@ -28,14 +28,14 @@ use super::said::schedule;
 ///
 /// # References
 ///
-/// Vaswani et al., [Attention is all you need](https://arxiv.org/abs/1706.03762), 2017, section 5.3, where the peak is
-/// made from the model's width: see [`noam`]. fairseq: `inverse_sqrt`, which may start above 0. Optax and PyTorch:
+/// Vaswani et al., [Attention is all you need](https://arxiv.org/abs/1706.03762), 2017, section 5.3, which derives the
+/// peak from the model's width: see [`noam`]. fairseq: `inverse_sqrt`, which may start above 0. Optax and PyTorch:
 /// none.
 pub fn inverse_sqrt(peak_value: f64, warmup_steps: u64) -> InverseSqrt {
     InverseSqrt::with(peak_value, warmup_steps)
 }
 
-/// The [`inverse_sqrt`] of the Transformer, with the peak `1 / √(model_width·warmup_steps)`.
+/// Returns the [`inverse_sqrt`] of the Transformer, with the peak `1 / √(model_width·warmup_steps)`.
 ///
 /// ```text
 /// value = model_width^−0.5 · min(t^−0.5, t·warmup_steps^−1.5)          t = count + 1
@@ -55,7 +55,7 @@ schedule! {
     InverseSqrt as "inverse_sqrt" (
         /// The largest value.
         peak_value: f64 in FINITE,
-        /// Which step it is at, from 1.
+        /// The step of the largest value, from 1.
         warmup_steps: u64 in AT_LEAST_1,
     )
 }

@@ -1,11 +1,11 @@
-//! Schedules one after the other.
+//! Schedules in sequence.
 
 use super::said::schedule;
 use super::several::Several;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
-/// Runs one schedule after the other, each from its own count 0.
+/// Runs schedules in sequence, each from its own count 0.
 ///
 /// # Arithmetic
 ///
@@ -17,7 +17,7 @@ use crate::error::Result;
 /// # Errors
 ///
 /// [`validate`](Schedule::validate) refuses boundaries that are not one fewer than the schedules or that descend, and
-/// whatever one of the schedules refuses.
+/// the errors of the schedules.
 ///
 /// # Example
 ///
@@ -29,8 +29,8 @@ use crate::error::Result;
 ///
 /// # References
 ///
-/// Optax: `join_schedules`. PyTorch: `SequentialLR`. Differs: with too few or too many boundaries Optax leaves the rest
-/// away in silence; here that, and boundaries that descend, are refused.
+/// Optax: `join_schedules`. PyTorch: `SequentialLR`. Differs: with too few or too many boundaries Optax silently
+/// ignores the rest; here those, and boundaries that descend, are refused.
 pub fn join(schedules: impl Several, boundaries: impl IntoIterator<Item = u64>) -> Join {
     Join::with(schedules.into_schedules(), boundaries.into_iter().collect())
 }
@@ -40,7 +40,7 @@ schedule! {
     Join as "join" (
         /// The schedules, at least one.
         schedules: Vec<Schedule>,
-        /// Where each schedule but the first begins, ascending.
+        /// The start of each schedule but the first, ascending.
         boundaries: Vec<u64>,
     )
 }

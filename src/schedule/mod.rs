@@ -2,9 +2,9 @@
 //!
 //! Guide: [Schedules and hyperparameters](https://docs.rs/gradchain/latest/gradchain/_guide/schedules/index.html).
 //!
-//! A [`Schedule`] is a value that [`at`](Schedule::at) turns a step count into a number. Nothing in this crate decides
-//! by callability whether an argument is a schedule: arguments that take either take a [`Hyperparam`], and a closure
-//! becomes a schedule only through [`from_fn`].
+//! A [`Schedule`] is a value that [`at`](Schedule::at) turns a step count into a number. This crate never tests for
+//! callability: arguments that take a number or a schedule take a [`Hyperparam`], and a closure becomes a schedule only
+//! through [`from_fn`].
 //!
 //! | constructor | from the first step on |
 //! |---|---|
@@ -19,20 +19,20 @@
 //! | [`table`] | from a list |
 //! | [`cosine_restarts`] | down half a cosine, again and again |
 //! | [`sgdr`], [`join`] | several schedules, one after the other |
-//! | [`sum`], [`product`], [`clamp`] | made of others |
-//! | [`from_fn`] | whatever a function says |
+//! | [`sum`], [`product`], [`clamp`] | combinations of others |
+//! | [`from_fn`] | the values of a function |
 //!
-//! Where Optax has the same, names, arguments and defaults are those of [`optax.schedules`][optax] without the ending
-//! `_schedule`. Optional arguments are methods of what the constructor returns: `cosine_decay(0.1, 1000).alpha(0.01)`.
+//! Schedules of Optax keep the names, arguments and defaults of [`optax.schedules`][optax] without the suffix
+//! `_schedule`. Optional arguments are methods of the returned type: `cosine_decay(0.1, 1000).alpha(0.01)`.
 //!
 //! # Counts
 //!
-//! Counts start at 0: the first update uses `at(0)`. Step arguments are unsigned. Where Optax takes a negative number
-//! of steps it behaves as for 0, and so does 0 here.
+//! Counts start at 0: the first update uses `at(0)`. Step arguments are unsigned. Optax treats a negative number of
+//! steps as 0.
 //!
 //! # Arithmetic
 //!
-//! All of it is in `f64`, whatever the type of the parameters, and nothing is allocated by `at`.
+//! All arithmetic is in `f64`, whatever the type of the parameters, and `at` does not allocate.
 //!
 //! [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
 
@@ -93,8 +93,7 @@ pub use warmup_stable_decay::{DecayShape, WarmupStableDecay, warmup_stable_decay
 
 /// A number that changes with the step count.
 ///
-/// It is a description, not a function: it can be compared, printed and matched on. It prints as the call that makes
-/// it.
+/// It is a description, not a function: it can be compared, printed and matched on. It prints as its constructor call.
 ///
 /// # Example
 ///
@@ -159,9 +158,9 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// The value at a step count; the first step has count 0.
+    /// Returns the value at a step count; the first step has count 0.
     ///
-    /// Of a schedule that [`validate`](Schedule::validate) refuses the value means nothing, and may be NaN.
+    /// The value of a schedule that [`validate`](Schedule::validate) refuses is meaningless, and may be NaN.
     ///
     /// ```
     /// use gradchain::schedule::{Schedule, exponential_decay};
@@ -177,7 +176,7 @@ impl Schedule {
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range: see the `Errors` of each constructor. All values must be finite.
+    /// Fails if an argument is out of its range: see the `Errors` of each constructor. All values must be finite.
     ///
     /// ```
     /// use gradchain::schedule::{Schedule, cosine_decay};
@@ -188,7 +187,7 @@ impl Schedule {
         self.kind().check_all(self.kind().name())
     }
 
-    /// The values at several counts: to plot, or to look at.
+    /// Returns the values at several counts, for plots or inspection.
     ///
     /// ```
     /// use gradchain::schedule::{Schedule, linear};
@@ -206,11 +205,11 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// What each kind of schedule says about itself.
+/// The behaviour of one kind of schedule.
 trait Kind: said::Said {
-    /// The value at a count.
+    /// Returns the value at a count.
     fn value(&self, count: u64) -> f64;
-    /// Checks what ranges cannot say; `function` is the name to complain by.
+    /// Checks conditions beyond ranges; `function` is the name in the message.
     fn check(&self, function: &str) -> Result<()> {
         let _ = function;
         Ok(())
@@ -239,7 +238,7 @@ macro_rules! kinds {
         }
         $(
             impl $Kind {
-                /// The value at a step count; the first step has count 0.
+                /// Returns the value at a step count; the first step has count 0.
                 pub fn at(&self, count: u64) -> f64 {
                     self.value(count)
                 }
@@ -296,24 +295,24 @@ macro_rules! each_kind {
 pub(crate) use each_kind;
 each_kind!(kinds);
 
-/// A number is the schedule that is always that number.
+/// Converts a number to a constant schedule.
 impl From<f64> for Schedule {
     fn from(value: f64) -> Schedule {
         constant(value).into()
     }
 }
 
-/// An argument error unless `ok`.
+/// Returns an argument error unless `ok`.
 fn require(ok: bool, function: &str, argument: &str, expected: &str, found: impl fmt::Display) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::argument(function, argument, expected, found)) }
 }
 
-/// An argument error at the first value that is not finite.
+/// Returns an argument error at the first value that is not finite.
 fn finite(function: &str, arguments: &[(&str, f64)]) -> Result<()> {
     arguments.iter().try_for_each(|&(name, value)| require(value.is_finite(), function, name, "a finite number", value))
 }
 
-/// How far from 0 to 1 a transition is, `count` steps after its begin.
+/// Returns the progress of a transition from 0 to 1, `count` steps after its begin.
 fn fraction(count: u64, steps: u64) -> f64 {
     count.min(steps) as f64 / steps as f64
 }

@@ -1,10 +1,10 @@
-//! Up, down and out, once.
+//! One-cycle schedules.
 
 use super::said::schedule;
 use super::{InterpolateType, Kind, require};
 use crate::error::Result;
 
-/// Goes up on a line, down on a line, and out on a third.
+/// Goes up, down and out, each on a line.
 ///
 /// # Arithmetic
 ///
@@ -32,8 +32,8 @@ use crate::error::Result;
 ///
 /// Smith and Topin, [Super-convergence: very fast training of neural networks using large learning rates][super], 2017.
 /// Optax: `linear_onecycle_schedule`. PyTorch: `OneCycleLR` with `anneal_strategy="linear"` and `three_phase`, whose
-/// `total_steps` is `transition_steps + 1`, and whose second turn is at `2·pct_start·total_steps − 2`.
-/// Differs: shares out of order and factors that are not positive are refused, which Optax takes.
+/// `total_steps` is `transition_steps + 1`, and whose second turn is at `2·pct_start·total_steps − 2`. Differs: shares
+/// out of order and factors that are not positive are refused, which Optax takes.
 ///
 /// [super]: https://arxiv.org/abs/1708.07120
 pub fn linear_onecycle(transition_steps: u64, peak_value: f64) -> LinearOnecycle {
@@ -44,14 +44,14 @@ schedule! {
     /// See [`linear_onecycle`].
     #[derive(Copy)]
     LinearOnecycle as "linear_onecycle" (
-        /// How many steps the whole takes.
+        /// Total number of steps.
         transition_steps: u64 in AT_LEAST_1,
         /// The largest value.
         peak_value: f64 in FINITE,
     ) {
-        /// The share of the steps that go up.
+        /// The fraction of the steps that go up.
         pct_start: f64 in SHARE = 0.3;
-        /// The share of the steps that go up and down.
+        /// The fraction of the steps that go up and down.
         pct_final: f64 = 0.85;
         /// The peak divided by the first value.
         div_factor: f64 in POSITIVE = 25.0;
@@ -115,12 +115,12 @@ schedule! {
     /// See [`cosine_onecycle`].
     #[derive(Copy)]
     CosineOnecycle as "cosine_onecycle" (
-        /// How many steps the whole takes.
+        /// Total number of steps.
         transition_steps: u64 in AT_LEAST_1,
         /// The largest value.
         peak_value: f64 in FINITE,
     ) {
-        /// The share of the steps that go up.
+        /// The fraction of the steps that go up.
         pct_start: f64 in SHARE = 0.3;
         /// The peak divided by the first value.
         div_factor: f64 in POSITIVE = 25.0;

@@ -1,4 +1,4 @@
-//! From boundary to boundary, in jumps or smoothly.
+//! Transitions at boundaries, in jumps or smoothly.
 
 use core::f64::consts::PI;
 use core::fmt;
@@ -50,12 +50,12 @@ pub struct PiecewiseConstant {
 }
 
 impl PiecewiseConstant {
-    /// The first value.
+    /// Returns the first value.
     pub fn init_value(&self) -> f64 {
         self.init_value
     }
 
-    /// The boundaries in ascending order, and the factor at each.
+    /// Returns the boundaries in ascending order, and the factor at each.
     pub fn boundaries_and_scales(&self) -> &[(u64, f64)] {
         &self.boundaries_and_scales
     }
@@ -93,7 +93,7 @@ impl fmt::Display for PiecewiseConstant {
     }
 }
 
-/// Goes smoothly from the product of scales at one boundary to that at the next.
+/// Interpolates between the products of scales at successive boundaries.
 ///
 /// # Arithmetic
 ///
@@ -105,7 +105,7 @@ impl fmt::Display for PiecewiseConstant {
 /// after the last boundary: the last v
 /// ```
 ///
-/// The scales are factors between neighbours, not shares of `init_value`.
+/// The scales are factors between neighbours, not fractions of `init_value`.
 ///
 /// # Errors
 ///
@@ -132,7 +132,7 @@ pub fn piecewise_interpolate(
     PiecewiseInterpolate { interpolate_type, init_value, boundaries_and_scales: sorted(boundaries_and_scales) }
 }
 
-/// How [`piecewise_interpolate`] goes from one value to the next.
+/// The interpolation of [`piecewise_interpolate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InterpolateType {
@@ -150,8 +150,9 @@ impl InterpolateType {
         }
     }
 
-    /// The value at a count, for boundaries in ascending order. Of two equal boundaries the second counts, which is
-    /// what a dictionary does, and what one-cycle schedules of few steps come to.
+    /// Returns the value at a count, for boundaries in ascending order.
+    ///
+    /// The second of two equal boundaries counts, as in a dictionary; one-cycle schedules of few steps have such.
     pub(super) fn value(self, init_value: f64, points: &[(u64, f64)], count: u64) -> f64 {
         let (mut start, mut begin) = (init_value, 0);
         for (i, &(boundary, scale)) in points.iter().enumerate() {
@@ -178,17 +179,17 @@ pub struct PiecewiseInterpolate {
 }
 
 impl PiecewiseInterpolate {
-    /// How it goes from one value to the next.
+    /// Returns the interpolation.
     pub fn interpolate_type(&self) -> InterpolateType {
         self.interpolate_type
     }
 
-    /// The first value.
+    /// Returns the first value.
     pub fn init_value(&self) -> f64 {
         self.init_value
     }
 
-    /// The boundaries in ascending order, and the factor at each.
+    /// Returns the boundaries in ascending order, and the factor at each.
     pub fn boundaries_and_scales(&self) -> &[(u64, f64)] {
         &self.boundaries_and_scales
     }
@@ -230,7 +231,7 @@ impl fmt::Display for PiecewiseInterpolate {
     }
 }
 
-/// Boundaries in order, each with its factor.
+/// Sorts boundaries, each with its factor.
 pub(super) fn sorted(boundaries_and_scales: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, f64)> {
     let mut sorted: Vec<_> = boundaries_and_scales.into_iter().collect();
     sorted.sort_by_key(|(boundary, _)| *boundary);

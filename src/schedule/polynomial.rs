@@ -1,4 +1,4 @@
-//! From one value to another, on a line or a power of it.
+//! Transitions from one value to another, on a line or a power of it.
 
 use super::said::schedule;
 use super::{Kind, fraction};
@@ -12,8 +12,7 @@ use super::{Kind, fraction};
 /// value = init_value + (end_value − init_value)·x
 /// ```
 ///
-/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is left out, it is not a
-/// jump.
+/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is omitted, not a jump.
 ///
 /// # Errors
 ///
@@ -44,7 +43,7 @@ schedule! {
         init_value: f64 in FINITE,
         /// The value after it.
         end_value: f64 in FINITE,
-        /// How many steps it takes; 0 leaves it out.
+        /// Number of steps of the transition; 0 omits it.
         transition_steps: u64,
     ) {
         /// The count at which it begins.
@@ -68,8 +67,7 @@ impl Kind for Linear {
 /// value = end_value + (init_value − end_value)·(1 − x)^power
 /// ```
 ///
-/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is left out, it is not a
-/// jump.
+/// With `transition_steps` 0 the value stays at `init_value`, as in Optax: the transition is omitted, not a jump.
 ///
 /// # Errors
 ///
@@ -101,7 +99,7 @@ schedule! {
         end_value: f64 in FINITE,
         /// The exponent; 1 is a line.
         power: f64 in NOT_NEGATIVE,
-        /// How many steps the transition takes; 0 leaves it out.
+        /// Number of steps of the transition; 0 omits it.
         transition_steps: u64,
     ) {
         /// The count at which it begins.
@@ -111,7 +109,7 @@ schedule! {
 
 impl Kind for Polynomial {
     fn value(&self, count: u64) -> f64 {
-        // Also what makes the first value exact: `(a − b) + b` need not be `a`.
+        // Makes the first value exact too: `(a − b) + b` need not be `a`.
         if count <= self.transition_begin || self.transition_steps == 0 {
             return self.init_value;
         }

@@ -1,4 +1,4 @@
-//! Schedules multiplied.
+//! The product of schedules.
 
 use super::said::schedule;
 use super::several::Several;
@@ -15,7 +15,7 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`validate`](Schedule::validate) refuses an empty list, and whatever one of the schedules refuses.
+/// [`validate`](Schedule::validate) refuses an empty list, and the errors of the schedules.
 ///
 /// # Example
 ///
@@ -28,7 +28,7 @@ use crate::error::Result;
 ///
 /// # References
 ///
-/// PyTorch: `ChainedScheduler`, whose members scale one after the other. Optax: none; a function of others.
+/// PyTorch: `ChainedScheduler`, whose members scale in turn. Optax: none; a function of others.
 pub fn product(schedules: impl Several) -> Product {
     Product::with(schedules.into_schedules())
 }

@@ -1,4 +1,4 @@
-//! Schedules as data: each says its name and its arguments once, here.
+//! Recipes of schedules, with the names and arguments of each kind.
 
 use super::said::Said as _;
 use super::*;
@@ -6,10 +6,10 @@ use super::*;
 use crate::recipe::Required;
 use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Setting, ToRecipe, words};
 
-/// A name, and what makes one to read into.
+/// A name, and a constructor of an instance to read into.
 type Prototype = (&'static str, fn() -> Schedule);
 
-/// For each name one to read into.
+/// One prototype per name.
 const PROTOTYPES: &[Prototype] = &[
     ("constant", || constant(0.0).into()),
     ("linear", || linear(0.0, 0.0, 1).into()),
@@ -39,12 +39,12 @@ fn names() -> impl Iterator<Item = &'static str> {
     PROTOTYPES.iter().map(|(name, _)| *name).chain(["noam"])
 }
 
-/// One of this name, whose arguments have yet to be given.
+/// Returns the prototype of this name, with arguments still to be set.
 fn prototype(name: &str) -> Option<Schedule> {
     PROTOTYPES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }
 
-/// Every name, with the JSON Schema of its arguments.
+/// Returns every name, with the JSON Schema of its arguments.
 #[cfg(feature = "config")]
 pub(crate) fn schemas() -> Vec<(&'static str, String)> {
     let of = |name: &'static str| {
@@ -91,7 +91,7 @@ impl FromRecipe for Schedule {
         if name == "schedule" {
             return inside.read();
         }
-        // The parameters of a transformer's schedule are not kept: it is another, with a peak that follows from them.
+        // `noam` does not store its parameters: it is an `inverse_sqrt` whose peak follows from them.
         if name == "noam" {
             let fields = inside.fields(&["model_width", "warmup_steps"])?;
             return Ok(noam(fields.required("model_width")?, fields.required::<Whole>("warmup_steps")?.0).into());
@@ -108,7 +108,7 @@ impl FromRecipe for Schedule {
     }
 }
 
-/// The arguments alone, as `sgdr` lists them.
+/// Reads the arguments alone, as `sgdr` lists them.
 impl FromRecipe for WarmupCosineDecay {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<WarmupCosineDecay> {
         let mut cycle = warmup_cosine_decay(0.0, 0.0, 0, 1);
@@ -126,7 +126,7 @@ impl ToRecipe for WarmupCosineDecay {
 words!(InterpolateType { Linear = "linear", Cosine = "cosine" });
 words!(DecayShape { Linear = "linear", OneMinusSqrt = "one_minus_sqrt", Cosine = "cosine" });
 
-/// A number of steps; a negative one is no steps, as in Optax.
+/// A number of steps; a negative one counts as 0, as in Optax.
 struct Whole(u64);
 
 impl FromRecipe for Whole {
@@ -142,7 +142,7 @@ impl FromRecipe for Whole {
     }
 }
 
-/// An argument that is kept in another form than it is given in.
+/// An argument stored in another form than it is given in.
 struct Kept<'a, T, R> {
     value: &'a mut T,
     is_required: bool,
@@ -168,17 +168,17 @@ impl<T: ToRecipe, R: FromRecipe> Setting for Kept<'_, T, R> {
     }
 }
 
-/// A number of steps as an argument.
+/// Returns a number of steps as an argument.
 pub(super) fn steps(value: &mut u64, is_required: bool) -> impl Setting {
     Kept { value, is_required, keep: |Whole(steps)| steps }
 }
 
-/// The boundaries between schedules as an argument, which must be given.
+/// Returns the boundaries between schedules as a required argument.
 pub(super) fn boundaries(value: &mut Vec<u64>) -> impl Setting {
     Kept { value, is_required: true, keep: |all: Vec<Whole>| all.into_iter().map(|Whole(at)| at).collect() }
 }
 
-/// Boundaries, in any order, each with a factor, as an argument; there may be none.
+/// Returns boundaries with factors, in any order, as an optional argument.
 pub(super) fn pairs(value: &mut Vec<(u64, f64)>) -> impl Setting {
     let keep = |pairs: Option<Vec<(Whole, f64)>>| {
         super::piecewise::sorted(pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)))
@@ -211,14 +211,14 @@ impl ToRecipe for Hyperparam {
     }
 }
 
-/// The bits of the number that stands for one that is missing: a NaN that no arithmetic makes.
+/// The bits of the placeholder for a missing number: a NaN that no arithmetic produces.
 const MISSING: u64 = 0x7ff8_6d69_7373_6e67;
 
 impl Hyperparam {
     pub(crate) const MISSING: Hyperparam = Hyperparam::Number(f64::from_bits(MISSING));
 }
 
-/// A number, or `{"schedule": ..}`. `null` leaves it at its default.
+/// Reads a number, or `{"schedule": ..}`. `null` keeps the default.
 impl FromRecipe for Hyperparam {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Hyperparam> {
         if let Recipe::Map(_) = node.value() {

@@ -1,9 +1,9 @@
-//! Slowly, then ever faster, down.
+//! Decay that accelerates.
 
 use super::said::schedule;
 use super::{Kind, fraction};
 
-/// Goes down ever faster, between a line and staying: "reflected exponential".
+/// Decays slowly, then ever faster: the "reflected exponential", above a line.
 ///
 /// # Arithmetic
 ///
@@ -38,7 +38,7 @@ schedule! {
     Rex as "rex" (
         /// The first value.
         init_value: f64 in FINITE,
-        /// How many steps the way down takes.
+        /// Number of steps of the decay.
         decay_steps: u64 in AT_LEAST_1,
     )
 }

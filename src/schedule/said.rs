@@ -1,4 +1,4 @@
-//! What there is to know of a kind of schedule, said once.
+//! Declarations of schedule kinds: one macro for arguments, checks, printing and recipes.
 
 use core::fmt;
 
@@ -9,13 +9,13 @@ use crate::error::Result;
 pub(super) use crate::recipe::Show;
 use crate::recipe::{FromRecipe, Required, ToRecipe};
 
-/// What is known of a schedule from its arguments: it prints as the call that makes it.
+/// The generated behaviour of a schedule, which prints as its constructor call.
 pub(super) trait Said: fmt::Display {
-    /// The function that makes it.
+    /// Returns the name of the constructor.
     fn name(&self) -> &'static str;
-    /// Checks arguments that have a range; `function` is the name to complain by.
+    /// Checks the arguments with a range; `function` is the name in the message.
     fn check_ranges(&self, function: &str) -> Result<()>;
-    /// Shows every argument under its name.
+    /// Visits every argument under its name.
     fn arguments(&mut self, visit: &mut Show<'_>);
 }
 
@@ -26,7 +26,7 @@ pub(super) trait Argument: fmt::Debug + ToRecipe + FromRecipe {
         write!(f, "{self:?}")
     }
 
-    /// Shows it under its name; configs must give it if it is required.
+    /// Visits it under its name; configs must give it if `is_required`.
     fn visit(&mut self, name: &'static str, is_required: bool, visit: &mut Show<'_>) {
         if is_required { visit(name, &mut Required(self)) } else { visit(name, self) }
     }
@@ -74,11 +74,11 @@ impl Argument for Vec<Schedule> {
     }
 }
 
-/// Says once what there is to know of a schedule's arguments: makes the struct, the methods that set what has a
-/// default, the checks of ranges, how it prints, and its [recipe](crate::recipe).
+/// Declares a schedule: the struct, setters of the arguments with a default, range checks, printing, and its
+/// [recipe](crate::recipe).
 ///
-/// In parentheses stand the arguments of the call, in braces those with a default. Ranges are those of
-/// [`range`](crate::range) by name, and may be left out. What they cannot say is in `Kind::check`.
+/// Parentheses contain the arguments of the call, braces those with a default. Ranges are those of
+/// [`range`](crate::range) by name, and optional. `Kind::check` holds further conditions.
 macro_rules! schedule {
     (
         $(#[$meta:meta])*
@@ -105,7 +105,7 @@ macro_rules! schedule {
         }
 
         impl $T {
-            /// With these arguments, and the defaults of the others.
+            /// Returns the schedule with these arguments, and defaults for the others.
             pub(super) fn with($($r: $R $(<$RG>)?),+) -> $T {
                 $T { $($r,)+ $($($o: $default,)+)? }
             }

@@ -1,10 +1,10 @@
-//! Schedules of which there are several, in one list whatever their types.
+//! Lists of schedules of different types.
 
 use core::fmt;
 
 use super::Schedule;
 
-/// Several schedules: a tuple of anything that is one, numbers too, or a list.
+/// Several schedules: a tuple of schedules and numbers, or a list.
 ///
 /// ```
 /// use gradchain::schedule::{cosine_decay, linear, product, sum};
@@ -13,7 +13,7 @@ use super::Schedule;
 /// product(vec![linear(0.0, 1.0, 10).into(), linear(1.0, 0.0, 10).into()]);
 /// ```
 pub trait Several {
-    /// As a list.
+    /// Converts to a list.
     fn into_schedules(self) -> Vec<Schedule>;
 }
 

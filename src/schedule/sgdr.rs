@@ -7,7 +7,7 @@ use super::{Kind, WarmupCosineDecay, require};
 use crate::error::Result;
 use crate::recipe::Required;
 
-/// Runs one warm-up and cosine decay after the other.
+/// Runs warm-ups with cosine decay in sequence.
 ///
 /// # Arithmetic
 ///
@@ -31,8 +31,8 @@ use crate::recipe::Required;
 /// # References
 ///
 /// Loshchilov and Hutter, [SGDR: stochastic gradient descent with warm restarts][sgdr], 2016, equation 5.
-/// Optax: `sgdr_schedule`, which takes a list of dictionaries. PyTorch: `CosineAnnealingWarmRestarts`, without warm-up,
-/// each cycle `T_mult` times as long as the one before, and for ever. Differs: none from Optax.
+/// Optax: `sgdr_schedule`, which takes a list of dictionaries. PyTorch: `CosineAnnealingWarmRestarts`, without warm-up
+/// and without end, each cycle `T_mult` times as long as the one before. Differs: none from Optax.
 ///
 /// [sgdr]: https://arxiv.org/abs/1608.03983
 pub fn sgdr(cycles: impl IntoIterator<Item = WarmupCosineDecay>) -> Sgdr {

@@ -1,11 +1,11 @@
-//! Schedules added up.
+//! The sum of schedules.
 
 use super::said::schedule;
 use super::several::Several;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 
-/// Adds schedules and numbers up.
+/// Adds schedules and numbers.
 ///
 /// # Arithmetic
 ///
@@ -15,7 +15,7 @@ use crate::error::Result;
 ///
 /// # Errors
 ///
-/// [`validate`](Schedule::validate) refuses an empty list, and whatever one of the schedules refuses.
+/// [`validate`](Schedule::validate) refuses an empty list, and the errors of the schedules.
 ///
 /// # Example
 ///

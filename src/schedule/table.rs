@@ -4,7 +4,7 @@ use super::said::schedule;
 use super::{Kind, finite, require};
 use crate::error::Result;
 
-/// Takes one value after the other from a list, then stays at the last.
+/// Returns the values of a list in sequence, then stays at the last.
 ///
 /// # Arithmetic
 ///
@@ -39,7 +39,7 @@ schedule! {
         /// The values, at least one.
         values: Vec<f64>,
     ) {
-        /// How many steps each of them lasts.
+        /// Number of steps per value.
         every: u64 in AT_LEAST_1 = 1;
     }
 }

@@ -1,4 +1,4 @@
-//! A line up, then something else.
+//! A linear warm-up, followed by another schedule.
 
 use super::said::schedule;
 use super::{CosineDecay, Kind, exponential_decay, finite, linear, require};
@@ -12,7 +12,7 @@ use crate::error::Result;
 /// value = init_value + (peak_value − init_value)·min(count / warmup_steps, 1)
 /// ```
 ///
-/// With `warmup_steps` 0 the value stays at `init_value`, as in Optax: it is a [`linear`](super::linear) with other
+/// With `warmup_steps` 0 the value stays at `init_value`, as in Optax: it is a [`linear`](super::linear) under other
 /// names.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ schedule! {
         init_value: f64 in FINITE,
         /// The value from `warmup_steps` on.
         peak_value: f64 in FINITE,
-        /// How many steps the way up takes; 0 leaves it out.
+        /// Number of steps of the warm-up; 0 omits it.
         warmup_steps: u64,
     )
 }
@@ -53,7 +53,7 @@ impl Kind for WarmupConstant {
     }
 }
 
-/// Warms up on a line, then goes down on half a cosine.
+/// Warms up on a line, then decays along half a cosine.
 ///
 /// # Arithmetic
 ///
@@ -63,8 +63,8 @@ impl Kind for WarmupConstant {
 ///     x = min((count − warmup_steps) / (decay_steps − warmup_steps), 1)
 /// ```
 ///
-/// `decay_steps` counts the warm-up in: it is the length of the whole. With `peak_value` 0 the second half is 0,
-/// whatever `end_value`, as in Optax.
+/// `decay_steps` includes the warm-up: it is the total length. With `peak_value` 0 the second half is 0, whatever
+/// `end_value`, as in Optax.
 ///
 /// # Errors
 ///
@@ -98,9 +98,9 @@ schedule! {
         init_value: f64 in FINITE,
         /// The value at `warmup_steps`.
         peak_value: f64 in FINITE,
-        /// How many steps the way up takes; 0 starts at the peak.
+        /// Number of steps of the warm-up; 0 starts at the peak.
         warmup_steps: u64,
-        /// How many steps up and down take together, more than `warmup_steps`.
+        /// Number of steps of warm-up and decay together, more than `warmup_steps`.
         decay_steps: u64,
     ) {
         /// The value from `decay_steps` on.
@@ -127,7 +127,7 @@ impl Kind for WarmupCosineDecay {
     }
 }
 
-/// Warms up on a line, then multiplies by a rate every so many steps.
+/// Warms up on a line, then multiplies by a rate every `transition_steps` steps.
 ///
 /// # Arithmetic
 ///
@@ -172,18 +172,18 @@ schedule! {
         init_value: f64 in FINITE,
         /// The value at `warmup_steps`.
         peak_value: f64 in FINITE,
-        /// How many steps the way up takes; 0 starts at the peak.
+        /// Number of steps of the warm-up; 0 starts at the peak.
         warmup_steps: u64,
-        /// In how many steps the value is multiplied by the rate once; 0 never.
+        /// Number of steps per multiplication by the rate; 0 disables the decay.
         transition_steps: u64,
-        /// The rate: below 1 the value falls, above 1 it grows, 0 stays at the peak.
+        /// The rate: the value falls for rates below 1 and grows above 1; 0 stays at the peak.
         decay_rate: f64 in NOT_NEGATIVE,
     ) {
-        /// How many steps to stay at the peak.
+        /// Number of steps at the peak.
         transition_begin: u64 = 0;
-        /// Whether the value changes only every `transition_steps`.
+        /// If true, the value changes only every `transition_steps`.
         staircase: bool = false;
-        /// Where to stop, if anywhere: a lower bound for a rate below 1, else an upper bound.
+        /// The final value, if any: a lower bound for a rate below 1, else an upper bound.
         end_value: Option<f64> = None;
     }
 }

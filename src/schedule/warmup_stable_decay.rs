@@ -1,12 +1,12 @@
-//! Up, along, and down.
+//! Warm-up, plateau and decay.
 
 use super::said::schedule;
 use super::{Kind, fraction, linear};
 use core::f64::consts::PI;
 
-/// Warms up on a line, stays, and goes down at the end: "WSD", the trapezoid.
+/// Warms up on a line, stays constant, and decays at the end: "WSD", the trapezoid.
 ///
-/// The length of the middle need not be known when a run begins: save a run before its end and decay from there.
+/// The length of the plateau need not be known in advance: save a run before its end and decay from there.
 ///
 /// # Arithmetic
 ///
@@ -24,8 +24,7 @@ use core::f64::consts::PI;
 ///
 /// # Errors
 ///
-/// [`validate`](super::Schedule::validate) refuses values that are not finite. Any of the three parts may have no
-/// steps.
+/// [`validate`](super::Schedule::validate) refuses values that are not finite. Each of the three parts may be empty.
 ///
 /// # Example
 ///
@@ -52,14 +51,14 @@ pub fn warmup_stable_decay(
     WarmupStableDecay::with(peak_value, warmup_steps, stable_steps, decay_steps)
 }
 
-/// How [`warmup_stable_decay`] goes down.
+/// The shape of the decay of [`warmup_stable_decay`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DecayShape {
     /// On a line.
     #[default]
     Linear,
-    /// Steeply first, then ever less.
+    /// Steep first, then ever flatter.
     OneMinusSqrt,
     /// On half a cosine.
     Cosine,
@@ -79,20 +78,20 @@ schedule! {
     /// See [`warmup_stable_decay`].
     #[derive(Copy)]
     WarmupStableDecay as "warmup_stable_decay" (
-        /// The value in the middle.
+        /// The value of the plateau.
         peak_value: f64 in FINITE,
-        /// How many steps the way up takes; 0 starts at the peak.
+        /// Number of steps of the warm-up; 0 starts at the peak.
         warmup_steps: u64,
-        /// How many steps the value stays.
+        /// Number of steps of the plateau.
         stable_steps: u64,
-        /// How many steps the way down takes; 0 falls at once.
+        /// Number of steps of the decay; 0 drops at once.
         decay_steps: u64,
     ) {
         /// The first value.
         init_value: f64 in FINITE = 0.0;
         /// The last value.
         end_value: f64 in FINITE = 0.0;
-        /// How it goes down.
+        /// The shape of the decay.
         shape: DecayShape = DecayShape::Linear;
     }
 }
