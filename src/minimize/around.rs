@@ -1,4 +1,4 @@
-//! Value and gradient at points around one, which differ from it in one element.
+//! Value and gradient at points that differ from a given one in a single element.
 
 use crate::element::{DType, Element, with_dtype};
 use crate::engine::{GradientSink, Trial};
@@ -8,7 +8,7 @@ use crate::tree::constraint::{index, shown};
 use crate::tree::stretch::{leaves, leaves_mut};
 use crate::tree::{Structure, TreeMut};
 
-/// A function and a point, whose elements are numbered leaf after leaf, each leaf's in row-major order.
+/// A function and a point, with elements numbered leaf by leaf, each leaf's in row-major order.
 pub(super) struct Around<P, F> {
     pub(super) structure: Structure,
     trial: Trial<P, F>,
@@ -26,7 +26,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(Around { structure, trial: Trial::new(None, f), point: params.clone(), values, gradient })
     }
 
-    /// Value and gradient where element `i` is the number of its leaf's type that is nearest to `x`, and that number.
+    /// Evaluates where element `i` is `x` rounded to its leaf's type; also returns the rounded `x`.
     pub(super) fn at(&mut self, i: usize, x: f64) -> Result<(f64, f64, Vec<f64>)> {
         let (leaf, element) = place(&self.structure, i);
         let x = with_dtype!(self.structure.leaves()[leaf].dtype(), T => T::from_f64(x).as_f64());
@@ -37,7 +37,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok((x, value, gradient))
     }
 
-    /// Value and gradient at the point itself.
+    /// Evaluates at the point itself.
     pub(super) fn here(&mut self) -> Result<(f64, Vec<f64>)> {
         let value = self.trial.call(&self.point, &self.structure, &mut self.gradient)?;
         Ok((value, self.gradient.views().flat_map(|(_, leaf)| leaf.to_f64()).collect()))
@@ -51,7 +51,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
     }
 }
 
-/// The leaf that an element is in, and where in it.
+/// Returns the leaf of an element, and its place in the leaf.
 pub(super) fn place(structure: &Structure, mut i: usize) -> (usize, usize) {
     for (leaf, spec) in structure.leaves().iter().enumerate() {
         match i.checked_sub(spec.len()) {
@@ -62,14 +62,14 @@ pub(super) fn place(structure: &Structure, mut i: usize) -> (usize, usize) {
     unreachable!("elements are numbered below the number of elements")
 }
 
-/// The path and the index of an element, such as `layer/weight[0, 1]`.
+/// Returns the path and the index of an element, such as `layer/weight[0, 1]`.
 pub(super) fn name(structure: &Structure, i: usize) -> String {
     let (leaf, element) = place(structure, i);
     let leaf = &structure.leaves()[leaf];
     format!("{}{}", shown(leaf.path()), index(element, leaf.shape()))
 }
 
-/// The distance from 1 to the next number.
+/// Returns the distance from 1 to the next number.
 pub(super) fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,

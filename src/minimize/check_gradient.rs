@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 use crate::range::POSITIVE;
 use crate::tree::{Structure, TreeMut};
 
-/// Compares a gradient with finite differences of the value, element by element, and names each element that is off.
+/// Compares a gradient with finite differences of the value, and names each element that is off.
 ///
-/// Takes the function that [`minimize`](crate::Minimize::minimize) takes. Try it at parameters where no part of the
+/// Takes the same function as [`minimize`](crate::Minimize::minimize). Check at parameters where no part of the
 /// gradient is 0: at a start, not at a minimum.
 ///
 /// # Arithmetic
@@ -29,8 +29,8 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # Errors
 ///
-/// [`run`](CheckGradient::run) fails if an element is off, or the value is not finite at the parameters; else with the
-/// error of the function.
+/// [`run`](CheckGradient::run) fails if an element is off, or the value is not finite at the parameters; otherwise with
+/// the error of the function.
 ///
 /// # Example
 ///
@@ -52,8 +52,8 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # References
 ///
-/// PyTorch, `torch.autograd.gradcheck`. scipy, `optimize.check_grad`, gives the length of the difference. Differs: the
-/// step is chosen for each element, so that an error of the differences is not taken for one of the gradient.
+/// PyTorch, `torch.autograd.gradcheck`. scipy, `optimize.check_grad`, returns the length of the difference. Differs:
+/// the step is chosen per element, so that an error of the differences is not taken for one of the gradient.
 pub fn check_gradient<P, F>(params: &P, f: F) -> CheckGradient<'_, P, F> {
     CheckGradient { params, f, rtol: 1e-3, per_leaf: usize::MAX }
 }
@@ -68,7 +68,7 @@ pub struct CheckGradient<'a, P, F> {
     per_leaf: usize,
 }
 
-/// A gradient that agrees with the value; see [`check_gradient`].
+/// The result of a check that passed; see [`check_gradient`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct GradientCheck {
@@ -79,19 +79,19 @@ pub struct GradientCheck {
 }
 
 impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
-    /// Sets the relative difference that is tolerated. [Positive](POSITIVE).
+    /// Sets the tolerated relative difference. [Positive](POSITIVE).
     pub fn rtol(mut self, rtol: f64) -> Self {
         self.rtol = rtol;
         self
     }
 
-    /// Compares only so many elements of each leaf, evenly spaced.
+    /// Compares only `elements` evenly spaced elements of each leaf.
     pub fn per_leaf(mut self, elements: usize) -> Self {
         self.per_leaf = elements;
         self
     }
 
-    /// Compares.
+    /// Runs the check.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
     }
 }
 
-/// The numbers of the elements to compare.
+/// Returns the numbers of the elements to compare.
 fn chosen(structure: &Structure, per_leaf: usize) -> Vec<usize> {
     let (mut all, mut first) = (Vec::new(), 0);
     for leaf in structure.leaves() {
@@ -156,7 +156,7 @@ fn chosen(structure: &Structure, per_leaf: usize) -> Vec<usize> {
     all
 }
 
-/// A central difference and how far it may be off, if the value is finite at two steps.
+/// Returns a central difference and its error estimate, if the value is finite at two steps.
 fn differences(
     x: f64,
     epsilon: f64,

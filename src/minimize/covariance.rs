@@ -30,7 +30,7 @@ pub struct Covariance {
     matrix: Array2<f64>,
 }
 
-/// The asymmetry that is refused.
+/// Asymmetry above which a Hessian is refused.
 const ASYMMETRIC: f64 = 0.01;
 
 impl Covariance {
@@ -53,7 +53,7 @@ impl Covariance {
             let found = format!("a relative difference of {asymmetry:.1e} with `{}`", named(*j));
             return Err(Error::argument(FUNCTION, &named(*i), expected, found));
         }
-        // With a diagonal of ones, so that units do not count.
+        // Scaled to a diagonal of ones, so that units do not matter.
         let scale: Vec<f64> = matrix.diag().iter().map(|curvature| curvature.sqrt().recip()).collect();
         let scaled = Array2::from_shape_fn(matrix.dim(), |(i, j)| scale[i] * matrix[[i, j]] * scale[j]);
         let factor = cholesky(&scaled, noise * free.len() as f64).map_err(|(row, left)| {
@@ -67,24 +67,26 @@ impl Covariance {
         Ok(Covariance { structure: structure.clone(), free: free.clone(), matrix })
     }
 
-    /// The matrix; [`names`](Self::names) says which row is which.
+    /// Returns the matrix; [`names`](Self::names) identifies its rows.
     pub fn matrix(&self) -> &Array2<f64> {
         &self.matrix
     }
 
-    /// The element that each row belongs to: path and index.
+    /// Returns the element of each row: path and index.
     pub fn names(&self) -> Vec<String> {
         self.free.iter().map(|i| name(&self.structure, *i)).collect()
     }
 
-    /// Multiplies the covariance: by `2·s²` for a sum of squares, where `s²` is the sum at the minimum divided by the
-    /// degrees of freedom; by the dispersion for a quasi-likelihood.
+    /// Multiplies the covariance by a factor.
+    ///
+    /// The factor is `2·s²` for a sum of squares, with `s²` the sum at the minimum divided by the degrees of freedom,
+    /// and the dispersion for a quasi-likelihood.
     pub fn scaled(mut self, factor: f64) -> Covariance {
         self.matrix *= factor;
         self
     }
 
-    /// The correlations, with ones on the diagonal.
+    /// Returns the correlations, with ones on the diagonal.
     pub fn correlation(&self) -> Array2<f64> {
         let variances = self.matrix.diag();
         Array2::from_shape_fn(self.matrix.dim(), |(i, j)| {
@@ -92,11 +94,11 @@ impl Covariance {
         })
     }
 
-    /// The square roots of the variances, in a tree like the parameters. Elements on a bound have none: they are NaN.
+    /// Returns the roots of the variances, in a tree like the parameters. Elements on a bound have none: they are NaN.
     ///
     /// # Errors
     ///
-    /// If the tree has not the structure of the parameters.
+    /// Fails if the tree does not have the structure of the parameters.
     pub fn standard_errors<P: TreeMut + Clone>(&self, params: &P) -> Result<P> {
         let differences = self.structure.differences(params);
         if !differences.is_empty() {
@@ -113,8 +115,9 @@ impl Covariance {
     }
 }
 
-/// The lower factor `L` of `L·Lᵀ`, for a matrix with a diagonal of ones; or the first row of which at most `least` is
-/// left by those before it, and how much.
+/// Returns the lower factor `L` of `L·Lᵀ`, for a matrix with a diagonal of ones.
+///
+/// The error is the first row with a remainder of at most `least` after those before it, and the remainder.
 fn cholesky(matrix: &Array2<f64>, least: f64) -> Result<Array2<f64>, (usize, f64)> {
     let n = matrix.nrows();
     let mut factor = Array2::<f64>::zeros((n, n));
@@ -134,12 +137,12 @@ fn cholesky(matrix: &Array2<f64>, least: f64) -> Result<Array2<f64>, (usize, f64
     Ok(factor)
 }
 
-/// The inverse of `L·Lᵀ`.
+/// Returns the inverse of `L·Lᵀ`.
 fn inverse(factor: &Array2<f64>) -> Array2<f64> {
     let n = factor.nrows();
     let mut columns = Array2::<f64>::zeros((n, n));
     for c in 0..n {
-        // L·z = e_c, and z is the column of L⁻¹.
+        // L·z = e_c: z is the column of L⁻¹.
         for i in c..n {
             let before: f64 = (c..i).map(|k| factor[[i, k]] * columns[[k, c]]).sum();
             columns[[i, c]] = (f64::from(u8::from(i == c)) - before) / factor[[i, i]];

@@ -12,9 +12,9 @@ use crate::projection::Operand;
 use crate::range::POSITIVE;
 use crate::tree::{Structure, TreeMut};
 
-/// The matrix of second derivatives, by central differences of the gradient.
+/// Computes the matrix of second derivatives, by central differences of the gradient.
 ///
-/// Takes the function that [`minimize`](crate::Minimize::minimize) takes. At a minimum of a negative log-likelihood its
+/// Takes the same function as [`minimize`](crate::Minimize::minimize). At a minimum of a negative log-likelihood the
 /// inverse is the [covariance](Hessian::covariance) of the parameters.
 ///
 /// # Arithmetic
@@ -26,19 +26,19 @@ use crate::tree::{Structure, TreeMut};
 /// H_ij = (g_j(x + h_i) − g_j(x − h_i)) / 2·h_i          and then (H + Hᵀ)/2
 /// ```
 ///
-/// Where `x ± h` would leave the bounds, three points on the inner side give a derivative of the same order. An element
-/// on a bound is left out: [`held`](Hessian::held) names it.
+/// If `x ± h` would leave the bounds, three points on the inner side give a derivative of the same order. An element on
+/// a bound is omitted: [`held`](Hessian::held) names it.
 ///
 /// Defaults: `typical_size` 0.1, no bounds.
 ///
 /// # Cost
 ///
-/// 2 evaluations for each element, and one; a matrix of `f64` of as many rows and columns as there are elements.
+/// 2 evaluations for each element, and one; a square matrix of `f64` with a row per element.
 ///
 /// # Errors
 ///
 /// [`run`](HessianAt::run) fails if a gradient is not finite, a typical size is not positive, or bounds do not fit;
-/// else with the error of the function.
+/// otherwise with the error of the function.
 ///
 /// # Example
 ///
@@ -56,9 +56,9 @@ use crate::tree::{Structure, TreeMut};
 ///
 /// # References
 ///
-/// Nocedal and Wright, Numerical Optimization, 1999, section 8.1. R, `optim(hessian = TRUE)`, of which steps are 1e-3
-/// whatever the parameters. statsmodels, `approx_hess`, takes differences of values. JAX: `jax.hessian`, exact.
-/// Differs: from statsmodels, differences of gradients have half of the digits instead of a third.
+/// Nocedal and Wright, Numerical Optimization, 1999, section 8.1. R, `optim(hessian = TRUE)`, whose steps are 1e-3 for
+/// all parameters. statsmodels, `approx_hess`, takes differences of values. JAX: `jax.hessian`, exact. Differs: from
+/// statsmodels, differences of gradients have half of the digits instead of a third.
 pub fn hessian<P, F>(params: &P, f: F) -> HessianAt<'_, P, F> {
     HessianAt { params, f, typical_size: 0.1.into(), bounds: None }
 }
@@ -73,30 +73,31 @@ pub struct HessianAt<'a, P, F> {
     bounds: Option<[Operand; 2]>,
 }
 
-/// Second derivatives by the elements that are not held at a bound; made by [`hessian`].
+/// Second derivatives by the elements not held at a bound, computed by [`hessian`].
 #[derive(Clone, Debug)]
 pub struct Hessian {
     pub(super) structure: Structure,
-    /// The numbers of the elements that the rows belong to.
+    /// The element number of each row.
     pub(super) free: Vec<usize>,
     pub(super) matrix: Array2<f64>,
-    /// The largest difference between a derivative and that in the other order, relative to the two curvatures, and
-    /// the rows that it is of.
+    /// The largest difference between a derivative and its transpose, relative to the two curvatures, and its rows.
     pub(super) asymmetry: (f64, [usize; 2]),
-    /// The relative size of what curvatures may be off by.
+    /// Relative error bound of the curvatures.
     pub(super) noise: f64,
 }
 
 impl<P: TreeMut + Clone, F> HessianAt<'_, P, F> {
-    /// Sets the size that parameters usually have, a number or a tree: it is the scale of the step where a parameter is
-    /// 0 or close to it. [Positive](POSITIVE).
+    /// Sets the typical size of parameters, a number or a tree. [Positive](POSITIVE).
+    ///
+    /// It is the scale of the step for a parameter that is 0 or close to it.
     pub fn typical_size(mut self, size: impl Into<Operand>) -> Self {
         self.typical_size = size.into();
         self
     }
 
-    /// Keeps points within bounds, as [`Minimization::bounds`](super::Minimization::bounds) does, and leaves elements
-    /// out that are on one.
+    /// Keeps points within bounds, as [`Minimization::bounds`](super::Minimization::bounds) does.
+    ///
+    /// Elements on a bound are omitted.
     pub fn bounds(mut self, lower: impl Into<Operand>, upper: impl Into<Operand>) -> Self {
         self.bounds = Some([lower.into(), upper.into()]);
         self
@@ -146,7 +147,7 @@ impl<P: TreeMut + Clone, F> HessianAt<'_, P, F> {
                 let (second, _, at_second) = around.at(i, second)?;
                 let (a, b) = (first - values[i], second - values[i]);
                 for (column, &j) in free.iter().enumerate() {
-                    // The slope at 0 of the parabola through three points.
+                    // The derivative at 0 of the parabola through three points.
                     let (to_a, to_b) = (at_first[j] - here[j], at_second[j] - here[j]);
                     let second = (b / a * to_a - a / b * to_b) / (b - a);
                     if !second.is_finite() {
@@ -164,36 +165,38 @@ impl<P: TreeMut + Clone, F> HessianAt<'_, P, F> {
 }
 
 impl Hessian {
-    /// The matrix; [`names`](Self::names) says which row is which.
+    /// Returns the matrix; [`names`](Self::names) identifies its rows.
     pub fn matrix(&self) -> &Array2<f64> {
         &self.matrix
     }
 
-    /// The element that each row belongs to: path and index, such as `layer/weight[0, 1]`.
+    /// Returns the element of each row: path and index, such as `layer/weight[0, 1]`.
     pub fn names(&self) -> Vec<String> {
         self.free.iter().map(|i| name(&self.structure, *i)).collect()
     }
 
-    /// The elements on a bound, which have no row.
+    /// Returns the elements on a bound, which have no row.
     pub fn held(&self) -> Vec<String> {
         let elements = self.structure.leaves().iter().map(crate::tree::LeafSpec::len).sum();
         let held = (0..elements).filter(|i| self.free.binary_search(i).is_err());
         held.map(|i| name(&self.structure, i)).collect()
     }
 
-    /// How far the differences are from a symmetric matrix: the largest `|H_ij − H_ji| / √|H_ii·H_jj|`. About 1e-9 for
-    /// an exact gradient in `f64`; more if a step does not fit a parameter's size, or the gradient is wrong.
+    /// Returns the asymmetry of the differences: the largest `|H_ij − H_ji| / √|H_ii·H_jj|`.
+    ///
+    /// It is about 1e-9 for an exact gradient in `f64`; more if a step does not fit a parameter's size, or the gradient
+    /// is wrong.
     pub fn asymmetry(&self) -> f64 {
         self.asymmetry.0
     }
 
-    /// The inverse: the covariance of maximum likelihood, if the function is the negative logarithm of a likelihood.
+    /// Returns the inverse: the covariance of maximum likelihood, for a negative log-likelihood.
     ///
     /// # Errors
     ///
-    /// If the matrix is not positive definite, up to the errors of the differences: the message names the first
-    /// parameter along which the function does not curve upwards, or that those before it determine. If it is
-    /// [asymmetric](Self::asymmetry) by more than 0.01.
+    /// Fails if the matrix is not positive definite, up to the errors of the differences. The message names the first
+    /// parameter along which the function does not curve upwards, or that those before it determine. Also fails if the
+    /// matrix is [asymmetric](Self::asymmetry) by more than 0.01.
     ///
     /// ```
     /// use gradchain::minimize::hessian;
@@ -209,7 +212,7 @@ impl Hessian {
     }
 }
 
-/// The typical size of each element.
+/// Returns the typical size of each element.
 fn sizes(function: &str, size: &Operand, structure: &Structure) -> Result<Vec<f64>> {
     match size.tree() {
         Some(tree) => tree.fit(function, "typical_size", structure, &vec![true; structure.len()])?,
@@ -221,7 +224,7 @@ fn sizes(function: &str, size: &Operand, structure: &Structure) -> Result<Vec<f6
     Ok(structure.leaves().iter().flat_map(|leaf| size.of_leaf(leaf)).collect())
 }
 
-/// Two points near `x` and within the bounds: one on each side if that fits.
+/// Returns two points near `x` and within the bounds: one on each side if they fit.
 fn points(x: f64, step: f64, [lower, upper]: [f64; 2]) -> [f64; 2] {
     let (below, above) = (x - lower, upper - x);
     if step <= below && step <= above {

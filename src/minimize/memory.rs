@@ -1,4 +1,4 @@
-//! Evaluations of the function, and what is kept of them, so that no point is evaluated twice.
+//! Evaluations of the function, cached so that no point is evaluated twice.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::state::Moments;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{Structure, TreeMut, fingerprint, is_safe, length};
 
-/// The function, and what is known of it.
+/// The function, and its cached evaluations.
 pub(super) struct Memory<P, F> {
     trial: Trial<P, F>,
     pub(super) recall: Box<Recall>,
@@ -37,7 +37,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(memory)
     }
 
-    /// Keeps the parameters within bounds from now on, these first.
+    /// Moves the parameters into bounds, and keeps them there in later steps.
     pub(super) fn keep_within(&mut self, bounds: [&Operand; 2], params: &mut P) -> Result<()> {
         let within = Within::new("minimize", &self.structure, bounds)?;
         within.project(params);
@@ -45,7 +45,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// Forgets what is known of the function: it may be another one than before.
+    /// Forgets the value at the parameters: the function may have changed.
     pub(super) fn forget(&mut self) {
         self.recall.here.fingerprint = None;
     }
@@ -59,7 +59,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// Makes sure that value and gradient at the parameters are known.
+    /// Evaluates value and gradient at the parameters unless known.
     pub(super) fn look(&mut self, params: &P) -> Result<()> {
         let (print, here) = (Some(fingerprint(params)), &mut self.recall.here);
         if here.fingerprint != print {
@@ -71,7 +71,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// A step from where one has looked.
+    /// Does a step from the point that was evaluated.
     pub(super) fn step<T: GradientTransformation>(
         &mut self,
         transformation: &T,
@@ -102,7 +102,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(outcome)
     }
 
-    /// The Euclidean norm of the gradient; within bounds, of the part of it that they leave.
+    /// Returns the Euclidean norm of the gradient; within bounds, of the projected gradient.
     pub(super) fn gradient_norm(&self, params: &P) -> f64 {
         let norm = self.whole_gradient_norm();
         match &self.within {
@@ -129,7 +129,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
     }
 }
 
-/// Keeps what is evaluated.
+/// Caches the evaluations.
 struct Watched<'a, P, F> {
     trial: &'a mut Trial<P, F>,
     last: &'a mut Known,

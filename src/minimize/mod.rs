@@ -4,7 +4,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Minimize`] | does one step, or steps until there is a reason to end; evaluates no point twice |
+//! | [`Minimize`] | does one step, or steps until a stopping condition; evaluates no point twice |
 //! | [`Minimization::bounds`] | keeps parameters within bounds |
 //! | [`check_gradient`] | compares a gradient with the value |
 //! | [`hessian`] | finds second derivatives, from which [covariance and standard errors](Covariance) follow |
@@ -28,19 +28,18 @@ use crate::recall::Known;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::TreeMut;
 
-/// Minimizes a function: steps that evaluate it themselves, for every [`GradientTransformation`].
+/// Minimization of a function: steps that evaluate it themselves, for every [`GradientTransformation`].
 ///
-/// A line search has evaluated the function where it ended, and that is where the next step begins. What is known
-/// there is kept in the [`OptState`], with a fingerprint of the parameters' bits: if they are the ones that the next
-/// step is given, nothing is evaluated again. A change of the parameters, by you or by a later member of the chain,
-/// is never missed.
+/// The next step begins where a line search ended, which has evaluated the function there. The [`OptState`] keeps that
+/// value and gradient with a fingerprint of the parameters' bits: the next step evaluates nothing again if its
+/// parameters match. A change of the parameters, by you or by a later stage of the chain, is never missed.
 ///
-/// The function must be the same in every step. Where it changes from step to step, as the loss over mini-batches
-/// does, use [`step_with`](GradientTransformation::step_with).
+/// The function must be the same in every step. If it changes from step to step, as the loss over mini-batches does,
+/// use [`step_with`](GradientTransformation::step_with).
 ///
-/// The function gives value and gradient, or a `Result` of the two; see [`Evaluated`].
+/// The function returns value and gradient, or a `Result` of the two; see [`Evaluated`].
 pub trait Minimize: GradientTransformation + Sized {
-    /// One step, for a function that gives value and gradient.
+    /// Does one step, for a function that returns value and gradient.
     ///
     /// # Cost
     ///
@@ -48,9 +47,9 @@ pub trait Minimize: GradientTransformation + Sized {
     ///
     /// # Errors
     ///
-    /// As [`step_with`](GradientTransformation::step_with), and those of the function, unchanged. After an error the
-    /// parameters are as they were. The state is as it was if the error came before the step, at the parameters
-    /// themselves; an error from a point that a line search tried leaves it [poisoned](crate::Error::is_poisoned).
+    /// As [`step_with`](GradientTransformation::step_with), and the errors of the function, unchanged. An error leaves
+    /// the parameters unchanged. The state is unchanged too if the error came before the step, at the parameters
+    /// themselves; an error at a point that a line search tried leaves it [poisoned](crate::Error::is_poisoned).
     ///
     /// # Example
     ///
@@ -86,8 +85,9 @@ pub trait Minimize: GradientTransformation + Sized {
         })
     }
 
-    /// Steps until the function is minimized, or there is another reason to end: see [`Minimization`] for tolerances,
-    /// limits and a callback, and [`run`](Minimization::run) to do it.
+    /// Steps until the function is minimized, or another stopping condition holds.
+    ///
+    /// See [`Minimization`] for tolerances, limits and a callback; [`run`](Minimization::run) starts it.
     ///
     /// # Example
     ///

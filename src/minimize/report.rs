@@ -1,4 +1,4 @@
-//! What the function gives, and what is said of how it went.
+//! Results of the function, and reports of a minimization.
 
 use core::fmt;
 
@@ -6,13 +6,13 @@ use crate::engine::Outcome;
 use crate::error::Error;
 use crate::tree::Tree;
 
-/// What a function that is minimized gives: its value and its gradient, or a `Result` of the two.
+/// The result of a minimized function: its value and its gradient, or a `Result` of the two.
 ///
-/// The error of a `Result` comes back from [`minimize`](crate::Minimize::minimize) as it is, and ends it. Errors of
-/// this crate are turned into it, so it is a type with `From<gradchain::Error>`: an enum of your own, `Box<dyn
-/// Error>`, or [`gradchain::Error`](crate::Error) itself.
+/// [`minimize`](crate::Minimize::minimize) returns the error of a `Result` unchanged, and ends. It also converts errors
+/// of this crate into it, so the error type implements `From<gradchain::Error>`: an enum of your own, `Box<dyn Error>`,
+/// or [`gradchain::Error`](crate::Error) itself.
 ///
-/// A point where there is no value is no error: give NaN. A line search takes it for too far and tries a nearer point.
+/// A point without a value is no error: return NaN. A line search takes it for too far and tries a nearer point.
 ///
 /// # Example
 ///
@@ -44,14 +44,14 @@ pub trait Evaluated {
     type Value: Into<f64>;
     /// A tree with the structure of the parameters.
     type Gradient: Tree;
-    /// What comes back if the function fails, or a step.
+    /// The error of the function, or of a step.
     type Error: From<Error>;
 
-    /// Value and gradient, if there are any.
+    /// Returns value and gradient.
     ///
     /// # Errors
     ///
-    /// That of the function.
+    /// Fails with the error of the function.
     fn into_result(self) -> Result<(Self::Value, Self::Gradient), Self::Error>;
 }
 
@@ -75,7 +75,7 @@ impl<V: Into<f64>, G: Tree, E: From<Error>> Evaluated for Result<(V, G), E> {
     }
 }
 
-/// What a [`minimize_step`](crate::Minimize::minimize_step) did.
+/// The result of a [`minimize_step`](crate::Minimize::minimize_step).
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MinimizeStep {
@@ -83,13 +83,13 @@ pub struct MinimizeStep {
     pub value: f64,
     /// The Euclidean norm of the gradient before the step, over all leaves.
     pub gradient_norm: f64,
-    /// How often the function was called.
+    /// Number of calls of the function.
     pub evaluations: usize,
-    /// What the step did.
+    /// The outcome of the step.
     pub outcome: Outcome,
 }
 
-/// How far a [`minimize`](crate::Minimize::minimize) is, for its [callback](super::Minimization::callback).
+/// The progress of a [`minimize`](crate::Minimize::minimize), for its [callback](super::Minimization::callback).
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Progress<'a, P> {
@@ -97,7 +97,7 @@ pub struct Progress<'a, P> {
     pub params: &'a P,
     /// Steps done.
     pub steps: usize,
-    /// How often the function was called.
+    /// Number of calls of the function.
     pub evaluations: usize,
     /// The value at the parameters.
     pub value: f64,
@@ -105,9 +105,9 @@ pub struct Progress<'a, P> {
     pub gradient_norm: f64,
 }
 
-/// How a [`minimize`](crate::Minimize::minimize) went.
+/// The report of a [`minimize`](crate::Minimize::minimize).
 ///
-/// It is shown as a sentence:
+/// It displays as a sentence:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -128,18 +128,18 @@ pub struct Progress<'a, P> {
 pub struct Report {
     /// Steps done.
     pub steps: usize,
-    /// How often the function was called.
+    /// Number of calls of the function.
     pub evaluations: usize,
-    /// The value at the parameters, as they are now.
+    /// The value at the final parameters.
     pub value: f64,
     /// The Euclidean norm of the gradient there, over all leaves.
     pub gradient_norm: f64,
-    /// Why it ended.
+    /// The reason for stopping.
     pub stop: Stop,
 }
 
 impl Report {
-    /// Whether a tolerance was met: of the gradient, the value or the step.
+    /// Returns whether a tolerance was met: of the gradient, the value or the step.
     pub fn converged(&self) -> bool {
         matches!(self.stop, Stop::Gradient | Stop::Value | Stop::Step)
     }
@@ -153,7 +153,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Why a [`minimize`](crate::Minimize::minimize) ended. It is shown as a sentence.
+/// The reason why a [`minimize`](crate::Minimize::minimize) stopped. It displays as a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stop {
@@ -163,15 +163,14 @@ pub enum Stop {
     Value,
     /// Converged: the last step was shorter than its [tolerance](super::Minimization::step_atol).
     Step,
-    /// Step after step brought neither a lower value nor a smaller gradient, or left the parameters as they were:
-    /// rounding errors hide what is left to be gained, or the direction does not go down. See
-    /// [`patience`](super::Minimization::patience).
+    /// Steps in a row brought neither a lower value nor a smaller gradient, or did not change the parameters: rounding
+    /// errors hide the rest, or the direction does not point downhill. See [`patience`](super::Minimization::patience).
     Stalled,
-    /// As many steps as were [allowed](super::Minimization::max_steps) are done.
+    /// The [limit of steps](super::Minimization::max_steps) was reached.
     MaxSteps,
-    /// The function was called as often as was [allowed](super::Minimization::max_evaluations).
+    /// The [limit of evaluations](super::Minimization::max_evaluations) was reached.
     MaxEvaluations,
-    /// The [callback](super::Minimization::callback) said so.
+    /// The [callback](super::Minimization::callback) returned `Break`.
     Callback,
     /// The value or the gradient at the parameters is infinite or NaN, or so large that the norm overflows.
     NotFinite,

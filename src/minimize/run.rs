@@ -1,4 +1,4 @@
-//! Steps until there is a reason to end.
+//! Steps until a stopping condition.
 
 use core::cell::Cell;
 use core::fmt;
@@ -15,12 +15,12 @@ use crate::range::AT_LEAST_0;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
 
-/// What [`minimize`](crate::Minimize::minimize) is to do: tolerances, limits, a callback; [`run`](Self::run) does it.
+/// A configured [`minimize`](crate::Minimize::minimize): tolerances, limits, a callback; [`run`](Self::run) starts it.
 ///
 /// # Arithmetic
 ///
-/// With the value `f`, the Euclidean norm `‖·‖` over all leaves, the gradient `g₀` where it began, `g` where it is,
-/// and the parameters `p₋` and the value `f₋` before the last step, it has converged if
+/// With the value `f`, the Euclidean norm `‖·‖` over all leaves, the initial gradient `g₀`, the current one `g`, and
+/// the parameters `p₋` and the value `f₋` before the last step, it has converged if
 ///
 /// ```text
 /// ‖g‖      ≤ gradient_atol + gradient_rtol·‖g₀‖
@@ -28,17 +28,17 @@ use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
 /// ‖p − p₋‖ < step_atol + step_rtol·‖p‖               and the step moved the parameters
 /// ```
 ///
-/// A line search that fails does not move the parameters, which is no convergence. Else it ends after `max_steps`
-/// steps or `max_evaluations` evaluations, when the callback says so, or when it stalls: when `patience` steps in a
-/// row brought neither a value lower than all before nor a gradient smaller than all before, or 20 in a row left the
-/// parameters as they were.
+/// A line search that fails does not move the parameters, which is no convergence. Otherwise it ends after `max_steps`
+/// steps or `max_evaluations` evaluations, when the callback returns `Break`, or when it stalls: when `patience` steps
+/// in a row brought neither a value lower than all before nor a gradient smaller than all before, or 20 in a row left
+/// the parameters unchanged.
 ///
 /// Defaults: `gradient_atol` 1e-8, all other tolerances 0; `max_steps` 10000, no limit of evaluations, `patience` 100.
 ///
 /// # Cost
 ///
-/// As [`minimize_step`](crate::Minimize::minimize_step) for each step; a copy of the parameters in each if there is a
-/// tolerance of the step.
+/// As [`minimize_step`](crate::Minimize::minimize_step) for each step; with a tolerance of the step, also a copy of the
+/// parameters in each.
 ///
 /// # Example
 ///
@@ -81,10 +81,10 @@ use crate::tree::{TreeMut, tree_add_scaled, tree_norm};
 ///
 /// # References
 ///
-/// PyTorch's `LBFGS` has `tolerance_grad`, of the largest element of the gradient, and `tolerance_change`, of value
-/// and step in one. scipy's `minimize` has `gtol`, of the largest element, and `ftol`, relative to the value or 1.
-/// Differs: Euclidean norms, each with an absolute and a relative tolerance, and no tolerance that is met by a step
-/// that went nowhere.
+/// PyTorch's `LBFGS` has `tolerance_grad`, of the largest element of the gradient, and `tolerance_change`, of value and
+/// step in one. scipy's `minimize` has `gtol`, of the largest element, and `ftol`, relative to the value or 1. Differs:
+/// Euclidean norms, each with an absolute and a relative tolerance; a step that leaves the parameters unchanged meets
+/// no tolerance.
 #[must_use = "nothing is minimized until `run` is called"]
 pub struct Minimization<'a, T: GradientTransformation, P, F> {
     transformation: &'a T,
@@ -98,7 +98,7 @@ pub struct Minimization<'a, T: GradientTransformation, P, F> {
 
 type Callback<'a, P> = Box<dyn FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a>;
 
-/// When to stop.
+/// The stopping conditions.
 #[derive(Debug)]
 struct Until {
     gradient_atol: f64,
@@ -141,9 +141,9 @@ impl Until {
     }
 }
 
-/// Each has a default, which [`Minimization`] lists.
+/// Setters; [`Minimization`] lists the defaults.
 impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
-    /// Sets the norm of the gradient at which it has converged.
+    /// Sets the norm of the gradient at convergence.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn gradient_atol(mut self, gradient_atol: f64) -> Self {
@@ -151,7 +151,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// The same, as a part of the norm where this began; the two are added.
+    /// Sets the same as a fraction of the initial norm; the two are added.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn gradient_rtol(mut self, gradient_rtol: f64) -> Self {
@@ -159,7 +159,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the change of the value below which it has converged; with 0 this never ends it.
+    /// Sets the change of the value below which it has converged; 0 disables the test.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn value_atol(mut self, value_atol: f64) -> Self {
@@ -167,7 +167,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// The same, as a part of the value; the two are added.
+    /// Sets the same as a fraction of the value; the two are added.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn value_rtol(mut self, value_rtol: f64) -> Self {
@@ -175,7 +175,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the length of a step below which it has converged; with 0 this never ends it.
+    /// Sets the length of a step below which it has converged; 0 disables the test.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn step_atol(mut self, step_atol: f64) -> Self {
@@ -183,7 +183,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// The same, as a part of the norm of the parameters; the two are added.
+    /// Sets the same as a fraction of the norm of the parameters; the two are added.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn step_rtol(mut self, step_rtol: f64) -> Self {
@@ -191,21 +191,23 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets how many steps may be done.
+    /// Sets the largest number of steps.
     pub fn max_steps(mut self, max_steps: usize) -> Self {
         self.until.max_steps = max_steps;
         self
     }
 
-    /// Sets the number of evaluations after which no further step begins. A step that has begun is finished. The
-    /// parameters are evaluated at least once, if the value there is not known yet.
+    /// Sets the number of evaluations after which no further step begins.
+    ///
+    /// A step that has begun is finished. The parameters are evaluated at least once, unless their value is known.
     pub fn max_evaluations(mut self, max_evaluations: usize) -> Self {
         self.until.max_evaluations = max_evaluations;
         self
     }
 
-    /// Sets how many steps in a row may bring neither a lower value nor a smaller gradient. Give more to optimizers
-    /// whose loss goes up and down on its way, such as Adam.
+    /// Sets the number of steps in a row that may bring neither a lower value nor a smaller gradient.
+    ///
+    /// Increase it for optimizers whose loss goes up and down, such as Adam.
     pub fn patience(mut self, patience: usize) -> Self {
         self.until.patience = patience;
         self
@@ -218,8 +220,8 @@ impl Until {
     }
 }
 
-/// How many steps in a row may leave the parameters as they were. More than L-BFGS has differences in memory: each
-/// such step drops one, and the last searches go along the gradient.
+/// Number of steps in a row that may leave the parameters unchanged. It exceeds the memory of L-BFGS: each such step
+/// drops one difference, and the last searches go along the gradient.
 const STILL: usize = 20;
 
 impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P, F> {
@@ -227,15 +229,17 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
         Minimization { transformation, params, f, state, until: Until::default(), bounds: None, callback: None }
     }
 
-    /// Keeps each element between two bounds. Each bound is a number, or a tree with the leaves of the parameters, in
-    /// which `f64::NEG_INFINITY` and `f64::INFINITY` are no bounds.
+    /// Keeps each element between two bounds.
+    ///
+    /// Each bound is a number, or a tree with the leaves of the parameters; `f64::NEG_INFINITY` and `f64::INFINITY` are
+    /// no bounds.
     ///
     /// The function is evaluated within the bounds only; parameters that start out of bounds are moved to the nearest
-    /// one. `‖g‖` is then the norm of the projected gradient `p − project(p − g)`: a minimum on a bound has
-    /// converged. [`lbfgs`](crate::lbfgs) leaves elements that the gradient holds at a bound out of its direction, and
-    /// its line search follows the bounds that it meets (the projected Newton method, with the Hessian of L-BFGS).
-    /// Steps of other optimizers are projected, which is right where each element has a rate of its own, as those of
-    /// [`sgd`](crate::sgd()) and [`adam`](crate::adam()).
+    /// one. `‖g‖` is then the norm of the projected gradient `p − project(p − g)`: a minimum on a bound has converged.
+    /// [`lbfgs`](crate::lbfgs) excludes elements that the gradient holds at a bound from its direction, and its line
+    /// search follows the bounds that it meets (the projected Newton method, with the Hessian of L-BFGS). Steps of
+    /// other optimizers are projected, which is right if each element has its own rate, as for [`sgd`](crate::sgd())
+    /// and [`adam`](crate::adam()).
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -275,20 +279,21 @@ impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P
         self
     }
 
-    /// Sets what is called where it begins and after each step; it ends there if that is `ControlFlow::Break`.
+    /// Sets a callback for the start and for the end of each step; `ControlFlow::Break` stops the run.
     pub fn callback(mut self, callback: impl FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a) -> Self {
         self.callback = Some(Box::new(callback));
         self
     }
 
-    /// Steps until there is a reason to end. Where it begins the function is always evaluated, so that it may be
-    /// another one than that of a run before: a warm start. What the state has learnt, such as the curvature of
-    /// [`lbfgs`](crate::lbfgs), stays.
+    /// Steps until a stopping condition.
+    ///
+    /// The function is always evaluated at the start, so that it may differ from that of a previous run: a warm start.
+    /// The state keeps learnt quantities, such as the curvature of [`lbfgs`](crate::lbfgs).
     ///
     /// # Errors
     ///
-    /// If a tolerance is negative or NaN; else as [`minimize_step`](crate::Minimize::minimize_step). The parameters
-    /// are then as the last step that was finished left them.
+    /// Fails if a tolerance is negative or NaN; otherwise as [`minimize_step`](crate::Minimize::minimize_step). The
+    /// parameters are then those after the last finished step.
     pub fn run<R>(self) -> Result<Report, R::Error>
     where
         F: FnMut(&P) -> R,
@@ -351,14 +356,14 @@ struct Step {
     moved: bool,
 }
 
-/// What is remembered of the way so far.
+/// The course of a run so far.
 struct Course {
     until: Until,
-    /// The norm of the gradient where it began.
+    /// The norm of the initial gradient.
     first: Option<f64>,
     /// The lowest value and the smallest norm so far.
     lowest: [f64; 2],
-    /// Steps since then.
+    /// Steps since either improved.
     vain: usize,
     /// Steps since the parameters moved.
     still: usize,
@@ -393,8 +398,7 @@ impl Course {
     }
 }
 
-/// Lends a function that may fail to what expects the errors of this crate; its own error comes back in the place of
-/// those.
+/// Adapts a fallible function to code with the errors of this crate; restores the function's own error afterwards.
 pub(super) fn fallible<P, F, R, A>(
     mut f: F,
     work: impl FnOnce(&mut dyn FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>) -> Result<A>,

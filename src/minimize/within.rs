@@ -1,4 +1,4 @@
-//! Bounds of the parameters, and how far the gradient leads within them.
+//! Bounds of the parameters, and the projected gradient within them.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Within {
         Ok(Within { leaves: all, bounds })
     }
 
-    /// Moves parameters that are out of bounds to the nearest bound; the others keep their bits.
+    /// Moves parameters that are out of bounds to the nearest bound; the others stay bitwise identical.
     pub(super) fn project<P: TreeMut>(&self, params: &mut P) {
         for (leaf, bounds) in leaves_mut(params).iter_mut().zip(&self.leaves) {
             let before = leaf.to_f64();
@@ -57,12 +57,12 @@ impl Within {
         }
     }
 
-    /// `‖p − project(p − g)‖`, for a finite gradient.
+    /// Returns `‖p − project(p − g)‖`, for a finite gradient.
     pub(super) fn gradient_norm<P: Tree>(&self, params: &P, gradient: &Moments) -> f64 {
         let mut parts = Vec::new();
         for ((leaf, (_, gradient)), bounds) in leaves(params).iter().zip(gradient.views()).zip(&self.leaves) {
             for ((p, g), bounds) in leaf.to_f64().into_iter().zip(gradient.to_f64()).zip(bounds) {
-                // As long as `g` where no bound is in the way, also where `p − g` is rounded.
+                // Exactly `g` if no bound interferes, even if `p − g` is rounded.
                 let [lower, upper] = bounds.map(|bound| p - bound);
                 parts.push(clamp(g, [upper, lower]).abs());
             }
@@ -70,13 +70,13 @@ impl Within {
         length(&mut || parts.iter().copied())
     }
 
-    /// The bounds of all elements, leaf after leaf.
+    /// Iterates over the bounds of all elements, leaf by leaf.
     pub(super) fn elements(&self) -> impl Iterator<Item = [f64; 2]> + '_ {
         self.leaves.iter().flatten().copied()
     }
 }
 
-/// Bounds rounded to the leaf's type, if there is a number between them.
+/// Rounds bounds to the leaf's type; fails if no number lies between them.
 fn check(function: &str, leaf: &LeafSpec, i: usize, bounds: [f64; 2]) -> Result<[f64; 2]> {
     let place = || format!("{}{}", shown(leaf.path()), index(i, leaf.shape()));
     let [lower, upper] = bounds;
