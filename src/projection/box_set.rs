@@ -20,8 +20,8 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If a bound is NaN, an upper one is less than the lower one, or a tree among them does not fit; then nothing is
-/// changed.
+/// Fails, with nothing changed, if a bound is NaN, an upper one is less than the lower one, or a bound that is a tree
+/// does not fit.
 ///
 /// # Example
 ///
@@ -37,7 +37,7 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_box`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place; numbers
-/// are taken for any tree; a box whose bounds cross, on which there is no point, is refused instead of giving `upper`.
+/// are accepted for any tree; an empty box, whose bounds cross, is refused instead of giving `upper`.
 pub fn projection_box<T: TreeMut + ?Sized>(
     tree: &mut T,
     lower: impl Into<Operand>,
@@ -46,7 +46,7 @@ pub fn projection_box<T: TreeMut + ?Sized>(
     super::Projection::project(&box_set(lower, upper), tree)
 }
 
-/// All points between two bounds, numbers or trees; see [`projection_box`].
+/// Returns the set of all points between two bounds, numbers or trees; see [`projection_box`].
 pub fn box_set(lower: impl Into<Operand>, upper: impl Into<Operand>) -> BoxSet {
     BoxSet::with(lower, upper)
 }
@@ -56,7 +56,7 @@ projection! {
     BoxSet as "projection_box" over elements {
         /// The least values.
         lower: Operand in NUMBER;
-        /// The largest values, nowhere less than `lower`.
+        /// The largest values, at least `lower` everywhere.
         upper: Operand in NUMBER;
     }
     check Self::check_order;

@@ -7,8 +7,8 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point on one side of a plane: `⟨a, x⟩ ≤ b`.
 ///
-/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number, which
-/// stands for all of them: with 1 it is about the sum of the elements.
+/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number for
+/// all of them: 1 constrains the sum of the elements.
 ///
 /// # Arithmetic
 ///
@@ -18,11 +18,12 @@ use crate::tree::TreeMut;
 ///
 /// # Cost
 ///
-/// One pass for a point inside, and nothing is written; else two; `a` is copied as `f64`.
+/// One pass for a point inside, without a write; otherwise two; `a` is copied as `f64`.
 ///
 /// # Errors
 ///
-/// If `a` is zero everywhere, `a` or `b` is not finite, or `a` is a tree that does not fit; then nothing is changed.
+/// Fails, with nothing changed, if `a` is zero everywhere, `a` or `b` is not finite, or `a` is a tree that does not
+/// fit.
 ///
 /// # Example
 ///
@@ -40,12 +41,12 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`projection_halfspace`](https://optax.readthedocs.io/en/latest/api/projections.html). Differs: in place, in
-/// the types of the tree; a point inside keeps its bits; an `a` of zeros is refused.
+/// the types of the tree; a point inside stays bitwise identical; an `a` of zeros is refused.
 pub fn projection_halfspace<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand>, b: f64) -> Result<()> {
     super::Projection::project(&halfspace(a, b), tree)
 }
 
-/// All points with `⟨a, x⟩ ≤ b`; see [`projection_halfspace`].
+/// Returns the set of all points with `⟨a, x⟩ ≤ b`; see [`projection_halfspace`].
 pub fn halfspace(a: impl Into<Operand>, b: impl IntoHyperparam) -> Halfspace {
     Halfspace::with(a, b)
 }
@@ -53,7 +54,7 @@ pub fn halfspace(a: impl Into<Operand>, b: impl IntoHyperparam) -> Halfspace {
 projection! {
     /// See [`halfspace`].
     Halfspace as "projection_halfspace" over tree {
-        /// The direction that the plane is at right angles to; not zero everywhere.
+        /// The normal of the plane; not zero everywhere.
         a: Operand in FINITE;
         /// The inner product of `a` with the points of the plane.
         b: Hyperparam in FINITE;

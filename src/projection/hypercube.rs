@@ -17,7 +17,7 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If `scale` is negative or NaN anywhere, or is a tree that does not fit; then nothing is changed.
+/// Fails, with nothing changed, if `scale` is negative or NaN anywhere, or is a tree that does not fit.
 ///
 /// # Example
 ///
@@ -32,13 +32,13 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_hypercube`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
-/// left out. Differs: as [`projection_box`](super::projection_box).
+/// Optax, [`projection_hypercube`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults
+/// to 1. Differs: as [`projection_box`](super::projection_box).
 pub fn projection_hypercube<T: TreeMut + ?Sized>(tree: &mut T, scale: impl Into<Operand>) -> Result<()> {
     super::Projection::project(&hypercube(scale), tree)
 }
 
-/// All points between zero and a bound, a number or a tree; see [`projection_hypercube`].
+/// Returns the set of all points between zero and a bound, a number or a tree; see [`projection_hypercube`].
 pub fn hypercube(scale: impl Into<Operand>) -> Hypercube {
     Hypercube::with(scale)
 }

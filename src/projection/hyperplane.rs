@@ -6,8 +6,8 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
 ///
-/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number, which
-/// stands for all of them: with 1 it is about the sum of the elements.
+/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number for
+/// all of them: 1 fixes the sum of the elements.
 ///
 /// # Arithmetic
 ///
@@ -21,7 +21,8 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If `a` is zero everywhere, `a` or `b` is not finite, or `a` is a tree that does not fit; then nothing is changed.
+/// Fails, with nothing changed, if `a` is zero everywhere, `a` or `b` is not finite, or `a` is a tree that does not
+/// fit.
 ///
 /// # Example
 ///
@@ -44,7 +45,7 @@ pub fn projection_hyperplane<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Ope
     super::Projection::project(&hyperplane(a, b), tree)
 }
 
-/// All points with `⟨a, x⟩ = b`; see [`projection_hyperplane`].
+/// Returns the set of all points with `⟨a, x⟩ = b`; see [`projection_hyperplane`].
 pub fn hyperplane(a: impl Into<Operand>, b: impl IntoHyperparam) -> Hyperplane {
     Hyperplane::with(a, b)
 }
@@ -52,7 +53,7 @@ pub fn hyperplane(a: impl Into<Operand>, b: impl IntoHyperparam) -> Hyperplane {
 projection! {
     /// See [`hyperplane`].
     Hyperplane as "projection_hyperplane" over tree {
-        /// The direction that the plane is at right angles to; not zero everywhere.
+        /// The normal of the plane; not zero everywhere.
         a: Operand in FINITE;
         /// The inner product of `a` with the points of the plane.
         b: Hyperparam in FINITE;
@@ -71,7 +72,7 @@ impl TreeSet for Hyperplane {
     }
 }
 
-/// How far the plane is away, in lengths of `a`.
+/// Returns the distance to the plane, in units of the length of `a`.
 pub(super) fn distance(x: &mut dyn Vector, b: f64) -> f64 {
     (b - x.sum_with(|x, a| x * a)) / x.sum_with(|_, a| a * a)
 }

@@ -6,7 +6,7 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point whose absolute values have a sum of at most `scale`.
 ///
-/// What is small becomes zero, which is how a constraint of this kind makes parameters sparse.
+/// Small elements become zero, so that this constraint makes parameters sparse.
 ///
 /// # Arithmetic
 ///
@@ -17,11 +17,11 @@ use crate::tree::TreeMut;
 ///
 /// # Cost
 ///
-/// One pass for a point inside, and nothing is written; else as [`projection_simplex`](super::projection_simplex).
+/// One pass for a point inside, without a write; otherwise as [`projection_simplex`](super::projection_simplex).
 ///
 /// # Errors
 ///
-/// If `scale` is negative or not finite; then nothing is changed.
+/// Fails, with nothing changed, if `scale` is negative or not finite.
 ///
 /// # Example
 ///
@@ -40,13 +40,13 @@ use crate::tree::TreeMut;
 ///
 /// Duchi et al., [Efficient projections onto the l1-ball for learning in high
 /// dimensions](https://doi.org/10.1145/1390156.1390191), 2008. Optax,
-/// [`projection_l1_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left out.
+/// [`projection_l1_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults to 1.
 /// Differs: in place; a `scale` of 0 gives zeros instead of NaN, a negative one is refused.
 pub fn projection_l1_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l1_ball(scale), tree)
 }
 
-/// All points whose absolute values have a sum of at most `scale`; see [`projection_l1_ball`].
+/// Returns the set of all points whose absolute values sum to at most `scale`; see [`projection_l1_ball`].
 pub fn l1_ball(scale: impl IntoHyperparam) -> L1Ball {
     L1Ball::with(scale)
 }

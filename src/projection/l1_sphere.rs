@@ -13,7 +13,7 @@ use crate::tree::TreeMut;
 /// ```
 ///
 /// See [`projection_simplex`](super::projection_simplex) for `τ`. It is negative for a point inside: then zeros move
-/// too, in the direction of the sign of the zero, one of several nearest points.
+/// too, in the direction of the sign of the zero, to one of several nearest points.
 ///
 /// # Cost
 ///
@@ -21,7 +21,7 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If `scale` is negative or not finite; then nothing is changed. A tree without elements is left alone.
+/// Fails, with nothing changed, if `scale` is negative or not finite. A tree without elements is left alone.
 ///
 /// # Example
 ///
@@ -38,14 +38,14 @@ use crate::tree::TreeMut;
 ///
 /// Duchi et al., [Efficient projections onto the l1-ball for learning in high
 /// dimensions](https://doi.org/10.1145/1390156.1390191), 2008. Optax,
-/// [`projection_l1_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if left
-/// out. Differs: in place. Optax multiplies by a sign of 0 where an element is 0, and its result misses the sphere by
-/// what that element should have had: for `(0, 0.1)` and a `scale` of 1 it is `(0, 0.55)`. Here it is `(0.45, 0.55)`.
+/// [`projection_l1_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults to 1.
+/// Differs: in place. Optax multiplies by a sign of 0 for an element of 0, and its result misses the sphere by that
+/// element's part: for `(0, 0.1)` and a `scale` of 1 it is `(0, 0.55)`. Here it is `(0.45, 0.55)`.
 pub fn projection_l1_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l1_sphere(scale), tree)
 }
 
-/// All points whose absolute values have the sum `scale`; see [`projection_l1_sphere`].
+/// Returns the set of all points whose absolute values sum to `scale`; see [`projection_l1_sphere`].
 pub fn l1_sphere(scale: impl IntoHyperparam) -> L1Sphere {
     L1Sphere::with(scale)
 }

@@ -14,11 +14,11 @@ use crate::tree::TreeMut;
 ///
 /// # Cost
 ///
-/// One pass for a point inside, and nothing is written; else two.
+/// One pass for a point inside, without a write; otherwise two.
 ///
 /// # Errors
 ///
-/// If `scale` is negative or not finite; then nothing is changed.
+/// Fails, with nothing changed, if `scale` is negative or not finite.
 ///
 /// # Example
 ///
@@ -35,14 +35,15 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
-/// left out. Differs: in place; a point inside keeps its bits; a `scale` of 0 gives zeros also from the origin, where
-/// Optax gives NaN, and a negative one is refused.
+/// Optax, [`projection_l2_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults
+/// to
+/// 1. Differs: in place; a point inside stays bitwise identical; a `scale` of 0 gives zeros also from the origin, where
+///    Optax gives NaN, and a negative one is refused.
 pub fn projection_l2_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l2_ball(scale), tree)
 }
 
-/// All points of a Euclidean length of at most `scale`; see [`projection_l2_ball`].
+/// Returns the set of all points of a Euclidean length of at most `scale`; see [`projection_l2_ball`].
 pub fn l2_ball(scale: impl IntoHyperparam) -> L2Ball {
     L2Ball::with(scale)
 }

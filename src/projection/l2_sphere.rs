@@ -11,7 +11,7 @@ use crate::tree::{TreeMut, is_safe};
 /// x ← x·scale / √(Σx²)          if x is not 0; else every element ← scale / √n
 /// ```
 ///
-/// From the origin all points of the sphere are as near; the one with equal elements is chosen.
+/// All points of the sphere are equally near to the origin; it moves to the point with equal elements.
 ///
 /// # Cost
 ///
@@ -19,7 +19,7 @@ use crate::tree::{TreeMut, is_safe};
 ///
 /// # Errors
 ///
-/// If `scale` is negative or not finite; then nothing is changed. A tree without elements is left alone.
+/// Fails, with nothing changed, if `scale` is negative or not finite. A tree without elements is left alone.
 ///
 /// # Example
 ///
@@ -34,14 +34,14 @@ use crate::tree::{TreeMut, is_safe};
 ///
 /// # References
 ///
-/// Optax, [`projection_l2_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
-/// left out. Differs: in place; the origin gives a point of the sphere instead of NaN, and a negative `scale`, which
-/// turns Optax's result round, is refused.
+/// Optax, [`projection_l2_sphere`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults
+/// to 1. Differs: in place; the origin gives a point of the sphere instead of NaN, and a negative `scale`, which
+/// negates Optax's result, is refused.
 pub fn projection_l2_sphere<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&l2_sphere(scale), tree)
 }
 
-/// All points of the Euclidean length `scale`; see [`projection_l2_sphere`].
+/// Returns the set of all points of the Euclidean length `scale`; see [`projection_l2_sphere`].
 pub fn l2_sphere(scale: impl IntoHyperparam) -> L2Sphere {
     L2Sphere::with(scale)
 }
@@ -65,7 +65,7 @@ impl TreeSet for L2Sphere {
     }
 }
 
-/// The Euclidean length, of whatever size.
+/// Returns the Euclidean length, without overflow or underflow.
 pub(super) fn length(x: &mut dyn Vector) -> f64 {
     let squares = x.sum(|x| x * x);
     if is_safe(squares) {
@@ -75,9 +75,9 @@ pub(super) fn length(x: &mut dyn Vector) -> f64 {
     if most == 0.0 || !most.is_finite() { most } else { most * x.sum(|x| (x / most) * (x / most)).sqrt() }
 }
 
-/// Brings a vector of one length to another.
+/// Scales a vector from one length to another.
 pub(super) fn stretch(x: &mut dyn Vector, from: f64, to: f64) {
     let factor = to / from;
-    // With lengths at either end of the range the quotient is none.
+    // At either end of the range the quotient of the lengths overflows or vanishes.
     if factor.is_normal() { x.map(|x| x * factor) } else { x.map(|x| x / from * to) }
 }

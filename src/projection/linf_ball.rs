@@ -16,7 +16,7 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If `scale` is negative or NaN; then nothing is changed.
+/// Fails, with nothing changed, if `scale` is negative or NaN.
 ///
 /// # Example
 ///
@@ -31,13 +31,13 @@ use crate::tree::TreeMut;
 ///
 /// # References
 ///
-/// Optax, [`projection_linf_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), where `scale` is 1 if
-/// left out. Differs: in place; a negative `scale` is refused.
+/// Optax, [`projection_linf_ball`](https://optax.readthedocs.io/en/latest/api/projections.html), whose `scale` defaults
+/// to 1. Differs: in place; a negative `scale` is refused.
 pub fn projection_linf_ball<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&linf_ball(scale), tree)
 }
 
-/// All points whose elements have at most this absolute value; see [`projection_linf_ball`].
+/// Returns the set of all points whose elements have at most this absolute value; see [`projection_linf_ball`].
 pub fn linf_ball(scale: impl IntoHyperparam) -> LinfBall {
     LinfBall::with(scale)
 }

@@ -2,9 +2,9 @@
 //!
 //! Guide: [Projections](https://docs.rs/gradchain/latest/gradchain/_guide/projections/index.html).
 //!
-//! Each set is a value, made by a function of its name. [`Projection::project`] changes a tree in place; the function
-//! `projection_*` of the same name, as in Optax, is short for that; and [`project`](crate::transform::project) makes a
-//! transformation of it that keeps parameters in the set while they are trained.
+//! Each set is a value, built by the function of its name. [`Projection::project`] changes a tree in place; the
+//! function `projection_*` of the same name, as in Optax, is its short form. [`project`](crate::transform::project)
+//! turns a set into a transformation that keeps parameters in it during training.
 //!
 //! | set | function | of the whole tree `x`, as one vector |
 //! |---|---|---|
@@ -18,7 +18,7 @@
 //! | [`hyperplane`], [`halfspace`] | [`projection_hyperplane`], [`projection_halfspace`] | `⟨a, x⟩ = b`, `≤ b` |
 //! | [`vector`](fn@vector) | [`projection_vector`] | `x = t·a` for some number `t` |
 //!
-//! Numbers are worked out in `f64` and rounded to each leaf's type once. The names are those of [`optax.projections`].
+//! Projections are computed in `f64` and rounded to each leaf's type once. Names follow [`optax.projections`].
 //!
 //! ```
 //! use gradchain::projection::{Projection, l2_ball, projection_l2_ball};

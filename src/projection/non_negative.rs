@@ -16,7 +16,7 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If two leaves of the tree have the same path.
+/// Fails if two leaves of the tree have the same path.
 ///
 /// # Example
 ///
@@ -36,7 +36,7 @@ pub fn projection_non_negative<T: TreeMut + ?Sized>(tree: &mut T) -> Result<()> 
     super::Projection::project(&non_negative(), tree)
 }
 
-/// All points without a negative element; see [`projection_non_negative`].
+/// Returns the set of all points without a negative element; see [`projection_non_negative`].
 pub fn non_negative() -> NonNegative {
     NonNegative::with()
 }

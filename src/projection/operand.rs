@@ -9,7 +9,7 @@ use crate::schedule::{Hyperparam, Schedule};
 use crate::tree::stretch::leaves;
 use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_strides};
 
-/// What describes a set: a number, the same for all elements, or a tree with one for each.
+/// An argument of a set: a number for all elements, or a tree with a number for each.
 ///
 /// Functions take `impl Into<Operand>`: an `f64`, a schedule, or a reference to a tree, whose values are copied as
 /// `f64`.
@@ -23,19 +23,19 @@ use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_s
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Operand {
-    /// The same for all elements.
+    /// A number for all elements.
     Number(Hyperparam),
-    /// One for each element.
+    /// A number for each element.
     Tree(TreeValues),
 }
 
 impl Operand {
-    /// The number at a step count, if it is one.
+    /// Returns the number at a step count, unless it is a tree.
     pub(super) fn number(&self, count: u64) -> Option<f64> {
         if let Operand::Number(number) = self { Some(number.at(count)) } else { None }
     }
 
-    /// The number, if it is the same at every step.
+    /// Returns the number, if it is the same at every step.
     pub(crate) fn fixed(&self) -> Option<f64> {
         if let Operand::Number(Hyperparam::Number(number)) = self { Some(*number) } else { None }
     }
@@ -46,7 +46,7 @@ impl Operand {
 }
 
 impl Operand {
-    /// The values for the elements of a leaf in row-major order, if none is a schedule's; NaN where there is none.
+    /// Returns the values for the elements of a leaf in row-major order, without schedules; NaN for missing ones.
     pub(crate) fn of_leaf(&self, leaf: &LeafSpec) -> Vec<f64> {
         let values = match self {
             Operand::Number(_) => Values::One(self.fixed().unwrap_or(f64::NAN)),
@@ -110,11 +110,11 @@ impl From<TreeValues> for Operand {
     }
 }
 
-/// The values of a tree, copied: one array of `f64` for each path. Clones share them.
+/// The copied values of a tree: one array of `f64` for each path. Clones share them.
 #[derive(Clone, Debug)]
 pub struct TreeValues(Arc<Copied>);
 
-/// Those that are shared are not compared one by one.
+/// Compares shared values by pointer first.
 impl PartialEq for TreeValues {
     fn eq(&self, other: &TreeValues) -> bool {
         Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
@@ -142,17 +142,17 @@ impl TreeValues {
         TreeValues(Arc::new(Copied { structure, leaves: leaves.iter().map(|leaf| leaf.to_f64()).collect() }))
     }
 
-    /// The leaves.
+    /// Returns the leaves.
     pub fn structure(&self) -> &Structure {
         &self.0.structure
     }
 
-    /// The values of the leaf at a path, in row-major order.
+    /// Returns the values of the leaf at a path, in row-major order.
     pub fn get(&self, path: &str) -> Option<&[f64]> {
         Some(&self.0.leaves[self.0.structure.index_of(path)?])
     }
 
-    /// The first value that does not please, with its place.
+    /// Returns the first value for which `found` holds, with its place.
     fn find(&self, found: impl Fn(f64) -> bool) -> Option<(&str, usize, f64)> {
         self.0.structure.paths().zip(&self.0.leaves).find_map(|(path, values)| {
             let i = values.iter().position(|x| found(*x))?;
@@ -160,8 +160,8 @@ impl TreeValues {
         })
     }
 
-    /// Refuses a tree that does not give a value to every active leaf, or one to a leaf that does not exist. A leaf
-    /// without axes has one value for all elements.
+    /// Refuses a tree that lacks values of an active leaf, or has values of an unknown leaf. A leaf without axes has
+    /// one value for all elements.
     pub(crate) fn fit(&self, function: &str, argument: &str, structure: &Structure, active: &[bool]) -> Result<()> {
         let ours = &self.0.structure;
         let mut differences = Vec::new();
@@ -183,7 +183,7 @@ impl TreeValues {
         Err(Error::structure(format!("{function}: argument `{argument}` does not fit the tree"), differences))
     }
 
-    /// The values for the elements of a leaf in row-major order: as many, or one for all of them.
+    /// Returns the values of a leaf in row-major order: one per element, or one for all.
     pub(super) fn row_major(&self, leaf: &LeafSpec) -> Values {
         match (self.get(leaf.path()), self.0.structure.index_of(leaf.path())) {
             (Some([one]), Some(i)) if self.0.structure.leaves()[i].ndim() == 0 => Values::One(*one),
@@ -191,7 +191,7 @@ impl TreeValues {
         }
     }
 
-    /// The same, in the memory order of the leaf's state.
+    /// Returns the same in the memory order of the leaf's state.
     pub(super) fn in_memory_order(&self, leaf: &LeafSpec) -> Values {
         let Values::Each(values) = self.row_major(leaf) else { return self.row_major(leaf) };
         let (mut ordered, mut next) = (values.clone(), values.iter());
@@ -205,7 +205,7 @@ impl TreeValues {
     }
 }
 
-/// `{"tree": {path: {"dtype", "shape", "data"}}}`
+/// Writes `{"tree": {path: {"dtype", "shape", "data"}}}`.
 impl ToRecipe for TreeValues {
     fn to_recipe(&self) -> Recipe {
         let leaf = |(spec, values): (&LeafSpec, &Vec<f64>)| {
@@ -227,8 +227,9 @@ impl ToRecipe for Operand {
     }
 }
 
-/// A number, `{"schedule": ..}`, or `{"tree": {path: leaf}}` with leaves `{"shape": [..], "data": [..]}`, in row-major
-/// order.
+/// Reads a number, `{"schedule": ..}`, or `{"tree": {path: leaf}}`.
+///
+/// Leaves are `{"shape": [..], "data": [..]}`, in row-major order.
 impl FromRecipe for Operand {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Operand> {
         if let Ok(("tree", inside)) = node.single("") {
@@ -267,7 +268,7 @@ impl FromRecipe for Operand {
     }
 }
 
-/// Shape and values of a leaf, in a config.
+/// Shape and values of a leaf in a config.
 struct Leaf {
     shape: Vec<usize>,
     data: Vec<f64>,
@@ -284,7 +285,7 @@ impl FromRecipe for Leaf {
     }
 }
 
-/// The values that belong to the elements of one leaf.
+/// The values for the elements of one leaf.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
     One(f64),
@@ -299,7 +300,7 @@ impl Values {
         }
     }
 
-    /// Those of a stretch; `room` is as long as that.
+    /// Returns those of a chunk; `room` has its length.
     pub(super) fn stretch<'a>(&'a self, start: usize, room: &'a mut [f64]) -> &'a [f64] {
         match self {
             Values::One(value) => Values::fill(*value, room),
@@ -307,7 +308,7 @@ impl Values {
         }
     }
 
-    /// A stretch of one value.
+    /// Returns a chunk of one value.
     pub(super) fn fill(value: f64, room: &mut [f64]) -> &[f64] {
         room.fill(value);
         room

@@ -9,43 +9,43 @@ use crate::recipe::Decided;
 use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
-/// A set, as something to project on.
+/// A set to project on.
 ///
-/// Sealed: for a set of your own write the projection as a [`Rule`](crate::part::Rule) or a
+/// Sealed: for a custom set write the projection as a [`Rule`](crate::part::Rule) or a
 /// [`WholeTreeTransformation`](crate::part::WholeTreeTransformation).
 pub trait Projection: Set {
-    /// The transformation that [`project`](crate::transform::project) makes of it.
+    /// The transformation that [`project`](crate::transform::project) returns.
     type Stage: Stage<Needs = crate::needs::Nothing> + Clone + 'static;
 
-    /// Moves a tree to the nearest point of the set. Schedules are taken at count 0.
+    /// Moves a tree to the nearest point of the set. Schedules are evaluated at count 0.
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range, or a tree among the arguments does not fit; then nothing is changed.
+    /// Fails, with nothing changed, if an argument is out of its range, or a tree among the arguments does not fit.
     fn project<T: TreeMut + ?Sized>(&self, tree: &mut T) -> Result<()>;
 
-    /// The transformation that [`project`](crate::transform::project) makes of it.
+    /// Converts to the transformation that [`project`](crate::transform::project) returns.
     fn into_stage(self) -> Self::Stage;
 }
 
-/// What every set says of itself.
+/// The common part of all sets.
 pub trait Set: Clone + core::fmt::Debug + Send + Sync + 'static {
-    /// The name of the function, as in messages and configs.
+    /// Name of the function in messages and configs.
     const NAME: &'static str;
 
     /// Checks the arguments.
     fn check(&self) -> Result<()>;
 
-    /// Shows the arguments.
+    /// Visits the arguments.
     fn arguments(&mut self, show: &mut Show<'_>);
 }
 
 /// A set that holds each element between two bounds.
 pub trait ElementSet: Set {
-    /// The bounds that are numbers, at a step count.
+    /// Returns the bounds that are numbers, at a step count.
     fn numbers(&self, count: u64) -> [f64; 2];
 
-    /// The bounds that are trees, with their names.
+    /// Returns the bounds that are trees, with their names.
     fn trees(&self) -> [Option<(&'static str, &TreeValues)>; 2] {
         [None, None]
     }
@@ -53,23 +53,23 @@ pub trait ElementSet: Set {
 
 /// A set for which the whole tree is one vector.
 pub trait TreeSet: Set {
-    /// The vector that belongs to the set, if there is one.
+    /// Returns the vector of the set, if it has one.
     fn along(&self) -> Option<(&'static str, &Operand)> {
         None
     }
 
-    /// Moves a vector to the nearest point; it has elements.
+    /// Moves a non-empty vector to the nearest point.
     fn move_to(&self, count: u64, x: &mut dyn Vector);
 }
 
-/// What is shown the arguments of a set.
+/// The visitor of a set's arguments.
 pub(super) type Show<'a> = dyn FnMut(&'static str, Described<'_>) + 'a;
 
 /// An argument of a set.
 pub enum Described<'a> {
     /// A number or a schedule.
     By(&'a mut Hyperparam),
-    /// The same, or a tree.
+    /// A number, a schedule, or a tree.
     Over(&'a mut Operand),
 }
 
@@ -85,7 +85,7 @@ impl<'a> From<&'a mut Operand> for Described<'a> {
     }
 }
 
-/// Refuses a direction that is none.
+/// Refuses a zero direction.
 pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
     match set.along() {
         Some((name, a)) if a.fixed() == Some(0.0) => Err(Error::argument(S::NAME, name, "not zero everywhere", 0)),
@@ -93,7 +93,7 @@ pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
     }
 }
 
-/// Shows the arguments of a projection: a tree is never injected.
+/// Visits the arguments of a projection for injection, which excludes trees.
 pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     visit("projection", Argument::Static(&mut Decided(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
@@ -102,7 +102,7 @@ pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     });
 }
 
-/// Shows the arguments of a projection, as configs set them.
+/// Visits the arguments of a projection for configs.
 pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     visit("projection", Argument::Static(&mut Decided(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
@@ -111,17 +111,17 @@ pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     });
 }
 
-/// A number that tells arguments apart.
+/// Returns a hash of the arguments.
 pub(super) fn check_sum<H: Hash>(arguments: &H) -> u64 {
     let mut hasher = DefaultHasher::new();
     arguments.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The bounds of each active leaf that are trees.
+/// The bounds of an active leaf that are trees.
 pub(super) type LeafBounds = [Option<Values>; 2];
 
-/// Bounds for each leaf, in the order that `order` brings them into; trees are checked.
+/// Returns the bounds of each leaf, ordered by `order`; checks trees.
 pub(super) fn bounds<S: ElementSet>(
     set: &S,
     structure: &Structure,
@@ -134,7 +134,7 @@ pub(super) fn bounds<S: ElementSet>(
 /// A tree of bounds, by the name of its argument.
 type Named<'a> = (&'static str, &'a TreeValues);
 
-/// Compiled once, not for each set, as is the other below.
+/// Returns the bounds of each leaf; not generic over sets, so that it compiles once, as `values_along`.
 fn bounds_between(
     set: &'static str,
     (trees, numbers): ([Option<Named<'_>>; 2], [f64; 2]),
@@ -165,7 +165,7 @@ fn crossing(function: &str, path: &str, lower: f64, upper: f64) -> Error {
     Error::argument(function, "upper", "nowhere less than the lower bound", found)
 }
 
-/// Between two bounds. Not `clamp`, which panics, nor `min` and `max`, which lose a NaN.
+/// Clamps `x` between two bounds. Not `clamp`, which panics, nor `min` and `max`, which lose a NaN.
 pub(super) fn between(x: f64, lower: f64, upper: f64) -> f64 {
     if x > upper {
         upper
@@ -193,7 +193,7 @@ pub(super) fn project_elements<S: ElementSet, T: TreeMut + ?Sized>(set: &S, tree
     Ok(())
 }
 
-/// Both bounds of a leaf.
+/// Returns both bounds of a leaf.
 pub(super) fn sides([lower, upper]: LeafBounds, numbers: [f64; 2]) -> [Values; 2] {
     [lower.unwrap_or(Values::One(numbers[0])), upper.unwrap_or(Values::One(numbers[1]))]
 }
@@ -209,7 +209,7 @@ pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut 
     Ok(())
 }
 
-/// The values of the vector that belongs to a set, for each leaf; none if there is no such vector.
+/// Returns the values of the vector of a set, for each leaf; none without such a vector.
 pub(super) fn beside<S: TreeSet>(
     set: &S,
     structure: &Structure,
@@ -242,9 +242,8 @@ fn values_along(
     if some || empty { Ok(values) } else { Err(Error::argument(set, name, "not zero everywhere", "zeros")) }
 }
 
-/// Says once what there is to know of a set: makes the struct, the checks of its arguments' ranges, the list of them,
-/// and the projection, over `elements` or over the whole `tree` as one vector. What ranges cannot say is in the
-/// function that `check` names.
+/// Declares a set: the struct, range checks of its arguments, their visitor, and the projection, over `elements` or
+/// over the whole `tree` as one vector. The function named by `check` tests further conditions.
 macro_rules! projection {
     (
         $(#[$meta:meta])*

@@ -14,18 +14,18 @@ use crate::tree::TreeMut;
 /// x ← max(x − τ, 0)          τ such that the sum is scale
 /// ```
 ///
-/// `τ` is found by Newton's method on the sum, a convex function of it made of straight pieces, from below: it ends on
-/// the very piece. Elements are taken relative to the largest, so that a `scale` far smaller than they are loses no
-/// digits. An element that is not finite makes all of them NaN.
+/// Newton's method finds `τ` on the sum, a convex and piecewise linear function of it, from below, and ends on the
+/// exact piece. Elements are taken relative to the largest, so that a much smaller `scale` loses no digits. An element
+/// that is not finite makes all of them NaN.
 ///
 /// # Cost
 ///
-/// Three to ten passes as a rule; each quarters the product of what is left to do and how many elements share in it, so
-/// that never more than some `log₂ n + 30` are needed. Nothing is sorted or allocated.
+/// Usually three to ten passes; each quarters the product of the remaining error and the number of elements that share
+/// it, so that at most about `log₂ n + 30` are needed. No sorting and no allocation.
 ///
 /// # Errors
 ///
-/// If `scale` is negative or not finite; then nothing is changed. A tree without elements is left alone.
+/// Fails, with nothing changed, if `scale` is negative or not finite. A tree without elements is left alone.
 ///
 /// # Example
 ///
@@ -41,14 +41,14 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Condat, [Fast projection onto the simplex and the l1 ball](https://doi.org/10.1007/s10107-015-0946-6), 2016, which
-/// compares algorithms; this is the one of Michelot, 1986, with a better start. Optax,
-/// [`projection_simplex`](https://optax.readthedocs.io/en/latest/api/projections.html), which sorts, and where `scale`
-/// is 1 if left out. Differs: in place; a `scale` of 0 gives zeros instead of NaN, a negative one is refused.
+/// compares algorithms; this is Michelot's, 1986, with a better start. Optax,
+/// [`projection_simplex`](https://optax.readthedocs.io/en/latest/api/projections.html), which sorts, and whose `scale`
+/// defaults to 1. Differs: in place; a `scale` of 0 gives zeros instead of NaN, a negative one is refused.
 pub fn projection_simplex<T: TreeMut + ?Sized>(tree: &mut T, scale: f64) -> Result<()> {
     super::Projection::project(&simplex(scale), tree)
 }
 
-/// All points without a negative element whose sum is `scale`; see [`projection_simplex`].
+/// Returns the set of all points without a negative element whose sum is `scale`; see [`projection_simplex`].
 pub fn simplex(scale: impl IntoHyperparam) -> Simplex {
     Simplex::with(scale)
 }
@@ -68,20 +68,19 @@ impl TreeSet for Simplex {
     }
 }
 
-/// What is taken away from all elements, so that the rests that are not negative have a given sum.
+/// The amount subtracted from all elements, so that the non-negative remainders have a given sum.
 pub(super) struct Cut {
-    /// The largest element, and what to take away beyond it; kept apart for the digits of small rests.
+    /// The largest element, and the amount beyond it, kept apart to preserve the digits of small remainders.
     largest: f64,
     beyond: f64,
 }
 
 impl Cut {
-    /// For elements `f(x)`.
+    /// Computes the cut for elements `f(x)`.
     pub(super) fn new(x: &mut dyn Vector, f: impl Fn(f64) -> f64, sum: f64) -> Cut {
         let largest = x.max(&f);
         let below = |x: f64| f(x) - largest;
-        // The exact cut takes `sum` from the largest alone, or something from all of them: neither is more than it
-        // should.
+        // Two lower bounds of the exact cut: the largest element alone would have the sum, or all elements.
         let from_all = (x.sum(below) - sum) / x.elements() as f64;
         let mut beyond = if from_all > -sum || from_all.is_nan() { from_all } else { -sum };
         let mut last: Option<f64> = None;
@@ -91,22 +90,22 @@ impl Cut {
                 return Cut { largest, beyond };
             }
             beyond += (rests - sum) / count;
-            // No fewer elements are above the cut than before, for which it was right but for rounding. Exactly, it
-            // only goes up; rounded, it may go to and fro between two counts for ever.
+            // In exact arithmetic the cut only rises. If the count no longer falls, the last cut was exact but for
+            // rounding, which could alternate between two counts without end.
             if last.replace(count).is_some_and(|before| count >= before) {
                 return Cut { largest, beyond };
             }
         }
     }
 
-    /// What is left of an element.
+    /// Returns the remainder of an element.
     pub(super) fn rest(&self, x: f64) -> f64 {
         let rest = x - self.largest - self.beyond;
         if rest < 0.0 { 0.0 } else { rest }
     }
 }
 
-/// The sum of the positive rests, and how many there are.
+/// Returns the sum and the number of the positive remainders.
 fn rests(x: &mut dyn Vector, rest: impl Fn(f64) -> f64) -> (f64, f64) {
     let (mut sum, mut count) = (0.0, 0.0);
     x.read(&mut |x, _| {

@@ -7,7 +7,7 @@ use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::tree::stretch::STRETCH;
 
-/// See [`project`](crate::transform::project): the projection of each element on its own.
+/// See [`project`](crate::transform::project): the projection of each element separately.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 #[non_exhaustive]
@@ -30,16 +30,16 @@ impl<S: ElementSet> Arguments for ProjectElements<S> {
     }
 }
 
-/// The state of [`project`](crate::transform::project) where it works on single elements.
+/// The state of [`project`](crate::transform::project) for sets of elements.
 #[derive(Clone, Debug)]
 pub struct ProjectElementsState {
-    /// Steps done: what schedules are evaluated at.
+    /// Steps done, the count for schedules.
     pub count: Count,
-    /// Bounds that are trees, in the leaves' memory order; no part of what is saved.
+    /// Bounds that are trees, in the leaves' memory order; not saved.
     bounds: Vec<LeafBounds>,
-    /// The bounds that are numbers, in this step.
+    /// Bounds that are numbers, in this step.
     numbers: [f64; 2],
-    /// A check sum of the trees.
+    /// A hash of the trees.
     trees: u64,
 }
 
@@ -128,15 +128,15 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
     }
 }
 
-/// How many of a leaf's bounds differ from element to element.
+/// Returns the number of a leaf's bounds that differ between elements.
 fn arrays(memory: &ProjectElementsState, leaf: usize) -> usize {
     memory.bounds[leaf].iter().filter(|side| matches!(side, Some(Values::Each(_)))).count()
 }
 
-/// The update that leads to where `p + u` is between the bounds: `u` itself where it is there already.
+/// Returns the update after which `p + u` is between the bounds: `u` itself if it already is.
 ///
-/// `bound − p` is rounded, and `p` plus that may be beyond the bound by as much. Then it is shortened by an epsilon of
-/// itself, which is at least one unit in its last place, so that the exact sum is on the right side; and rounding does
+/// `bound − p` is rounded, and `p` plus that may exceed the bound by as much. The update is then shortened by an
+/// epsilon of itself, at least one unit in its last place, so that the exact sum is on the inner side. Rounding does
 /// not carry a sum across a number of its own type.
 #[inline(always)]
 fn hold<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {

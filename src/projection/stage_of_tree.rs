@@ -28,20 +28,20 @@ impl<S: TreeSet> Arguments for ProjectTree<S> {
     }
 }
 
-/// The state of [`project`](crate::transform::project) where it works on the whole tree.
+/// The state of [`project`](crate::transform::project) for sets of the whole tree.
 #[derive(Clone, Debug)]
 pub struct ProjectTreeState {
-    /// Steps done: what schedules are evaluated at.
+    /// Steps done, the count for schedules.
     pub count: Count,
-    /// The vector that belongs to the set, in the leaves' memory order; no part of what is saved.
+    /// The vector of the set, in the leaves' memory order; not saved.
     beside: Vec<Values>,
-    /// A check sum of the tree that it is from, if it is from one.
+    /// A hash of the tree that the vector was read from, if any.
     tree: u64,
 }
 
 state_fields!(ProjectTreeState { count } means { tree });
 
-/// The vector that belongs to a set, if it is a tree.
+/// Returns the vector of a set, if it is a tree.
 fn tree<S: TreeSet>(set: &S) -> Option<&TreeValues> {
     set.along().and_then(|(_, operand)| operand.tree())
 }

@@ -1,5 +1,5 @@
-//! A tree as one long vector, a stretch of it at a time: what the algorithms on whole trees work on, be it a tree to
-//! change or the parameters after a step that is to come.
+//! A tree as one long vector, visited in chunks: the operand of algorithms on whole trees. It is a tree to change, or
+//! the parameters after a coming step.
 
 use super::operand::Values;
 use crate::element::Real;
@@ -7,26 +7,25 @@ use crate::engine::{LeafVisitor, WholeLeaf, WholeTree, sum_tile};
 use crate::tree::stretch::{STRETCH, read, rewrite};
 use crate::tree::{LeafMut, LeafRef};
 
-/// A vector, and beside it a second one that belongs to the set: a normal, say. The second is empty where there is
-/// none.
+/// A vector, and beside it a second vector of the set, such as a normal, or an empty one.
 pub trait Vector {
-    /// How many elements.
+    /// Returns the number of elements.
     fn elements(&self) -> usize;
-    /// Shows all elements.
+    /// Visits all elements in chunks.
     fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64]));
-    /// Shows all elements to be overwritten.
+    /// Visits all elements in chunks, to be overwritten.
     fn rewrite(&mut self, each: &mut dyn FnMut(&mut [f64], &[f64]));
 }
 
 impl dyn Vector + '_ {
-    /// `Σ f(x)`
+    /// Returns `Σ f(x)`.
     pub(super) fn sum(&mut self, f: impl Fn(f64) -> f64) -> f64 {
         let mut sum = 0.0;
         self.read(&mut |x, _| sum += sum_tile(x, &f));
         sum
     }
 
-    /// `Σ f(x, a)`
+    /// Returns `Σ f(x, a)`.
     pub(super) fn sum_with(&mut self, f: impl Fn(f64, f64) -> f64) -> f64 {
         let (mut sum, mut products) = (0.0, [0.0; STRETCH]);
         self.read(&mut |x, a| {
@@ -37,7 +36,7 @@ impl dyn Vector + '_ {
         sum
     }
 
-    /// `max f(x)`, NaN if one is; 0 without elements.
+    /// Returns `max f(x)`, NaN if one is; 0 without elements.
     pub(super) fn max(&mut self, f: impl Fn(f64) -> f64) -> f64 {
         let mut most = None;
         self.read(&mut |x, _| {
@@ -48,12 +47,12 @@ impl dyn Vector + '_ {
         most.unwrap_or(0.0)
     }
 
-    /// `x ← f(x)`
+    /// Computes `x ← f(x)`.
     pub(super) fn map(&mut self, f: impl Fn(f64) -> f64) {
         self.rewrite(&mut |x, _| x.iter_mut().for_each(|x| *x = f(*x)));
     }
 
-    /// `x ← f(x, a)`
+    /// Computes `x ← f(x, a)`.
     pub(super) fn map_with(&mut self, f: impl Fn(f64, f64) -> f64) {
         self.rewrite(&mut |x, a| x.iter_mut().zip(a).for_each(|(x, a)| *x = f(*x, *a)));
     }
@@ -95,7 +94,7 @@ fn stretch<'a>(beside: Option<&'a Values>, start: usize, room: &'a mut [f64]) ->
     beside.map_or(&[], |values| values.stretch(start, room))
 }
 
-/// Parameters plus updates, where both are in memory. Rewriting it rewrites the updates.
+/// Parameters plus updates, both in memory. Rewriting it rewrites the updates.
 pub(super) struct SumVector<'a, 'b> {
     pub(super) tree: &'a mut WholeTree<'b>,
     pub(super) beside: &'a [Values],

@@ -6,8 +6,8 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest multiple of another.
 ///
-/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number, which
-/// stands for all of them: then every element becomes the mean.
+/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number for
+/// all of them: then every element becomes the mean.
 ///
 /// # Arithmetic
 ///
@@ -21,7 +21,7 @@ use crate::tree::TreeMut;
 ///
 /// # Errors
 ///
-/// If `a` is zero everywhere or not finite, or is a tree that does not fit; then nothing is changed.
+/// Fails, with nothing changed, if `a` is zero everywhere or not finite, or is a tree that does not fit.
 ///
 /// # Example
 ///
@@ -42,7 +42,7 @@ pub fn projection_vector<T: TreeMut + ?Sized>(tree: &mut T, a: impl Into<Operand
     super::Projection::project(&vector(a), tree)
 }
 
-/// All multiples of `a`; see [`projection_vector`].
+/// Returns the set of all multiples of `a`; see [`projection_vector`].
 pub fn vector(a: impl Into<Operand>) -> VectorLine {
     VectorLine::with(a)
 }
