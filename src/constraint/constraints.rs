@@ -1,4 +1,4 @@
-//! Which leaf has which constraint.
+//! The assignment of constraints to leaves.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::select::{Mask, subtree};
 use crate::tree::constraint::Constraint;
 use crate::tree::{Structure, Tree, TreeMut, Walk};
 
-/// Which leaf has which constraint: by path, by mask, or as attributes of the struct say. The others are as they are.
+/// The constraints of leaves: by path, by mask, or by attributes of the struct. Other leaves are free.
 ///
 /// # Example: by path
 ///
@@ -59,19 +59,20 @@ pub struct Constraints {
 #[derive(Clone, Debug)]
 enum Place {
     On(Mask),
-    /// A field that an attribute stands on: its path, and all below it.
+    /// The path of a field with an attribute, and all below it.
     Field(String),
 }
 
 impl Constraints {
-    /// No leaf has a constraint.
+    /// Returns constraints for no leaf.
     pub fn new() -> Constraints {
         Constraints::default()
     }
 
-    /// Those that the attributes `#[tree(constraint = ...)]` of a tree's structs say, and
-    /// [`Walk::constraint`](crate::tree::Walk::constraint) of trees by hand. An attribute holds for all leaves below
-    /// its field.
+    /// Returns the constraints given by the attributes of a tree's structs.
+    ///
+    /// These are `#[tree(constraint = ...)]`, and [`Walk::constraint`](crate::tree::Walk::constraint) in hand-written
+    /// trees. An attribute holds for all leaves below its field.
     pub fn of<P: Tree + ?Sized>(params: &P) -> Constraints {
         let mut entries = Vec::new();
         let mut told = |path: &str, constraint| entries.push((Place::Field(path.into()), constraint));
@@ -79,27 +80,27 @@ impl Constraints {
         Constraints { entries }
     }
 
-    /// Also constrains the leaves whose path matches a [pattern](crate::select#patterns).
+    /// Adds a constraint for the leaves whose path matches a [pattern](crate::select#patterns).
     pub fn at(self, pattern: impl Into<Arc<str>>, constraint: impl Constraint) -> Constraints {
         self.on(Mask::path(pattern), constraint)
     }
 
-    /// Also constrains the leaves that a mask takes.
+    /// Adds a constraint for the leaves that a mask selects.
     pub fn on(mut self, mask: impl Into<Mask>, constraint: impl Constraint) -> Constraints {
         self.entries.push((Place::On(mask.into()), Arc::new(constraint)));
         self
     }
 
-    /// Makes the raw tree whose constrained values are these parameters, up to rounding.
+    /// Returns the raw tree whose constrained values are these parameters, up to rounding.
     ///
     /// # Cost
     ///
-    /// The raw tree holds a copy of the parameters, and besides it the raw numbers of constrained leaves.
+    /// The raw tree holds a copy of the parameters, and the raw numbers of constrained leaves.
     ///
     /// # Errors
     ///
-    /// If a value is not in its set: the message names leaf, element and value; if a constraint does not go with the
-    /// shape of its leaf; if two constraints are for the same leaf, or a pattern matches none.
+    /// Fails if a value is not in its set, with leaf, element and value in the message; if a constraint does not fit
+    /// the shape of its leaf; if two constraints are for the same leaf, or a pattern matches none.
     ///
     /// ```
     /// use gradchain::constraint::{Constraints, interval, positive};
@@ -123,7 +124,7 @@ impl Constraints {
         for (place, constraint) in &self.entries {
             let taken = match place {
                 Place::On(mask) => mask.resolve(&structure, "constraints")?,
-                // There may be none: in an option, or an empty list.
+                // May be empty: an option, or an empty list.
                 Place::Field(field) => structure.paths().map(|path| subtree::holds(field, path)).collect(),
             };
             for (leaf, found) in found.iter_mut().enumerate().filter(|(leaf, _)| taken[*leaf]) {

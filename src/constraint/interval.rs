@@ -12,13 +12,13 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// r = ln((x − lower)/(upper − x))
 /// ```
 ///
-/// Where `x` would round to a bound, it is the number of the leaf's type next to it: a probability is never 0 nor 1.
-/// The derivative there is that of the sigmoid, which is small but no zero until `r` is beyond ±745, so such an element
-/// still finds its way back.
+/// An `x` that would round to a bound becomes the neighbouring number of the leaf's type: a probability is never 0 nor
+/// 1. Its derivative is that of the sigmoid, small but nonzero until `r` is beyond ±745, so the element can still
+///    leave.
 ///
 /// # Errors
 ///
-/// If the bounds are not finite and in order, or the leaf's type has no number between them. When values are given: if
+/// Fails if the bounds are not finite and in order, or the leaf's type has no number between them; for given values, if
 /// one is not between the bounds.
 ///
 /// # Example
@@ -48,14 +48,14 @@ pub fn interval(lower: f64, upper: f64) -> Interval {
 #[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
 #[non_exhaustive]
 pub struct Interval {
-    /// What every element is more than.
+    /// Exclusive lower bound of every element.
     pub lower: f64,
-    /// What every element is less than.
+    /// Exclusive upper bound of every element.
     pub upper: f64,
 }
 
 impl Interval {
-    /// The smallest and the largest number of the leaf's type between the bounds.
+    /// Returns the smallest and the largest number of the leaf's type between the bounds.
     fn range(&self, leaf: &Site<'_>) -> Result<(f64, f64)> {
         let Interval { lower, upper } = *self;
         let found = || format!("({lower}, {upper})");
@@ -76,7 +76,7 @@ impl Constraint for Interval {
     fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let (least, most) = self.range(leaf)?;
         for (to, r) in to.iter_mut().zip(raw) {
-            // A mean of the bounds: unlike `lower + (upper − lower)·σ`, it has all digits at either.
+            // A mean of the bounds: unlike `lower + (upper − lower)·σ`, it keeps all digits at both ends.
             *to = (self.lower * sigmoid(-r) + self.upper * sigmoid(*r)).clamp(least, most);
         }
         Ok(())
@@ -92,7 +92,7 @@ impl Constraint for Interval {
 
     fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()> {
         let Interval { lower, upper } = *self;
-        // Halved where the distance between the bounds overflows.
+        // Halved if the distance between the bounds overflows.
         let unit = if (upper - lower).is_finite() { 1.0 } else { 0.5 };
         for (i, (to, x)) in to.iter_mut().zip(values).enumerate() {
             if !(*x > lower && *x < upper) {
@@ -107,7 +107,7 @@ impl Constraint for Interval {
     }
 }
 
-/// `1/(1 + e⁻ʳ)`, with all digits at both ends.
+/// Returns `1/(1 + e⁻ʳ)`, with all digits at both ends.
 pub(super) fn sigmoid(r: f64) -> f64 {
     let small = (-r.abs()).exp();
     if r >= 0.0 { 1.0 / (1.0 + small) } else { small / (1.0 + small) }

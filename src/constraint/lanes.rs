@@ -1,10 +1,10 @@
-//! Vectors in a leaf: along an axis, or all that lies at one place of an axis.
+//! Vectors in a leaf: along an axis, or across it.
 
 use crate::error::Result;
 use crate::numeric::sums::sum_tile;
 use crate::tree::constraint::Site;
 
-/// Where the elements of a vector are, in a leaf in row-major order: two nested strides.
+/// The places of a vector's elements, in a leaf in row-major order: two nested strides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     pub(super) start: usize,
@@ -32,7 +32,7 @@ impl Lane {
     }
 }
 
-/// The vectors along an axis, the last if none is named. There is at least one element in each.
+/// Returns the vectors along an axis, by default the last. Each has at least one element.
 pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, axis.or(leaf.shape().len().checked_sub(1)))?;
     if len == 0 && outer * inner > 0 {
@@ -42,7 +42,7 @@ pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterato
     Ok((0..outer).flat_map(move |a| (0..inner).map(move |b| lane(a, b))))
 }
 
-/// For each place along an axis, all elements there. There is at least one in each.
+/// Returns, for each index of an axis, all elements there. Each has at least one.
 pub(super) fn across(leaf: &Site<'_>, axis: usize) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, Some(axis))?;
     if len > 0 && outer * inner == 0 {
@@ -51,7 +51,7 @@ pub(super) fn across(leaf: &Site<'_>, axis: usize) -> Result<impl Iterator<Item 
     Ok((0..len).map(move |j| Lane { start: j * inner, outer: (outer, len * inner), inner: (inner, 1) }))
 }
 
-/// How many elements lie before an axis, along it, and after it.
+/// Returns the number of elements before an axis, along it, and after it.
 fn split(leaf: &Site<'_>, axis: Option<usize>) -> Result<[usize; 3]> {
     let shape = leaf.shape();
     match axis {
@@ -65,7 +65,7 @@ fn split(leaf: &Site<'_>, axis: Option<usize>) -> Result<[usize; 3]> {
     }
 }
 
-/// A length as a product, of which neither factor overflows nor vanishes.
+/// A length as a product of two factors, neither of which overflows nor vanishes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length {
     most: f64,
@@ -77,13 +77,13 @@ impl Length {
         self.most * self.rest
     }
 
-    /// What times the length is `x`.
+    /// Returns `x` divided by the length.
     pub(super) fn divide(self, x: f64) -> f64 {
         x / self.rest / self.most
     }
 }
 
-/// Brings a vector to the length 1; its length before, if that was not zero.
+/// Normalizes a vector, and returns its former length, unless that was zero.
 pub(super) fn normalize(vector: &mut [f64]) -> Option<Length> {
     let most = vector.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
     if most == 0.0 {

@@ -1,22 +1,21 @@
-//! Parameters that stay in a set, because what the optimizer steps are other numbers: raw ones, which are free.
+//! Parameters constrained to sets: the optimizer steps unconstrained raw numbers instead.
 //!
 //! Guide: [Constraints](https://docs.rs/gradchain/latest/gradchain/_guide/constraints/index.html).
 //!
-//! A [`Constraint`] maps raw numbers to a leaf of a set. [`Constraints`] says which leaf has which, and makes a [`Raw`]
-//! tree of a tree of parameters. The raw tree is what the optimizer steps; the model is called with what
-//! [`constrain`](Raw::constrain) gives, which is worked out when it is asked for; and gradients go the way back by
-//! [`pull_back`](Raw::pull_back).
+//! A [`Constraint`] maps raw numbers to a leaf in a set. [`Constraints`] assigns them to leaves, and turns a tree of
+//! parameters into a [`Raw`] tree. The optimizer steps the raw tree; the model takes the values that
+//! [`constrain`](Raw::constrain) computes on demand; [`pull_back`](Raw::pull_back) converts gradients.
 //!
 //! | constraint | the leaf | out of raw numbers |
 //! |---|---|---|
 //! | [`interval`] | each element strictly between two bounds | a sigmoid |
 //! | [`positive`], [`positive_exp`] | each element more than 0 | softplus; exp |
 //! | [`simplex`] | along an axis: positive, with the sum 1 | softmax |
-//! | [`unit_norm`] | along an axis: of length 1 | the vector by its length |
-//! | [`orthogonal`] | a matrix with orthonormal columns, or rows | what Gram and Schmidt make of a matrix |
+//! | [`unit_norm`] | along an axis: of length 1 | the vector divided by its length |
+//! | [`orthogonal`] | a matrix with orthonormal columns, or rows | Gram-Schmidt orthogonalization |
 //! | [`positive_definite`] | a symmetric positive definite matrix | L·Lᵀ of a triangle |
 //! | [`symmetric`] | a symmetric matrix | a triangle |
-//! | [`weight_norm`] | any rows but zeros | lengths and directions apart |
+//! | [`weight_norm`] | any nonzero rows | lengths and directions apart |
 //!
 //! ```
 //! use gradchain::constraint::{Constraints, interval};
@@ -37,20 +36,20 @@
 //! # Ok::<(), gradchain::Error>(())
 //! ```
 //!
-//! # What does not go
+//! # Rejected uses
 //!
 //! Raw and constrained numbers have different types and different paths: the raw leaf of `noise` is `noise/raw`.
 //!
 //! * A model cannot be called with raw numbers, and constrained ones cannot be stepped: neither compiles.
-//! * Constrained values cannot be used once the raw ones were stepped: they borrow them. ([`Constrained::into_inner`]
-//!   makes a copy of them that is yours.)
-//! * Gradients that were not pulled back, a state made for constrained parameters, or a file of them are refused for
-//!   their paths.
+//! * Constrained values cannot be used after a step of the raw ones, which they borrow. ([`Constrained::into_inner`]
+//!   returns an owned copy.)
+//! * Gradients that were not pulled back, a state made for constrained parameters, and a file of them are refused,
+//!   since their paths differ.
 //!
 //! # Numbers
 //!
-//! All is worked out in `f64` and rounded to the leaf's type once. Raw leaves have the type that the leaf's arithmetic
-//! is done in, so those of 16-bit leaves are `f32`.
+//! Values are computed in `f64` and rounded to the leaf's type once. Raw leaves have the compute type of the leaf:
+//! those of 16-bit leaves are `f32`.
 
 mod constraints;
 mod interval;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::element::DType;
 use crate::tree::{LeafMut, LeafRef};
 
-/// A raw leaf: to which constrained leaf it belongs, its own path, and its elements.
+/// A raw leaf: its constrained leaf, its own path, and its elements.
 #[derive(Clone, Debug)]
 pub(super) struct RawLeaf {
     /// The number of the constrained leaf.
@@ -15,7 +15,7 @@ pub(super) struct RawLeaf {
     pub(super) numbers: Numbers,
 }
 
-/// Elements of a type that arithmetic is done in.
+/// Elements of a compute type.
 #[derive(Clone, Debug)]
 pub(super) enum Numbers {
     F32(Vec<f32>),
@@ -23,7 +23,7 @@ pub(super) enum Numbers {
 }
 
 impl Numbers {
-    /// Values rounded to a type; those that are finite stay so.
+    /// Rounds values to a type; finite values stay finite.
     pub(super) fn of(dtype: DType, values: &[f64]) -> Numbers {
         let most = f64::from(f32::MAX);
         let saturated = |x: f64| if x.is_finite() { x.clamp(-most, most) as f32 } else { x as f32 };

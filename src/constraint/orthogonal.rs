@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
 use crate::tree::constraint::{Constraint, Part, Site};
 
-/// Keeps matrices orthogonal: columns of length 1 at right angles, or rows, where there are fewer of these.
+/// Keeps matrices orthogonal: orthonormal columns, or rows if these are fewer.
 ///
 /// # Arithmetic
 ///
@@ -18,8 +18,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// V = Q
 /// ```
 ///
-/// Why not the exponential function, or Cayley's, of a skew matrix: those reach rotations only, Cayley's not all of
-/// them, unless they go from a base; and the base would be state that is in no leaf and in no file.
+/// The exponential or Cayley map of a skew matrix reaches only rotations, and Cayley's not all of them, unless it
+/// starts from a base; that base would be state outside of all leaves and files.
 ///
 /// # Cost
 ///
@@ -27,8 +27,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// If there are no last two axes; if the vectors of the raw matrix depend on each other. When values are given: if two
-/// vectors have a product that is not that of orthonormal ones up to rounding.
+/// Fails if the leaf has fewer than two axes; if the vectors of the raw matrix are linearly dependent; for given
+/// values, if two vectors are not orthonormal up to rounding.
 ///
 /// # Example
 ///
@@ -51,8 +51,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// # References
 ///
 /// Walter and Lehmann, [Algorithmic differentiation of linear algebra functions](https://arxiv.org/abs/1001.1654),
-/// 2010, for the way back. PyTorch, `torch.nn.utils.parametrizations.orthogonal`, has Householder, Cayley and
-/// exponential maps. Differs: the map, as said above.
+/// 2010, for the derivative. PyTorch, `torch.nn.utils.parametrizations.orthogonal`, has Householder, Cayley and
+/// exponential maps. Differs: the map, see above.
 pub fn orthogonal() -> Orthogonal {
     Orthogonal
 }
@@ -62,12 +62,12 @@ pub fn orthogonal() -> Orthogonal {
 #[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
 pub struct Orthogonal;
 
-/// How the vectors of a matrix lie: the columns, or the rows where there are fewer.
+/// The vectors of a matrix: the columns, or the rows if these are fewer.
 #[derive(Clone, Copy)]
 struct Frame {
     rows: usize,
     cols: usize,
-    /// How many vectors, and how many elements each has.
+    /// The number of vectors, and the elements of each.
     count: usize,
     len: usize,
 }
@@ -82,7 +82,7 @@ impl Frame {
         if self.rows >= self.cols { "column" } else { "row" }
     }
 
-    /// The vectors one after another; the same the other way.
+    /// Returns the place in the matrix of a vector's element.
     fn place(self, vector: usize, element: usize) -> usize {
         if self.rows >= self.cols { element * self.cols + vector } else { vector * self.cols + element }
     }
@@ -99,7 +99,7 @@ impl Frame {
     }
 }
 
-/// An orthonormal basis and a triangle that give the vectors, each divided by its largest element.
+/// An orthonormal basis and a triangle that produce the vectors, each divided by its largest element.
 struct Factors {
     q: Vec<f64>,
     /// `count × count`; the products of basis vector `i` with vector `k` at `i·count + k`.
@@ -116,7 +116,7 @@ fn add(to: &mut [f64], factor: f64, from: &[f64]) {
     to.iter_mut().zip(from).for_each(|(to, x)| *to += factor * x);
 }
 
-/// Gram and Schmidt, twice for each vector, which is as exact as reflections.
+/// Factorizes by Gram-Schmidt, twice for each vector, which is as exact as reflections.
 fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
     let Frame { count, len, .. } = frame;
     let mut q = frame.read(matrix);
@@ -135,7 +135,7 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
             }
         }
         let length = normalize(vector).map_or(0.0, |length| length.value());
-        // What is left of a vector that depends on the others is rounding, and NaN of one that was zero.
+        // The remainder of a dependent vector is rounding, and that of a zero vector NaN.
         let independent = length > 4.0 * len as f64 * f64::EPSILON;
         if !independent {
             let found = format!("{} {k}, which depends on those before it", frame.name());
@@ -146,13 +146,13 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
     Ok(Factors { q, r, scales })
 }
 
-/// The way back through the factors, from the gradient of the basis to that of the vectors.
+/// Computes the gradient of the vectors from that of the basis.
 fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
     let (Frame { count, len, .. }, Factors { q, r, scales }) = (frame, factors);
     let mut to = gradient.to_vec();
     for k in 0..count {
         for j in 0..=k {
-            // An element of the lower triangle, and its mirror image.
+            // An element of the lower triangle, and its transpose.
             let product = -dot(&gradient[k * len..][..len], &q[j * len..][..len]);
             add(&mut to[j * len..][..len], product, &q[k * len..][..len]);
             if j < k {
@@ -168,7 +168,7 @@ fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
         }
         vector.iter_mut().for_each(|x| *x /= r[k * count + k]);
     }
-    // Each vector was divided by a number, which the basis does not depend on.
+    // Each vector was divided by a number on which the basis does not depend.
     for (vector, scale) in to.chunks_exact_mut(len).zip(scales) {
         vector.iter_mut().for_each(|x| *x /= scale);
     }
@@ -208,7 +208,7 @@ impl Constraint for Orthogonal {
             for (i, j) in (0..frame.count).flat_map(|j| (0..=j).map(move |i| (i, j))) {
                 let product = dot(vector(i), vector(j));
                 let expected = if i == j { 1.0 } else { 0.0 };
-                // NaN is none.
+                // NaN fails the comparison.
                 let orthonormal = (product - expected).abs() <= slack(leaf.dtype(), frame.len);
                 if !orthonormal {
                     let found = format!("the product {product} of its {}s {i} and {j}", frame.name());

@@ -1,4 +1,4 @@
-//! Which leaves of a tree are constrained, and their way there and back.
+//! The constrained leaves of a tree, and the maps between raw and constrained numbers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::tree::constraint::{Constraint, Part, Site, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
-/// What all raw trees for parameters of one structure share.
+/// The part that all raw trees for parameters of one structure share.
 #[derive(Debug)]
 pub(super) struct Plan {
     /// The constrained parameters.
@@ -26,12 +26,12 @@ pub(super) struct Bound {
     constraint: Arc<dyn Constraint>,
     /// Path and shape of each raw leaf.
     parts: Vec<(Arc<str>, Vec<usize>)>,
-    /// The number of the first of them among all raw leaves.
+    /// The number of the first part among all raw leaves.
     first: usize,
 }
 
 impl Plan {
-    /// Binds constraints to leaves, which are in order.
+    /// Binds constraints to leaves; both are in order.
     pub(super) fn new(structure: Structure, found: Vec<(usize, Arc<dyn Constraint>)>) -> Result<Plan> {
         let mut paths: HashSet<&str> = structure.paths().collect();
         found.iter().for_each(|(leaf, _)| _ = paths.remove(structure.leaves()[*leaf].path()));
@@ -58,7 +58,7 @@ impl Plan {
         Ok(Plan { structure, bound })
     }
 
-    /// Whether a tree has these leaves, of any types, in this order.
+    /// Returns whether a tree has these leaves, of any types, in this order.
     pub(super) fn fits<T: Tree + ?Sized>(&self, tree: &T) -> bool {
         let (mut leaves, mut same) = (self.structure.leaves().iter(), true);
         for_each_leaf(tree, |path, leaf| {
@@ -71,7 +71,7 @@ impl Plan {
         &self.structure.leaves()[bound.leaf]
     }
 
-    /// Raw leaves that give the values of these leaves.
+    /// Returns raw leaves that map to the values of these leaves.
     pub(super) fn unconstrain(&self, leaves: &[LeafRef<'_>]) -> Result<Vec<RawLeaf>> {
         let mut all = Vec::new();
         for bound in &self.bound {
@@ -85,12 +85,12 @@ impl Plan {
         Ok(all)
     }
 
-    /// The values of each constrained leaf in turn.
+    /// Returns the values of each constrained leaf in turn.
     pub(super) fn constrain(&self, raw: &[RawLeaf]) -> Result<Vec<Vec<f64>>> {
         self.bound.iter().map(|bound| bound.constrain(self.spec(bound), raw)).collect()
     }
 
-    /// The gradients of all raw leaves.
+    /// Returns the gradients of all raw leaves.
     pub(super) fn pull_back(&self, raw: &[RawLeaf], gradient: &[LeafRef<'_>]) -> Result<Vec<RawLeaf>> {
         let mut all = Vec::new();
         for bound in &self.bound {
@@ -102,18 +102,18 @@ impl Plan {
     }
 }
 
-/// The path of a raw leaf.
+/// Returns the path of a raw leaf.
 fn below(path: &str, name: &str) -> Arc<str> {
     if path.is_empty() { name.into() } else { format!("{path}/{name}").into() }
 }
 
 impl Bound {
-    /// How many raw numbers.
+    /// Returns the number of raw numbers.
     fn len(&self) -> usize {
         self.parts.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
 
-    /// The raw numbers, all finite.
+    /// Collects the raw numbers; fails if one is not finite.
     fn gather(&self, function: &str, raw: &[RawLeaf]) -> Result<Vec<f64>> {
         let mut numbers = Vec::with_capacity(self.len());
         for raw in &raw[self.first..][..self.parts.len()] {
@@ -144,7 +144,7 @@ impl Bound {
         }
         self.constraint.constrain(&Site::new("constrain", spec), &raw, &mut values)?;
         let most = largest(spec.dtype());
-        // The little more than the largest number that would still be rounded to it is refused as well.
+        // Also refuses values slightly beyond the largest number that would round to it.
         if let Some(i) = values.iter().position(|x| x.is_nan() || x.abs() > most) {
             let place = format!("{}{}", shown(spec.path()), index(i, spec.shape()));
             let expected = format!("within the range of {}", spec.dtype());
@@ -163,7 +163,7 @@ impl Bound {
         self.constraint.pull_back(&Site::new("pull_back", spec), &raw, &gradient, &mut pulled)?;
         pulled.iter_mut().for_each(|g| *g *= scale);
         if gradient.iter().all(|g| g.is_finite()) {
-            // Infinite ones overflowed. What is no number is infinities that were subtracted: no direction to go in.
+            // Infinities overflowed. NaN is a difference of infinities, which has no direction.
             pulled.iter_mut().for_each(|g| *g = g.clamp(-f64::MAX, f64::MAX));
             if pulled.iter().any(|g| g.is_nan()) {
                 let found = "raw numbers so near to having none that the gradient overflows";
@@ -174,8 +174,8 @@ impl Bound {
     }
 }
 
-/// Scales gradients whose sums and products would overflow; what they were divided by. A power of two, so that no digit
-/// is lost.
+/// Scales gradients whose sums and products would overflow, and returns the divisor: a power of two, which loses no
+/// digit.
 fn tame(gradient: &mut [f64]) -> f64 {
     const LARGE: f64 = 1.157920892373162e77; // 2²⁵⁶
     let most = gradient.iter().fold(0.0, |most: f64, g| most.max(g.abs()));

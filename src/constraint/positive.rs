@@ -3,7 +3,7 @@ use super::range::open;
 use crate::error::Result;
 use crate::tree::constraint::{Constraint, Site};
 
-/// Keeps each element more than 0, by softplus: nearly the raw number itself where that is large.
+/// Keeps each element more than 0, by softplus: close to the raw number if that is large.
 ///
 /// # Arithmetic
 ///
@@ -13,12 +13,11 @@ use crate::tree::constraint::{Constraint, Site};
 /// r = x + ln(1 − e⁻ˣ)
 /// ```
 ///
-/// Where `x` would round to 0, it is the smallest number of the leaf's type, and where it would be infinite the
-/// largest.
+/// An `x` that would round to 0 is the smallest number of the leaf's type, and an infinite one the largest.
 ///
 /// # Errors
 ///
-/// When values are given: if one is not positive and finite.
+/// Fails, for given values, if one is not positive and finite.
 ///
 /// # Example
 ///
@@ -50,8 +49,7 @@ pub fn positive() -> Positive {
 /// r = ln x
 /// ```
 ///
-/// Where `x` would round to 0, it is the smallest number of the leaf's type, and where it would be infinite the
-/// largest.
+/// An `x` that would round to 0 is the smallest number of the leaf's type, and an infinite one the largest.
 ///
 /// # Errors
 ///
@@ -102,7 +100,7 @@ impl Positive {
     fn slope(self, r: f64) -> f64 {
         match self {
             Positive::Softplus => sigmoid(r),
-            // Finite, so that no zero gradient becomes NaN.
+            // Finite, so that a zero gradient does not become NaN.
             Positive::Exp => r.exp().min(f64::MAX),
         }
     }

@@ -15,8 +15,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// r̄ᵢⱼ = L̄ᵢⱼ,  r̄ᵢᵢ = L̄ᵢᵢ·Lᵢᵢ
 /// ```
 ///
-/// The exponential function makes the factor unique. Rounding can make the matrix singular where it is within rounding
-/// of being so, as all matrices written in its type are.
+/// The exponential function makes the factor unique. Rounding can make a matrix singular that is nearly so, as it can
+/// for all matrices of its type.
 ///
 /// # Cost
 ///
@@ -24,9 +24,9 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// If the last two axes are not there or differ in length; if the matrix overflows its type. When values are given: if
-/// the matrix is not symmetric up to rounding, or not positive definite: the message has the pivot that is not
-/// positive.
+/// Fails if the leaf lacks the last two axes or they differ in length; if the matrix overflows its type; for given
+/// values, if the matrix is not symmetric up to rounding, or not positive definite: the message has the pivot that is
+/// not positive.
 ///
 /// # Example
 ///
@@ -60,7 +60,7 @@ pub fn positive_definite() -> PositiveDefinite {
 #[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
 pub struct PositiveDefinite;
 
-/// The factor of raw numbers.
+/// Returns the factor of raw numbers.
 fn factor(n: usize, raw: &[f64]) -> Vec<f64> {
     let mut factor = raw.to_vec();
     for i in 0..n {

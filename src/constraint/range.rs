@@ -1,8 +1,8 @@
-//! Which numbers a leaf's type has.
+//! The representable numbers of a dtype.
 
 use crate::element::DType;
 
-/// Bits of fraction, and the exponents of the smallest normal and the largest number.
+/// Returns the bits of the fraction, and the exponents of the smallest normal and the largest number.
 fn format(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (10, -14, 15),
@@ -12,34 +12,34 @@ fn format(dtype: DType) -> (i32, i32, i32) {
     }
 }
 
-/// The distance from 1 to the next number.
+/// Returns the distance from 1 to the next number.
 pub(super) fn epsilon(dtype: DType) -> f64 {
     2.0_f64.powi(-format(dtype).0)
 }
 
-/// The largest finite number.
+/// Returns the largest finite number.
 pub(super) fn largest(dtype: DType) -> f64 {
     (2.0 - epsilon(dtype)) * 2.0_f64.powi(format(dtype).2)
 }
 
-/// By how much sums over `n` products may miss what they should be, when they were worked out in this type by somebody
-/// else: eight units in the last place, which grow as a random walk does.
+/// Returns the tolerated error of sums over `n` products computed elsewhere in this type: eight units in the last
+/// place, growing like a random walk.
 pub(super) fn slack(dtype: DType, n: usize) -> f64 {
     8.0 * epsilon(dtype) * (n.max(1) as f64).sqrt()
 }
 
-/// The smallest and the largest number of a type strictly between two bounds, if there is one.
+/// Returns the smallest and the largest number of a type strictly between two bounds, if any.
 pub(super) fn open(dtype: DType, lower: f64, upper: f64) -> Option<(f64, f64)> {
     let (least, most) = (above(dtype, lower).max(-largest(dtype)), (-above(dtype, -upper)).min(largest(dtype)));
     (least <= most).then_some((least, most))
 }
 
-/// The smallest number of a type that is more than `x`.
+/// Returns the smallest number of a type that is more than `x`.
 fn above(dtype: DType, x: f64) -> f64 {
     if dtype == DType::F64 {
         return x.next_up();
     }
-    // Below a power of two numbers are twice as dense, so on the way towards zero that side counts.
+    // Below a power of two numbers are twice as dense, and towards zero that side counts.
     let size = if x < 0.0 { x.next_up() } else { x };
     let (bits, smallest, _) = format(dtype);
     let exponent = ((size.to_bits() >> 52) & 0x7ff) as i32 - 1023;
@@ -56,7 +56,7 @@ mod tests {
         for x in [0.0, 1.0, -1.0, 2.0, -2.0, 0.1, -0.1, 1e-40, -1e-40, 1.5e30, f32::MIN_POSITIVE, -f32::MIN_POSITIVE] {
             assert_eq!(above(DType::F32, f64::from(x)), f64::from(x.next_up()), "{x:e}");
         }
-        // Between numbers of the type, the next one is that which rounding up gives.
+        // Between numbers of the type, rounding up gives the next one.
         assert_eq!(above(DType::F32, 1.0 + 1e-12), f64::from(1.0_f32.next_up()));
         assert_eq!(above(DType::F32, 1.0 - 1e-12), 1.0);
         assert_eq!(above(DType::F16, 0.0), 2.0_f64.powi(-24));

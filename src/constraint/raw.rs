@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::tree::stretch::{leaves, leaves_mut};
 use crate::tree::{LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
 
-/// Parameters as the optimizer steps them: raw numbers, which may be any, where the leaf is constrained.
+/// Parameters as the optimizer steps them: constrained leaves are replaced by unconstrained raw numbers.
 ///
-/// It is a tree like any other, with the raw leaves in the places of the constrained ones, below their paths:
-/// `scale/raw` for `scale`. So optimizer state, checkpoints and masks of raw and of constrained parameters cannot be
-/// taken for each other. [`Constraints::unconstrain`](super::Constraints::unconstrain) makes it.
+/// It is an ordinary tree, with the raw leaves in the places of the constrained ones, below their paths: `scale/raw`
+/// for `scale`. Hence optimizer state, checkpoints and masks of raw and of constrained parameters cannot be confused.
+/// [`Constraints::unconstrain`](super::Constraints::unconstrain) builds it.
 ///
-/// A model cannot be called with it, nor a field be read:
+/// A model cannot be called with it, nor can a field be read:
 ///
 /// ```compile_fail,E0609
 /// use gradchain::constraint::{Constraints, positive};
@@ -49,7 +49,7 @@ use crate::tree::{LeafRef, Structure, Tree, TreeMut, Walk, WalkMut};
 /// ```
 #[derive(Clone)]
 pub struct Raw<P> {
-    /// Holds the leaves without constraint, and what is carried along. The others are zero here and never read.
+    /// Holds the unconstrained leaves and carried values. The others are zero here and never read.
     params: P,
     leaves: Vec<RawLeaf>,
     plan: Arc<Plan>,
@@ -64,10 +64,9 @@ impl<P: TreeMut + Clone> Raw<P> {
         Ok(raw)
     }
 
-    /// The parameters of the model, worked out now.
+    /// Computes the parameters of the model.
     ///
-    /// They borrow the raw ones, so that a step between this and their last use does not compile: what is looked at is
-    /// never stale.
+    /// They borrow the raw numbers, so that a step before their last use does not compile: they are never stale.
     ///
     /// ```compile_fail,E0502
     /// use gradchain::constraint::{Constraints, positive};
@@ -84,12 +83,12 @@ impl<P: TreeMut + Clone> Raw<P> {
     ///
     /// # Cost
     ///
-    /// A copy of the parameters, and one pass over constrained leaves besides what their constraints cost.
+    /// A copy of the parameters, one pass over constrained leaves, and the cost of their constraints.
     ///
     /// # Errors
     ///
-    /// If raw numbers are not finite, or give no point of their set (a zero vector has no direction). The message names
-    /// leaf, element and value.
+    /// Fails if raw numbers are not finite, or map to no point of their set (a zero vector has no direction). The
+    /// message names leaf, element and value.
     pub fn constrain(&self) -> Result<Constrained<'_, P>> {
         let values = self.plan.constrain(&self.leaves)?;
         let mut params = self.params.clone();
@@ -97,11 +96,11 @@ impl<P: TreeMut + Clone> Raw<P> {
         Ok(Constrained { params, raw: PhantomData })
     }
 
-    /// Replaces the values of all leaves by those of constrained parameters; the optimizer's state stays as it is.
+    /// Replaces the values of all leaves by those of constrained parameters; keeps the optimizer's state.
     ///
     /// # Errors
     ///
-    /// If the parameters have another structure, or a value is not in its set; then nothing is changed.
+    /// Fails, with nothing changed, if the parameters have another structure, or a value is not in its set.
     ///
     /// # Example
     ///
@@ -126,18 +125,18 @@ impl<P: TreeMut + Clone> Raw<P> {
 }
 
 impl<P> Raw<P> {
-    /// The gradient with respect to the raw numbers, as they are now, out of the one with respect to the parameters.
+    /// Converts a gradient with respect to the parameters to one with respect to the current raw numbers.
     ///
-    /// The gradient may be a tree of any type, of floats of any type, given by value or by reference. What is finite
-    /// stays finite: where a raw gradient would be infinite, it is the largest number.
+    /// The gradient may be a tree of any type, of floats of any type, passed by value or by reference. Finite values
+    /// stay finite: an infinite raw gradient becomes the largest number.
     ///
     /// # Cost
     ///
-    /// A copy of the raw numbers; leaves without constraint are those of the gradient that was given.
+    /// A copy of the raw numbers; unconstrained leaves are those of the given gradient.
     ///
     /// # Errors
     ///
-    /// If the gradient's leaves are not those of the parameters, all that differ are listed; else as
+    /// If the gradient's leaves are not those of the parameters, lists all that differ; otherwise fails as
     /// [`constrain`](Raw::constrain).
     ///
     /// # Example
@@ -194,7 +193,7 @@ impl<P: TreeMut> TreeMut for Raw<P> {
     }
 }
 
-/// The raw leaves in the place of a leaf, one by one.
+/// Returns a function that yields the raw leaves in the place of a leaf, in turn.
 fn parts<'a>(leaves: &'a [RawLeaf]) -> impl FnMut(usize) -> Option<(Arc<str>, LeafRef<'a>)> {
     let mut parts = leaves.iter().peekable();
     move |leaf| parts.next_if(|part| part.leaf == leaf).map(|part| (part.path.clone(), part.show()))
@@ -210,10 +209,10 @@ impl<P: Tree> fmt::Debug for Raw<P> {
     }
 }
 
-/// Parameters of the model, in their sets: what [`constrain`](Raw::constrain) gives.
+/// Parameters of the model, in their sets; returned by [`constrain`](Raw::constrain).
 ///
-/// It dereferences to the parameters' own type, so that a model can be called, saved and looked at. It is a tree to
-/// read and never one to write; giving it to `step` does not compile:
+/// It dereferences to the parameters' own type, so that a model can be called, saved and inspected. It is a read-only
+/// tree; passing it to `step` does not compile:
 ///
 /// ```compile_fail,E0277
 /// use gradchain::constraint::{Constraints, positive};
@@ -233,7 +232,7 @@ pub struct Constrained<'a, P> {
 }
 
 impl<P> Constrained<'_, P> {
-    /// The parameters, to keep: as they were when they were made.
+    /// Returns an owned copy of the parameters.
     pub fn into_inner(self) -> P {
         self.params
     }
@@ -252,11 +251,11 @@ impl<P: Tree> Tree for Constrained<'_, P> {
     }
 }
 
-/// A gradient with respect to raw numbers: what [`pull_back`](Raw::pull_back) gives, and `step` takes.
+/// A gradient with respect to raw numbers, returned by [`pull_back`](Raw::pull_back) and taken by `step`.
 #[derive(Clone)]
 #[must_use = "a gradient does nothing until it is given to a step"]
 pub struct RawGradient<G> {
-    /// Holds the leaves without constraint.
+    /// Holds the unconstrained leaves.
     gradient: G,
     leaves: Vec<RawLeaf>,
 }

@@ -8,7 +8,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Arithmetic
 ///
-/// For each vector `x` along the axis, which is the last one unless [another](Simplex::axis) is named:
+/// For each vector `x` along the axis, by default the last; [`axis`](Simplex::axis) sets another:
 ///
 /// ```text
 /// xᵢ = e^rᵢ / Σ e^rⱼ
@@ -16,13 +16,13 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// rᵢ = ln xᵢ − mean ln xⱼ
 /// ```
 ///
-/// There are as many raw numbers as elements, one more than needed, so that all outcomes are alike: with one fewer, as
-/// by stick-breaking, their order would matter to an adaptive optimizer. Raw gradients have the sum 0. An element
-/// smaller than the smallest number of its type is 0.
+/// Each element has a raw number, one more than needed, so that all outcomes are alike: with one fewer, as in
+/// stick-breaking, their order would matter to an adaptive optimizer. Raw gradients have the sum 0. An element smaller
+/// than the smallest number of its type is 0.
 ///
 /// # Errors
 ///
-/// If the leaf has no such axis, or one of length 0. When values are given: if one is not positive, or a sum is not 1
+/// Fails if the leaf has no such axis, or one of length 0; for given values, if one is not positive, or a sum is not 1
 /// up to rounding.
 ///
 /// # Example
@@ -52,14 +52,14 @@ pub struct Simplex {
 }
 
 impl Simplex {
-    /// Sums go along this axis instead of the last.
+    /// Sets the axis of the sums, instead of the last.
     pub fn axis(mut self, axis: usize) -> Simplex {
         self.axis = Some(axis);
         self
     }
 }
 
-/// Softmax in place, without overflow: relative to the largest.
+/// Computes softmax in place, relative to the largest to avoid overflow.
 fn softmax(vector: &mut [f64]) {
     let largest = vector.iter().fold(f64::NEG_INFINITY, |most, r| most.max(*r));
     vector.iter_mut().for_each(|r| *r = (*r - largest).exp());

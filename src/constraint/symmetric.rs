@@ -16,8 +16,8 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// # Errors
 ///
-/// If the last two axes are not there or differ in length. When values are given: if two that mirror each other differ
-/// by more than rounding; else the mean of them is taken.
+/// Fails if the leaf lacks the last two axes or they differ in length; for given values, if two mirrored ones differ by
+/// more than rounding. Their mean is taken.
 ///
 /// # Example
 ///

@@ -4,11 +4,11 @@ use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
 use crate::tree::constraint::{Constraint, Part, Site};
 
-/// Keeps the vectors along an axis at the length 1: directions, normalized embeddings.
+/// Keeps the vectors along an axis at length 1: directions, normalized embeddings.
 ///
 /// # Arithmetic
 ///
-/// For each vector `x` along the axis, which is the last one unless [another](UnitNorm::axis) is named:
+/// For each vector `x` along the axis, by default the last; [`axis`](UnitNorm::axis) sets another:
 ///
 /// ```text
 /// x = r/‖r‖
@@ -16,12 +16,12 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// r = x
 /// ```
 ///
-/// Raw gradients are at right angles to the raw vector, so plain steps make it longer and themselves shorter.
+/// Raw gradients are orthogonal to the raw vector, so plain steps make it longer and themselves shorter.
 ///
 /// # Errors
 ///
-/// If the leaf has no such axis, or one of length 0; if a raw vector is zero, which has no direction. When values are
-/// given: if a vector's length is not 1 up to rounding.
+/// Fails if the leaf has no such axis, or one of length 0; if a raw vector is zero, which has no direction; for given
+/// values, if a vector's length is not 1 up to rounding.
 ///
 /// # Example
 ///
@@ -57,7 +57,7 @@ pub struct UnitNorm {
 }
 
 impl UnitNorm {
-    /// Vectors go along this axis instead of the last.
+    /// Sets the axis of the vectors, instead of the last.
     pub fn axis(mut self, axis: usize) -> UnitNorm {
         self.axis = Some(axis);
         self

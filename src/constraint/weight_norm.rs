@@ -3,13 +3,13 @@ use crate::error::Result;
 use crate::numeric::sums::sum_pairs;
 use crate::tree::constraint::{Constraint, Part, Site};
 
-/// Has lengths and directions of rows as raw numbers of their own: weight normalization.
+/// Splits rows into lengths and directions as separate raw numbers: weight normalization.
 ///
 /// # Arithmetic
 ///
-/// A row `w` is all that lies at one place of the first axis (or of [another](WeightNorm::axis)): of a matrix a row, of
-/// a convolution's weights all that makes one output. The leaf `weight` has two raw leaves, `weight/length` with a
-/// number `l` for each row, and `weight/direction` of the leaf's shape, with the rows `d`:
+/// A row `w` is one index of the first axis (or of [another](WeightNorm::axis)): a row of a matrix, or the weights of
+/// one output of a convolution. The leaf `weight` has two raw leaves, `weight/length` with a number `l` for each row,
+/// and `weight/direction` of the leaf's shape, with the rows `d`:
 ///
 /// ```text
 /// w = l·d/‖d‖
@@ -18,11 +18,11 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// l = ‖w‖,  d = w
 /// ```
 ///
-/// Every row but zero can be had; a length may become negative.
+/// Every nonzero row is reachable; a length may become negative.
 ///
 /// # Errors
 ///
-/// If the leaf has no such axis, or rows without elements; if a direction is zero. When values are given: if a row is
+/// Fails if the leaf has no such axis, or rows without elements; if a direction is zero; for given values, if a row is
 /// zero, which has no direction.
 ///
 /// # Example
@@ -42,7 +42,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// # References
 ///
 /// Salimans and Kingma, [Weight normalization](https://arxiv.org/abs/1602.07868), 2016, equations 2 and 3. PyTorch,
-/// `torch.nn.utils.parametrizations.weight_norm`, with `dim = 0` unless told otherwise, as here. Differs: none.
+/// `torch.nn.utils.parametrizations.weight_norm`, with `dim = 0` by default, as here. Differs: none.
 pub fn weight_norm() -> WeightNorm {
     WeightNorm { axis: 0 }
 }
@@ -55,13 +55,13 @@ pub struct WeightNorm {
 }
 
 impl WeightNorm {
-    /// Each place of this axis has a length, instead of each of the first.
+    /// Sets the axis whose indices have a length each, instead of the first.
     pub fn axis(mut self, axis: usize) -> WeightNorm {
         self.axis = axis;
         self
     }
 
-    /// The rows, and the raw numbers of lengths and of directions.
+    /// Returns the rows, and the raw numbers of lengths and of directions.
     fn split<'r>(&self, leaf: &Site<'_>, raw: &'r [f64]) -> Result<(impl Iterator<Item = Lane>, &'r [f64], &'r [f64])> {
         let (lengths, directions) = raw.split_at(leaf.shape().get(self.axis).map_or(0, |len| *len));
         Ok((across(leaf, self.axis)?, lengths, directions))
