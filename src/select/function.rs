@@ -1,4 +1,4 @@
-//! A function of a leaf, which can be compared.
+//! A comparable function of a leaf.
 
 use core::any::TypeId;
 use core::fmt;
@@ -10,7 +10,7 @@ use crate::tree::LeafSpec;
 #[derive(Clone)]
 pub(super) struct Function<T> {
     call: Arc<dyn Fn(&LeafSpec) -> T + Send + Sync>,
-    /// The type of a function that captures nothing, of which all values do the same.
+    /// The type of a function without captures, all of whose values are equal.
     stateless: Option<TypeId>,
 }
 
@@ -24,7 +24,7 @@ impl<T> Function<T> {
     }
 }
 
-/// Functions are equal if they are the same one, or have one type and capture nothing.
+/// Functions are equal if they are the same one, or have the same type and no captures.
 impl<T> PartialEq for Function<T> {
     fn eq(&self, other: &Function<T>) -> bool {
         Arc::ptr_eq(&self.call, &other.call) || self.stateless.is_some() && self.stateless == other.stateless

@@ -1,4 +1,4 @@
-//! To which group each leaf belongs.
+//! The groups of leaves.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::recipe::{self, Entries, FromRecipe, Node, Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
 
-/// To which group each leaf belongs: what `partition` goes by.
+/// The group of each leaf, for `partition`.
 ///
 /// # Example
 ///
@@ -32,14 +32,14 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// # References
 ///
-/// Optax: the `param_labels` of `partition`, a tree of labels or a function that returns one, told apart by whether it
-/// can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
+/// Optax: the `param_labels` of `partition`, a tree of labels or a function that returns one, distinguished by
+/// callability. PyTorch: parameter groups. Differs: a type, see [above](super).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "labels do nothing until they are given to a transformation"]
 pub struct Labels {
     rule: Rule,
     otherwise: Option<Label>,
-    /// What `plan` says of some leaves, and of which.
+    /// A note of `plan` on some leaves, and these leaves.
     note: Option<(&'static str, Mask)>,
 }
 
@@ -53,8 +53,9 @@ enum Rule {
 }
 
 impl Labels {
-    /// Says it for each leaf or [subtree](super#subtrees). Every leaf must fall under exactly one entry, or at most one
-    /// if the rest goes [`otherwise`](Labels::otherwise).
+    /// Sets the label of each leaf or [subtree](super#subtrees).
+    ///
+    /// Every leaf must fall under exactly one entry, or at most one if the rest goes [`otherwise`](Labels::otherwise).
     ///
     /// ```
     /// # use gradchain::{select::Labels, tree::Structure};
@@ -67,7 +68,7 @@ impl Labels {
         Labels::new(Rule::Tree(entries.into_iter().map(|(path, label)| (path.into(), label.into())).collect()))
     }
 
-    /// Asks a function of path, shape and type for the label of each leaf.
+    /// Labels each leaf by a function of path, shape and type.
     ///
     /// ```
     /// # use gradchain::{select::Labels, tree::Structure};
@@ -80,8 +81,9 @@ impl Labels {
         Labels::new(Rule::By(Function::new(move |leaf: &LeafSpec| function(leaf).into())))
     }
 
-    /// Goes by the first [pattern](super#patterns) that a leaf's path matches. Each pattern must match a leaf, and each
-    /// leaf a pattern, unless the rest goes [`otherwise`](Labels::otherwise).
+    /// Labels each leaf by the first [pattern](super#patterns) that its path matches.
+    ///
+    /// Each pattern must match a leaf, and each leaf a pattern, unless the rest goes [`otherwise`](Labels::otherwise).
     ///
     /// ```
     /// # use gradchain::{select::Labels, tree::Structure};
@@ -103,7 +105,7 @@ impl Labels {
         Labels::new(Rule::Paths(rules.collect()))
     }
 
-    /// Sets the label of the leaves that no pattern or entry names. For [`by`](Labels::by) there are none.
+    /// Sets the label of the leaves without a pattern or entry; [`by`](Labels::by) leaves none.
     ///
     /// ```
     /// # use gradchain::{select::Labels, tree::Structure};
@@ -117,11 +119,11 @@ impl Labels {
         self
     }
 
-    /// The place in `known` of each leaf's label, in the order of the leaves. `what` begins the message of an error.
+    /// Returns the index in `known` of each leaf's label, in the order of the leaves. `what` begins the error message.
     ///
     /// # Errors
     ///
-    /// If a label is not known, even one that no leaf gets; a pattern is malformed or matches no leaf; or a leaf has no
+    /// Fails if a label is not known, even one of no leaf; a pattern is malformed or matches no leaf; or a leaf has no
     /// label, or two. All offending leaves are listed.
     ///
     /// ```
@@ -164,12 +166,12 @@ impl Labels {
         }
     }
 
-    /// Has `plan` name the leaves for which a function says so, behind a text.
+    /// Adds a note for `plan`: a text, and the leaves for which a function holds.
     pub(crate) fn noting(self, text: &'static str, of: impl Fn(&LeafSpec) -> bool + Send + Sync + 'static) -> Labels {
         Labels { note: Some((text, Mask::by(of))), ..self }
     }
 
-    /// The text, and the leaves among some that it is about.
+    /// Returns the text of the note, and its leaves among the active ones.
     pub(crate) fn note(&self, structure: &Structure, active: &[bool]) -> Option<(&'static str, Vec<String>)> {
         let (text, of) = self.note.as_ref()?;
         let noted = of.resolve(structure, "partition").ok()?;
@@ -177,7 +179,7 @@ impl Labels {
         Some((*text, leaves.map(|((path, _), _)| path.into()).collect()))
     }
 
-    /// True if this group is surely a mistake without leaves: a user has named its leaves one by one or by patterns.
+    /// Returns true if this group must be a mistake without leaves: its leaves are named one by one or by patterns.
     pub(crate) fn must_match(&self, group: &str) -> bool {
         let named = match &self.rule {
             Rule::By(_) => false,
@@ -187,7 +189,7 @@ impl Labels {
         named && self.note.is_none()
     }
 
-    /// The labels that leaves can have, each once, and the number among them of each leaf's.
+    /// Returns the possible labels, each once, and the index of each leaf's label.
     pub(crate) fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
         let mut all: Vec<Label> = match &self.rule {
             Rule::By(function) => structure.leaves().iter().map(|leaf| function.of(leaf)).collect(),
@@ -211,7 +213,7 @@ impl Labels {
     }
 }
 
-/// The labels that were found, else `otherwise`, else an error.
+/// Returns the labels found, else `otherwise`, else an error.
 fn complete(
     labelled: Vec<Option<usize>>,
     otherwise: Option<usize>,
@@ -242,8 +244,9 @@ impl ToRecipe for Labels {
     }
 }
 
-/// From path (of a leaf or a subtree) to label; or the same under `by_path`, or a list of pairs of pattern and label
-/// under `paths`, either with the label of the rest under `otherwise`.
+/// Reads a map from path (of a leaf or a subtree) to label, the same under `by_path`, or pairs under `paths`.
+///
+/// The latter is a list of pairs of pattern and label. Both take the label of the rest under `otherwise`.
 impl FromRecipe for Labels {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Labels> {
         let is = |name: &str, list: bool| match node.value().get(name) {

@@ -1,4 +1,4 @@
-//! On which leaves a transformation acts.
+//! The leaves that a transformation acts on.
 
 use core::ops::Not;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, Recipe, ToRecipe};
 use crate::tree::{LeafSpec, Structure};
 
-/// On which leaves a transformation acts.
+/// The leaves that a transformation acts on.
 ///
 /// # Example
 ///
@@ -35,8 +35,8 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// # References
 ///
-/// Optax: the `mask` of `masked` and `add_decayed_weights`, a tree of bools or a function that returns one, told apart
-/// by whether it can be called. PyTorch: parameter groups. Differs: a type, see [above](super).
+/// Optax: the `mask` of `masked` and `add_decayed_weights`, a tree of bools or a function that returns one,
+/// distinguished by callability. PyTorch: parameter groups. Differs: a type, see [above](super).
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a mask does nothing until it is given to a transformation"]
 pub struct Mask(Rule);
@@ -45,7 +45,7 @@ pub struct Mask(Rule);
 enum Rule {
     Constant(bool),
     Paths(Vec<Pattern>),
-    /// The same, but some may match nothing.
+    /// The same, but patterns may match nothing.
     AnyPaths(Vec<Pattern>),
     By(Function<bool>),
     MinNdim(usize),
@@ -56,7 +56,7 @@ enum Rule {
 }
 
 impl Mask {
-    /// Takes every leaf.
+    /// Selects every leaf.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -68,7 +68,7 @@ impl Mask {
         Mask(Rule::Constant(true))
     }
 
-    /// Takes no leaf.
+    /// Selects no leaf.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -80,7 +80,7 @@ impl Mask {
         Mask(Rule::Constant(false))
     }
 
-    /// Takes the leaves whose path matches a [pattern](super#patterns).
+    /// Selects the leaves whose path matches a [pattern](super#patterns).
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -102,7 +102,7 @@ impl Mask {
         Mask::paths([pattern])
     }
 
-    /// Takes the leaves whose path matches any of several [patterns](super#patterns); each must match a leaf.
+    /// Selects the leaves whose path matches any of several [patterns](super#patterns); each must match a leaf.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -114,8 +114,9 @@ impl Mask {
         Mask(Rule::Paths(patterns.into_iter().map(Pattern::new).collect()))
     }
 
-    /// Takes the leaves whose path matches any of several [patterns](super#patterns), which need not match any: for
-    /// defaults that suit many models. A pattern of your own is better given to [`paths`](Mask::paths), which finds
+    /// Selects the leaves whose path matches any of several [patterns](super#patterns), which may match none.
+    ///
+    /// It is for defaults that suit many models. For patterns of one model use [`paths`](Mask::paths), which finds
     /// misspelt ones.
     ///
     /// ```
@@ -128,8 +129,9 @@ impl Mask {
         Mask(Rule::AnyPaths(patterns.into_iter().map(Pattern::new).collect()))
     }
 
-    /// Takes the leaves that are embeddings by their names: those with a key in their path that has `embed` in it, ends
-    /// with `emb`, or is `wte` or `wpe`.
+    /// Selects the leaves that are embeddings by their names.
+    ///
+    /// A key in their path contains `embed`, ends with `emb`, or is `wte` or `wpe`.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::{DynTree, Structure}};
@@ -147,7 +149,7 @@ impl Mask {
         Mask::any_paths([format!("**/{NAMES}"), format!("**/{NAMES}/**")])
     }
 
-    /// Takes the leaves for which a function of path, shape and type says so.
+    /// Selects the leaves for which a function of path, shape and type returns true.
     ///
     /// ```
     /// # use gradchain::{DType, select::Mask, tree::Structure};
@@ -160,7 +162,7 @@ impl Mask {
         Mask(Rule::By(Function::new(predicate)))
     }
 
-    /// Takes the leaves with at least so many axes: 2 for matrices and more, without biases and norms.
+    /// Selects the leaves with at least `ndim` axes: 2 for matrices and more, without biases and norms.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -172,7 +174,7 @@ impl Mask {
         Mask(Rule::MinNdim(ndim))
     }
 
-    /// Says it for each leaf or [subtree](super#subtrees). Every leaf must fall under exactly one entry.
+    /// Sets the choice for each leaf or [subtree](super#subtrees). Every leaf must fall under exactly one entry.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -193,7 +195,7 @@ impl Mask {
         Mask(Rule::Tree(entries.into_iter().map(|(path, chosen)| (path.into(), chosen)).collect()))
     }
 
-    /// Takes the leaves that both take.
+    /// Selects the leaves that both select.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -206,7 +208,7 @@ impl Mask {
         Mask(Rule::And(Box::new(self.0), Box::new(other.into().0)))
     }
 
-    /// Takes the leaves that either takes.
+    /// Selects the leaves that either selects.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -219,12 +221,12 @@ impl Mask {
         Mask(Rule::Or(Box::new(self.0), Box::new(other.into().0)))
     }
 
-    /// Whether each leaf of a tree is taken, in the order of the leaves. `what` begins the message of an error.
+    /// Returns whether each leaf of a tree is selected, in the order of the leaves. `what` begins the error message.
     ///
     /// # Errors
     ///
-    /// If a pattern is malformed or matches no leaf, anywhere in the mask, or the entries of a [`tree`](Mask::tree) do
-    /// not name every leaf once; all offenders are listed.
+    /// Fails if a pattern anywhere in the mask is malformed or matches no leaf, or the entries of a
+    /// [`tree`](Mask::tree) do not name every leaf once; all offenders are listed.
     ///
     /// ```
     /// # use gradchain::{select::Mask, tree::Structure};
@@ -239,7 +241,7 @@ impl Mask {
     }
 }
 
-/// Takes the leaves that the mask leaves.
+/// Selects the leaves that the mask does not.
 ///
 /// ```
 /// # use gradchain::{select::Mask, tree::Structure};
@@ -256,18 +258,19 @@ impl Not for Mask {
 }
 
 impl Mask {
-    /// Whether it takes every leaf.
+    /// Returns whether it selects every leaf.
     pub(crate) fn is_all(&self) -> bool {
         matches!(self.0, Rule::Constant(true))
     }
 
-    /// True if a mask that takes no leaf is surely a mistake: it is made of patterns that match some. Functions,
-    /// `min_ndim` and `any_paths` are for models of all kinds, also for those that have no such leaf.
+    /// Returns true if a mask that selects no leaf must be a mistake: its patterns should match some.
+    ///
+    /// Functions, `min_ndim` and `any_paths` serve models of all kinds, also those without such leaves.
     pub(crate) fn must_match(&self) -> bool {
         self.0.must_match()
     }
 
-    /// Whether it is data: no function is in it.
+    /// Returns whether it is data: it contains no function.
     pub(crate) fn is_data(&self) -> bool {
         self.0.is_data()
     }
@@ -310,7 +313,7 @@ impl Rule {
                 Ok(assigned.into_iter().flatten().map(|entry| entries[entry].1).collect())
             }
             Rule::Not(rule) => Ok(rule.resolve(structure, what)?.into_iter().map(bool::not).collect()),
-            // Both sides are asked, so that a misspelt pattern is found on either.
+            // Both sides are resolved, so that a misspelt pattern is found on either.
             Rule::And(a, b) => Ok(zip(a.resolve(structure, what)?, b.resolve(structure, what)?, |a, b| a && b)),
             Rule::Or(a, b) => Ok(zip(a.resolve(structure, what)?, b.resolve(structure, what)?, |a, b| a || b)),
         }
@@ -321,21 +324,21 @@ fn zip(a: Vec<bool>, b: Vec<bool>, with: impl Fn(bool, bool) -> bool) -> Vec<boo
     a.into_iter().zip(b).map(|(a, b)| with(a, b)).collect()
 }
 
-/// The leaves whose path matches a pattern, as [`Mask::path`].
+/// Selects the leaves whose path matches a pattern, as [`Mask::path`].
 impl From<&str> for Mask {
     fn from(pattern: &str) -> Mask {
         Mask::path(pattern)
     }
 }
 
-/// The same.
+/// As from `&str`.
 impl From<String> for Mask {
     fn from(pattern: String) -> Mask {
         Mask::path(pattern)
     }
 }
 
-/// As it is.
+/// Clones the mask.
 impl From<&Mask> for Mask {
     fn from(mask: &Mask) -> Mask {
         mask.clone()
@@ -371,7 +374,7 @@ fn texts(patterns: &[Pattern]) -> Recipe {
     Recipe::List(patterns.iter().map(|pattern| Recipe::text(pattern.text())).collect())
 }
 
-/// `null` takes every leaf: no mask is no restriction.
+/// Reads a mask; `null` selects every leaf.
 impl FromRecipe for Mask {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Mask> {
         const FORMS: &str = "null, true, false, a pattern, or one of {\"by_path\": ..}, {\"path\": ..}, {\"paths\": [..]}, \

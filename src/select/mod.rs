@@ -1,13 +1,12 @@
-//! Which leaves: [`Mask`] says whether a transformation acts on a leaf, [`Labels`] to which group a leaf belongs.
+//! Selection of leaves: a [`Mask`] holds those that a transformation acts on, [`Labels`] the group of each leaf.
 //!
 //! Guide: [Masks, labels, freezing](https://docs.rs/gradchain/latest/gradchain/_guide/masks/index.html).
 //!
-//! Both go by a leaf's path, shape and type, never by its value, and both are types of their own: nothing in this crate
-//! decides by callability whether an argument is a mask, a label function or a model. A closure becomes one through
-//! [`Mask::by`] or [`Labels::by`].
+//! Both depend on a leaf's path, shape and type, never on its value, and both are types of their own: this crate never
+//! tests an argument for callability. A closure becomes one through [`Mask::by`] or [`Labels::by`].
 //!
-//! Whatever names leaves must name some: a pattern or an entry that no leaf falls under is an error, not an optimizer
-//! that quietly does less than it was told.
+//! A name must match: a pattern or an entry without a leaf is an error, not an optimizer that silently does less than
+//! requested.
 //!
 //! # Patterns
 //!
@@ -26,7 +25,7 @@
 //! # Subtrees
 //!
 //! An entry of [`Mask::tree`] or [`Labels::tree`] is no pattern but the path of a leaf or of everything below: `layer1`
-//! is `layer1`, `layer1/w` and `layer1/norm/scale`, not `layer10/w`. The empty path is the whole tree.
+//! covers `layer1`, `layer1/w` and `layer1/norm/scale`, not `layer10/w`. The empty path is the whole tree.
 
 mod function;
 mod labels;

@@ -1,4 +1,4 @@
-//! A pattern and the leaves it matches.
+//! A pattern and its leaves.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result, is_meant};
 use crate::tree::Structure;
 
-/// A glob; whether it is well formed and matches anything is found out when there is a tree to match.
+/// A glob; it is validated and matched once a tree is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern(Arc<str>);
 
@@ -15,23 +15,23 @@ impl Pattern {
         Pattern(glob.into())
     }
 
-    /// As it was written.
+    /// Returns the pattern as written.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
 
-    /// Returns whether a path matches, of a pattern that [`resolve`](Self::resolve) has found well formed.
+    /// Returns whether a path matches a pattern that [`resolve`](Self::resolve) has found well formed.
     pub(crate) fn matches(&self, path: &str) -> bool {
         fast_glob::glob_match(&*self.0, path)
     }
 
-    /// Which leaves it matches, if any.
+    /// Returns whether each leaf matches.
     pub(crate) fn any(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let glob = &*self.0;
         fast_glob::validate(glob).map_err(|problem| {
             Error::argument(what, "pattern", "a well-formed glob", format_args!("`{glob}`: {problem}"))
         })?;
-        // A negation matches nearly everything, so a misspelt one would never be noticed.
+        // A negation matches nearly everything, which would hide a misspelt one.
         if glob.starts_with('!') {
             let expected = "without a leading `!` (negate the mask instead; a key that starts so is written `\\!`)";
             return Err(Error::argument(what, "pattern", expected, format_args!("`{glob}`")));
@@ -39,7 +39,7 @@ impl Pattern {
         Ok(structure.paths().map(|path| self.matches(path)).collect())
     }
 
-    /// Which leaves it matches: at least one.
+    /// Returns whether each leaf matches; fails without a match.
     pub(crate) fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let glob = &*self.0;
         let matches = |glob: &str| structure.paths().map(|path| fast_glob::glob_match(glob, path)).collect::<Vec<_>>();
@@ -47,8 +47,7 @@ impl Pattern {
         if matched.contains(&true) {
             return Ok(matched);
         }
-        // A layer is not its leaves, a leaf has none below it, a name alone is that of a leaf at the top, and elsewhere
-        // levels are told apart by dots.
+        // Common mistakes: a layer for its leaves, a leaf for a layer, a name without its path, dots for slashes.
         let levels = glob.replace('.', "/");
         let near = [
             Some(format!("{glob}/**")),
@@ -64,7 +63,7 @@ impl Pattern {
     }
 }
 
-/// The pattern with the one level that no path has changed into the nearest that some have.
+/// Returns the pattern with its one unknown level replaced by the nearest known one.
 fn misspelt(glob: &str, structure: &Structure) -> Option<String> {
     let known: BTreeSet<&str> = structure.paths().flat_map(|path| path.split('/')).collect();
     let known: Vec<&str> = known.into_iter().collect();
