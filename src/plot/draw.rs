@@ -15,7 +15,7 @@ type Done = core::result::Result<(), Box<dyn core::error::Error>>;
 const INK: RGBColor = RGBColor(0x24, 0x29, 0x2f);
 const GRID: RGBColor = RGBColor(0xe1, 0xe4, 0xe8);
 const PALE: RGBColor = RGBColor(0xb9, 0xc4, 0xd0);
-/// Told apart by those who cannot tell red from green too.
+/// Distinguishable with red-green color blindness.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -24,20 +24,22 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(0xb0, 0x80, 0x00),
     RGBColor(0x56, 0x50, 0xc4),
 ];
-/// Beyond it labels cannot be worked out.
+/// Largest absolute value for which labels can be computed.
 const LARGEST: f64 = 1e100;
-/// Points have whole numbers for coordinates: with so many to a pixel curves are smooth.
+/// Integer coordinates per pixel, so that curves are smooth.
 const PIXEL: u32 = 4;
-/// The height of a line of text below a chart, and the width of one of its letters, which are all of the same width.
+/// The height of a line of text below a chart, and the width of one letter of its monospaced font.
 const TEXT: [u32; 2] = [15 * PIXEL, 7 * PIXEL];
 const MARGIN: u32 = 8 * PIXEL;
 const SMALL: u32 = 11 * PIXEL;
 
-/// Several charts in one picture, row by row; `size` is that of each frame with its scales and title, in pixels.
+/// Draws several charts in one picture, row by row.
+///
+/// `size` is that of each frame with its scales and title, in pixels.
 ///
 /// # Errors
 ///
-/// As [`Chart::svg`], of each; and if there are no charts or no columns.
+/// Fails as [`Chart::svg`] for each, and without charts or columns.
 pub fn grid(charts: &[Chart], columns: usize, size: [u32; 2]) -> Result<String> {
     let [width, height] = size;
     if charts.is_empty() || columns == 0 {
@@ -118,14 +120,14 @@ impl<'a> Frame<'a> {
         Ok(Frame { chart, x, y })
     }
 
-    /// The names of lines below, cut into lines of text, each in its color.
+    /// Returns the names of lines, wrapped into lines of text, each in its color.
     fn names(&self, width: u32) -> Vec<(RGBColor, &'a str)> {
         let most = ((width - 2 * MARGIN) / TEXT[1]).max(8) as usize;
         let named = self.colored().filter(|(line, _)| !line.name.is_empty());
         named.flat_map(|(line, color)| wrap(&line.name, most).into_iter().map(move |text| (color, text))).collect()
     }
 
-    /// The lines with their colors.
+    /// Returns the lines with their colors.
     fn colored(&self) -> impl Iterator<Item = (&'a Line, RGBColor)> {
         let mut colors = COLORS.into_iter().cycle();
         self.chart.lines.iter().map(move |line| {
@@ -193,7 +195,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A range that has room for labels: numbers between its edges that differ.
+/// Widens a range to have room for labels: distinct numbers between its edges.
 fn wide(range: Range<f64>) -> Range<f64> {
     let size = range.start.abs().max(range.end.abs());
     let least = if size == 0.0 { 1.0 } else { (size * 1e-9).max(1.0 / LARGEST) };
@@ -204,7 +206,7 @@ fn is_seen(chart: &Chart, x: f64, y: f64) -> bool {
     x.is_finite() && y.is_finite() && (y > 0.0 || !chart.logarithmic)
 }
 
-/// A number as a label: no more digits than tell neighbours apart.
+/// Returns a number as a label, with no more digits than distinguish neighbours.
 fn short(x: f64) -> String {
     let size = x.abs();
     if size != 0.0 && !(1e-3..1e5).contains(&size) {
@@ -214,7 +216,7 @@ fn short(x: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Cuts a text into lines of so many letters: a call between its methods or arguments, anything else at a space.
+/// Wraps a text into lines of at most `most` letters: a call between its methods or arguments, other text at a space.
 fn wrap(mut text: &str, most: usize) -> Vec<&str> {
     let mut lines = Vec::new();
     while let Some((limit, _)) = text.char_indices().nth(most) {

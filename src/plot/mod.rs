@@ -1,7 +1,7 @@
 //! Pictures of schedules and of training, as SVG. Needs the feature `plot`.
 //!
-//! A [`Chart`] has lines in one frame; [`grid`] puts several into one picture. The text of the picture is returned, to
-//! be written to a file or shown in a notebook.
+//! A [`Chart`] has lines in one frame; [`grid`] combines several into one picture. Both return the text of the picture,
+//! to be written to a file or shown in a notebook.
 //!
 //! ```
 //! use gradchain::plot::{Chart, grid};
@@ -41,12 +41,12 @@ struct Line {
 }
 
 impl Chart {
-    /// A chart without lines.
+    /// Returns a chart without lines.
     pub fn new(title: impl Into<String>) -> Chart {
         Chart { title: title.into(), lines: Vec::new(), logarithmic: false, range: None, notes: Vec::new() }
     }
 
-    /// Adds a line through values at 0, 1, 2 and so on. Its name, if it has one, is written below, in its colour.
+    /// Adds a line through values at 0, 1, 2 and so on. A non-empty name is written below, in the line's color.
     pub fn line(self, name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Chart {
         self.points(name, values.into_iter().enumerate().map(|(x, y)| (x as f64, y)))
     }
@@ -57,7 +57,7 @@ impl Chart {
         self
     }
 
-    /// Makes the line that was added last thin and pale, and behind the others: for what they are compared with.
+    /// Makes the last line thin and pale, and draws it behind the others: for references.
     pub fn faint(mut self) -> Chart {
         self.lines.last_mut().into_iter().for_each(|line| line.faint = true);
         self
@@ -75,13 +75,13 @@ impl Chart {
         self
     }
 
-    /// Marks a place, from left to right, with a dashed line and a text.
+    /// Marks an x coordinate with a dashed line and a text.
     pub fn note(mut self, x: f64, text: impl Into<String>) -> Chart {
         self.notes.push((x, text.into()));
         self
     }
 
-    /// The picture, as the text of an SVG file; `size` is that of the frame with its scales and title, in pixels.
+    /// Returns the picture as the text of an SVG file; `size` is that of the frame with scales and title, in pixels.
     ///
     /// ```
     /// use gradchain::plot::Chart;
@@ -92,15 +92,15 @@ impl Chart {
     ///
     /// # Errors
     ///
-    /// If there is nothing to draw: no line with two points that are finite, and positive on a logarithmic scale; if
-    /// the range is not of numbers that go up, up to 1e100; if the size is not at least 120 by 80.
+    /// Fails without anything to draw: no line with two points that are finite, and positive on a logarithmic scale; if
+    /// the range is not increasing or exceeds 1e100; if the size is less than 120 by 80.
     pub fn svg(&self, size: [u32; 2]) -> Result<String> {
         grid(core::slice::from_ref(self), 1, size)
     }
 }
 
 impl Schedule {
-    /// A picture of the values at the counts from 0 to `last`.
+    /// Returns a picture of the values at the counts from 0 to `last`.
     ///
     /// ```
     /// use gradchain::schedule::{Schedule, cosine_decay};
@@ -119,18 +119,17 @@ impl Schedule {
 }
 
 impl Chart {
-    /// Adds the line of a [schedule](Schedule::plot), named by the call that makes it: several can be in one frame.
+    /// Adds the line of a [schedule](Schedule::plot), named by its constructor call, so that several share a frame.
     pub fn schedule(self, schedule: &Schedule, last: u64) -> Chart {
         let parts = last.min(1000);
-        // Where there are more counts than that, evenly from the first to the last.
+        // Evenly spaced counts, if there are more than 1001.
         let counts = (0..=parts).map(|i| (u128::from(last) * u128::from(i) / u128::from(parts.max(1))) as u64);
         self.points(schedule.to_string(), counts.map(|count| (count as f64, schedule.at(count))))
     }
 }
 
 impl RateRange {
-    /// A picture of the losses over the logarithm to base 10 of the rate, with the proposed rate marked if there is
-    /// one.
+    /// Returns a picture of the losses over the decimal logarithm of the rate, with the proposed rate marked, if any.
     ///
     /// ```
     /// use gradchain::watch::rate_range;
