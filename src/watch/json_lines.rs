@@ -7,10 +7,10 @@ use serde_json::{Map, Number, Value};
 
 use crate::state::Readings;
 
-/// Writes [readings](Readings), a line of JSON for each step: an object with `step` and a number for each reading.
+/// Writes [readings](Readings) as JSON, a line per step: an object with `step` and a number for each reading.
 ///
-/// Numbers come back bit for bit. JSON has none that are not finite: these are the texts `NaN`, `inf` and `-inf`. Needs
-/// the feature `serde`.
+/// Numbers round-trip bit for bit. JSON lacks numbers that are not finite: these are the strings `NaN`, `inf` and
+/// `-inf`. Needs the feature `serde`.
 ///
 /// # Example
 ///
@@ -37,17 +37,17 @@ pub struct JsonLines<W> {
 }
 
 impl<W: Write> JsonLines<W> {
-    /// Writes to a file, or whatever else can be written to.
+    /// Writes to a file, or to any other writer.
     pub fn new(to: W) -> JsonLines<W> {
         JsonLines { to }
     }
 
-    /// Writes a line, and hands it on: what is behind a buffer is flushed.
+    /// Writes a line, and flushes it.
     ///
     /// # Errors
     ///
-    /// If it cannot be written; if two readings have one name, or one is called `step`, and then nothing has been
-    /// written.
+    /// Fails if it cannot be written; or, with nothing written, if two readings have the same name, or one is called
+    /// `step`.
     pub fn write(&mut self, step: u64, readings: &Readings) -> io::Result<()> {
         let mut line = Map::new();
         line.insert("step".into(), step.into());
@@ -65,14 +65,13 @@ impl<W: Write> JsonLines<W> {
         self.to.flush()
     }
 
-    /// What it writes to.
+    /// Returns the writer.
     pub fn into_inner(self) -> W {
         self.to
     }
 }
 
-/// The steps and numbers that [`JsonLines`] has written. A last line that is not whole, as after a crash, is an error
-/// as any other is.
+/// Reads the steps and numbers that [`JsonLines`] has written. An incomplete last line, as after a crash, is an error.
 pub fn read_json_lines(from: impl BufRead) -> impl Iterator<Item = io::Result<(u64, BTreeMap<String, f64>)>> {
     from.lines().enumerate().map(|(i, line)| parsed(&line?).map_err(|problem| wrong(i, &problem)))
 }

@@ -1,5 +1,4 @@
-//! Writing down what there is to [read](crate::GradientTransformation::readings) of a run, and testing a range of
-//! learning rates.
+//! Output of [readings](crate::GradientTransformation::readings) of a run, and a learning-rate range test.
 
 #[cfg(feature = "serde")]
 mod json_lines;

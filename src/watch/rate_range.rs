@@ -4,7 +4,7 @@ use crate::schedule::{Schedule, exponential_decay};
 
 /// Tests a range of learning rates: the rate grows geometrically, a step each, until the loss diverges.
 ///
-/// Train a copy of the parameters, from where training is to begin, with the optimizer that is to train them.
+/// Train a copy of the parameters from the intended start, with the intended optimizer.
 ///
 /// # Arithmetic
 ///
@@ -14,13 +14,13 @@ use crate::schedule::{Schedule, exponential_decay};
 /// s_k     = m_k / (1 − smoothing^(k+1))
 /// ```
 ///
-/// It is over after `steps` losses, or when a loss is not finite, or `s_k` is more than 3 times the larger of `|least
-/// s|` and `s_0 − least s` above the least `s`. [`proposal`](RateRange::proposal) is the rate at which `s` falls
-/// fastest per factor of the rate, before its least value. `smoothing` is 0.9.
+/// The test ends after `steps` losses, or when a loss is not finite, or when `s_k` exceeds the least `s` by more than 3
+/// times the larger of `|least s|` and `s_0 − least s`. [`proposal`](RateRange::proposal) is the rate at which `s`
+/// falls fastest per factor of the rate, before its least value. `smoothing` is 0.9.
 ///
 /// # Errors
 ///
-/// If a rate is not positive, `highest` is not more than `lowest`, or there are less than 10 steps.
+/// Fails if a rate is not positive, `highest` is not more than `lowest`, or `steps` is less than 10.
 ///
 /// # Example
 ///
@@ -87,12 +87,12 @@ impl RateRange {
         self
     }
 
-    /// The rate of the next step; none if the test is over.
+    /// Returns the rate of the next step; none if the test is over.
     pub fn rate(&self) -> Option<f64> {
         (self.losses.len() < self.steps && !self.has_diverged()).then(|| self.rate_of(self.losses.len()))
     }
 
-    /// The rates of all steps as a schedule, for the optimizer.
+    /// Returns the rates of all steps as a schedule, for the optimizer.
     pub fn schedule(&self) -> Schedule {
         exponential_decay(self.lowest, self.steps as u64 - 1, self.highest / self.lowest).into()
     }
@@ -101,7 +101,7 @@ impl RateRange {
     ///
     /// # Errors
     ///
-    /// If the test is over, or the smoothing is out of its range.
+    /// Fails if the test is over, or the smoothing is out of its range.
     pub fn record(&mut self, loss: f64) -> Result<()> {
         const FUNCTION: &str = "record";
         if !(DECAY.holds)(self.smoothing) {
@@ -116,21 +116,21 @@ impl RateRange {
         Ok(())
     }
 
-    /// Rates and the losses recorded before their steps.
+    /// Iterates over rates and the losses recorded before their steps.
     pub fn losses(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.losses.iter().enumerate().map(|(k, loss)| (self.rate_of(k), *loss))
     }
 
-    /// Rates and smoothed losses.
+    /// Iterates over rates and smoothed losses.
     pub fn smoothed(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         self.smoothed.iter().enumerate().map(|(k, loss)| (self.rate_of(k), *loss))
     }
 
-    /// The rate at which the smoothed loss fell fastest.
+    /// Returns the rate at which the smoothed loss fell fastest.
     ///
     /// # Errors
     ///
-    /// If the loss has not fallen at any rate.
+    /// Fails if the loss has not fallen at any rate.
     pub fn proposal(&self) -> Result<f64> {
         let finite = self.smoothed.iter().take_while(|loss| loss.is_finite()).count();
         let smoothed = &self.smoothed[..finite];

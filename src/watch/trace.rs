@@ -3,11 +3,12 @@
 use crate::state::Readings;
 
 impl Readings {
-    /// Gives each number to `tracing`, as an event of level `INFO` and target `gradchain::readings` with the fields
-    /// `step`, `part`, `reading` and `value`: the names of fields are fixed when a program is compiled, those of
-    /// readings are not.
+    /// Emits each number to `tracing`, as an event of level `INFO` and target `gradchain::readings`.
     ///
-    /// Needs the feature `tracing`. A subscriber decides what becomes of them; without one nothing does.
+    /// Its fields are `step`, `part`, `reading` and `value`: field names are fixed at compile time, names of readings
+    /// are not.
+    ///
+    /// Needs the feature `tracing`. Without a subscriber the events are discarded.
     ///
     /// ```
     /// use gradchain::prelude::*;
