@@ -1,4 +1,4 @@
-//! Whether all ranks say the same.
+//! Agreement of all ranks.
 
 use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
@@ -6,12 +6,12 @@ use std::hash::DefaultHasher;
 use super::{Collective, gather, numbers, place_in};
 use crate::error::{Error, Result};
 
-/// Whether a number is the same on all ranks.
+/// Returns whether a number is the same on all ranks.
 pub(crate) fn is_same(collective: &dyn Collective, number: u64) -> Result<bool> {
     Ok(numbers(collective, number)?.iter().all(|other| *other == number))
 }
 
-/// Compares what is said on each rank, line by line, if it differs at all.
+/// Compares the lines of all ranks; fails if they differ, with the first difference.
 pub(crate) fn agree(collective: &dyn Collective, what: &str, lines: &[String]) -> Result<()> {
     place_in(collective)?;
     let mut hasher = DefaultHasher::new();
@@ -20,7 +20,7 @@ pub(crate) fn agree(collective: &dyn Collective, what: &str, lines: &[String]) -
         return Ok(());
     }
     let all = gather(collective, lines.join("\n").as_bytes())?;
-    // All compare with the first, so that all come to the same end.
+    // All ranks compare with the first, so that all reach the same result.
     let texts: Vec<_> = all.iter().map(|bytes| String::from_utf8_lossy(bytes)).collect();
     let Some(other) = texts.iter().position(|text| *text != texts[0]) else { return Ok(()) };
     let [mut ours, mut theirs] = [&texts[0], &texts[other]].map(|text| text.lines());

@@ -1,4 +1,4 @@
-//! The mean of what each rank has.
+//! The mean over ranks.
 
 use super::pairwise::{merge_all, merge_equal};
 use super::{Collective, agree, arrived, gather};
@@ -8,26 +8,26 @@ use crate::tree::{
     BufferPolicy, LeafMut, LeafRef, Structure, TreeMut, WalkMut, bytes_of, mean_of_buffer, write_buffers,
 };
 
-/// Replaces a tree by the mean of all ranks' trees: what local SGD and DiLoCo send, once in many steps.
+/// Replaces a tree by the mean of all ranks' trees: the rare communication of local SGD and DiLoCo.
 ///
 /// The state of an optimizer is averaged by kind: [`OptState::average_over`](crate::OptState::average_over).
 ///
 /// # Arithmetic
 ///
-/// In `f64`, in pairs of neighbouring ranks, pairs of pairs, and so on; rounded once to the leaf's type. What is equal
-/// on all ranks stays, to the bit. All ranks have the same bits.
+/// In `f64`, in pairs of neighbouring ranks, pairs of pairs, and so on; rounded once to the leaf's type. Values equal
+/// on all ranks stay bitwise identical. The result is bitwise identical on all ranks.
 ///
 /// [Buffers](crate::tree::Buffer) are averaged too, by [`BufferPolicy::Average`]; [`average_with`] has the other
 /// policies. Fields that the tree does not show stay as they are on each rank.
 ///
 /// # Errors
 ///
-/// If the trees differ in structure: all ranks have an error then that names the leaf, and nothing has been changed. If
-/// a rank is lost, some leaves may be means already.
+/// If the trees differ in structure, all ranks return an error that names the leaf, and nothing has been changed. If a
+/// rank is lost, some leaves may be means already.
 ///
 /// # Cost
 ///
-/// Of `n` bytes each of `k` ranks sends `n(k − 1)/k` twice, in two messages for each leaf, and has room for two of the
+/// For `n` bytes each of `k` ranks sends `n(k − 1)/k` twice, in two messages for each leaf, and has room for two of the
 /// largest leaf.
 ///
 /// # Example
@@ -61,12 +61,12 @@ pub fn average<P: TreeMut + ?Sized>(collective: &dyn Collective, params: &mut P)
 ///
 /// # Errors
 ///
-/// As [`average`]; and if the policy refuses: all ranks have an error then that names the buffer, and nothing has been
+/// As [`average`]. If the policy refuses, all ranks return an error that names the buffer, and nothing has been
 /// changed.
 ///
 /// # Cost
 ///
-/// That of [`average`]; one more message if there are buffers, in which each rank sends its own to all.
+/// As [`average`]; with buffers, one more message in which each rank sends its own to all.
 ///
 /// # Example
 ///
@@ -129,7 +129,7 @@ pub fn average_with<P: TreeMut + ?Sized>(
     done
 }
 
-/// The same of one leaf. Each rank works out the mean of a stretch.
+/// Averages one leaf. Each rank computes the mean of a chunk.
 pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> {
     if leaf.dtype().is_coded() {
         let mut numbers = leaf.parts.decoded();

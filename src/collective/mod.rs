@@ -1,11 +1,11 @@
-//! Machines that train together: what they say to each other.
+//! Communication between processes that train together.
 //!
 //! Guide: [Many machines](https://docs.rs/gradchain/latest/gradchain/_guide/many_machines/index.html).
 //!
 //! A [`Collective`] is a group of processes or threads, its *ranks*, each of which calls the same methods in the same
-//! order. The group can be threads of one process, by [`threads`], or processes on many machines, by MPI in the crate
-//! `gradchain-mpi`. What uses it is [`sharded`](crate::wrapper::sharded()); [`average`] is for ranks that train alone
-//! for a while.
+//! order. [`threads`] makes a group of threads of one process; the crate `gradchain-mpi` makes a group of processes on
+//! several hosts, by MPI. [`sharded`](crate::wrapper::sharded()) uses a group in every step; [`average`] is for ranks
+//! that train alone for a while.
 
 mod agreement;
 mod average;
@@ -25,56 +25,59 @@ pub use threads::{Threads, threads};
 
 use crate::error::{Error, Result};
 
-/// A group of ranks that call the same methods in the same order, and meet in each.
+/// A process group: ranks that call the same methods in the same order, and meet in each.
 ///
-/// No call waits for ever: if a rank does not come within a time that the group has been given, all others have an
-/// error that [`is_collective`](Error::is_collective), from this call and from every later one.
+/// No call waits forever: if a rank does not arrive within the timeout of the group, all others return an error that
+/// [`is_collective`](Error::is_collective), from this call and from every later one.
 ///
-/// Bytes are in vectors, whose memory an implementation may take for as long as the call lasts, and longer if it fails:
-/// a late message is then written to memory that nobody else has. After an error their contents mean nothing.
+/// Bytes are in vectors, whose memory an implementation may own until the call ends, and longer if it fails: a late
+/// message then goes to memory without another owner. After an error the contents are meaningless.
 ///
-/// Bytes come out as they were put in, on machines of the same byte order. What is added up is added up by the
-/// receiver, in an order of its own: how a library adds up depends on the number of ranks, and on the version.
+/// Bytes are delivered unchanged between hosts of the same byte order. The receiver does all reductions, in an order of
+/// its own: that of a library depends on the number of ranks, and on the version.
 ///
 /// # Implementing it
 ///
-/// [`begin_all_to_all`](Self::begin_all_to_all) and [`begin_all_gather`](Self::begin_all_gather) are needed, the others
-/// are made of these. They return as soon as they can, for messages that travel while the caller works; one that does
-/// everything at once ends in `Pending::new(|| done)`.
+/// [`begin_all_to_all`](Self::begin_all_to_all) and [`begin_all_gather`](Self::begin_all_gather) are required; the
+/// others call these. They return early, so that messages travel while the caller works; a blocking implementation ends
+/// in `Pending::new(|| done)`.
 ///
 /// A group of devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank,
-/// `ncclGroupEnd` are an all-to-all; a broadcast of each rank's part in such a group is the gathering. What is missing
-/// for NCCL is a time limit, for which `ncclCommGetAsyncError` is asked while the stream is not done, and
-/// `ncclCommAbort` called at the end of it.
+/// `ncclGroupEnd` are an all-to-all; a broadcast of each rank's part in such a group is the gathering. NCCL lacks a
+/// time limit: poll `ncclCommGetAsyncError` while the stream is not done, and call `ncclCommAbort` at the deadline.
 pub trait Collective: fmt::Debug + Send + Sync {
-    /// Which one this is, from 0.
+    /// Returns the number of this rank, from 0.
     fn rank(&self) -> usize;
 
-    /// How many there are; at least 1.
+    /// Returns the number of ranks; at least 1.
     fn size(&self) -> usize;
 
-    /// Begins an [`all_to_all`](Self::all_to_all), for which the caller waits later, in the order in which its calls
-    /// have begun. The message may travel meanwhile. What fails is said to who waits.
+    /// Begins an [`all_to_all`](Self::all_to_all), to be waited for later.
     ///
-    /// Of other ranks this is the same call: they may wait for theirs at once, and need not begin it so.
+    /// The caller waits in the order in which its calls have begun. The message may travel meanwhile. Errors are
+    /// returned by the wait.
+    ///
+    /// Other ranks see the same call: they may wait for theirs at once, and need not begin it so.
     fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_>;
 
     /// Begins an [`all_gather`](Self::all_gather); see [`begin_all_to_all`](Self::begin_all_to_all).
     fn begin_all_gather(&self, send: Vec<u8>, received: Vec<u8>, from: &[usize]) -> Pending<'_>;
 
-    /// Sends each rank its part of `send`, and receives one from each, into `received`: parts in the order of the
-    /// ranks, of which `to` and `from` have the lengths in bytes. `received` is made as long as it must be.
+    /// Sends each rank its part of `send`, and receives one from each into `received`.
+    ///
+    /// Parts are in the order of the ranks; `to` and `from` have their lengths in bytes. `received` is resized.
     ///
     /// # Errors
     ///
-    /// If a rank does not come in time, calls another method, or sends another number of bytes than `from` says.
+    /// Fails if a rank does not arrive in time, calls another method, or sends another number of bytes than `from`.
     fn all_to_all(&self, send: &mut Vec<u8>, to: &[usize], received: &mut Vec<u8>, from: &[usize]) -> Result<()> {
         [*send, *received] = self.begin_all_to_all(take(send), to, take(received), from).wait()?;
         Ok(())
     }
 
-    /// Sends `send` to all ranks, and receives that of each, in the order of the ranks; `from` has the lengths in
-    /// bytes.
+    /// Sends `send` to all ranks, and receives that of each, in the order of the ranks.
+    ///
+    /// `from` has the lengths in bytes.
     ///
     /// # Errors
     ///
@@ -84,11 +87,11 @@ pub trait Collective: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Gives all ranks what the rank `root` has in `bytes`, which are as many on all of them.
+    /// Copies `bytes` of the rank `root` to all ranks; the length is the same on all of them.
     ///
     /// # Errors
     ///
-    /// As [`all_to_all`](Self::all_to_all). If there is no such rank.
+    /// As [`all_to_all`](Self::all_to_all). Also fails if the rank does not exist.
     fn broadcast(&self, root: usize, bytes: &mut Vec<u8>) -> Result<()> {
         if root >= self.size() {
             return Err(Error::argument("broadcast", "root", &format!("below {}", self.size()), root));
@@ -99,17 +102,17 @@ pub trait Collective: fmt::Debug + Send + Sync {
         self.all_gather(&mut send, bytes, &from)
     }
 
-    /// Waits until all ranks are here.
+    /// Waits until all ranks arrive.
     ///
     /// # Errors
     ///
-    /// If one does not come in time, or calls another method.
+    /// Fails if a rank does not arrive in time, or calls another method.
     fn barrier(&self) -> Result<()> {
         self.all_gather(&mut Vec::new(), &mut Vec::new(), &vec![0; self.size()])
     }
 }
 
-/// A rank and how many there are, of an implementation that anybody may have written.
+/// Returns the rank and the number of ranks of an untrusted implementation.
 pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
     let (rank, size) = (collective.rank(), collective.size());
     if rank < size {
@@ -118,8 +121,9 @@ pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
     Err(Error::argument("Collective", "rank", &format!("below the size, which is {size}"), rank))
 }
 
-/// What a call brings, of an implementation that anybody may have written: the memory of what was sent, and what was
-/// received, as many bytes as there should be.
+/// Waits for a call of an untrusted implementation, and checks the length of the received bytes.
+///
+/// Returns the memory of the sent bytes, and the received ones.
 pub(crate) fn arrived(collective: &dyn Collective, pending: Pending<'_>, from: &[usize]) -> Result<[Vec<u8>; 2]> {
     let [sent, received] = pending.wait()?;
     let (found, expected) = (received.len(), from.iter().sum::<usize>());
@@ -129,7 +133,7 @@ pub(crate) fn arrived(collective: &dyn Collective, pending: Pending<'_>, from: &
     Err(Error::collective(collective.rank(), format!("a message has {found} bytes, expected {expected}")))
 }
 
-/// The bytes of every rank, which may be of different lengths: a message of the lengths, and one of the bytes.
+/// Gathers the bytes of every rank, of different lengths: a message of the lengths, and one of the bytes.
 ///
 /// ```
 /// use std::time::Duration;
@@ -157,7 +161,7 @@ pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>>
     Ok(parts.collect())
 }
 
-/// The number that each rank has.
+/// Gathers the number of each rank.
 pub(crate) fn numbers(collective: &dyn Collective, own: u64) -> Result<Vec<u64>> {
     let from = vec![8; collective.size()];
     let [_, all] =

@@ -1,4 +1,4 @@
-//! A mean of gradients in an order that does not depend on who adds up.
+//! A mean of gradients in an order that is independent of the number of ranks.
 
 use core::ops::Range;
 
@@ -7,10 +7,10 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree_map};
 
-/// A mean of trees that is added up in pairs, pairs of pairs, and so on, in the order in which they come.
+/// A mean of trees that is summed in pairs, pairs of pairs, and so on, in the order of arrival.
 ///
-/// So do the ranks of a [`sharded`](crate::wrapper::sharded()) with what they have each. If each takes the [`parts`] of
-/// a batch that are its own, and gives a step their mean, the bits of the step are the same for every number of ranks.
+/// The ranks of a [`sharded`](crate::wrapper::sharded()) sum their gradients in the same way. If each takes its own
+/// [`parts`] of a batch, and passes their mean to a step, the step is bitwise identical for every number of ranks.
 ///
 /// # Arithmetic
 ///
@@ -41,7 +41,7 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 /// # References
 ///
 /// Higham, [The accuracy of floating point summation](https://doi.org/10.1137/0914050), 1993, pairwise summation.
-/// PyTorch and Optax add up one after another, so that the bits depend on how a batch is shared out.
+/// PyTorch and Optax sum sequentially, so that the bits depend on the distribution of a batch.
 #[derive(Clone, Debug)]
 pub struct PairwiseMean<G> {
     /// Sums, each of a power of two of trees, the largest first.
@@ -49,7 +49,7 @@ pub struct PairwiseMean<G> {
 }
 
 impl<G: TreeMut> PairwiseMean<G> {
-    /// Of nothing yet.
+    /// Returns the mean of nothing yet.
     pub fn new() -> PairwiseMean<G> {
         PairwiseMean { sums: Vec::new() }
     }
@@ -58,8 +58,8 @@ impl<G: TreeMut> PairwiseMean<G> {
     ///
     /// # Errors
     ///
-    /// If it is not of the structure of those before it, or has a leaf of a 16-bit type, which a sum would be rounded
-    /// to. Then nothing has been changed.
+    /// Fails, with nothing changed, if the tree's structure differs from those before it, or it has a leaf of a 16-bit
+    /// type, which a sum would be rounded to.
     pub fn add(&mut self, tree: G) -> Result<()> {
         refuse_narrow(&tree)?;
         if let Some((_, first)) = self.sums.first() {
@@ -73,7 +73,7 @@ impl<G: TreeMut> PairwiseMean<G> {
         Ok(())
     }
 
-    /// The mean, if there was any tree.
+    /// Returns the mean, if any tree was added.
     pub fn mean(mut self) -> Option<G> {
         merge_all(&mut self.sums, &mut add);
         let (n, mut sum) = self.sums.pop()?;
@@ -83,12 +83,11 @@ impl<G: TreeMut> PairwiseMean<G> {
 }
 
 fn add<G: TreeMut>(before: &mut G, last: &G) {
-    // Their structure has been compared.
+    // Their structures have been compared.
     drop(tree_add_scaled(before, 1.0, last));
 }
 
-/// Adds the last of some sums, each of so many, to the one before, as long as both are of as many: after each that
-/// comes.
+/// Merges the last sums while both are of equally many trees; called after each addition.
 pub(crate) fn merge_equal<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..]
         && n == m
@@ -99,7 +98,7 @@ pub(crate) fn merge_equal<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut
     }
 }
 
-/// Adds up what is left, from the last on: when all have come.
+/// Merges the remaining sums, from the last on; called when all have arrived.
 pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..] {
         add(before, last);
@@ -108,24 +107,25 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
     }
 }
 
-/// Which of `parts` parts of a batch are this rank's, so that the mean of all has the same bits for every number of
-/// ranks: each has a whole branch of the tree in which a [`PairwiseMean`] adds up. How many they are is told to
+/// Returns the parts of a batch that are this rank's, so that the mean is bitwise identical for every number of ranks.
+///
+/// Each rank has a whole branch of the tree in which a [`PairwiseMean`] sums. Pass the number of parts to
 /// [`Sharded::parts`](crate::wrapper::Sharded::parts).
 ///
 /// # Arithmetic
 ///
-/// `parts` is cut into powers of two, as it is written in binary. Of these the largest is cut into halves, the first of
-/// equal ones, until there is one for each rank. One rank alone has all.
+/// `parts` is split into powers of two, as in its binary representation. The largest of these is halved, the first of
+/// equal ones, until each rank has one. A single rank has all.
 ///
 /// # Cost
 ///
-/// A step takes as long as the rank that has most. If `parts` is a power of two a rank has up to twice the parts of
-/// another: with 8 parts 3 ranks have 2, 2 and 4, which takes a half more than if they were even. Else it can be more:
-/// 2 ranks have 8 and 1 of 9.
+/// A step takes as long as the rank with the most parts. If `parts` is a power of two a rank has up to twice the parts
+/// of another: with 8 parts 3 ranks have 2, 2 and 4, half as much again as an even split. Otherwise it can be more: 2
+/// ranks have 8 and 1 of 9.
 ///
 /// # Errors
 ///
-/// If there are fewer parts than ranks, or, of several ranks, fewer ranks than powers of two. If the rank is none of
+/// Fails with fewer parts than ranks, or, for several ranks, fewer ranks than powers of two; and if the rank is not in
 /// the group.
 ///
 /// # Example
@@ -145,7 +145,7 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// # References
 ///
-/// PyTorch's `DistributedSampler` gives all ranks as many examples, and has the mean depend on their number.
+/// PyTorch's `DistributedSampler` gives all ranks as many examples, and its mean depends on their number.
 pub fn parts(collective: &dyn Collective, parts: usize) -> Result<Range<usize>> {
     let (rank, size) = place_in(collective)?;
     if size == 1 && parts > 0 {

@@ -1,13 +1,12 @@
-//! A call that has begun.
+//! A call in flight.
 
 use core::fmt;
 
 use crate::error::Result;
 
-/// A call of a [`Collective`](super::Collective) that has begun, with the memory of its messages, which nobody else has
-/// until it has ended.
+/// A call of a [`Collective`](super::Collective) in flight, which owns the memory of its messages until it ends.
 ///
-/// Dropped without waiting it ends as it would, and what it has brought is lost.
+/// Dropped without waiting, the call still completes, and its result is lost.
 ///
 /// # Example
 ///
@@ -34,21 +33,21 @@ use crate::error::Result;
 /// # References
 ///
 /// MPI's request of a call such as `MPI_Ialltoallv`; PyTorch's `Work`, of `async_op=True`. Those borrow the memory of
-/// the messages, and must not be lost before the call has ended.
+/// the messages, and must not be dropped before the call has ended.
 #[must_use = "what has been sent for arrives when it is waited for"]
 pub struct Pending<'a>(Box<dyn FnOnce() -> Result<[Vec<u8>; 2]> + Send + 'a>);
 
 impl<'a> Pending<'a> {
-    /// A call that ends by this function: it gives back the memory of what was sent, and what was received.
+    /// Returns a call that `wait` completes: it returns the memory of the sent bytes, and the received ones.
     pub fn new(wait: impl FnOnce() -> Result<[Vec<u8>; 2]> + Send + 'a) -> Pending<'a> {
         Pending(Box::new(wait))
     }
 
-    /// Waits until the message is here: the memory of what was sent, and what was received.
+    /// Waits for the message; returns the memory of the sent bytes, and the received ones.
     ///
     /// # Errors
     ///
-    /// Those of the call, which are not said before.
+    /// Fails with the errors of the call, which surface only here.
     pub fn wait(self) -> Result<[Vec<u8>; 2]> {
         (self.0)()
     }

@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process.
+//! Ranks as threads of one process.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use super::{Collective, Pending};
 use crate::error::{Error, Result};
 
-/// A group of `size` threads: for tests, and to try what is to run on many machines. A rank that does not come within
-/// `timeout` is an error on all others; one that is dropped, as by a panic, is one at once. With [`Duration::MAX`] they
-/// wait without a limit.
+/// Returns a group of `size` threads, for tests and for trials of distributed training.
+///
+/// A rank that does not arrive within `timeout` is an error on all others; a rank that is dropped, as by a panic, is
+/// one at once. [`Duration::MAX`] disables the timeout.
 ///
 /// # Panics
 ///
@@ -17,8 +18,8 @@ use crate::error::{Error, Result};
 ///
 /// # Cost
 ///
-/// Each rank copies its messages once, out of what the others have brought. Of a call that was begun it brings its own
-/// at once.
+/// Each rank copies its messages once, out of those that the others have posted. A call that was begun posts its own
+/// message at once.
 ///
 /// # Example
 ///
@@ -50,12 +51,12 @@ pub struct Threads {
     shared: Arc<(Mutex<Meeting>, Condvar)>,
 }
 
-/// What a rank brings.
+/// The message of a rank.
 #[derive(Debug)]
 struct Post {
     call: &'static str,
     bytes: Vec<u8>,
-    /// How many bytes are for each rank; none if all get the same.
+    /// The number of bytes for each rank; none if all get the same.
     to: Option<Vec<usize>>,
 }
 
@@ -63,31 +64,31 @@ struct Post {
 #[derive(Debug)]
 struct Call {
     posts: Vec<Option<Arc<Post>>>,
-    /// How many ranks have what they came for.
+    /// Number of ranks that have taken their messages.
     taken: usize,
-    /// How many have gone.
+    /// Number of ranks that have left.
     gone: usize,
 }
 
 #[derive(Debug)]
 struct Meeting {
-    /// Those that have begun and not ended, in order.
+    /// The calls in flight, in order.
     calls: VecDeque<Call>,
-    /// The number of the first of them.
+    /// The number of the first call in flight.
     first: u64,
-    /// How many calls each rank has begun.
+    /// Number of calls that each rank has begun.
     begun: Vec<u64>,
-    /// Why no rank will come together with the others any more.
+    /// The error after which no call can succeed.
     broken: Option<String>,
 }
 
 impl Meeting {
-    /// A call that has not ended.
+    /// Returns a call in flight.
     fn call(&mut self, number: u64) -> &mut Call {
         &mut self.calls[(number - self.first) as usize]
     }
 
-    /// One rank less is in a call.
+    /// Removes a rank from a call.
     fn leave(&mut self, number: u64) {
         self.call(number).gone += 1;
         while self.calls.front().is_some_and(|call| call.gone == self.begun.len()) {
@@ -108,13 +109,13 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Takes what all have brought when they are here, and its own memory back when all have read it.
+    /// Takes all messages once posted, and its own memory back once all ranks have read it.
     fn wait(mut self) -> Result<[Vec<u8>; 2]> {
         // A timeout beyond the clock's range, such as `Duration::MAX`, never ends.
         let (ranks, number, until) = (self.ranks, self.number, Instant::now().checked_add(self.ranks.timeout));
         let is_here = |call: &Call| call.posts.iter().all(Option::is_some);
         let posts: Vec<_> = ranks.until(until, number, is_here)?.call(number).posts.iter().flatten().cloned().collect();
-        // While others do the same.
+        // Concurrently with the other ranks.
         let done = self.take(&posts);
         drop(posts);
         if let Err(error) = &done {
@@ -157,7 +158,7 @@ impl Visit<'_> {
 }
 
 impl Drop for Visit<'_> {
-    /// Nobody waits for one who has gone.
+    /// Marks the message as taken, so that no rank waits for this one.
     fn drop(&mut self) {
         if !self.has_taken {
             self.say_taken();
@@ -171,7 +172,7 @@ impl Threads {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings a message, and waits for those of the others later.
+    /// Posts a message; the wait for those of the others comes later.
     fn begin(
         &self,
         call: &'static str,
@@ -200,7 +201,7 @@ impl Threads {
         Ok(Visit { ranks: self, number, call, received, from: from.into(), has_taken: false })
     }
 
-    /// Waits until a call has come so far, or until a time if there is one.
+    /// Waits until a call has come to a state, or until a deadline, if any.
     fn until(
         &self,
         until: Option<Instant>,
@@ -209,7 +210,7 @@ impl Threads {
     ) -> Result<MutexGuard<'_, Meeting>> {
         let mut meeting = self.lock();
         loop {
-            // What is complete is no matter of those that have gone since.
+            // A complete call is unaffected by ranks that have left since.
             if done(meeting.call(number)) {
                 return Ok(meeting);
             }
