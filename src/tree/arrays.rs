@@ -9,8 +9,9 @@ use super::tied::Handle;
 use super::{LeafMut, LeafRef, Tree, TreeMut, Walk, WalkMut};
 use crate::memory::RawSlice;
 
-/// What the arrays in a tree may hold: floats, which make the array a leaf, or anything listed below, which makes the
-/// array a part of the tree that is carried along and never touched.
+/// An element type of arrays in a tree.
+///
+/// Floats make the array a leaf; the other types listed below make it a carried part of the tree, never touched.
 #[diagnostic::on_unimplemented(
     message = "arrays of `{Self}` are no trees of float leaves",
     note = "leaves are arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; arrays of integers, `bool`, `char` and \
@@ -20,12 +21,12 @@ use crate::memory::RawSlice;
 )]
 pub trait ArrayElement: Raw + 'static {}
 
-/// Where an array of a type is in memory, if it is a leaf. It has no path outside of this crate.
+/// The memory of an array, if it is a leaf. Sealed: no path outside of this crate.
 pub trait Raw: Sized {
     fn raw(first: NonNull<Self>, len: usize) -> Option<RawLeaf>;
 }
 
-/// Where a leaf's elements are.
+/// The location of a leaf's elements.
 pub(crate) type RawLeaf = RawSlice;
 
 impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> {
@@ -36,17 +37,18 @@ impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> 
     }
 }
 
-/// Where an array that can be written keeps its elements: owned, shared (`ArcArray`), perhaps borrowed (`CowArray`), or
-/// lent to be written (`ArrayViewMut`). These are all that [`ndarray`] has.
+/// Storage of a writable array: owned, shared (`ArcArray`), maybe borrowed (`CowArray`), or lent (`ArrayViewMut`).
+///
+/// [`ndarray`] has no others.
 #[diagnostic::on_unimplemented(
     message = "an array that holds its elements in `{Self}` cannot be written",
     note = "views must be mutable ones (`ArrayViewMut`); a struct of views to read is a tree with `#[tree(read_only)]`"
 )]
 pub trait ArrayData: Shares {}
 
-/// What shares its elements with others. It has no path outside of this crate.
+/// Storage that may share its elements. Sealed: no path outside of this crate.
 pub trait Shares: DataMut {
-    /// The array as something that shares its elements, if it can.
+    /// Returns the array as a sharing handle, if it can share.
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn handle<D: Dimension>(_: &mut ArrayBase<Self, D>) -> Option<&mut dyn Handle> {
         None
@@ -79,7 +81,7 @@ impl<A: ArrayElement, S: ArrayData<Elem = A>, D: Dimension> TreeMut for ArrayBas
     }
 }
 
-/// Makes numbers, and what arrays carry along, trees: `$raw` is where their elements are, if they are a leaf.
+/// Implements trees for numbers and carried array elements; `$raw` locates the elements of a leaf.
 macro_rules! elements {
     ($($T:ty),* => |$first:ident, $len:ident| $raw:expr) => {$(
         impl ArrayElement for $T {}

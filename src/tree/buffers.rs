@@ -1,4 +1,4 @@
-//! What belongs to a model and is no leaf.
+//! Buffers: model values that are no leaves.
 
 use core::fmt;
 
@@ -8,11 +8,11 @@ use super::{Tree, Walk};
 use crate::error::{Error, Result};
 use crate::layout::BufferSpec;
 
-/// A value that belongs to a model and is no leaf: running statistics, a frozen parameter, integers.
+/// A model value that is no leaf: running statistics, a frozen parameter, integers.
 ///
-/// A step neither reads nor writes it. A checkpoint that has the parameters has it too, under its path, with its type,
-/// shape and check sum; loading compares these and brings it back; [`plan`](crate::GradientTransformation::plan) names
-/// it. A tree shows its buffers by [`Walk::buffer`] and [`WalkMut::buffer`](super::WalkMut::buffer);
+/// A step neither reads nor writes it. A checkpoint with the parameters includes it, under its path, with its type,
+/// shape and check sum; loading compares these and restores it; [`plan`](crate::GradientTransformation::plan) names it.
+/// A tree shows its buffers by [`Walk::buffer`] and [`WalkMut::buffer`](super::WalkMut::buffer);
 /// [`Slices::with_buffer`] and [`SlicesMut::with_buffer`] add one to a tree of slices.
 ///
 /// Numbers, `bool`, and arrays of [`ndarray`] and `Vec`s of these are buffers. `#[derive(Tree)]` shows a field with
@@ -62,42 +62,44 @@ use crate::layout::BufferSpec;
 ///
 /// # References
 ///
-/// PyTorch: [`register_buffer`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html), which is part of
-/// a `state_dict`. Optax saves what is in the tree of parameters; Flax has such values in collections beside it.
+/// PyTorch: [`register_buffer`](https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html), part of a
+/// `state_dict`. Optax saves the tree of parameters; Flax has such values in collections beside it.
 pub trait Buffer: fmt::Debug + Send + Sync {
-    /// The name of the elements' type: `f16`, `bf16`, `f32`, `f64`, `bool`, `i8` to `i64`, `u8` to `u64`, or a name of
-    /// your own, whose bytes are saved as they are.
+    /// Returns the name of the elements' type.
+    ///
+    /// It is `f16`, `bf16`, `f32`, `f64`, `bool`, `i8` to `i64`, `u8` to `u64`, or a custom name, whose bytes are saved
+    /// unchanged.
     fn dtype(&self) -> &str;
 
-    /// The axis lengths.
+    /// Returns the axis lengths.
     fn shape(&self) -> Vec<usize>;
 
-    /// Shows the bytes of the elements, in one piece or in several: little-endian, in row-major order.
+    /// Passes the bytes of the elements to `show`, in one or several chunks: little-endian, in row-major order.
     ///
     /// # Errors
     ///
-    /// Those of `show`; and if the elements cannot be read.
+    /// Fails with the errors of `show`, or if the elements cannot be read.
     fn read(&self, show: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// Takes over the bytes of another of the same type and shape, as `read` shows them.
+    /// Replaces the elements by bytes of the same type and shape, as `read` shows them.
     ///
     /// # Errors
     ///
-    /// If they are none of these elements; nothing has been changed then.
+    /// Fails, with nothing changed, if the bytes are no such elements.
     fn write(&mut self, bytes: &[u8]) -> Result<()>;
 }
 
-/// A number or `bool` that a [`Buffer`] can be made of.
+/// A number or `bool`, as an element of a [`Buffer`].
 pub trait BufferElement: Copy + fmt::Debug + Send + Sync + 'static {
     /// The name of the type.
     const DTYPE: &'static str;
     /// The bytes of an element, little-endian.
     type Bytes: AsRef<[u8]> + for<'b> TryFrom<&'b [u8]>;
 
-    /// The element as bytes.
+    /// Returns the element as bytes.
     fn bytes(self) -> Self::Bytes;
 
-    /// The element of these bytes; `None` if they are those of no element.
+    /// Returns the element of these bytes; `None` if they are invalid.
     fn of(bytes: Self::Bytes) -> Option<Self>;
 }
 
@@ -116,7 +118,7 @@ macro_rules! elements {
             }
         }
 
-        /// One number is a buffer without axes.
+        /// A single number is a buffer without axes.
         impl Buffer for $T {
             fn dtype(&self) -> &str {
                 <$T>::DTYPE
@@ -234,7 +236,7 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     }
 }
 
-/// The buffers of a tree, in order, with their paths.
+/// Returns the buffers of a tree, in order, with their paths.
 pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Buffer)> {
     let mut found = Vec::new();
     let mut add = |path: &str, buffer| {
@@ -245,7 +247,7 @@ pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Bu
     found
 }
 
-/// As many elements, of these bytes.
+/// Decodes `len` elements from their bytes.
 pub(super) fn elements_of<T: BufferElement>(bytes: &[u8], len: usize) -> Result<Vec<T>> {
     let pieces = bytes.chunks_exact(size_of::<T>());
     let elements: Option<Vec<T>> = pieces.map(|piece| T::of(piece.try_into().ok()?)).collect();

@@ -5,11 +5,11 @@
 use super::leaf::LeafParts;
 use super::{Cursor, LeafMut, LeafRef, dense_strides, is_dense};
 
-/// How many bytes are given or taken at a time: few calls, and they stay in the second-level cache.
+/// Bytes per chunk: few calls, and a chunk stays in the L2 cache.
 const PIECE: usize = 1 << 18;
 
 impl LeafParts {
-    /// Whether the memory holds what a file does: elements in 8 bits are written as they lie.
+    /// Returns whether memory and file agree: quantized elements are written in memory order.
     fn as_in_files(&self) -> bool {
         self.data.dtype().is_coded()
             || cfg!(target_endian = "little") && is_dense(&self.shape, &self.strides, &dense_strides(&self.shape))
@@ -19,7 +19,7 @@ impl LeafParts {
         self.data.dtype().size()
     }
 
-    /// The pieces of the elements in row-major order: first element, and how many.
+    /// Iterates over chunks of the elements in row-major order: first element, and length.
     fn pieces(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (len, step) = (self.data.len(), PIECE / self.size());
         (0..len).step_by(step).map(move |start| (start, step.min(len - start)))
@@ -30,7 +30,7 @@ impl LeafParts {
     }
 }
 
-/// Between the machine's order of bytes and the file's.
+/// Converts between the byte order of the host and of files.
 fn swap(bytes: &mut [u8], size: usize) {
     if cfg!(target_endian = "big") {
         bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
@@ -38,7 +38,7 @@ fn swap(bytes: &mut [u8], size: usize) {
 }
 
 impl LeafRef<'_> {
-    /// Gives the bytes, in order, in pieces.
+    /// Passes the bytes on, in order, in chunks.
     pub(crate) fn read_bytes<E>(&self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
@@ -57,7 +57,7 @@ impl LeafRef<'_> {
         })
     }
 
-    /// The bytes, in order.
+    /// Returns the bytes, in order.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.dtype().bytes(self.parts.data.len()));
         let Ok(()) = self.read_bytes(|piece| -> Result<(), core::convert::Infallible> {
@@ -69,7 +69,7 @@ impl LeafRef<'_> {
 }
 
 impl LeafMut<'_> {
-    /// Takes the bytes, in order, in pieces. After an error, those before it have been taken.
+    /// Fills the bytes, in order, in chunks. After an error, those before it have been replaced.
     pub(crate) fn write_bytes<E>(&mut self, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
@@ -90,8 +90,9 @@ impl LeafMut<'_> {
         })
     }
 
-    /// Takes the elements of a leaf of the same shape, which may lie in another order. Those of another type are
-    /// rounded, and so are those in 8 bits that come to lie in other blocks.
+    /// Copies the elements of a leaf of the same shape, in any memory order.
+    ///
+    /// Elements of another type are rounded, and so are 8-bit elements that move to other blocks.
     pub(crate) fn copy_from(&mut self, from: &LeafRef<'_>) {
         debug_assert!(self.shape() == from.shape(), "checked by the caller");
         let moved = self.dtype().is_coded() && self.parts.strides_unless(&from.parts.strides).is_some();
@@ -101,7 +102,7 @@ impl LeafMut<'_> {
         self.take_bytes(&from.to_bytes());
     }
 
-    /// Takes as many bytes as it has.
+    /// Replaces all bytes.
     pub(crate) fn take_bytes(&mut self, mut rest: &[u8]) {
         let Ok(()) = self.write_bytes(|piece| -> Result<(), core::convert::Infallible> {
             let (now, later) = rest.split_at(piece.len());
@@ -126,7 +127,7 @@ mod tests {
         let expected = bytes(LeafRef::from_array(&c).unwrap());
         assert_eq!(bytes(LeafRef::from_array(&f).unwrap()), expected);
 
-        // Backwards and with gaps, to read and to write.
+        // Backwards and with gaps, for reads and writes.
         let mut wide = Array3::<f32>::zeros((2, 6, 4));
         let mut view = wide.slice_mut(s![.., ..;-2, ..;-1]);
         LeafMut::from_array(&mut view).unwrap().copy_from(&LeafRef::from_array(&c).unwrap());

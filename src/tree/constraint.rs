@@ -1,4 +1,4 @@
-//! What maps raw numbers to one leaf and back.
+//! Maps between raw numbers and one leaf.
 
 use core::fmt;
 
@@ -6,11 +6,11 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::layout::LeafSpec;
 
-/// A map from raw numbers, which may be any, to a leaf in a set.
+/// A map from unconstrained raw numbers to a leaf in a set.
 ///
-/// Elements are given in row-major order and in `f64`, whatever the leaf's type and layout. What is written is rounded
-/// to the leaf's type afterwards; `to` holds zeros before. Raw numbers are finite when they come, and results must be;
-/// [`Raw`](crate::constraint::Raw) sees to both. Leaves without elements do not come.
+/// Elements are passed in row-major order and in `f64`, whatever the leaf's type and layout. Results are rounded to the
+/// leaf's type afterwards; `to` is zeroed before. [`Raw`](crate::constraint::Raw) ensures that raw numbers and results
+/// are finite. Leaves without elements are skipped.
 ///
 /// # Example: by hand
 ///
@@ -61,37 +61,38 @@ use crate::layout::LeafSpec;
     note = "the module `gradchain::constraint` has some, such as `interval(0.0, 1.0)` and `positive()`"
 )]
 pub trait Constraint: fmt::Debug + Send + Sync + 'static {
-    /// The raw leaves of a leaf, at least one. By default there is one, `raw`, of the leaf's own shape.
+    /// Returns the raw leaves of a leaf, at least one; by default one, `raw`, of the leaf's own shape.
     ///
     /// # Errors
     ///
-    /// If no leaf of this shape or type can be in the set, or an argument of the constraint is out of its range.
+    /// Fails if no leaf of this shape or type can be in the set, or an argument of the constraint is out of its range.
     fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
         Ok(vec![Part::new("raw", leaf.shape())])
     }
 
-    /// Makes the leaf out of raw numbers: those of all parts, one after another.
+    /// Computes the leaf from raw numbers: those of all parts, in order.
     ///
     /// # Errors
     ///
-    /// If these raw numbers give no point of the set.
+    /// Fails if these raw numbers map to no point of the set.
     fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()>;
 
-    /// Makes the gradient with respect to the raw numbers, at these, out of the one with respect to the leaf: the
-    /// transpose of the derivative of [`constrain`](Constraint::constrain), times `gradient`.
+    /// Computes the gradient with respect to the raw numbers from that with respect to the leaf.
     ///
-    /// It is linear in the gradient. Very large gradients come scaled down, so that sums of them stay finite.
+    /// It is the transpose of the derivative of [`constrain`](Constraint::constrain), times `gradient`.
+    ///
+    /// It is linear in the gradient. Very large gradients are passed scaled down, so that sums of them stay finite.
     ///
     /// # Errors
     ///
     /// As [`constrain`](Constraint::constrain).
     fn pull_back(&self, leaf: &Site<'_>, raw: &[f64], gradient: &[f64], to: &mut [f64]) -> Result<()>;
 
-    /// Finds raw numbers that give these values.
+    /// Computes raw numbers that map to these values.
     ///
     /// # Errors
     ///
-    /// If the values are not in the set.
+    /// Fails if the values are not in the set.
     fn unconstrain(&self, leaf: &Site<'_>, values: &[f64], to: &mut [f64]) -> Result<()>;
 }
 
@@ -103,13 +104,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// A raw leaf of this name and shape.
+    /// Returns a raw leaf of this name and shape.
     pub fn new(name: &'static str, shape: &[usize]) -> Part {
         Part { name, shape: shape.into() }
     }
 }
 
-/// The leaf that a [`Constraint`] works for, and what is being done, for messages.
+/// The leaf of a [`Constraint`], and the current operation, for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Site<'a> {
     function: &'static str,
@@ -121,39 +122,39 @@ impl<'a> Site<'a> {
         Site { function, spec }
     }
 
-    /// Path, shape and type of the leaf.
+    /// Returns path, shape and type of the leaf.
     pub fn spec(&self) -> &'a LeafSpec {
         self.spec
     }
 
-    /// The axis lengths of the leaf.
+    /// Returns the axis lengths of the leaf.
     pub fn shape(&self) -> &'a [usize] {
         self.spec.shape()
     }
 
-    /// The type of the leaf's elements.
+    /// Returns the type of the leaf's elements.
     pub fn dtype(&self) -> DType {
         self.spec.dtype()
     }
 
-    /// An error: the leaf must be something else than what was found.
+    /// Returns an error: the leaf is not as expected.
     pub fn refuse(&self, expected: &str, found: impl fmt::Display) -> Error {
         Error::argument(self.function, shown(self.spec.path()), expected, found)
     }
 
-    /// An error: the leaf's element of this number, in row-major order, must be something else than what was found.
+    /// Returns an error: an element of the leaf, numbered in row-major order, is not as expected.
     pub fn refuse_element(&self, element: usize, expected: &str, found: impl fmt::Display) -> Error {
         let place = format!("{}{}", shown(self.spec.path()), index(element, self.shape()));
         Error::argument(self.function, &place, expected, found)
     }
 }
 
-/// A path in a message; that of a bare array is empty.
+/// Returns a path for messages; that of a bare array is empty.
 pub(crate) fn shown(path: &str) -> &str {
     if path.is_empty() { "(root)" } else { path }
 }
 
-/// The index of an element, such as `[1, 0]`; nothing for a leaf without axes.
+/// Returns the index of an element, such as `[1, 0]`; empty for a leaf without axes.
 pub(crate) fn index(mut element: usize, shape: &[usize]) -> String {
     let mut places = vec![0; shape.len()];
     for (place, &len) in places.iter_mut().zip(shape).rev() {

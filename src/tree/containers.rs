@@ -75,7 +75,7 @@ impl<T: Tree + ?Sized> Tree for Arc<T> {
     }
 }
 
-/// Written through [`Arc::make_mut`]: what is shared is copied first.
+/// Writes through [`Arc::make_mut`]: shared values are copied first.
 impl<T: TreeMut + Clone> TreeMut for Arc<T> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         if walk.asks_for_handles() {

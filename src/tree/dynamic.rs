@@ -1,4 +1,4 @@
-//! A tree for those who have no struct: names to arrays.
+//! A tree without a struct: arrays by name.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,7 +10,7 @@ use super::{ArrayElement, Layout, LeafRef, Structure, Tree, TreeMut, Walk, WalkM
 use crate::element::{DType, Element, with_dtype};
 use crate::error::Result;
 
-/// Names to arrays of any float type and dimension, in the order of the names; a [copy](DynTree::of) keeps its order.
+/// Arrays by name, of any float type and dimension, in the order of the names; a [copy](DynTree::of) keeps its order.
 ///
 /// A name may hold `/`: `layers/0/weight` is then the leaf's path.
 ///
@@ -36,15 +36,15 @@ use crate::error::Result;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DynTree {
     leaves: BTreeMap<String, DynLeaf>,
-    /// True if the leaves are shown by their places, which are not in the order of the names.
+    /// True if the leaves are shown in the order of their places instead of their names.
     placed: bool,
 }
 
-/// An array and what a copied tree said about it.
+/// An array, and its attributes in a copied tree.
 #[derive(Clone, Debug)]
 struct DynLeaf {
     array: DynArray,
-    /// If it is a copy; else it is what is said around it.
+    /// The layout, for a copy; otherwise that of the surrounding tree holds.
     layout: Option<Layout>,
     place: usize,
 }
@@ -55,7 +55,7 @@ impl DynLeaf {
     }
 }
 
-/// The numbers count, as in [`LeafSpec`](super::LeafSpec).
+/// Compares the numbers, as [`LeafSpec`](super::LeafSpec) does.
 impl PartialEq for DynLeaf {
     fn eq(&self, other: &DynLeaf) -> bool {
         self.array == other.array
@@ -82,7 +82,7 @@ enum DynArray {
 )]
 pub trait DynElement: Element + ArrayElement + Held {}
 
-/// How a tree holds arrays of a type. It has no path outside of this crate.
+/// Conversion of arrays of a type. Sealed: no path outside of this crate.
 pub trait Held: Sized {
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn wrap(array: ArrayD<Self>) -> DynArray;
@@ -115,16 +115,17 @@ dyn_element!(f32: F32, f64: F64);
 dyn_element!(half::f16: F16, half::bf16: Bf16);
 
 impl DynTree {
-    /// A tree without leaves.
+    /// Returns a tree without leaves.
     pub fn new() -> DynTree {
         DynTree::default()
     }
 
-    /// Copies the leaves of a tree: their paths, numbers, types, layouts and order, but no
-    /// [buffers](super::Buffer) and no constraints.
+    /// Copies the leaves of a tree: paths, numbers, types, layouts and order.
     ///
-    /// For trees that are lent and cannot be cloned, such as [`SlicesMut`](super::SlicesMut): to keep parameters,
-    /// to evaluate with [others](crate::OptState::eval_params_into), to put them back with [`tree_assign`].
+    /// [Buffers](super::Buffer) and constraints are not copied.
+    ///
+    /// For borrowed trees that cannot be cloned, such as [`SlicesMut`](super::SlicesMut): to keep parameters, to
+    /// evaluate with [others](crate::OptState::eval_params_into), to restore them with [`tree_assign`].
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -141,7 +142,7 @@ impl DynTree {
     ///
     /// # Errors
     ///
-    /// If two leaves have one path, or one path leads through another leaf.
+    /// Fails if two leaves have the same path, or one path leads through another leaf.
     pub fn of<T: Tree + ?Sized>(tree: &T) -> Result<DynTree> {
         let structure = Structure::of(tree)?;
         let leaf = |(place, spec): (usize, &super::LeafSpec)| {
@@ -154,7 +155,7 @@ impl DynTree {
         Ok(copy)
     }
 
-    /// Puts an array under a name; an array that was there before is replaced.
+    /// Inserts an array under a name, replacing a previous one.
     pub fn insert<T: DynElement, D: ndarray::Dimension>(
         &mut self,
         name: impl Into<String>,
@@ -167,32 +168,32 @@ impl DynTree {
         }
     }
 
-    /// Takes away the array of a name; whether there was one.
+    /// Removes the array of a name; returns whether it existed.
     pub fn remove(&mut self, name: &str) -> bool {
         self.leaves.remove(name).is_some()
     }
 
-    /// The array of a name, if there is one and its elements are of type `T`.
+    /// Returns the array of a name, if it exists and its elements are of type `T`.
     pub fn get<T: DynElement>(&self, name: &str) -> Option<ArrayViewD<'_, T>> {
         self.leaves.get(name).and_then(|leaf| T::view(&leaf.array))
     }
 
-    /// The array of a name, if there is one and its elements are of type `T`.
+    /// Returns the array of a name mutably, if it exists and its elements are of type `T`.
     pub fn get_mut<T: DynElement>(&mut self, name: &str) -> Option<ArrayViewMutD<'_, T>> {
         self.leaves.get_mut(name).and_then(|leaf| T::view_mut(&mut leaf.array))
     }
 
-    /// The leaf of a name.
+    /// Returns the leaf of a name.
     pub(super) fn leaf(&self, name: &str) -> Option<LeafRef<'_>> {
         leaves(&self.leaves.get(name)?.array).pop()
     }
 
-    /// The names, in order.
+    /// Iterates over the names, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.shown().into_iter().map(|(name, _)| name.as_str())
     }
 
-    /// The type of the array of a name.
+    /// Returns the type of the array of a name.
     pub fn dtype(&self, name: &str) -> Option<DType> {
         self.leaves.get(name).map(|leaf| match leaf.array {
             #[cfg(feature = "half")]
@@ -204,12 +205,12 @@ impl DynTree {
         })
     }
 
-    /// How many arrays.
+    /// Returns the number of arrays.
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
 
-    /// Whether there is no array.
+    /// Returns whether the tree has no arrays.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }

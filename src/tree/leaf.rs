@@ -1,4 +1,4 @@
-//! One leaf, as a tree shows it.
+//! One leaf of a tree.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -15,33 +15,33 @@ use crate::memory::{RawSlice, RawStrided};
 use crate::numeric::convert::{load, store};
 use crate::numeric::isa::current_isa;
 
-/// What both kinds of leaf are made of: where the first element is, and how to get to the others.
+/// The common part of both kinds of leaf: the first element, and the layout of the others.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafParts {
-    /// The first element in logical order, and how many there are.
+    /// The first element in logical order, and the number of elements.
     pub(crate) data: RawSlice,
     pub(crate) shape: Shape,
     pub(crate) strides: Strides,
 }
 
 impl LeafParts {
-    // Always inlined, as all that makes a leaf of an array: it is made where it is shown from, and not copied from call
-    // to call, which took a tenth of what a small leaf costs a step.
+    // Always inlined, as all constructors of leaves: copying a leaf from call to call costs a tenth of a small leaf's
+    // share of a step.
     #[inline(always)]
     pub(crate) fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
         LeafParts { data, shape: axes(shape), strides: axes(strides) }
     }
 
-    /// All of a slice, as one axis.
+    /// Returns a leaf over a whole slice, as one axis.
     #[inline(always)]
     fn axis<T: Element>(ptr: NonNull<T>, len: usize) -> LeafParts {
         LeafParts::new(RawSlice::new(ptr, len), &[len], &[1])
     }
 
-    /// Elements in row-major order.
+    /// Returns a leaf over elements in row-major order.
     #[inline(always)]
     fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
-        // The most common one, in a fifth of the instructions: a model has many of them, and each is made in each step.
+        // Fast path for the most common shape, since a model creates many such leaves in each step.
         if *shape == [len] {
             return Ok(LeafParts::axis(ptr, len));
         }
@@ -49,9 +49,9 @@ impl LeafParts {
         Ok(LeafParts { data: RawSlice::new(ptr, len), shape: axes(shape), strides: dense_strides(shape) })
     }
 
-    /// Whether there are as many elements as the axes say.
+    /// Checks that the number of elements matches the axes.
     fn check(len: usize, shape: &[usize]) -> Result<()> {
-        // Without the zeros: lengths of axes that are multiplied anywhere later do not overflow, whatever comes first.
+        // Without zeros, so that no later product of axis lengths overflows.
         let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
         let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {
             let found = format!("the shape {shape:?}");
@@ -75,7 +75,7 @@ impl LeafParts {
         Some(LeafParts::new(A::raw(NonNull::new(ptr.cast_mut())?, len)?, shape, strides))
     }
 
-    /// The strides, unless the elements lie in the order that `dense` describes.
+    /// Returns the strides, unless the elements are in the order of `dense`.
     pub(crate) fn strides_unless(&self, dense: &[isize]) -> Option<Strided> {
         let strided = || Strided { strides: self.strides.clone(), extent: self.extent() };
         (!is_dense(&self.shape, &self.strides, dense)).then(strided)
@@ -85,7 +85,7 @@ impl LeafParts {
         Extent::of(&self.shape, &self.strides)
     }
 
-    /// The elements by their strides.
+    /// Returns a strided view of the elements.
     pub(crate) fn view(&self) -> RawStrided {
         RawStrided::new(self.data, self.extent())
     }
@@ -108,9 +108,9 @@ impl LeafParts {
     }
 }
 
-/// Elements in 8 bits.
+/// Leaves of 8-bit elements.
 impl LeafParts {
-    /// The numbers, as they lie.
+    /// Returns the decoded numbers in memory order.
     pub(crate) fn decoded(&self) -> Vec<f32> {
         let mut numbers = vec![0.0; self.data.len()];
         // SAFETY: the leaf's borrow is alive.
@@ -121,7 +121,7 @@ impl LeafParts {
         numbers
     }
 
-    /// Overwrites what they stand for with numbers that lie as they do. For a leaf that is borrowed exclusively.
+    /// Encodes numbers in memory order. For a leaf that is borrowed exclusively.
     pub(crate) fn encode(&mut self, numbers: &[f32]) {
         // SAFETY: the leaf is borrowed exclusively.
         #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
@@ -130,10 +130,10 @@ impl LeafParts {
         }
     }
 
-    /// Shows elements that lie without gaps to a function, stretch by stretch, and stores what it makes of them. For a
-    /// leaf that is borrowed exclusively.
+    /// Passes contiguous elements to a function in chunks, and stores its results. For a leaf that is borrowed
+    /// exclusively.
     pub(crate) fn rewrite<C: Real>(&mut self, f: &mut dyn FnMut(usize, &mut [C])) {
-        // Whole blocks of what is coded.
+        // Whole blocks of quantized elements.
         const STRETCH: usize = 4 * CODED_BLOCK;
         let mut room = [C::zero(); STRETCH];
         for start in (0..self.data.len()).step_by(STRETCH) {
@@ -152,61 +152,61 @@ impl LeafParts {
         }
     }
 
-    /// Numbers that lie as these elements do.
+    /// Returns a leaf over `numbers` with the layout of this one.
     pub(crate) fn over(&self, numbers: &mut [f32]) -> LeafParts {
         LeafParts { data: RawSlice::new(NonNull::from(&mut *numbers).cast::<f32>(), numbers.len()), ..self.clone() }
     }
 }
 
-/// Of which array some elements are a stretch, in memory order.
+/// The array of which some elements are a chunk, in memory order.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct PartOf {
-    /// Where the stretch begins.
+    /// Start of the chunk.
     pub(crate) begins: usize,
-    /// The axis lengths of the whole.
+    /// The axis lengths of the whole array.
     pub(crate) shape: Vec<usize>,
-    /// How the whole would lie in memory.
+    /// The strides of the whole array.
     pub(crate) strides: Vec<isize>,
 }
 
-/// A leaf to read: a float array of any layout, borrowed.
+/// A leaf for reading: a float array of any layout, borrowed.
 #[derive(Clone, Debug)]
 pub struct LeafRef<'a> {
     pub(crate) parts: LeafParts,
-    /// If it has only some rows of the leaf in whose place it is shown: which.
+    /// The row numbers, for a row-sparse gradient of a leaf.
     pub(crate) rows: Option<&'a [usize]>,
-    /// If it is an array of a state that others have the rest of.
+    /// The whole array, for a chunk of a sharded state array.
     pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a [u8]>,
 }
 
 impl<'a> LeafRef<'a> {
-    /// A leaf over a slice in row-major order.
+    /// Returns a leaf over a slice in row-major order.
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply
-    /// to more than memory can have.
+    /// Fails if the slice is not as long as the product of the shape, or the lengths of its axes without the zeros
+    /// multiply to more than memory can hold.
     #[inline(always)]
     pub fn from_slice<T: Element>(data: &'a [T], shape: &[usize]) -> Result<LeafRef<'a>> {
         LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape).map(LeafRef::lend)
     }
 
-    /// A leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
+    /// Returns a leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
     #[inline(always)]
     pub(super) fn over<A: ArrayElement>(data: &'a [A], shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
         LeafParts::array(data.as_ptr(), data.len(), shape, strides).map(LeafRef::lend)
     }
 
-    /// A leaf over parts whose memory is borrowed for `'a`, as the caller knows: it has a reference with that lifetime
-    /// to what owns the memory.
+    /// Returns a leaf over parts whose memory is borrowed for `'a`: the caller has a reference with that lifetime to
+    /// the owner of the memory.
     #[inline(always)]
     pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
         LeafRef { parts, rows: None, part: None, borrow: PhantomData }
     }
 
-    /// Elements in 8 bits that lie as the strides say; `None` if these are not the bytes of so many.
+    /// Returns a leaf of 8-bit elements with these strides; `None` if the bytes do not match their number.
     #[cfg(feature = "serde")]
     pub(crate) fn coded(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
         let len = elements(shape).filter(|_| strides.len() == shape.len())?;
@@ -215,12 +215,12 @@ impl<'a> LeafRef<'a> {
             .then(|| LeafRef::lend(LeafParts::new(data, shape, strides)))
     }
 
-    /// The same, as a stretch of an array.
+    /// Marks the leaf as a chunk of an array.
     pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafRef<'a> {
         LeafRef { part, ..self }
     }
 
-    /// A leaf over an array of any layout; `None` if its elements are not floats.
+    /// Returns a leaf over an array of any layout; `None` if its elements are not floats.
     #[inline(always)]
     pub fn from_array<A: ArrayElement, S: Data<Elem = A>, D: Dimension>(
         array: &'a ArrayBase<S, D>,
@@ -228,22 +228,22 @@ impl<'a> LeafRef<'a> {
         LeafParts::array(array.as_ptr(), array.len(), array.shape(), array.strides()).map(LeafRef::lend)
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.parts.data.dtype()
     }
 
-    /// The axis lengths.
+    /// Returns the axis lengths.
     pub fn shape(&self) -> &[usize] {
         &self.parts.shape
     }
 
-    /// The elements in logical (row-major) order, in `f64`, which holds each exactly.
+    /// Returns the elements in logical (row-major) order, in `f64`, which represents each exactly.
     pub fn to_f64(&self) -> Vec<f64> {
         self.parts.to_f64()
     }
 
-    /// The elements, if they are of type `T` and lie in row-major order without gaps.
+    /// Returns the elements, if they are of type `T` and contiguous in row-major order.
     pub fn as_slice<T: Element>(&self) -> Option<&'a [T]> {
         let parts = &self.parts;
         let dense = is_dense(&parts.shape, &parts.strides, &dense_strides(&parts.shape));
@@ -253,22 +253,22 @@ impl<'a> LeafRef<'a> {
     }
 }
 
-/// A leaf to write: a float array of any layout, borrowed exclusively.
+/// A leaf for writing: a float array of any layout, borrowed exclusively.
 #[derive(Debug)]
 pub struct LeafMut<'a> {
     pub(crate) parts: LeafParts,
-    /// If it is an array of a state that others have the rest of.
+    /// The whole array, for a chunk of a sharded state array.
     pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> LeafMut<'a> {
-    /// A leaf over a slice in row-major order.
+    /// Returns a leaf over a slice in row-major order.
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape, or the lengths of its axes without the zeros multiply
-    /// to more than memory can have.
+    /// Fails if the slice is not as long as the product of the shape, or the lengths of its axes without the zeros
+    /// multiply to more than memory can hold.
     #[inline(always)]
     pub fn from_slice<T: Element>(data: &'a mut [T], shape: &[usize]) -> Result<LeafMut<'a>> {
         let len = data.len();
@@ -276,26 +276,27 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { parts, part: None, borrow: PhantomData })
     }
 
-    /// A leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
+    /// Returns a leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
     #[inline(always)]
     pub(super) fn over<A: ArrayElement>(data: &'a mut [A], shape: &[usize], strides: &[isize]) -> Option<LeafMut<'a>> {
         LeafParts::array(data.as_mut_ptr().cast_const(), data.len(), shape, strides).map(LeafMut::lend)
     }
 
-    /// A leaf over parts whose memory is borrowed exclusively for `'a`, as the caller knows: it has a mutable reference
-    /// with that lifetime to what owns the memory.
+    /// Returns a leaf over parts whose memory is borrowed exclusively for `'a`: the caller has a mutable reference with
+    /// that lifetime to the owner of the memory.
     #[inline(always)]
     pub(crate) fn lend(parts: LeafParts) -> LeafMut<'a> {
         LeafMut { parts, part: None, borrow: PhantomData }
     }
 
-    /// The same, as a stretch of an array.
+    /// Marks the leaf as a chunk of an array.
     pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafMut<'a> {
         LeafMut { part, ..self }
     }
 
-    /// A leaf over an array of any layout; `None` if its elements are not floats. A shared array (`ArcArray`,
-    /// `CowArray`) is made unique first.
+    /// Returns a leaf over an array of any layout; `None` if its elements are not floats.
+    ///
+    /// A shared array (`ArcArray`, `CowArray`) is made unique first.
     #[inline(always)]
     pub fn from_array<A, S, D>(array: &'a mut ArrayBase<S, D>) -> Option<LeafMut<'a>>
     where
@@ -308,22 +309,22 @@ impl<'a> LeafMut<'a> {
         Some(LeafMut { parts, part: None, borrow: PhantomData })
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.parts.data.dtype()
     }
 
-    /// The axis lengths.
+    /// Returns the axis lengths.
     pub fn shape(&self) -> &[usize] {
         &self.parts.shape
     }
 
-    /// The elements in logical (row-major) order, in `f64`, which holds each exactly.
+    /// Returns the elements in logical (row-major) order, in `f64`, which represents each exactly.
     pub fn to_f64(&self) -> Vec<f64> {
         self.parts.to_f64()
     }
 
-    /// The elements, if they are of type `T` and lie in row-major order without gaps.
+    /// Returns the elements, if they are of type `T` and contiguous in row-major order.
     pub fn into_slice<T: Element>(self) -> Option<&'a mut [T]> {
         let parts = &self.parts;
         let dense = is_dense(&parts.shape, &parts.strides, &dense_strides(&parts.shape));
@@ -336,7 +337,7 @@ impl<'a> LeafMut<'a> {
     ///
     /// # Panics
     ///
-    /// If there are not exactly as many values as elements.
+    /// Panics unless there are exactly as many values as elements.
     pub fn assign_f64(&mut self, values: &[f64]) {
         let parts = &self.parts;
         assert_eq!(values.len(), parts.data.len(), "one value for each element");

@@ -30,22 +30,24 @@ use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::layout::{Run, matching_strides};
 
-/// Adds updates to parameters, leaf by leaf: what [`step`](crate::GradientTransformation::step) does in the same
-/// registers as the update itself, with the same bits.
+/// Adds updates to parameters, leaf by leaf.
+///
+/// [`step`](crate::GradientTransformation::step) does the same in the registers of the update itself; the results are
+/// bitwise identical.
 ///
 /// ```text
 /// p ← p + u     where u is not zero; a zero update leaves the parameter's bits (−0 stays −0)
 /// ```
 ///
-/// The sum is taken in the wider of the two types (in `f32` for 16-bit leaves) and rounded to the parameter's.
+/// The sum is computed in the wider of the two types (in `f32` for 16-bit leaves) and rounded to the parameter's.
 ///
 /// # Errors
 ///
-/// If the trees differ in structure; then nothing is changed. Updates may be of another float type.
+/// Fails, with nothing changed, if the trees differ in structure. Updates may be of another float type.
 ///
 /// # Panics
 ///
-/// If a tree written by hand shows other leaves on its second walk than on its first.
+/// Panics if a hand-written tree shows other leaves on its second walk than on its first.
 ///
 /// # Example
 ///
@@ -71,17 +73,18 @@ where
     let (mut given, mut changed) = (Vec::with_capacity(structure.len()), Vec::with_capacity(structure.len()));
     updates.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| given.push(leaf)));
     params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| changed.push(leaf)));
-    // What follows goes by address and trusts the shapes, so they are looked at once more, before anything is written.
+    // The code below goes by address and trusts the shapes, so they are checked again before any write.
     let same = changed.iter().map(LeafMut::shape).eq(given.iter().map(LeafRef::shape));
     assert!(same, "each walk over a tree must show the same leaves");
     changed.iter_mut().zip(&given).for_each(|(params, updates)| add_leaf(params, updates));
     Ok(())
 }
 
-/// `p + u`, except that a zero update leaves the parameter's bits: adding −0 changes no number, adding +0 changes −0.
+/// Returns `p + u`, but keeps the parameter's bits for a zero update: adding −0 changes no number, adding +0 changes
+/// −0.
 #[inline(always)]
 pub(crate) fn add_update<C: Real>(p: C, u: C) -> C {
-    // A choice between two updates, not between two sums: the latter is compiled to a conditional store.
+    // Selects between two updates, not between two sums, which would compile to a masked store.
     p + if u == C::zero() { C::neg_zero() } else { u }
 }
 
@@ -95,18 +98,18 @@ fn add_leaf(params: &mut LeafMut<'_>, updates: &LeafRef<'_>) {
     }
 }
 
-/// The sum of two types, in `f64` if either is, else in `f32`.
+/// Adds numbers of two types, in `f64` if either is, else in `f32`.
 #[inline(always)]
 fn add_mixed<P: Element, U: Element>(p: P, u: U) -> P {
     if P::DTYPE == DType::F64 || U::DTYPE == DType::F64 {
         P::from_f64(add_update(p.as_f64(), u.as_f64()))
     } else {
-        // The sum in `f32` is rounded once here and once to the parameter's type, as where both are of that type.
+        // The sum in `f32` is rounded once here and once to the parameter's type, as for two values of that type.
         P::from_f64(f64::from(add_update(p.as_f64() as f32, u.as_f64() as f32)))
     }
 }
 
-/// `p ← f(p, u)` for each element, in the parameter's memory order.
+/// Computes `p ← f(p, u)` for each element, in the parameter's memory order.
 #[allow(unsafe_code, reason = "elements by the strides of their leaves; see `memory`")]
 fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'_>, f: impl Fn(P, U) -> P) {
     let (p, u) = (&params.parts, &updates.parts);
@@ -129,19 +132,19 @@ fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'
     });
 }
 
-/// The runs of two leaves of one shape, in the memory order of the first. Not part of `combine`, which is compiled for
-/// each pair of types.
+/// Visits the runs of two leaves of one shape, in the memory order of the first. Not part of `combine`, which is
+/// compiled for each pair of types.
 fn each_run(shape: &[usize], strides: [&[isize]; 2], len: usize, run: &mut dyn FnMut([Run; 2])) {
     let order = matching_strides(shape, strides[0]);
     if strides.iter().all(|strides| is_dense(shape, strides, &order)) {
         return run([Run { offset: 0, len, stride: 1 }; 2]);
     }
-    // Runs end where the shape says, so those of both leaves have the same lengths.
+    // Runs end at the same elements of the shape, so those of both leaves have the same lengths.
     let [mut to, mut from] = strides.map(|strides| Cursor::new(shape, &order, strides, 0));
     to.take(len).zip(from.take(len)).for_each(|(to, from)| run([to, from]));
 }
 
-/// Shows every leaf of a tree with its path, in order: to print, to compare, to save.
+/// Calls `show` with every leaf of a tree and its path, in order: to print, to compare, to save.
 ///
 /// ```
 /// use gradchain::tree::for_each_leaf;

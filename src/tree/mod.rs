@@ -3,19 +3,18 @@
 //! Guide: [Trees](https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html).
 //!
 //! A *tree* is anything that can show its leaves, float arrays, in a fixed order and under stable paths such as
-//! `layers/0/weight`. [`Tree`] shows them for reading, which is all that gradients need; [`TreeMut`] for writing, which
-//! parameters need. Both come from `#[derive(Tree)]` for your own structs and enums, and are there for
+//! `layers/0/weight`. [`Tree`] shows them for reading, which suffices for gradients; [`TreeMut`] for writing, which
+//! parameters need. `#[derive(Tree)]` implements both for your own structs and enums. They are implemented for
 //!
 //! * arrays of [`ndarray`] of any dimension: owned, views, shared (`ArcArray`, `CowArray`), and raw slices
 //!   with shapes ([`Slices`], [`SlicesMut`]);
 //! * `f32`, `f64` (and with the feature `half` also `f16`, `bf16`): a leaf without axes; `Vec`, boxed slices and arrays
 //!   of them: a leaf with one axis;
 //! * `Vec`, arrays, tuples, `Option`, `Box`, `Arc`, `BTreeMap<String, _>` of trees, and [`DynTree`], names to arrays;
-//! * [`SparseRows`], of leaves of which only some rows have gradients; [`Tied`], of leaves that are one array in
-//!   several places;
-//! * integers, `bool`, `char`, strings and arrays of them: no leaves; they are carried along and never touched.
+//! * [`SparseRows`], leaves with gradients for some rows only; [`Tied`], leaves that are one array in several places;
+//! * integers, `bool`, `char`, strings and arrays of them: no leaves, but carried values, never touched.
 //!
-//! A tree may show [buffers](Buffer) too: values that are no leaves and travel with the parameters in checkpoints.
+//! A tree may show [buffers](Buffer) too: values that are no leaves but are saved with the parameters.
 //!
 //! | field | path |
 //! |---|---|
@@ -23,7 +22,7 @@
 //! | element 3 of a `Vec`, array or tuple | `3` |
 //! | entry `"head"` of a map | `head` |
 //! | field `w` of enum variant `Dense` | `Dense/w` |
-//! | `Some(x)`, `Box`, `Arc` | nothing: the path of what is inside |
+//! | `Some(x)`, `Box`, `Arc` | nothing: the path of the inner value |
 //!
 //! Paths nest with `/`. A tree that is one bare array has the single path `""`.
 
@@ -72,14 +71,13 @@ pub use walk::{Walk, WalkMut};
 pub use crate::layout::{BufferSpec, Difference, Layout, LeafSpec};
 pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_dense};
 
-/// Something with float leaves to read, in a fixed order, under stable paths: gradients, for example.
+/// A type with float leaves to read, in a fixed order, under stable paths; gradients, for example.
 ///
-/// Derive it: `#[derive(Tree)]` on a struct or enum whose fields are trees. The derive gives [`TreeMut`] as well,
-/// unless told `#[tree(read_only)]` (for structs of views). See the [module](self) for what is a tree and how paths are
-/// formed.
+/// Derive it: `#[derive(Tree)]` on a struct or enum whose fields are trees. The derive implements [`TreeMut`] as well,
+/// except with `#[tree(read_only)]` (for structs of views). See the [module](self) for the available trees and for
+/// paths.
 ///
-/// A tree that happens to be callable, a model that implements `Fn`, is a tree like any other: nothing in this crate
-/// ever calls it.
+/// A callable tree, a model that implements `Fn`, is a tree like any other: this crate never calls it.
 ///
 /// # Example: by hand
 ///

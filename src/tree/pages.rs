@@ -1,23 +1,22 @@
-//! Leaves in pages of memory that are larger than usual.
+//! Leaves in huge pages.
 
 use super::sharing::extent;
 use super::{Tree, Walk};
 use crate::memory::move_to_huge_pages;
 
-/// Has the system move the large leaves of a tree into huge pages, if it can: a hint, with which steps on millions of
-/// parameters are faster.
+/// Asks the system to move the large leaves of a tree into huge pages, which speeds up steps on millions of parameters.
 ///
-/// State arrays of 2 MiB and more are in huge pages from the start, where the system gives them to who asks. Parameters
-/// and gradients are your own: so they are only if you, your allocator or your system see to it. Call this once, on
-/// parameters that stay where they are, and on gradients if their memory is used again in each step.
+/// State arrays of 2 MiB and more are in huge pages from the start, if the system grants them on request. Parameters
+/// and gradients are yours: they are only if you, your allocator or your system ensures it. Call this once, on
+/// parameters that stay in place, and on gradients if their memory is reused in each step.
 ///
-/// Returns how many bytes of leaves lie in huge pages afterwards: what of a leaf is not a whole page of 2 MiB, and so
-/// all leaves that are smaller, stays where it is. 0 where the system has no such pages for who asks: elsewhere than on
-/// Linux 6.1 and later. It also has what was asked for then with `transparent_hugepage` set to `never`.
+/// Returns the number of bytes of leaves in huge pages afterwards: the parts of a leaf that are not a whole page of 2
+/// MiB, and thus all smaller leaves, stay where they are. Returns 0 if the system does not grant such pages on request:
+/// elsewhere than on Linux 6.1 and later. The request is granted even with `transparent_hugepage` set to `never`.
 ///
 /// # Cost
 ///
-/// What lies in small pages is copied once: 36 MiB took 11 ms. On one AMD EPYC a step of `adam` on 10⁷ parameters then
+/// Contents of small pages are copied once: 36 MiB took 11 ms. On one AMD EPYC a step of `adam` on 10⁷ parameters then
 /// took 0.9 of its time, one of `sgd` with momentum 0.8; figures are in `docs/performance.md`.
 ///
 /// # Example

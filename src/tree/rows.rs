@@ -1,41 +1,41 @@
-//! Some rows of a leaf.
+//! Row-sparse gradients.
 
 use std::sync::Arc;
 
 use super::{Tree, TreeMut, Walk, WalkMut};
 
-/// The gradient of a leaf of which only some rows have one: an embedding of which a batch looked up a few.
+/// The gradient of a leaf for some of its rows only: an embedding after the lookups of a batch.
 ///
-/// It stands in a tree of gradients where a leaf would. A step then touches these rows of the parameter and of its
-/// state arrays, and no other. What each part makes of them is in the guide, under "Embeddings by rows".
+/// It stands in a tree of gradients in the place of a leaf. A step then touches these rows of the parameter and of its
+/// state arrays, and no others. The guide, under "Embeddings by rows", says how each part treats them.
 ///
 /// # Shapes
 ///
-/// For a leaf of shape `[rows, ..]`, `values` has the shape `[indices.len(), ..]`: any tree with one leaf, such as an
-/// array or a view of any float type whose conversion to the leaf's arithmetic loses nothing, in any memory order. With
-/// more leaves in it, all have these rows. Indices come in any order, and may be none. Where one comes again, its rows
-/// are added up, in the order in which they come, in the type that the leaf's arithmetic is done in. The indices are
-/// a `Vec`, an array or a slice of `usize`: [`RowIndices`].
+/// For a leaf of shape `[rows, ..]`, `values` has the shape `[indices.len(), ..]`. It is any tree with one leaf, such
+/// as an array or a view of any float type that converts to the leaf's compute type without loss, in any memory order.
+/// All leaves of a tree with several have these rows. Indices come in any order, and may be none. Rows of a repeated
+/// index are summed, in the order in which they come, in the leaf's compute type. The indices are a `Vec`, an array or
+/// a slice of `usize`: [`RowIndices`].
 ///
 /// # Errors
 ///
-/// A step fails, and changes nothing, if an index is not less than the number of the leaf's rows, if there is not one
-/// index for each row of `values`, if the leaf does not lie row by row in memory (in column-major order, say), or if a
-/// part of the transformation needs gradients of whole leaves.
+/// A step fails, and changes nothing, if an index is not less than the number of the leaf's rows, if the indices are
+/// not as many as the rows of `values`, if the leaf is not row-major in memory, or if a part of the transformation
+/// needs gradients of whole leaves.
 ///
 /// # As a tree
 ///
 /// Everywhere but as gradients of a step, rows are a tree with the child `values`: norms, scaling and printing see
-/// these rows only; where whole leaves are wanted, as in [`init`](crate::GradientTransformation::init) or
-/// [`apply_updates`](crate::apply_updates()), the structures differ, which is an error.
+/// these rows only. Functions on whole leaves, such as [`init`](crate::GradientTransformation::init) or
+/// [`apply_updates`](crate::apply_updates()), fail because the structures differ.
 ///
 /// # Cost
 ///
-/// A step sorts the indices, unless they are, and copies the rows into room that the state keeps.
+/// A step sorts the indices, unless they are sorted, and copies the rows into scratch space of the state.
 ///
 /// # Example
 ///
-/// Row 2 comes twice, so that its gradient is 1 + 2. Rows 0 and 1 keep their bits:
+/// Row 2 comes twice, so that its gradient is 1 + 2. Rows 0 and 1 stay bitwise identical:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -64,18 +64,18 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 /// # References
 ///
 /// PyTorch's gradients of `torch.nn.Embedding(sparse=True)`, after `coalesce`; TensorFlow's `IndexedSlices`. Optax has
-/// none. Differs: PyTorch adds the rows of an index up in their own type, here 16-bit rows are added in `f32`.
+/// none. Differs: PyTorch sums the rows of an index in their own type, here 16-bit rows are summed in `f32`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SparseRows<V, I = Vec<usize>> {
-    /// Which rows, in any order.
+    /// The row numbers, in any order.
     pub indices: I,
     /// Their gradients: one row for each index.
     pub values: V,
 }
 
 impl<V, I> SparseRows<V, I> {
-    /// The rows of these numbers, in any order, and their gradients: one row for each index.
+    /// Returns the gradients of the rows with these numbers, in any order: one row for each index.
     pub fn new(indices: I, values: V) -> SparseRows<V, I> {
         SparseRows { indices, values }
     }
@@ -87,14 +87,14 @@ impl<V: Tree, I: RowIndices> Tree for SparseRows<V, I> {
     }
 }
 
-/// The values, under the name `values`.
+/// Shows the values, under the name `values`.
 impl<V: TreeMut, I: RowIndices> TreeMut for SparseRows<V, I> {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         walk.child("values", &mut self.values);
     }
 }
 
-/// What says which rows: a `Vec`, an array or a slice of `usize`, behind a reference, a `Box` or an `Arc` too.
+/// Row numbers: a `Vec`, an array or a slice of `usize`, also behind a reference, a `Box` or an `Arc`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not number rows",
     label = "rows are numbered by `usize`: a `Vec`, an array or a slice of it",
@@ -102,7 +102,7 @@ impl<V: TreeMut, I: RowIndices> TreeMut for SparseRows<V, I> {
             `indices.iter().map(|&i| usize::try_from(i)).collect::<Result<Vec<_>, _>>()?`"
 )]
 pub trait RowIndices {
-    /// The numbers, in the order in which they were given.
+    /// Returns the numbers, in the given order.
     fn indices(&self) -> &[usize];
 }
 
@@ -115,7 +115,7 @@ macro_rules! indices {
         }
     )*};
 }
-// Of one type of number, so that the compiler knows of which literals are.
+// Of one integer type, so that the type of literals is inferred.
 indices!([] [usize], [] Vec<usize>, [const N: usize] [usize; N]);
 
 impl<I: RowIndices + ?Sized> RowIndices for &I {

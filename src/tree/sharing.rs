@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::layout::{Cursor, Difference, Run, dense_strides};
 use crate::tree::LeafParts;
 
-/// Refuses trees in which two leaves have elements in the same place, as clones of an `ArcArray` have. Writing to one
-/// makes it an array of its own, so that what was one parameter would silently become two.
+/// Refuses trees with two leaves that share elements, as clones of an `ArcArray` do. Writing to one would make it an
+/// array of its own, and so silently split one parameter into two.
 pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
     let found: Vec<Difference> = sharing(tree).into_iter().map(Difference::from).collect();
     if found.is_empty() {
@@ -19,11 +19,11 @@ pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
     Err(Error::structure(what, found))
 }
 
-/// A leaf that has elements in the same place as one that comes before it.
+/// A leaf that shares elements with an earlier one.
 pub(crate) struct Sharing {
     pub(crate) path: String,
     pub(crate) with: String,
-    /// Whether both are the same elements in the same order.
+    /// True if both are the same elements in the same order.
     pub(crate) clones: bool,
 }
 
@@ -33,9 +33,9 @@ impl From<Sharing> for Difference {
     }
 }
 
-/// The leaves that share memory with others.
+/// Returns the leaves that share memory with others.
 ///
-/// Costs a walk over the leaves. Elements are looked at only where leaves with gaps lie across each other.
+/// Costs a walk over the leaves. Elements are compared only for overlapping leaves with gaps.
 pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| {
@@ -46,9 +46,9 @@ pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
     among(leaves)
 }
 
-/// The same, of leaves in the order of their tree. Compiled once, not for every tree.
+/// The same for leaves in the order of their tree. Compiled once, not for every tree.
 fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
-    // What begins at the same place stays in this order.
+    // Leaves with the same start stay in this order.
     leaves.sort_by_key(|leaf| leaf.extent.start);
     let (mut found, mut rest) = (Vec::new(), &leaves[..]);
     while let Some(first) = rest.first() {
@@ -71,7 +71,7 @@ struct Placed {
     parts: LeafParts,
 }
 
-/// The bytes from the first element of a leaf in memory to its last.
+/// Returns the byte range from the first element of a leaf in memory to its last.
 pub(super) fn extent(parts: &LeafParts) -> Range<isize> {
     let (mut least, mut most) = (0, 0);
     for (len, stride) in parts.shape.iter().zip(&parts.strides) {
@@ -83,10 +83,10 @@ pub(super) fn extent(parts: &LeafParts) -> Range<isize> {
     first + least * size..first + (most + 1) * size
 }
 
-/// Of leaves that lie across each other, those that have an element in the same place as one before.
+/// Finds, among leaves with overlapping extents, those that share an element with an earlier one.
 fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Sharing>) {
     let start = leaves[0].extent.start;
-    // Clones begin at the same place; then there is no need to look at elements.
+    // Clones begin at the same place; then no elements need comparing.
     let clones = leaves.iter().enumerate().filter_map(|(i, leaf)| {
         let is_clone = |before: &&Placed| before.parts.data.address() == leaf.parts.data.address();
         Some(shared(leaf, leaves[..i].iter().find(is_clone)?))
@@ -117,7 +117,7 @@ fn shared(leaf: &Placed, with: &Placed) -> Sharing {
 }
 
 impl Placed {
-    /// Where each element is.
+    /// Iterates over the addresses of the elements.
     fn places(&self) -> impl Iterator<Item = isize> {
         let LeafParts { data, shape, strides } = &self.parts;
         let (first, size) = (data.address() as isize, data.dtype().size() as isize);
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(parts(shared.clone(), ArcArray2::zeros((4, 6))), None);
         assert_eq!(parts(shared.clone(), shared.to_owned().into_shared()), None);
 
-        // Pieces of one array: beside each other, across each other without and with an element of both, backwards.
+        // Slices of one array: adjacent, overlapping without and with a common element, backwards.
         let piece = |slice: ndarray::SliceInfo<_, _, _>| shared.clone().slice_move(slice);
         assert_eq!(parts(piece(s![..2, ..]), piece(s![2.., ..])), None);
         assert_eq!(parts(piece(s![.., 0..6;2]), piece(s![.., 1..6;2])), None);
@@ -155,7 +155,7 @@ mod tests {
         assert!(parts(piece(s![..3, ..]), piece(s![2..;-1, ..;-1])).is_some());
         assert!(parts(piece(s![3.., ..]), piece(s![..;-1, ..])).is_some());
 
-        // Leaves without elements are nowhere.
+        // Leaves without elements have no place.
         assert_eq!(parts(piece(s![..0, ..]), piece(s![..0, ..])), None);
         let array = Array2::<f64>::zeros((2, 2));
         let views: Vec<ArrayView2<'_, f64>> = vec![array.view(); 3];

@@ -1,4 +1,4 @@
-//! Trees over raw slices: for an autodiff of your own, or buffers of a foreign framework.
+//! Trees over raw slices, for a custom autodiff or buffers of a foreign framework.
 
 use core::marker::PhantomData;
 
@@ -9,7 +9,7 @@ use super::{Buffer, DynElement, Layout, LeafMut, LeafRef, Tree, TreeMut, Walk, W
 use crate::element::Element;
 use crate::error::Result;
 
-/// Gradients that lie in slices of your own: each with a path and a shape, in the order given.
+/// Gradients in your own slices: each with a path and a shape, in the given order.
 ///
 /// # Example
 ///
@@ -35,7 +35,7 @@ pub struct Slices<'a> {
 }
 
 impl<'a> Slices<'a> {
-    /// A tree without leaves.
+    /// Returns a tree without leaves.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl<'a> Slices<'a> {
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape.
+    /// Fails if the slice is not as long as the product of the shape.
     pub fn with<T: Element>(mut self, path: impl Into<String>, data: &'a [T], shape: &[usize]) -> Result<Self> {
         let path = path.into();
         let leaf = LeafRef::from_slice(data, shape).map_err(|error| error.of(format!("leaf `{path}`")))?;
@@ -52,8 +52,7 @@ impl<'a> Slices<'a> {
         Ok(self)
     }
 
-    /// Adds a leaf of any layout: its elements may lie in another order, apart, or be one that is shown again and
-    /// again. Nothing is copied.
+    /// Adds a leaf of any layout, without a copy: its elements may be permuted, strided, or one element repeated.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -91,7 +90,7 @@ impl<'a> Slices<'a> {
 }
 
 impl Slices<'_> {
-    /// Says how the weights are stored; [`Layout::InOut`] if nobody does. For parameters: gradients need not say it.
+    /// Sets the layout of the weights, by default [`Layout::InOut`]. For parameters: gradients need none.
     ///
     /// ```
     /// use gradchain::tree::{Layout, Slices, Structure};
@@ -119,7 +118,7 @@ impl Tree for LeafRef<'_> {
     }
 }
 
-/// Parameters that lie in slices of your own; see [`Slices`].
+/// Parameters in your own slices; see [`Slices`].
 #[derive(Debug, Default)]
 pub struct SlicesMut<'a> {
     leaves: Vec<(String, Held<'a>)>,
@@ -135,7 +134,7 @@ struct Held<'a> {
 }
 
 impl<'a> SlicesMut<'a> {
-    /// A tree without leaves.
+    /// Returns a tree without leaves.
     pub fn new() -> Self {
         Self::default()
     }
@@ -144,7 +143,7 @@ impl<'a> SlicesMut<'a> {
     ///
     /// # Errors
     ///
-    /// If the slice is not as long as the product of the shape.
+    /// Fails if the slice is not as long as the product of the shape.
     pub fn with<T: Element>(mut self, path: impl Into<String>, data: &'a mut [T], shape: &[usize]) -> Result<Self> {
         let path = path.into();
         let leaf = LeafMut::from_slice(data, shape).map_err(|error| error.of(format!("leaf `{path}`")))?;

@@ -1,4 +1,4 @@
-//! What a tree looks like without its values, and how two of them differ.
+//! The structure of a tree without its values, and differences between structures.
 
 use core::cell::RefCell;
 use core::fmt;
@@ -17,16 +17,16 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// What a tree looks like.
+    /// Returns the structure of a tree.
     ///
     /// # Errors
     ///
-    /// If two leaves have the same path (a map with a key that holds a `/` can do that).
+    /// Fails if two leaves have the same path (a map with a key that contains a `/` can cause that).
     pub fn of<T: Tree + ?Sized>(tree: &T) -> Result<Structure> {
         Structure::observed(tree).unambiguous()
     }
 
-    /// This, if no two leaves have the same path.
+    /// Returns it, if no two leaves have the same path.
     pub(crate) fn unambiguous(self) -> Result<Structure> {
         let mut seen = HashSet::new();
         let twice = self.leaves.iter().filter(|l| !seen.insert(l.path()));
@@ -34,34 +34,34 @@ impl Structure {
         if twice.is_empty() { Ok(self) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
-    /// Leaves of these paths, types and shapes, in row-major order.
+    /// Returns leaves of these paths, types and shapes, in row-major order.
     #[cfg(feature = "serde")]
     pub(crate) fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
         Structure { leaves: leaves.map(|(path, dtype, shape)| LeafSpec::new(path, dtype, shape)).collect() }
     }
 
-    /// Leaves as described; no two have the same path.
+    /// Returns leaves with these descriptions; no two have the same path.
     pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
         Structure { leaves }
     }
 
-    /// The same leaves, of each of which only these elements are worked on here, in memory order.
+    /// Returns the same leaves, restricted to the elements of this process, in memory order.
     pub(crate) fn only(&self, here: &[Range<usize>]) -> Structure {
         Structure { leaves: self.leaves.iter().zip(here).map(|(leaf, here)| leaf.only(here.clone())).collect() }
     }
 
-    /// The same leaves, and behind them buffers as leaves, for masks and paths: of what type they are does not count.
+    /// Returns the same leaves, then buffers as leaves, for masks and paths; the types of the latter do not matter.
     pub(crate) fn beside(&self, buffers: &[BufferSpec]) -> Structure {
         let buffers = buffers.iter().map(|buffer| LeafSpec::new(buffer.path(), DType::F32, buffer.shape()));
         Structure { leaves: self.leaves.iter().cloned().chain(buffers).collect() }
     }
 
-    /// The same leaves with one more axis in front.
+    /// Returns the same leaves with one more axis in front.
     pub(crate) fn batched(&self, len: usize) -> Structure {
         Structure { leaves: self.leaves.iter().map(|leaf| leaf.batched(len)).collect() }
     }
 
-    /// One leaf with one axis, at the root.
+    /// Returns one leaf with one axis, at the root.
     pub(crate) fn flat(dtype: DType, len: usize) -> Structure {
         Structure { leaves: vec![LeafSpec::new("", dtype, [len])] }
     }
@@ -70,7 +70,7 @@ impl Structure {
         Structure::by(&|walk| tree.walk(walk))
     }
 
-    /// Of a tree that is given by its walk: compiled once, not for every tree.
+    /// Returns the structure of a tree given by its walk: compiled once, not for every tree.
     pub(crate) fn by<'a>(tree: &dyn Fn(&mut Walk<'a, '_>)) -> Structure {
         let (mut leaves, told) = (Vec::new(), RefCell::new(Vec::<(String, Layout)>::new()));
         let mut each = |path: &str, leaf: LeafRef<'_>| {
@@ -86,43 +86,44 @@ impl Structure {
         Structure { leaves }
     }
 
-    /// The leaves, in order.
+    /// Returns the leaves, in order.
     pub fn leaves(&self) -> &[LeafSpec] {
         &self.leaves
     }
 
-    /// How many leaves.
+    /// Returns the number of leaves.
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
 
-    /// Whether there is no leaf.
+    /// Returns whether the tree has no leaves.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
 
-    /// How many elements all leaves have together.
+    /// Returns the total number of elements.
     pub fn elements(&self) -> usize {
         self.leaves.iter().map(LeafSpec::len).sum()
     }
 
-    /// The paths, in order.
+    /// Iterates over the paths, in order.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.leaves.iter().map(LeafSpec::path)
     }
 
-    /// The number of the leaf at a path.
+    /// Returns the number of the leaf at a path.
     pub fn index_of(&self, path: &str) -> Option<usize> {
         self.leaves.iter().position(|l| l.path() == path)
     }
 
-    /// The numbers of the leaves by path.
+    /// Returns the numbers of the leaves by path.
     pub(crate) fn numbers(&self) -> HashMap<&str, usize> {
         self.paths().enumerate().map(|(number, path)| (path, number)).collect()
     }
 
-    /// A number that is the same for equal paths, types and shapes in the same order, on every machine and in every
-    /// version of this crate (FNV-1a of their text). Memory order does not count.
+    /// Returns a hash of paths, types and shapes in order, the same on every CPU and in every version of this crate.
+    ///
+    /// It is the FNV-1a hash of their text. Memory order does not matter.
     pub fn fingerprint(&self) -> u64 {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         let mut add = |text: &str| {
@@ -138,13 +139,13 @@ impl Structure {
         hash
     }
 
-    /// Every leaf in which a tree differs from this structure: missing, unexpected, of another shape or type, or out of
-    /// order. Empty if they agree.
+    /// Returns every leaf in which a tree differs from this structure: missing, unexpected, of another shape or type,
+    /// or out of order. Empty if they agree.
     pub fn differences<T: Tree + ?Sized>(&self, tree: &T) -> Vec<Difference> {
         self.compare(&Structure::observed(tree), |ours, theirs| ours == theirs)
     }
 
-    /// As `differences`, in memory orders too.
+    /// As `differences`, including memory orders.
     pub(crate) fn differences_in_memory(&self, other: &Structure) -> Vec<Difference> {
         let mut found = self.compare(other, |ours, theirs| ours == theirs);
         let numbers = other.numbers();
@@ -161,7 +162,7 @@ impl Structure {
         found
     }
 
-    /// As `differences`, where `fits(ours, theirs)` says which types are good enough.
+    /// As `differences`, where `fits(ours, theirs)` accepts types.
     pub(crate) fn compare(&self, other: &Structure, fits: fn(DType, DType) -> bool) -> Vec<Difference> {
         let mut found = Vec::new();
         let [own_numbers, numbers] = [self.numbers(), other.numbers()];
@@ -190,7 +191,7 @@ impl Structure {
         found
     }
 
-    /// That the leaves of another are in another order.
+    /// Returns the difference that the leaves of another structure are in another order.
     pub(crate) fn order(&self, other: &Structure) -> Difference {
         let [expected, found] = [self, other].map(|s| s.paths().map(String::from).collect());
         Difference::Order { expected, found }

@@ -13,15 +13,14 @@ use super::{Difference, DynElement, DynTree, LeafMut, LeafRef, LeafSpec, Structu
 use crate::element::DType;
 use crate::error::{Error, Result};
 
-/// Parameters in which all clones of one `ArcArray` are shown as one leaf: for weights that a model uses in several
-/// places.
+/// Parameters that show all clones of one `ArcArray` as one leaf: for weights used in several places of a model.
 ///
-/// It is a tree of the parameters' leaves, with only the first clone of each array. So there is one state, one update,
-/// and one path: that of the first clone. Checkpoints, masks and labels use this path; a mask by the path of a later
-/// clone matches nothing, which is an error. [`sum_gradients`](Tied::sum_gradients) adds up the gradients.
+/// It is a tree of the parameters' leaves, with only the first clone of each array. Hence a tied array has one state,
+/// one update, and one path: that of the first clone. Checkpoints, masks and labels use this path; a mask by the path
+/// of a later clone matches nothing, which is an error. [`sum_gradients`](Tied::sum_gradients) sums the gradients.
 ///
-/// While a `Tied` lives, the later clones are empty, so that a step writes to the array in place. When it is dropped
-/// they hold the array again. So make one for each step, and drop it before the model is called. If it is never dropped
+/// While a `Tied` lives, the later clones are empty, so that a step writes to the array in place. Dropping it restores
+/// them. Create one for each step, and drop it before the model is called. If it is never dropped
 /// ([`core::mem::forget`]), the later leaves stay empty. A clone of the array outside of the parameters is left alone:
 /// the first step then copies, as `ArcArray` does.
 ///
@@ -65,29 +64,29 @@ use crate::error::{Error, Result};
 /// # References
 ///
 /// Press and Wolf, [Using the output embedding to improve language models](https://arxiv.org/abs/1608.05859), 2016.
-/// PyTorch's modules that hold one parameter: its optimizers are given each tensor once, and backward passes add up.
+/// PyTorch's modules that hold one parameter: its optimizers take each tensor once, and backward passes accumulate.
 /// Optax has none.
 pub struct Tied<'p, P: TreeMut + ?Sized> {
     params: &'p mut P,
     ties: Arc<Ties>,
 }
 
-/// Which leaves are one.
+/// The groups of tied leaves.
 #[derive(Default)]
 struct Ties {
-    /// Those of each array, in order.
+    /// The leaves of each array, in order.
     groups: Vec<Vec<LeafSpec>>,
-    /// The group of a path, and whether it is the first there.
+    /// The group of a path; true for the first of the group.
     places: HashMap<String, (usize, bool)>,
 }
 
 impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
-    /// Finds the leaves that share memory, and ties them. Without any it is the tree as it is.
+    /// Finds the leaves that share memory, and ties them. Without any it is the plain tree.
     ///
     /// # Errors
     ///
-    /// If leaves share memory that cannot be tied, since they are not `ArcArray`s, or of one array but of other
-    /// elements or in another order. All are listed, and nothing has been changed.
+    /// Fails, with nothing changed, if leaves share memory that cannot be tied, since they are not `ArcArray`s, or are
+    /// other elements of one array or in another order. All are listed.
     pub fn of(params: &'p mut P) -> Result<Tied<'p, P>> {
         let structure = Structure::of(params)?;
         let (mut ties, mut held) = (Ties::default(), HashSet::new());
@@ -118,11 +117,13 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
         Ok(tied)
     }
 
-    /// The gradients of the tied parameters: those of the leaves of one array are added up, in the order of the leaves.
-    /// All others are those that were given, [`SparseRows`](super::SparseRows) and such that are not there too.
+    /// Returns the gradients of the tied parameters: the sums over the leaves of each array, in the order of the
+    /// leaves.
     ///
-    /// The gradients may be a tree of any type, given by value or by reference. Those that are added may be of any
-    /// float types; the sum is of the widest, and at least `f32`, and rounded after each.
+    /// All other leaves are unchanged, including [`SparseRows`](super::SparseRows) and missing ones.
+    ///
+    /// The gradients may be a tree of any type, passed by value or by reference. The summands may be of any float
+    /// types; the sum is of the widest, and at least `f32`, and rounded after each addition.
     ///
     /// # Cost
     ///
@@ -130,8 +131,8 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
     ///
     /// # Errors
     ///
-    /// If of the gradients for one array some are there and some are not, or one has another shape: all are listed. If
-    /// one is of rows.
+    /// Fails if some gradients of an array are present and others missing, or one has another shape: all are listed.
+    /// Also fails if one is row-sparse.
     ///
     /// # Example
     ///
@@ -188,7 +189,7 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
     }
 }
 
-/// What is wrong with the gradient for a tied leaf.
+/// Returns the defect of the gradient for a tied leaf, if any.
 fn misfit(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference> {
     match gradient {
         None => Some(Difference::Missing { expected: spec.clone() }),
@@ -201,7 +202,7 @@ fn misfit(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference>
 }
 
 fn sum<T: DynElement>(leaves: &[&LeafRef<'_>]) -> ArrayD<T> {
-    // What is added to −0 keeps its bits.
+    // A number added to −0 keeps its bits.
     let mut sum = ArrayD::from_elem(IxDyn(leaves[0].shape()), T::from_f64(-0.0));
     for leaf in leaves {
         let mut from = Stretches::of(leaf);
@@ -256,11 +257,11 @@ impl<P: TreeMut + ?Sized> fmt::Debug for Tied<'_, P> {
     }
 }
 
-/// The gradients of [`Tied`] parameters: what [`sum_gradients`](Tied::sum_gradients) gives, and `step` takes.
+/// The gradients of [`Tied`] parameters, returned by [`sum_gradients`](Tied::sum_gradients) and taken by `step`.
 #[must_use = "a gradient does nothing until it is given to a step"]
 pub struct TiedGradients<G> {
     gradients: G,
-    /// Under the first path of each array.
+    /// The sums, under the first path of each array.
     sums: DynTree,
     ties: Arc<Ties>,
 }
@@ -281,18 +282,18 @@ impl<G> fmt::Debug for TiedGradients<G> {
     }
 }
 
-/// Shows the arrays of a tree that can share their elements.
+/// Calls `each` with the arrays of a tree that can share their elements.
 fn handles<P: TreeMut + ?Sized>(params: &mut P, each: &mut dyn FnMut(&str, &mut dyn Handle)) {
     params.walk_mut(&mut WalkMut::of_handles(&mut String::new(), &mut |_, _| {}, each));
 }
 
 /// An array that shares its elements with its clones.
 pub(crate) trait Handle {
-    /// A clone, as an `ArcArray<_, IxDyn>`.
+    /// Returns a clone, as an `ArcArray<_, IxDyn>`.
     fn share(&self) -> Box<dyn Any>;
-    /// Becomes a clone of what [`share`](Handle::share) gave.
+    /// Becomes a clone of the result of [`share`](Handle::share).
     fn join(&mut self, shared: &dyn Any);
-    /// Lets go of the elements.
+    /// Releases the elements.
     fn release(&mut self);
 }
 
@@ -312,7 +313,7 @@ impl<A: Clone + 'static, D: Dimension> Handle for ArcArray<A, D> {
         let Some(element) = self.first().cloned() else { return };
         let mut shape = self.raw_dim();
         shape.slice_mut().fill(0);
-        // An array without axes has an element all the same.
+        // An array without axes still has one element.
         *self = ArcArray::from_elem(shape, element);
     }
 }

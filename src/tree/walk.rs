@@ -1,4 +1,4 @@
-//! What a tree shows its leaves to.
+//! Walks over the leaves of a tree.
 
 use std::sync::Arc;
 
@@ -10,23 +10,23 @@ use super::{Buffer, Layout, LeafMut, LeafRef, Tree, TreeMut};
 pub struct Walk<'a, 'w> {
     path: &'w mut String,
     sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
-    /// What constraints are told to, where somebody asks for them.
+    /// Receives constraints, if requested.
     constraints: Option<&'w mut ConstraintSink<'w>>,
-    /// What buffers are shown to, where somebody asks for them.
+    /// Receives buffers, if requested.
     buffers: Option<&'w mut BufferSink<'a, 'w>>,
-    /// Receives the layouts of weights, where somebody asks for them.
+    /// Receives the layouts of weights, if requested.
     layouts: Option<&'w mut LayoutSink<'w>>,
     rows: Rows<'a>,
 }
 
-/// What a walk makes of [`SparseRows`](super::SparseRows).
+/// The treatment of [`SparseRows`](super::SparseRows) in a walk.
 #[derive(Clone, Copy)]
 enum Rows<'a> {
     /// They are a tree with the one child `values`.
     Apart,
     /// They stand in the place of a leaf.
     Asked,
-    /// The walk is inside some, of these indices.
+    /// The walk is inside some, with these indices.
     Of(&'a [usize]),
 }
 
@@ -41,12 +41,12 @@ impl<'a, 'w> Walk<'a, 'w> {
         Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::Apart }
     }
 
-    /// A walk that is shown rows in the place of the leaf that they are of, with their indices.
+    /// Returns a walk that shows rows in the place of their leaf, with their indices.
     pub(crate) fn of_rows(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         Walk { rows: Rows::Asked, ..Walk::new(path, sink) }
     }
 
-    /// A walk that is also told which leaves are constrained.
+    /// Returns a walk that also reports constraints.
     pub(crate) fn of_constraints(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
@@ -56,7 +56,7 @@ impl<'a, 'w> Walk<'a, 'w> {
         Walk { constraints: Some(constraints), ..Walk::new(path, sink) }
     }
 
-    /// A walk that is also shown buffers.
+    /// Returns a walk that also shows buffers.
     pub(crate) fn of_buffers(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
@@ -69,7 +69,7 @@ impl<'a, 'w> Walk<'a, 'w> {
     ///
     /// # Cost
     ///
-    /// Nothing in walks that do not ask for buffers, as those of steps.
+    /// None in walks that do not request buffers, such as those of steps.
     pub fn buffer(&mut self, name: &str, buffer: &'a dyn Buffer) {
         if let Some(buffers) = &mut self.buffers {
             let parent = enter(self.path, name);
@@ -78,7 +78,7 @@ impl<'a, 'w> Walk<'a, 'w> {
         }
     }
 
-    /// A walk that also receives the layouts of weights, each with the path that it holds below.
+    /// Returns a walk that also reports the layouts of weights, each with the path below which it holds.
     pub(crate) fn of_layouts(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
@@ -88,10 +88,10 @@ impl<'a, 'w> Walk<'a, 'w> {
         Walk { layouts: Some(layouts), ..Walk::new(path, sink) }
     }
 
-    /// Says how the weights at and below the current path are stored, until something else is said of some of them.
+    /// Sets the layout of the weights at and below the current path, until another call for some of them.
     ///
-    /// `init` and [`Structure::of`](super::Structure::of) ask for it; other walks ignore it. Without it weights are
-    /// stored as [`Layout::InOut`].
+    /// `init` and [`Structure::of`](super::Structure::of) read it; other walks ignore it. The default is
+    /// [`Layout::InOut`].
     ///
     /// ```
     /// use gradchain::tree::{Layout, Structure, Tree, Walk};
@@ -117,9 +117,9 @@ impl<'a, 'w> Walk<'a, 'w> {
         }
     }
 
-    /// Says that the leaves of the child of this name are constrained: what `#[tree(constraint = ...)]` does.
+    /// Constrains the leaves of the child of this name, as `#[tree(constraint = ...)]` does.
     ///
-    /// It is asked for by [`Constraints::of`](crate::constraint::Constraints::of); in other walks nothing is made.
+    /// [`Constraints::of`](crate::constraint::Constraints::of) reads it; other walks do not build the constraint.
     ///
     /// ```
     /// use gradchain::constraint::{Constraints, interval};
@@ -181,7 +181,7 @@ impl<'a, 'w> Walk<'a, 'w> {
 
     /// Walks the rows of a leaf at the current path.
     pub(crate) fn rows<T: Tree + ?Sized>(&mut self, indices: &'a [usize], values: &'a T) {
-        // Rows of rows are of no leaf.
+        // Rows of rows belong to no leaf.
         let Rows::Asked = self.rows else { return self.child("values", values) };
         self.rows = Rows::Of(indices);
         values.walk(self);
@@ -189,7 +189,7 @@ impl<'a, 'w> Walk<'a, 'w> {
     }
 
     /// Shows a leaf at the current path.
-    // Inlined, as below, so that a leaf is made where it is shown from: it is a few lines of the cache to copy.
+    // Inlined, as below, so that a leaf is built in place: copying it takes several cache lines.
     #[inline]
     pub fn leaf(&mut self, mut leaf: LeafRef<'a>) {
         if let Rows::Of(indices) = self.rows {
@@ -205,8 +205,9 @@ impl<'a, 'w> Walk<'a, 'w> {
         self.path.truncate(parent);
     }
 
-    /// Walks a tree at the current path, where `each` passes its leaves on: it is given what they are passed to, the
-    /// path, the part of it that is below the current one, and the leaf.
+    /// Walks a tree at the current path, with `each` to pass its leaves on.
+    ///
+    /// Its arguments are the receiver, the path, the part of the path below the current one, and the leaf.
     pub(crate) fn through<T: Tree + ?Sized>(&mut self, tree: &'a T, each: &mut Pass<'_, LeafRef<'a>>) {
         let (sink, here) = (&mut *self.sink, self.path.len());
         let mut each = |path: &str, leaf: LeafRef<'a>| each(sink, path, below(path, here), leaf);
@@ -222,21 +223,23 @@ impl<'a, 'w> Walk<'a, 'w> {
         tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, buffers, layouts, rows });
     }
 
-    /// Walks a tree at the current path, where other leaves stand in the place of some: those that `parts` gives for
-    /// the number of a leaf, one by one, with their paths from here. Allocates only where here has a path.
+    /// Walks a tree at the current path, with other leaves in the places of some.
+    ///
+    /// `parts` yields the replacements of the leaf with a number in turn, with their paths from here. Allocates only if
+    /// the current path is not empty.
     pub(crate) fn instead<T: Tree + ?Sized>(&mut self, tree: &'a T, parts: &mut Parts<'_, LeafRef<'a>>) {
         let (here, mut replacing) = (self.path.len(), Replacing::default());
         self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }
 }
 
-/// What passes leaves on; see [`Walk::through`].
+/// A function that passes leaves on; see [`Walk::through`].
 pub(crate) type Pass<'p, L> = dyn FnMut(&mut dyn FnMut(&str, L), &str, &str, L) + 'p;
 
-/// What stands in the place of leaves; see [`Walk::instead`].
+/// Replacements of leaves; see [`Walk::instead`].
 pub(crate) type Parts<'p, L> = dyn FnMut(usize) -> Option<(Arc<str>, L)> + 'p;
 
-/// How far [`Walk::instead`] is.
+/// The progress of [`Walk::instead`].
 #[derive(Default)]
 struct Replacing {
     room: String,
@@ -244,7 +247,7 @@ struct Replacing {
 }
 
 impl Replacing {
-    /// Passes on what stands in the place of the next leaf, if anything does, at the path `here`; else the leaf.
+    /// Passes on the replacements of the next leaf, if any, at the path `here`; else the leaf.
     fn next<L>(
         &mut self,
         parts: &mut Parts<'_, L>,
@@ -264,7 +267,7 @@ impl Replacing {
     }
 }
 
-/// The part of a path below the first `here` bytes of it.
+/// Returns the part of a path below its first `here` bytes.
 fn below(path: &str, here: usize) -> &str {
     path[here..].strip_prefix('/').unwrap_or(&path[here..])
 }
@@ -273,10 +276,9 @@ fn below(path: &str, here: usize) -> &str {
 pub struct WalkMut<'a, 'w> {
     path: &'w mut String,
     sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
-    /// What arrays that can share their elements are shown to, in the place of all leaves, where somebody asks for
-    /// them.
+    /// Receives arrays that can share their elements, instead of all leaves, if requested.
     handles: Option<&'w mut HandleSink<'w>>,
-    /// What buffers are shown to, where somebody asks for them.
+    /// Receives buffers, if requested.
     buffers: Option<&'w mut BufferSinkMut<'w>>,
 }
 
@@ -290,7 +292,7 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         WalkMut { path, sink, handles: None, buffers: None }
     }
 
-    /// A walk that shows arrays which can share their elements, as what they share them with, and no leaves.
+    /// Returns a walk that shows the handles of arrays that can share their elements, and no leaves.
     pub(super) fn of_handles(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
@@ -299,7 +301,7 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         WalkMut { handles: Some(handles), ..WalkMut::new(path, sink) }
     }
 
-    /// A walk that is also shown buffers.
+    /// Returns a walk that also shows buffers.
     pub(crate) fn of_buffers(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
@@ -308,7 +310,7 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         WalkMut { buffers: Some(buffers), ..WalkMut::new(path, sink) }
     }
 
-    /// Shows a [buffer](Buffer) under a name: one that [`Walk::buffer`] shows.
+    /// Shows a [buffer](Buffer) under a name, as [`Walk::buffer`] does.
     pub fn buffer(&mut self, name: &str, buffer: &mut dyn Buffer) {
         if let Some(buffers) = &mut self.buffers {
             let parent = enter(self.path, name);
@@ -321,7 +323,7 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         self.handles.is_some()
     }
 
-    /// Shows an array that can share its elements, where that is asked for.
+    /// Shows an array that can share its elements, if requested.
     pub(super) fn handle(&mut self, array: &mut dyn Handle) {
         if let Some(handles) = &mut self.handles {
             handles(self.path, array);
@@ -389,7 +391,7 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 }
 
-/// The path of a child of `path`.
+/// Returns the path of a child of `path`.
 fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
     if path.is_empty() {
         return name;
@@ -400,8 +402,8 @@ fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
     room
 }
 
-/// Appends a key and returns the length to go back to. The text is reused from walk to walk, so that walking a tree
-/// allocates nothing once it has seen the longest path.
+/// Appends a key and returns the previous length. Walks reuse the text, so that they allocate nothing after the longest
+/// path.
 fn enter(path: &mut String, key: &str) -> usize {
     let parent = path.len();
     if parent > 0 {
@@ -411,7 +413,7 @@ fn enter(path: &mut String, key: &str) -> usize {
     parent
 }
 
-/// As [`enter`], with a number. Without `write!`, which took a sixth of what a small leaf costs a step.
+/// As [`enter`], with a number. Without `write!`, which costs a sixth of a small leaf's share of a step.
 fn enter_index(path: &mut String, index: usize) -> usize {
     let mut digits = [0; 20];
     let (mut rest, mut first) = (index, digits.len());
@@ -428,10 +430,10 @@ fn enter_index(path: &mut String, index: usize) -> usize {
     parent
 }
 
-/// Numbers from 0 on as keys, one after the other. Of most only the last digit is another than before, and no more is
-/// written: of a list of small arrays, writing each anew was a sixth of the instructions of a step.
+/// Increasing numbers as keys. Usually only the last digit changes and is rewritten: rewriting all of them takes a
+/// sixth of the instructions of a step on a list of small arrays.
 struct Numbers {
-    /// How long the path is without the number, and without its last digit.
+    /// Length of the path without the number, and without its last digit.
     parent: usize,
     tens: usize,
     next: usize,
@@ -443,7 +445,7 @@ impl Numbers {
         Numbers { parent: path.len(), tens: path.len(), next: 0, digit: b'9' }
     }
 
-    /// Goes from one child to the next.
+    /// Moves from one child to the next.
     #[inline]
     fn enter(&mut self, path: &mut String) {
         if self.digit == b'9' {
@@ -455,7 +457,7 @@ impl Numbers {
         path.push(char::from(self.digit));
     }
 
-    /// The same, where the other digits are others too.
+    /// The same, if other digits change too.
     #[cold]
     fn enter_ten(&mut self, path: &mut String) {
         path.truncate(self.parent);
@@ -475,7 +477,7 @@ mod tests {
 
     #[test]
     fn elements_have_the_paths_of_their_numbers() {
-        // With nothing in some places, and lists in lists, whose numbers have other lengths.
+        // With empty places, and nested lists whose numbers have other lengths.
         let inner = |n: usize| (0..n % 13).map(|_| Some(1.0_f32)).collect::<Vec<_>>();
         let tree: Vec<(Option<f32>, Vec<Option<f32>>)> =
             (0..1012).map(|n| ((n % 3 > 0).then_some(0.0), inner(n))).collect();

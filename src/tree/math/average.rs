@@ -3,7 +3,7 @@ use super::stretch::{Stretches, leaves, leaves_mut, rewrite};
 use crate::error::{Error, Result};
 use crate::tree::{Structure, TreeMut};
 
-/// The weighted mean of trees, such as replicas' parameters: one round of local SGD, of federated averaging.
+/// Returns the weighted mean of trees, such as replicas' parameters: one round of local or federated averaging.
 ///
 /// # Arithmetic
 ///
@@ -11,19 +11,19 @@ use crate::tree::{Structure, TreeMut};
 /// Σ wᵢ·xᵢ / Σ wᵢ     for each element, in f64, rounded once to the leaf's type
 /// ```
 ///
-/// worked out as the distance from the first tree, so that elements in which all agree stay as they are, to the bit. A
-/// tree of weight zero does not count, even where it is NaN or infinite.
+/// computed relative to the first tree, so that elements on which all agree stay bitwise identical. A tree of weight
+/// zero is ignored, even if it is NaN or infinite.
 ///
-/// [Buffers](crate::tree::Buffer) are averaged too, by type: floats such as running means as leaves are, of integers
-/// such as counters the largest is kept, a `bool` is set if it is in any tree. [`average_params_with`] has the other
-/// policies. The result is a clone of the first tree with these values, so a field that the tree does not show, such as
-/// one with `#[tree(skip)]`, is the first tree's: show a running mean as `#[tree(buffer)]`.
+/// [Buffers](crate::tree::Buffer) are averaged too, by type: floats such as running means like leaves, integers such as
+/// counters by their maximum, a `bool` is set if it is in any tree. [`average_params_with`] has the other policies. The
+/// result is a clone of the first tree with these values, so a field that the tree does not show, such as one with
+/// `#[tree(skip)]`, is the first tree's: show a running mean as `#[tree(buffer)]`.
 ///
 /// # Errors
 ///
-/// If there is no tree, a weight is negative or not finite, all weights are zero, or a tree differs in structure from
-/// the first: in paths, types or shapes. Every difference is listed. If trees differ in their buffers' paths, types or
-/// shapes, or in a buffer that has no mean.
+/// Fails without trees, if a weight is negative or not finite, all weights are zero, or a tree differs in structure
+/// from the first: in paths, types or shapes. Every difference is listed. Also fails if trees differ in their buffers'
+/// paths, types or shapes, or in a buffer that has no mean.
 ///
 /// # Example
 ///
@@ -52,7 +52,7 @@ pub fn average_params<P: TreeMut + Clone>(replicas: &[(&P, f64)]) -> Result<P> {
 ///
 /// # Errors
 ///
-/// As [`average_params`]; and if the policy refuses: the error names the buffer.
+/// As [`average_params`]; also fails if the policy refuses, with the name of the buffer.
 ///
 /// # Example
 ///
@@ -123,7 +123,7 @@ fn means_of_buffers<P: TreeMut>(replicas: &[(&P, f64)], shares: &[f64], policy: 
     all[0].iter().enumerate().map(|(i, (spec, _))| mean_of_buffer(spec, &column(i), policy)).collect()
 }
 
-/// Weights as shares of their sum.
+/// Normalizes weights to a sum of 1.
 pub(crate) fn shares(function: &str, weights: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
     let weights: Vec<f64> = weights.collect();
     let total: f64 = weights.iter().sum();
@@ -133,8 +133,9 @@ pub(crate) fn shares(function: &str, weights: impl Iterator<Item = f64>) -> Resu
     Err(Error::argument(function, "weights", "non-negative with a positive sum", format!("{weights:?}")))
 }
 
-/// The mean of numbers with shares that add up to 1. Those of share zero do not count, even where they are NaN or
-/// infinite; of equal numbers it is that number.
+/// Returns the mean of numbers with shares that sum to 1.
+///
+/// Numbers of share zero are ignored, even if they are NaN or infinite; the mean of equal numbers is that number.
 pub(crate) fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let mut counted = values.filter(|(_, share)| *share > 0.0);
     let all = counted.clone();
@@ -143,6 +144,6 @@ pub(crate) fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) ->
         return first;
     }
     let mean = first + counted.map(|(x, share)| share * (x - first)).sum::<f64>();
-    // Infinite ones have no distance, and that of huge ones can be infinite.
+    // Infinite values have no distance, and that of huge ones can be infinite.
     if mean.is_finite() { mean } else { all.map(|(x, share)| share * x).sum() }
 }

@@ -8,21 +8,22 @@ use crate::tree::{Tree, TreeMut, WalkMut, weighted_mean};
 
 /// The policy for [buffers](crate::tree::Buffer) when trees are averaged: running statistics, counters, flags.
 ///
-/// A tree of weight zero does not count.
+/// A tree of weight zero is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BufferPolicy {
-    /// Floats have the weighted mean, integers the largest value, a `bool` is set if it is set in any tree: as
-    /// [`average`](crate::state::average) treats moments, counts and flags. Elements of other types must agree.
+    /// The weighted mean of floats, the maximum of integers, and for a `bool` true if any is.
+    ///
+    /// [`average`](crate::state::average) treats moments, counts and flags alike. Elements of other types must agree.
     #[default]
     Average,
     /// All trees must agree, else an error.
     Equal,
-    /// The first tree's values, whatever its weight.
+    /// The first tree's values, even with weight zero.
     First,
 }
 
-/// The bytes of all buffers of a tree, in order.
+/// Returns the bytes of all buffers of a tree, in order.
 pub(crate) fn bytes_of<P: Tree + ?Sized>(tree: &P) -> Result<Vec<(BufferSpec, Vec<u8>)>> {
     let read = |(spec, buffer): (BufferSpec, &dyn crate::tree::Buffer)| {
         let mut bytes = Vec::new();
@@ -47,7 +48,7 @@ pub(crate) fn write_buffers<P: TreeMut + ?Sized>(tree: &mut P, means: Vec<Vec<u8
     done
 }
 
-/// The mean of one buffer, of which each tree has these bytes and this share.
+/// Returns the mean of one buffer from the bytes and the share of each tree.
 pub(crate) fn mean_of_buffer(spec: &BufferSpec, trees: &[(&[u8], f64)], policy: BufferPolicy) -> Result<Vec<u8>> {
     let counted: Vec<(&[u8], f64)> = trees.iter().filter(|(_, share)| *share > 0.0).copied().collect();
     let first = if policy == BufferPolicy::First { trees.first() } else { counted.first() };
@@ -90,7 +91,7 @@ fn largest<T: BufferElement + Ord>(trees: &[(&[u8], f64)]) -> Result<Vec<u8>> {
     combined::<T>(trees, |values| values.iter().fold(values[0].0, |largest, (x, _)| largest.max(*x)))
 }
 
-/// Combines the elements of all trees, of which there is at least one, one by one.
+/// Combines the elements of all trees, at least one, element by element.
 fn combined<T: BufferElement>(trees: &[(&[u8], f64)], combine: impl Fn(&[(T, f64)]) -> T) -> Result<Vec<u8>> {
     let rows = trees.iter().map(|(bytes, share)| Ok((elements_of::<T>(bytes, bytes.len() / size_of::<T>())?, *share)));
     let rows: Vec<(Vec<T>, f64)> = rows.collect::<Result<_>>()?;

@@ -3,7 +3,7 @@ use super::stretch::{Stretches, leaves, leaves_mut, rewrite};
 use crate::error::{Error, Result};
 use crate::tree::{Tree, TreeMut};
 
-/// A copy of a tree with all elements zero: of parameters, to add gradients up in.
+/// Returns a copy of a tree with all elements zero, for example to accumulate gradients.
 ///
 /// ```
 /// use gradchain::tree::{tree_add_scaled, tree_zeros_like};
@@ -44,7 +44,7 @@ pub fn tree_scale<T: TreeMut + ?Sized>(tree: &mut T, factor: f64) {
     tree_map(tree, |x| factor * x);
 }
 
-/// Replaces every element `x` by `f(x)`, worked out in `f64` and rounded to the leaf's type.
+/// Replaces every element `x` by `f(x)`, computed in `f64` and rounded to the leaf's type.
 ///
 /// ```
 /// let mut tree = (1.0_f32, vec![4.0_f64, 9.0]);
@@ -61,7 +61,7 @@ pub fn tree_map<T: TreeMut + ?Sized>(tree: &mut T, mut f: impl FnMut(f64) -> f64
 ///
 /// # Errors
 ///
-/// If the trees differ in structure; then nothing is changed. They may be of different float types.
+/// Fails, with nothing changed, if the trees differ in structure. They may be of different float types.
 ///
 /// # Example
 ///
@@ -84,7 +84,7 @@ pub fn tree_add_scaled<X: TreeMut + ?Sized, Y: Tree + ?Sized>(x: &mut X, scalar:
 ///
 /// # Errors
 ///
-/// If the trees differ in structure; then nothing is changed. They may be of different float types.
+/// Fails, with nothing changed, if the trees differ in structure. They may be of different float types.
 ///
 /// # Example
 ///
@@ -98,7 +98,7 @@ pub fn tree_assign<X: TreeMut + ?Sized, Y: Tree + ?Sized>(to: &mut X, from: &Y) 
     combine("the tree to copy differs", to, from, |_, y| y)
 }
 
-/// Moves an average of parameters a share of the way to new ones: Polyak averaging.
+/// Moves an average of parameters a fraction of the way to new ones: Polyak averaging.
 ///
 /// # Arithmetic
 ///
@@ -108,7 +108,7 @@ pub fn tree_assign<X: TreeMut + ?Sized, Y: Tree + ?Sized>(to: &mut X, from: &Y) 
 ///
 /// # Errors
 ///
-/// If the trees differ in structure; then nothing is changed. They may be of different float types.
+/// Fails, with nothing changed, if the trees differ in structure. They may be of different float types.
 ///
 /// # Example
 ///
@@ -125,7 +125,7 @@ pub fn tree_assign<X: TreeMut + ?Sized, Y: Tree + ?Sized>(to: &mut X, from: &Y) 
 ///
 /// Polyak and Juditsky, [Acceleration of stochastic approximation by averaging](https://doi.org/10.1137/0330046), 1992.
 /// Optax, [`incremental_update`](https://optax.readthedocs.io/en/latest/api/apply_updates.html). Differs: in place, in
-/// the type of the average, worked out in `f64`.
+/// the type of the average, computed in `f64`.
 pub fn incremental_update<N, O>(new_tensors: &N, old_tensors: &mut O, step_size: f64) -> Result<()>
 where
     N: Tree + ?Sized,
@@ -135,7 +135,7 @@ where
     combine("the new tensors do not fit the average", old_tensors, new_tensors, |old, new| step_size * new + keep * old)
 }
 
-/// Replaces old parameters by new ones every so many steps: a target network. Whether it was this time.
+/// Replaces old parameters by new ones every `update_period` steps, for a target network; returns whether it did.
 ///
 /// # Arithmetic
 ///
@@ -145,7 +145,7 @@ where
 ///
 /// # Errors
 ///
-/// If `update_period` is 0, or the trees differ in structure; then nothing is changed.
+/// Fails, with nothing changed, if `update_period` is 0, or the trees differ in structure.
 ///
 /// # Example
 ///
@@ -182,7 +182,7 @@ where
     Ok(due)
 }
 
-/// `x ← f(x, y)` for each element.
+/// Computes `x ← f(x, y)` for each element.
 fn combine<X, Y>(what: &str, x: &mut X, y: &Y, f: impl Fn(f64, f64) -> f64) -> Result<()>
 where
     X: TreeMut + ?Sized,

@@ -1,15 +1,17 @@
-//! Telling trees apart by their bits.
+//! Hashes of trees by their bits.
 
 use crate::element::{Element, with_dtype};
 use crate::tree::{Cursor, LeafParts, Run, Tree, Walk, dense_strides, is_dense};
 
-/// A number that tells trees of the same structure apart by their bits. A change of one element always changes it; of
-/// trees that differ in more than one, one pair in 2¹²⁸ has the same.
+/// Returns a hash that distinguishes trees of the same structure by their bits.
+///
+/// A change of one element always changes it; trees that differ in more than one element collide with probability
+/// 2⁻¹²⁸.
 pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
     let mut print = [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03];
     let mut mix = |x: f64| {
         let [a, b] = print;
-        // Each step can be undone, so what was different stays different.
+        // Each step is invertible, so different states stay different.
         print = [
             (a ^ x.to_bits()).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(31),
             b.wrapping_add(x.to_bits()).wrapping_mul(0xc4ce_b9fe_1a85_ec53).rotate_left(29),
@@ -19,7 +21,7 @@ pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
     print
 }
 
-/// Shows each element of a leaf, in logical (row-major) order.
+/// Calls `show` with each element of a leaf, in logical (row-major) order.
 fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
     let view = leaf.view();
     let order = dense_strides(&leaf.shape);

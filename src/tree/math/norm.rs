@@ -2,7 +2,7 @@ use super::stretch::{leaves, read};
 use crate::numeric::sums::sum_tile;
 use crate::tree::Tree;
 
-/// Which length of a tree, all leaves together as one vector.
+/// A norm of a tree, all leaves together as one vector.
 ///
 /// # Arithmetic
 ///
@@ -10,8 +10,8 @@ use crate::tree::Tree;
 /// L1 = Σ |x|      L2 = √(Σ x²)      Linf = max |x|
 /// ```
 ///
-/// Sums are in `f64`. Squares that overflow or vanish in `f64` are taken of `x / max |x|`. A NaN anywhere gives NaN; a
-/// tree without elements has the length 0.
+/// Sums are in `f64`. If squares overflow or vanish in `f64`, they are computed of `x / max |x|`. A NaN anywhere gives
+/// NaN; the norm of a tree without elements is 0.
 ///
 /// # Example
 ///
@@ -39,7 +39,7 @@ pub enum Norm {
 }
 
 impl Norm {
-    /// The length of a tree.
+    /// Returns the norm of a tree.
     pub fn of<T: Tree + ?Sized>(self, tree: &T) -> f64 {
         match self {
             Norm::L1 => sum_of(tree, f64::abs),
@@ -51,7 +51,7 @@ impl Norm {
         }
     }
 
-    /// The square of the length.
+    /// Returns the square of the norm.
     pub fn squared<T: Tree + ?Sized>(self, tree: &T) -> f64 {
         match self {
             Norm::L2 => sum_of(tree, |x| x * x),
@@ -60,7 +60,7 @@ impl Norm {
     }
 }
 
-/// The Euclidean norm of all leaves together, summed in `f64`: [`Norm::L2`], Optax's `global_norm`.
+/// Returns the Euclidean norm of all leaves together, summed in `f64`: [`Norm::L2`], Optax's `global_norm`.
 ///
 /// # Example
 ///
@@ -72,7 +72,7 @@ pub fn tree_norm<T: Tree + ?Sized>(tree: &T) -> f64 {
     Norm::L2.of(tree)
 }
 
-/// The sum of all elements, in `f64`.
+/// Returns the sum of all elements, in `f64`.
 ///
 /// ```
 /// use gradchain::tree::tree_sum;
@@ -82,7 +82,7 @@ pub fn tree_sum<T: Tree + ?Sized>(tree: &T) -> f64 {
     sum_of(tree, |x| x)
 }
 
-/// The Euclidean length of numbers that are not negative, which are read twice.
+/// Returns the Euclidean length of non-negative numbers, which are read twice.
 pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) -> f64 {
     let most = numbers().fold(0.0, |most: f64, x| if x.is_nan() || x > most { x } else { most });
     match most {
@@ -91,10 +91,10 @@ pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) ->
     }
 }
 
-/// What numbers are multiplied by whose squares overflow; those whose squares vanish are divided by it.
+/// Factor of numbers whose squares overflow, and divisor of those whose squares vanish.
 pub(crate) const SMALL: f64 = f64::from_bits((1023 - 600) << 52);
 
-/// Whether a sum of squares has lost nothing to the range of `f64`: zero is right or all of it is lost.
+/// Returns whether a sum of squares has neither overflowed nor vanished; zero may be exact or a complete loss.
 pub(crate) fn is_safe(squares: f64) -> bool {
     (1e-280..1e300).contains(&squares) || squares.is_nan()
 }
@@ -107,7 +107,7 @@ fn sum_of<T: Tree + ?Sized>(tree: &T, f: impl Fn(f64) -> f64) -> f64 {
 
 fn largest<T: Tree + ?Sized>(tree: &T) -> f64 {
     let mut most = 0.0_f64;
-    // Once it is NaN it stays so, which `max` would not do.
+    // NaN stays, which `max` would drop.
     let mut show = |x: f64| most = if x.is_nan() || x.abs() > most { x.abs() } else { most };
     leaves(tree).iter().for_each(|leaf| read(leaf, |_, x| x.iter().for_each(|x| show(*x))));
     most

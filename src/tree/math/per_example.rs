@@ -2,7 +2,7 @@ use super::stretch::{leaves, leaves_mut, read, rewrite};
 use crate::error::{Error, Result};
 use crate::tree::{LeafRef, SMALL, Structure, Tree, TreeMut};
 
-/// Clips the gradient of each example to a norm and adds them up. How many were clipped.
+/// Clips the gradient of each example to a norm and sums them; returns the number of clipped ones.
 ///
 /// The leaves of `grads` have one more axis than those of `sum`, the first: the examples.
 ///
@@ -20,8 +20,8 @@ use crate::tree::{LeafRef, SMALL, Structure, Tree, TreeMut};
 ///
 /// # Errors
 ///
-/// If `l2_norm_clip` is negative or NaN, or the leaves of `grads` are not those of `sum` with one more axis, of the
-/// same length everywhere; then nothing is changed.
+/// Fails, with nothing changed, if `l2_norm_clip` is negative or NaN, or the leaves of `grads` are not those of `sum`
+/// with one more axis, of the same length everywhere.
 ///
 /// # Example
 ///
@@ -57,14 +57,13 @@ where
     Ok(clipped)
 }
 
-/// Clips each leaf of the gradient of each example to a norm of its own and adds them up. How many were clipped, for
-/// each leaf.
+/// Clips each leaf of each example's gradient to its own norm and sums them; returns the clipped ones per leaf.
 ///
 /// The leaves of `grads` have one more axis than those of `sum`, the first: the examples.
 ///
 /// # Arithmetic
 ///
-/// For each of the `K` leaves, the one of `dᵢ` elements of `d` in all, as in
+/// For each of the `K` leaves, with `dᵢ` of `d` elements in all, as in
 /// [`per_example_global_norm_clip`](crate::tree::per_example_global_norm_clip) with the norm over that leaf alone and
 ///
 /// ```text
@@ -132,7 +131,7 @@ fn check_clip(function: &str, argument: &str, clip: f64) -> Result<()> {
     if clip >= 0.0 { Ok(()) } else { Err(Error::argument(function, argument, "not negative", clip)) }
 }
 
-/// How many examples there are.
+/// Returns the number of examples.
 fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: &S) -> Result<usize> {
     let (grads, sum) = (Structure::of(grads)?, Structure::of(sum)?);
     let examples = grads.leaves().iter().find_map(|leaf| leaf.shape().first().copied()).unwrap_or(0);
@@ -146,7 +145,7 @@ fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: 
     ))
 }
 
-/// Shows the parts of each stretch that belong to one example: its number, the place in it, the elements.
+/// Calls `each` with the parts of each chunk by example: its number, the place in it, the elements.
 fn by_example(leaf: &LeafRef<'_>, examples: usize, mut each: impl FnMut(usize, usize, &[f64])) {
     let len = leaf.parts.data.len() / examples.max(1);
     read(leaf, |start, mut stretch| {
@@ -159,7 +158,7 @@ fn by_example(leaf: &LeafRef<'_>, examples: usize, mut each: impl FnMut(usize, u
     });
 }
 
-/// The norm of each example. One whose squares vanish counts as 0, which is no more clipped than it.
+/// Returns the norm of each example. A norm whose squares vanish counts as 0, which is not clipped either.
 fn norms(leaves: &[LeafRef<'_>], examples: usize) -> Vec<f64> {
     let norms = |scale: f64| -> Vec<f64> {
         let mut squares = vec![0.0; examples];
@@ -178,7 +177,7 @@ fn norms(leaves: &[LeafRef<'_>], examples: usize) -> Vec<f64> {
     }
 }
 
-/// What each example is multiplied by, and for how many that is less than 1.
+/// Returns the factor of each example, and the number of factors less than 1.
 fn factors(norms: &[f64], clip: f64) -> (Vec<f64>, u64) {
     // Not `min`: 0/0, a gradient of zero and a clip of zero, is no clipping.
     let factor = |norm: &f64| if clip / norm < 1.0 { clip / norm } else { 1.0 };

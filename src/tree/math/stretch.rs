@@ -1,29 +1,28 @@
-//! Leaves of any type and layout as short dense stretches of `f64`: so sums are taken by one loop that vectorises,
-//! whatever the leaf is.
+//! Leaves of any type and layout as short dense chunks of `f64`, so that one vectorized loop sums all of them.
 
 use crate::element::{Element, with_dtype};
 use crate::tree::{Cursor, LeafMut, LeafRef, Run, Tree, TreeMut, Walk, WalkMut, dense_strides, is_dense};
 
 use super::super::leaf::LeafParts;
 
-/// The most elements that are shown together.
+/// Maximum length of a chunk.
 pub(crate) const STRETCH: usize = 512;
 
-/// The leaves of a tree to read, with their paths.
+/// Returns the leaves of a tree for reading.
 pub(crate) fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
     leaves
 }
 
-/// The leaves of a tree to write.
+/// Returns the leaves of a tree for writing.
 pub(crate) fn leaves_mut<T: TreeMut + ?Sized>(tree: &mut T) -> Vec<LeafMut<'_>> {
     let mut leaves = Vec::new();
     tree.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
     leaves
 }
 
-/// Reads a leaf in row-major order, a stretch at a time. Leaves of the same shape are cut in the same places.
+/// Reads a leaf in row-major order, in chunks. Leaves of the same shape have the same chunks.
 pub(crate) struct Stretches<'a> {
     leaf: LeafRef<'a>,
     road: Road,
@@ -36,7 +35,7 @@ impl<'a> Stretches<'a> {
         Stretches { leaf: leaf.clone(), road: Road::new(&leaf.parts), start: 0, buffer: [0.0; STRETCH] }
     }
 
-    /// The next stretch; empty after the last.
+    /// Returns the next chunk; empty after the last.
     pub(crate) fn next(&mut self) -> &[f64] {
         let stretch = self.road.stretch(&mut self.buffer, self.start);
         // SAFETY: the leaf is borrowed, and the road stays inside its shape.
@@ -49,13 +48,13 @@ impl<'a> Stretches<'a> {
     }
 }
 
-/// Shows a leaf in row-major order, a stretch at a time, with the number of its first element.
+/// Calls `each` with chunks of a leaf in row-major order, and the number of their first element.
 pub(crate) fn read(leaf: &LeafRef<'_>, mut each: impl FnMut(usize, &[f64])) {
     let mut stretches = Stretches::of(leaf);
     (0..leaf.parts.data.len()).step_by(STRETCH).for_each(|start| each(start, stretches.next()));
 }
 
-/// Shows a leaf in row-major order, a stretch at a time, to be overwritten; each element is rounded to the leaf's type.
+/// Calls `each` with chunks of a leaf in row-major order, to be overwritten; rounds elements to the leaf's type.
 pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [f64])) {
     let parts = &leaf.parts;
     let (mut road, mut back, mut buffer) = (Road::new(parts), Road::new(parts), [0.0; STRETCH]);
@@ -73,7 +72,7 @@ pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [
 
 /// A walk through a leaf in row-major order.
 struct Road {
-    /// Where the leaf is not dense.
+    /// The cursor of a leaf that is not dense.
     cursor: Option<Cursor>,
     len: usize,
 }
@@ -99,7 +98,7 @@ impl Road {
 
     /// # Safety
     ///
-    /// The leaf is the one that the road was made for, and nobody writes to it meanwhile.
+    /// The leaf is that of this road, and has no concurrent writer.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn load(&mut self, leaf: &LeafParts, start: usize, to: &mut [f64]) {
         let (view, len) = (leaf.view(), to.len());
@@ -112,7 +111,7 @@ impl Road {
 
     /// # Safety
     ///
-    /// As [`load`](Road::load), and nobody reads it either.
+    /// As [`load`](Road::load), and it has no concurrent reader either.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn store(&mut self, leaf: &LeafParts, start: usize, from: &[f64]) {
         let (view, len) = (leaf.view(), from.len());

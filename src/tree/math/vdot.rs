@@ -3,11 +3,11 @@ use crate::error::{Error, Result};
 use crate::numeric::sums::sum_tile;
 use crate::tree::{LeafRef, Structure, Tree};
 
-/// The inner product of two trees, all leaves together as one vector, in `f64`.
+/// Returns the inner product of two trees, all leaves together as one vector, in `f64`.
 ///
 /// # Errors
 ///
-/// If the trees differ in structure. They may be of different float types.
+/// Fails if the trees differ in structure. They may be of different float types.
 ///
 /// # Example
 ///
