@@ -1,4 +1,4 @@
-//! Averaging states by kind.
+//! Averages of states, by kind.
 
 use core::any::Any;
 
@@ -9,22 +9,22 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{shares, weighted_mean};
 
-/// What becomes of counts when states are averaged.
+/// The policy for counts when states are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CountPolicy {
-    /// The largest: the replica that is furthest on says how far training is.
+    /// The largest: training is as far as the most advanced replica.
     #[default]
     Largest,
     /// All must agree, else an error.
     Equal,
 }
 
-/// What becomes of flags when states are averaged. The result is a flag whatever the policy.
+/// The policy for flags when states are averaged. The result is always a flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FlagPolicy {
-    /// Set if it is set in any: a NaN that one replica saw was seen.
+    /// Set if it is set in any: a NaN in one replica has occurred.
     #[default]
     Any,
     /// Set if it is set in all.
@@ -33,50 +33,50 @@ pub enum FlagPolicy {
     Equal,
 }
 
-/// What becomes of random keys when states are averaged.
+/// The policy for random keys when states are averaged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyPolicy {
-    /// An error: there is no mean of two random streams, and replicas that go on with one key draw the same noise.
+    /// An error: two random streams have no mean, and replicas that continue with one key draw the same noise.
     #[default]
     Refuse,
     /// The key of the first state.
     First,
 }
 
-/// What becomes of fields that have no mean.
+/// The policies for fields without a mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AverageOptions {
-    /// Of counts.
+    /// The policy for counts.
     pub counts: CountPolicy,
-    /// Of flags.
+    /// The policy for flags.
     pub flags: FlagPolicy,
-    /// Of random keys.
+    /// The policy for random keys.
     pub keys: KeyPolicy,
 }
 
 impl AverageOptions {
-    /// Sets what becomes of counts.
+    /// Sets the policy for counts.
     pub fn counts(mut self, counts: CountPolicy) -> AverageOptions {
         self.counts = counts;
         self
     }
 
-    /// Sets what becomes of flags.
+    /// Sets the policy for flags.
     pub fn flags(mut self, flags: FlagPolicy) -> AverageOptions {
         self.flags = flags;
         self
     }
 
-    /// Sets what becomes of random keys.
+    /// Sets the policy for random keys.
     pub fn keys(mut self, keys: KeyPolicy) -> AverageOptions {
         self.keys = keys;
         self
     }
 }
 
-/// The weighted mean of states, by kind.
+/// Returns the weighted mean of states, by kind.
 ///
 /// # Arithmetic
 ///
@@ -87,7 +87,7 @@ impl AverageOptions {
 ///
 /// # Errors
 ///
-/// If there is no state, a weight is negative or not finite, all weights are zero, the states differ in schema, or a
+/// Fails without states, if a weight is negative or not finite, all weights are zero, the states differ in schema, or a
 /// policy refuses.
 ///
 /// # Example
@@ -127,11 +127,11 @@ pub fn average<S: State>(states: &[(&S, f64)], options: AverageOptions) -> Resul
     failure.map_or(Ok(mean), Err)
 }
 
-/// The state part of the way from `a` to `b`: `a` at 0, `b` at 1. By kind, as [`average`] with weights `1 − t` and `t`.
+/// Interpolates between two states: `a` at 0, `b` at 1. As [`average`] with weights `1 − t` and `t`.
 ///
 /// # Errors
 ///
-/// As [`average`]; and if `t` is not in `[0, 1]`.
+/// As [`average`]; also fails if `t` is not in `[0, 1]`.
 pub fn lerp<S: State>(a: &S, b: &S, t: f64, options: AverageOptions) -> Result<S> {
     if !(0.0..=1.0).contains(&t) {
         return Err(Error::argument("lerp", "t", "in [0, 1]", t));
@@ -145,7 +145,7 @@ fn entries<S: State>(state: &S) -> Vec<(String, Entry<'_>)> {
     out
 }
 
-/// The values of a field in each state, with the weights; an error if some state has another kind there.
+/// Returns the values of a field in each state, with the weights; an error if a state has another kind there.
 fn values<'a, T: 'static>(path: &str, column: &[(Entry<'a>, f64)]) -> Result<Vec<(&'a T, f64)>> {
     let value = |entry: Entry<'a>| -> &'a dyn Any {
         match entry {
@@ -197,7 +197,7 @@ fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options:
     Ok(())
 }
 
-/// The mean of values of one kind, of which there is one in each state, each of the same weight.
+/// Returns the mean of single values of one kind, one per state, with equal weights.
 pub(crate) fn mean_of_singles(path: &str, values: &[Single], options: AverageOptions) -> Result<Single> {
     let counts =
         values.iter().filter_map(|value| if let Single::Count(n) = value { Some(Count::new(*n)) } else { None });
@@ -237,7 +237,7 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     if column.iter().any(|(m, _)| shape(m) != ours) {
         return Err(Error::state(format!("average: field `{path}`"), "the arrays differ in type or shape"));
     }
-    // `into` is a copy of the first; the others may lie in another memory order.
+    // `into` is a copy of the first; the others may have another memory order.
     let Some((first, _)) = column.first() else { return Ok(()) };
     let is_coded = |m: &Moments| m.leaves().any(|leaf| m.dtype(leaf).is_some_and(DType::is_coded));
     let wide: Vec<_> = column.iter().map(|(m, w)| (is_coded(m).then(|| m.wide()), m, w)).collect();

@@ -1,13 +1,13 @@
-//! Numbers as text that says every bit, in any format: JSON has no NaN, and not every reader rounds to the nearest.
+//! Exact numbers as text for any format: JSON has no NaN, and not every reader rounds to nearest.
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// The shortest text that is this number and no other; of a NaN, its bits.
+/// Returns the shortest text that identifies this number; for a NaN, its bits.
 pub(crate) fn text(value: f64) -> String {
     if value.is_nan() { format!("nan:{:016x}", value.to_bits()) } else { format!("{value:?}") }
 }
 
-/// The number that a text is.
+/// Parses such a text.
 pub(crate) fn number(text: &str) -> Option<f64> {
     match text.strip_prefix("nan:") {
         Some(bits) => Some(f64::from_bits(u64::from_str_radix(bits, 16).ok()?)).filter(|value| value.is_nan()),

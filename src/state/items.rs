@@ -1,4 +1,4 @@
-//! A state as a flat list of single values and arrays: what is saved, compared, and moved into another state.
+//! A state as a flat list of single values and arrays, to save, compare and transfer.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::tree::{LeafMut, LeafRef, Structure};
 
-/// Where a value of a state is: the path of its field, and which leaf it belongs to.
+/// The place of a value in a state: the path of its field, and its leaf.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct ItemName {
@@ -16,7 +16,7 @@ pub(crate) struct ItemName {
     pub(crate) of: Owner,
 }
 
-/// What a value belongs to.
+/// The owner of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub(crate) enum Owner {
@@ -24,7 +24,7 @@ pub(crate) enum Owner {
     State,
     /// The leaf of this path.
     Leaf(String),
-    /// A leaf, by number, of what is not a tree of the parameters' leaves.
+    /// A leaf, by number, of a tree other than the parameters.
     Apart(usize),
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for ItemName {
     }
 }
 
-/// What an item holds that is one value.
+/// The value of an item that is no array.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub(crate) enum Single {
@@ -49,12 +49,12 @@ pub(crate) enum Single {
 }
 
 impl Single {
-    /// Whether it is the same to the last bit.
+    /// Returns whether both are bitwise identical.
     pub(crate) fn same(&self, other: &Single) -> bool {
         (self.kind(), self.bits()) == (other.kind(), other.bits())
     }
 
-    /// As messages show it.
+    /// Returns the value for messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Single::Count(n) | Single::Key(n) => n.to_string(),
@@ -63,7 +63,7 @@ impl Single {
         }
     }
 
-    /// Its bits.
+    /// Returns the bits.
     pub(crate) fn bits(&self) -> u64 {
         match *self {
             Single::Count(bits) | Single::Key(bits) => bits,
@@ -72,7 +72,7 @@ impl Single {
         }
     }
 
-    /// One of its kind that has these bits.
+    /// Returns a value of the same kind with these bits.
     pub(crate) fn of_bits(&self, bits: u64) -> Single {
         match self {
             Single::Count(_) => Single::Count(bits),
@@ -92,13 +92,13 @@ impl Single {
     }
 }
 
-/// A value of a state, to read.
+/// A value of a state, for reading.
 pub(crate) enum Item<'a> {
     Array(LeafRef<'a>),
     Single(Single),
 }
 
-/// A value of a state, to write.
+/// A value of a state, for writing.
 pub(crate) enum ItemMut<'a> {
     Array(LeafMut<'a>),
     Count(&'a mut Count),
@@ -118,7 +118,7 @@ impl ItemMut<'_> {
         }
     }
 
-    /// Writes a single value; says whether it was one of this kind.
+    /// Writes a single value; returns false for another kind.
     pub(crate) fn set(self, value: Single) -> bool {
         match (self, value) {
             (ItemMut::Count(count), Single::Count(value)) => *count = Count::new(value),
@@ -131,7 +131,7 @@ impl ItemMut<'_> {
     }
 }
 
-/// Every value of a state, in order.
+/// Returns every value of a state, in order.
 pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
     let mut all = Vec::new();
     let mut show = |field: &str, entry: Entry<'a>, Standing { apart, .. }: Standing| {
@@ -153,7 +153,7 @@ pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(I
     all
 }
 
-/// Every value of a state, in the same order.
+/// Returns every value of a state for writing, in the same order.
 pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -> Vec<(ItemName, ItemMut<'a>)> {
     let mut all = Vec::new();
     let mut show = |field: &str, entry: EntryMut<'a>, Standing { apart, .. }: Standing| {
@@ -175,10 +175,10 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
     all
 }
 
-/// Copies a value; `None` if the kinds differ, which callers have made sure they do not.
+/// Copies a value; `None` if the kinds differ, which callers rule out.
 pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     match (into, from) {
-        // Shared out among other machines, or among more of them.
+        // Sharded over other processes, or over more of them.
         (ItemMut::Array(into), Item::Array(from)) if into.part != from.part || into.shape() != from.shape() => {
             return None;
         }
@@ -193,8 +193,7 @@ pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     Some(())
 }
 
-/// Puts a state that `init` has made in the place of one that has been trained with, in which stays what users have
-/// set, and what is remembered of the leaves that rest.
+/// Replaces a trained state by a fresh one of `init`, but keeps user settings and the memory of resting leaves.
 pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
     let mut entries = Vec::new();
     let mut show = |_: &str, entry, _: Standing| entries.push(entry);

@@ -2,10 +2,10 @@
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 
-/// A number of steps: it goes up by one or back to zero, and nothing else.
+/// A number of steps, which can only be incremented or reset.
 ///
-/// There is no addition and no conversion from floats, so a count can never become a fraction. At `u64::MAX` it stays
-/// where it is.
+/// It has no addition and no conversion from floats, so a count can never become a fraction. It saturates at
+/// `u64::MAX`.
 ///
 /// ```
 /// let mut count = gradchain::state::Count::default();
@@ -17,33 +17,33 @@ use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 pub struct Count(u64);
 
 impl Count {
-    /// A count that starts at `value`, as when a state is restored.
+    /// Returns a count that starts at `value`, for example in a restored state.
     pub const fn new(value: u64) -> Count {
         Count(value)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// One more, unless it is at `u64::MAX` already.
+    /// Increments the count; saturates at `u64::MAX`.
     pub fn increment(&mut self) {
         self.0 = self.0.saturating_add(1);
     }
 
-    /// `n` more, at most `u64::MAX`: for counting elements.
+    /// Adds `n`, for counting elements; saturates at `u64::MAX`.
     pub fn increment_by(&mut self, n: u64) {
         self.0 = self.0.saturating_add(n);
     }
 
-    /// Back to zero.
+    /// Resets the count to zero.
     pub fn reset(&mut self) {
         self.0 = 0;
     }
 }
 
-/// Yes or no. It has no arithmetic: averaging goes by [`FlagPolicy`](super::FlagPolicy) and gives a flag again.
+/// True or false, without arithmetic: averages follow [`FlagPolicy`](super::FlagPolicy) and are flags again.
 ///
 /// ```
 /// let mut flag = gradchain::state::Flag::default();
@@ -55,12 +55,12 @@ impl Count {
 pub struct Flag(bool);
 
 impl Flag {
-    /// A flag of this value.
+    /// Returns a flag of this value.
     pub const fn new(value: bool) -> Flag {
         Flag(value)
     }
 
-    /// The value.
+    /// Returns the value.
     pub const fn get(self) -> bool {
         self.0
     }
@@ -77,12 +77,12 @@ impl Flag {
 pub struct Scalar(f64);
 
 impl Scalar {
-    /// A scalar of this value.
+    /// Returns a scalar of this value.
     pub const fn new(value: f64) -> Scalar {
         Scalar(value)
     }
 
-    /// The value.
+    /// Returns the value.
     pub const fn get(self) -> f64 {
         self.0
     }
@@ -100,12 +100,12 @@ impl Scalar {
 pub struct RandomKey(u64);
 
 impl RandomKey {
-    /// A key from a seed.
+    /// Returns the key of a seed.
     pub const fn new(seed: u64) -> RandomKey {
         RandomKey(seed)
     }
 
-    /// The seed.
+    /// Returns the seed.
     pub const fn get(self) -> u64 {
         self.0
     }
@@ -120,45 +120,45 @@ mod sealed {
     }
 }
 
-/// The kinds that there can be one of for each leaf: [`Count`], [`Flag`], [`Scalar`].
+/// The kinds of per-leaf values: [`Count`], [`Flag`], [`Scalar`].
 pub trait PerLeafKind: sealed::Sealed + Clone + Copy + core::fmt::Debug + PartialEq + Send + Sync + 'static {}
 
-/// One count, flag or scalar for each leaf that a transformation acts on.
+/// One count, flag or scalar for each active leaf.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PerLeaf<K> {
     values: Vec<Option<K>>,
 }
 
 impl<K: PerLeafKind> PerLeaf<K> {
-    /// The same value for every active leaf.
+    /// Returns the same value for every active leaf.
     pub fn new(active: &[bool], value: K) -> PerLeaf<K> {
         PerLeaf { values: active.iter().map(|on| on.then_some(value)).collect() }
     }
 
-    /// The value of leaf `leaf`; `None` if the transformation does not act on it.
+    /// Returns the value of leaf `leaf`; `None` if the leaf is not active.
     pub fn get(&self, leaf: usize) -> Option<K> {
         self.values.get(leaf).copied().flatten()
     }
 
-    /// Sets the value of a leaf that the transformation acts on; does nothing for others.
+    /// Sets the value of an active leaf; does nothing for others.
     pub fn set(&mut self, leaf: usize, value: K) {
         if let Some(Some(old)) = self.values.get_mut(leaf) {
             *old = value;
         }
     }
 
-    /// The leaves acted on, with their values.
+    /// Iterates over the active leaves, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (usize, K)> + '_ {
         self.values.iter().enumerate().filter_map(|(leaf, value)| Some((leaf, (*value)?)))
     }
 
-    /// As [`iter`](PerLeaf::iter), to write.
+    /// As [`iter`](PerLeaf::iter), for writing.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut K)> + '_ {
         self.values.iter_mut().enumerate().filter_map(|(leaf, value)| Some((leaf, value.as_mut()?)))
     }
 }
 
-/// Makes a kind a state, alone and one for each leaf.
+/// Implements states for a kind, alone and per leaf.
 macro_rules! kinds {
     ($($Kind:ident $Many:ident),*) => {$(
         impl State for $Kind {

@@ -1,4 +1,4 @@
-//! What a state is besides its values: which fields it has, how its arrays lie in memory, and which leaves it is for.
+//! The layout of a state: its fields, the memory layout of its arrays, and its leaves.
 
 use core::hash::Hasher;
 use std::hash::DefaultHasher;
@@ -30,11 +30,11 @@ impl Row {
     }
 }
 
-/// What a state was when `init` had made it, to hold a state to that was put in its place.
+/// The layout of a state after `init`, to check a replacement against.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     rows: Vec<Row>,
-    /// What is decided by `init` and is no field, by a number that tells it from others.
+    /// Hashes of facts decided by `init` that are no fields.
     facts: Vec<(String, u64)>,
 }
 
@@ -49,7 +49,7 @@ impl Layout {
         Layout::by(&|walk| state.walk(walk))
     }
 
-    /// Of a state that is given by its walk: compiled once, not for every state; as is the comparison.
+    /// Returns the layout of a state given by its walk: compiled once, not for every state, as is the comparison.
     fn by<'a>(walk: &dyn Fn(&mut StateWalk<'a, '_>)) -> Layout {
         let (mut rows, mut facts) = (Vec::new(), Vec::new());
         let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
@@ -63,11 +63,11 @@ impl Layout {
         Layout { rows, facts }
     }
 
-    /// Compares a state with this, row by row: nothing is made of one that fits.
+    /// Compares a state with this layout, row by row, without building that of a matching one.
     ///
     /// # Errors
     ///
-    /// In words, the first thing in which it differs.
+    /// Returns a message on the first difference.
     pub(crate) fn compare<S: State>(&self, state: &S, structure: &Structure) -> Result<(), String> {
         self.compare_by(&|walk| state.walk(walk), structure)
     }

@@ -4,7 +4,7 @@ use core::fmt::{Display, Write};
 
 use super::below;
 
-/// The levels of paths that wrappers add for their inner transformation.
+/// The path levels that wrappers add for their inner transformation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels(Vec<(String, usize)>);
 
@@ -14,7 +14,7 @@ impl Levels {
         self.0.push((path.into(), key.len()));
     }
 
-    /// Returns the path without these levels: chain members and groups alone, however many wrappers are around them.
+    /// Returns the path without these levels: chain members and groups alone, for any number of wrappers.
     pub(crate) fn shown(&self, path: &str) -> String {
         let (mut shown, mut from) = (String::new(), 0);
         let mut keep = |levels: &str| {
@@ -34,8 +34,8 @@ impl Levels {
     }
 }
 
-/// Goes a level down and gives the length of the path that was. Compiled once, not for every state there is, as are
-/// the two below.
+/// Enters a level and returns the previous length of the path. Compiled once, not for every state, as are the two
+/// below.
 pub(super) fn enter(path: &mut String, key: &dyn Display) -> usize {
     let parent = path.len();
     if parent > 0 {
@@ -45,7 +45,7 @@ pub(super) fn enter(path: &mut String, key: &dyn Display) -> usize {
     parent
 }
 
-/// The same, to what has a number, or a name that takes its place.
+/// The same for a numbered member, or a name in place of the number.
 pub(super) fn enter_member(path: &mut String, names: &mut Vec<String>, index: usize) -> (usize, Vec<String>) {
     let names = core::mem::take(names);
     let parent = match names.get(index) {

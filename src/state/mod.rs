@@ -1,19 +1,19 @@
-//! What a transformation remembers, by kind.
+//! States of transformations: fields by kind.
 //!
 //! Guide: [What a transformation remembers](https://docs.rs/gradchain/latest/gradchain/_guide/state/index.html).
 //!
-//! A state is a struct whose fields each have a *kind*. What may be done with a field follows from its kind alone:
+//! A state is a struct whose fields each have a *kind*. The kind alone determines the operations on a field:
 //!
 //! | kind | holds | averaging | arithmetic |
 //! |---|---|---|---|
 //! | [`Moments`] | float arrays, one for each leaf | mean in `f64`, dtype kept | by the engine |
 //! | [`Scalar`] | one `f64` | mean | as `f64` |
 //! | [`Count`] | a number of steps | the largest, or refused: [`AverageOptions`] | none: `increment`, `reset` |
-//! | [`Flag`] | yes or no | any, all, or refused: [`AverageOptions`] | none |
-//! | [`RandomKey`] | the key of a random stream | refused unless told otherwise | none |
+//! | [`Flag`] | true or false | any, all, or refused: [`AverageOptions`] | none |
+//! | [`RandomKey`] | the key of a random stream | refused by default | none |
 //! | [`PerLeaf`] | a count, flag or scalar for each leaf | as its kind | as its kind |
 //!
-//! A flag or a count has no arithmetic at all, so no code can average one into a fraction.
+//! A flag or a count has no arithmetic, so no code can average one into a fraction.
 //! [`#[derive(State)]`](derive@crate::State) makes a struct of such fields a state; tuples of states are states.
 
 mod average;
@@ -57,9 +57,9 @@ pub(crate) use walk::{SHARES, Tells};
 
 /// A struct of typed fields, shown one by one.
 ///
-/// Derive it: `#[derive(State)]` on a struct whose fields are kinds or states; `#[state(skip)]` leaves a field out that
-/// is worked out again from the configuration, such as a resolved mask. If what it is depends on the parameters,
-/// implement the trait by hand, and show it as a [`fact`](StateWalk::fact).
+/// Derive it: `#[derive(State)]` on a struct whose fields are kinds or states; `#[state(skip)]` omits a field that is
+/// recomputed from the configuration, such as a resolved mask. If such a field depends on the parameters, implement the
+/// trait by hand, and show it as a [`fact`](StateWalk::fact).
 ///
 /// # Example
 ///
@@ -86,7 +86,7 @@ pub trait State: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Shows every field for writing: the same fields, in the same order and under the same paths.
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>);
 
-    /// Of the memory of a part: how parameters to evaluate with are made from one of its state arrays, if they are.
+    /// Returns how parameters to evaluate with follow from a state array; for the memory of a part.
     fn evaluate_as(&self) -> Option<EvaluateAs> {
         None
     }
@@ -128,9 +128,9 @@ impl<S: State> State for Option<S> {
     }
 }
 
-/// Says that a struct's state is its fields of these names. Fields in `knows` are [facts](StateWalk::fact), those in
-/// `means` say its [meaning](StateWalk::meaning); of arrays in `room`, which hold nothing between steps, it is a fact
-/// how they lie in memory. `reads name` names the method that says what else there is to [read](StateWalk::reading).
+/// Implements a state by the fields of these names. Fields in `knows` are [facts](StateWalk::fact), those in `means`
+/// are its [meaning](StateWalk::meaning); the memory layout of arrays in `room`, which hold nothing between steps, is a
+/// fact. `reads name` names the method with further [readings](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }

@@ -14,10 +14,10 @@ use crate::tree::{
     LeafMut, LeafParts, LeafRef, LeafSpec, PartOf, Structure, Tree, TreeMut, WalkMut, dense_strides, for_each_leaf,
 };
 
-/// Float arrays, one for each leaf that a transformation acts on: first and second moments, traces, accumulators.
+/// Float arrays, one for each active leaf: first and second moments, traces, accumulators.
 ///
-/// An array usually has its leaf's shape and memory order, so that the engine walks both in step; it may have a shape
-/// of its own (the row and column factors of Adafactor, the history of L-BFGS). Its type is fixed when it is made.
+/// An array usually has its leaf's shape and memory order, so that the engine walks both in step; it may have another
+/// shape (the row and column factors of Adafactor, the history of L-BFGS). Its type is fixed at creation.
 #[derive(Clone, Debug, Default)]
 pub struct Moments {
     arrays: Vec<Option<MomentArray>>,
@@ -28,7 +28,7 @@ struct MomentArray {
     shape: Vec<usize>,
     strides: Vec<isize>,
     data: Buffer,
-    /// If it is of some elements of its leaf only, in memory order: then it has one axis.
+    /// The whole array, if this holds only some elements of its leaf in memory order; then it has one axis.
     part: Option<Box<PartOf>>,
 }
 
@@ -37,7 +37,7 @@ impl MomentArray {
         LeafParts::new(self.data.raw(), &self.shape, &self.strides)
     }
 
-    /// The numbers of elements in 8 bits, as they lie.
+    /// Returns the decoded 8-bit elements, in memory order.
     fn decoded(&self) -> Option<Vec<f32>> {
         self.data.dtype().is_coded().then(|| self.parts().decoded())
     }
@@ -49,7 +49,7 @@ impl MomentArray {
         self.data.fill(value);
     }
 
-    /// Where the element lies that is number `i` in an array of the same shape with other strides.
+    /// Returns the place of element `i` of an array of the same shape with strides `order`.
     fn translate(&self, i: usize, order: &[isize]) -> usize {
         let axes = self.shape.iter().zip(order).zip(&self.strides);
         axes.map(|((&len, &theirs), &ours)| i / theirs as usize % len.max(1) * ours as usize).sum()
@@ -57,12 +57,13 @@ impl MomentArray {
 }
 
 impl Moments {
-    /// One array for each active leaf, of its shape, filled with `value`, of the type that `dtype` gives; of a leaf
-    /// that is [sharded](crate::wrapper::sharded()) the elements that are worked on here, in memory order.
+    /// Returns one array for each active leaf, of its shape, filled with `value`, of the type that `dtype` returns.
+    ///
+    /// For a [sharded](crate::wrapper::sharded()) leaf it has the elements of this process, in memory order.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory for an array, or a type is 16-bit without the feature `half`.
+    /// Fails if memory for an array cannot be allocated, or a type is 16-bit without the feature `half`.
     pub fn like(
         structure: &Structure,
         active: &[bool],
@@ -74,7 +75,7 @@ impl Moments {
         Moments::filled(structure, active, value, &|_, leaf| dtype(leaf))
     }
 
-    /// The same, compiled once, and of any type.
+    /// The same for any type, compiled once.
     pub(crate) fn filled(
         structure: &Structure,
         active: &[bool],
@@ -102,7 +103,7 @@ impl Moments {
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
 
-    /// One array of zeros for each active leaf for which `shape` gives a shape, in row-major order.
+    /// Returns one array of zeros for each active leaf for which `shape` returns a shape, in row-major order.
     ///
     /// # Errors
     ///
@@ -132,12 +133,13 @@ impl Moments {
         Ok(Moments { arrays: arrays.collect::<Result<_>>()? })
     }
 
-    /// Copies of a tree's leaves, of the types that `dtype` gives, each in the memory order of the structure's leaf: as
-    /// the arrays of a state lie that was made for parameters of this structure.
+    /// Copies a tree's leaves, in the types that `dtype` returns and in the memory order of the structure's leaves.
+    ///
+    /// The arrays of a state for parameters of this structure have the same order.
     ///
     /// # Errors
     ///
-    /// If the tree has not this structure, or a leaf's elements would be rounded; or as [`like`](Moments::like).
+    /// Fails if the tree has another structure, or a leaf's elements would be rounded; or as [`like`](Moments::like).
     pub fn of_tree<T: Tree + ?Sized>(
         tree: &T,
         structure: &Structure,
@@ -164,11 +166,11 @@ impl Moments {
         }
     }
 
-    /// Copies arrays that were made by [`of_tree`](Moments::of_tree) back into a tree.
+    /// Copies arrays from [`of_tree`](Moments::of_tree) back into a tree.
     ///
     /// # Errors
     ///
-    /// If the tree has not this structure; then nothing has been changed.
+    /// Fails, with nothing changed, if the tree has another structure.
     pub fn to_tree<T: TreeMut + ?Sized>(&self, tree: &mut T, structure: &Structure) -> Result<()> {
         let differences = structure.differences(&*tree);
         if !differences.is_empty() {
@@ -182,7 +184,7 @@ impl Moments {
         Ok(())
     }
 
-    /// A leaf's elements in memory order, in `f64`, which holds each exactly; none if it has no array.
+    /// Returns a leaf's elements in memory order, in `f64`, which represents each exactly; empty without an array.
     pub(crate) fn in_order(&self, leaf: usize) -> Vec<f64> {
         let Some(array) = self.array(leaf) else { return Vec::new() };
         if let Some(numbers) = array.decoded() {
@@ -205,17 +207,17 @@ impl Moments {
         });
     }
 
-    /// How many leaves the tree has, with an array or without.
+    /// Returns the number of leaves of the tree, with or without an array.
     pub fn len(&self) -> usize {
         self.arrays.len()
     }
 
-    /// Whether the tree has no leaves.
+    /// Returns whether the tree has no leaves.
     pub fn is_empty(&self) -> bool {
         self.arrays.is_empty()
     }
 
-    /// The absolute values of all elements.
+    /// Iterates over the absolute values of all elements.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> + '_ {
         fn of<C: Real>(moments: &Moments, leaf: usize) -> Vec<f64> {
             moments.get::<C>(leaf).unwrap_or_default().iter().map(|x| x.as_f64().abs()).collect()
@@ -226,32 +228,34 @@ impl Moments {
         })
     }
 
-    /// The type of a leaf's array; `None` if the leaf has none.
+    /// Returns the type of a leaf's array; `None` without an array.
     pub fn dtype(&self, leaf: usize) -> Option<DType> {
         self.array(leaf).map(|a| a.data.dtype())
     }
 
-    /// The shape of a leaf's array; `None` if the leaf has none.
+    /// Returns the shape of a leaf's array; `None` without an array.
     pub fn shape(&self, leaf: usize) -> Option<&[usize]> {
         self.array(leaf).map(|a| a.shape.as_slice())
     }
 
-    /// The elements of a leaf's array in memory order, if there is one and it is of type `T`. Those of
-    /// [`quantized`](crate::quantized()) state are of no such type: [`to_array`](Moments::to_array) has them too.
+    /// Returns the elements of a leaf's array in memory order, if it exists and is of type `T`.
+    ///
+    /// [Quantized](crate::quantized()) state is of no such type; [`to_array`](Moments::to_array) decodes it.
     pub fn get<T: Element>(&self, leaf: usize) -> Option<&[T]> {
         self.array(leaf).and_then(|a| a.data.get())
     }
 
-    /// The elements of a leaf's array in memory order, if there is one and it is of type `T`.
+    /// Returns the elements of a leaf's array in memory order for writing, if it exists and is of type `T`.
     pub fn get_mut<T: Element>(&mut self, leaf: usize) -> Option<&mut [T]> {
         self.arrays.get_mut(leaf)?.as_mut()?.data.get_mut()
     }
 
-    /// Shows the elements of a leaf's array, of any type, in memory order to a function, stretch by stretch, and stores
-    /// what it makes of them. It is given the number of the first and as many as there are.
+    /// Passes the elements of a leaf's array, of any type, to a function in chunks, and stores its results.
     ///
-    /// An array of type `C` is shown at once. Others are converted; of [`quantized`](crate::quantized()) state each
-    /// number is rounded to a code, whether it was changed or not.
+    /// The function receives the number of the first element, in memory order, and the chunk.
+    ///
+    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantized()) state
+    /// is rounded to a code, changed or not.
     pub fn rewrite<C: Real>(&mut self, leaf: usize, mut f: impl FnMut(usize, &mut [C])) {
         let Some(array) = self.arrays.get_mut(leaf).and_then(Option::as_mut) else { return };
         match array.data.get_mut::<C>() {
@@ -260,15 +264,14 @@ impl Moments {
         }
     }
 
-    /// The share of a leaf's elements in 8 bits that the scales of their blocks leave no digits.
+    /// Returns the fraction of a leaf's 8-bit elements that have no significant digits at their block's scale.
     pub(crate) fn floored(&self, leaf: usize) -> Option<f64> {
         let array = self.array(leaf).filter(|array| array.data.dtype().is_coded())?;
         let floored = coded::floored(array.data.dtype(), array.data.as_bytes());
         Some(floored as f64 / array.data.len().max(1) as f64)
     }
 
-    /// A copy of a leaf's array in `f64`, which holds each element exactly; of one in 8 bits the numbers that it stands
-    /// for.
+    /// Copies a leaf's array to `f64`, which represents each element exactly; 8-bit elements are decoded.
     pub fn to_array(&self, leaf: usize) -> Option<ArrayD<f64>> {
         let array = self.array(leaf)?;
         let values = LeafRef::lend(array.parts()).to_f64();
@@ -280,18 +283,17 @@ impl Moments {
         self.arrays.iter_mut().flatten().for_each(|a| a.fill(value));
     }
 
-    /// The leaves that have an array.
+    /// Iterates over the leaves that have an array.
     pub fn leaves(&self) -> impl Iterator<Item = usize> + '_ {
         self.arrays.iter().enumerate().filter_map(|(leaf, array)| array.as_ref().map(|_| leaf))
     }
 
-    /// The bytes of all arrays.
+    /// Returns the bytes of all arrays.
     pub fn bytes(&self) -> usize {
         self.arrays.iter().flatten().map(|a| a.data.as_bytes().len()).sum()
     }
 
-    /// Copies the arrays that both have, element by element in memory order; both are of types that arithmetic is done
-    /// in.
+    /// Copies the arrays that both have, element by element in memory order; both are of compute types.
     pub(crate) fn copy_from(&mut self, from: &Moments) {
         for leaf in 0..self.arrays.len() {
             if let (Some(to), Some(from)) = (self.get_mut::<f64>(leaf), from.get::<f64>(leaf)) {
@@ -306,12 +308,12 @@ impl Moments {
         }
     }
 
-    /// Takes over a leaf's array.
+    /// Clones a leaf's array.
     pub(crate) fn take(&mut self, from: &Moments, leaf: usize) {
         self.arrays[leaf].clone_from(&from.arrays[leaf]);
     }
 
-    /// How the arrays lie in memory.
+    /// Returns the memory layout of the arrays.
     pub(crate) fn laid(&self) -> impl Hash + '_ {
         Laid(self)
     }
@@ -320,7 +322,7 @@ impl Moments {
         self.array(leaf).map(|a| a.data.raw().placed_at(a.part.as_ref().map_or(0, |part| part.begins)))
     }
 
-    /// Which array it is, for values that are nowhere in memory.
+    /// Returns the array's identity, for recorded values, which have no storage.
     pub(crate) fn in_record(&self, leaf: usize) -> Option<InRecord> {
         self.dtype(leaf).map(|dtype| InRecord { address: self.address(), dtype })
     }
@@ -329,29 +331,29 @@ impl Moments {
         core::ptr::from_ref(self).addr()
     }
 
-    /// The bytes of a leaf's elements in memory order, as they lie on this machine; `None` if the leaf has no array.
+    /// Returns the bytes of a leaf's elements in memory order, in host byte order; `None` without an array.
     pub fn as_bytes(&self, leaf: usize) -> Option<&[u8]> {
         self.array(leaf).map(|a| a.data.as_bytes())
     }
 
-    /// The same, to write. All bytes are numbers.
+    /// The same for writing. All bytes are valid numbers.
     pub fn as_bytes_mut(&mut self, leaf: usize) -> Option<&mut [u8]> {
         self.arrays.get_mut(leaf)?.as_mut().map(|a| a.data.as_bytes_mut())
     }
 
-    /// The arrays, with the leaves they belong to.
+    /// Iterates over the arrays, with their leaves.
     pub(crate) fn views(&self) -> impl Iterator<Item = (usize, LeafRef<'_>)> {
         let leaf = |array: &MomentArray| LeafRef::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_ref()?))))
     }
 
-    /// The arrays, with the leaves they belong to, to write.
+    /// Iterates over the arrays for writing, with their leaves.
     pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = (usize, LeafMut<'_>)> {
         let leaf = |array: &mut MomentArray| LeafMut::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter_mut().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_mut()?))))
     }
 
-    /// Element `i` of each array becomes `f(leaf, i, old)`, computed in `f64` and rounded once.
+    /// Replaces element `i` of each array by `f(leaf, i, old)`, computed in `f64` and rounded once.
     pub(crate) fn map(&mut self, f: impl Fn(usize, usize, f64) -> f64) {
         for (leaf, array) in self.arrays.iter_mut().enumerate() {
             let Some(array) = array else { continue };
@@ -368,17 +370,17 @@ impl Moments {
         }
     }
 
-    /// The strides of a leaf's array, which has no gaps; none if there is no array.
+    /// Returns the strides of a leaf's array, which is dense; empty without an array.
     pub(crate) fn strides(&self, leaf: usize) -> &[isize] {
         self.array(leaf).map_or(&[], |a| &a.strides)
     }
 
-    /// Where in a leaf its array begins, in memory order, if it is of some elements only.
+    /// Returns the start of an array within its leaf, in memory order, if it holds only some elements.
     pub(crate) fn begins(&self, leaf: usize) -> Option<usize> {
         self.array(leaf)?.part.as_ref().map(|part| part.begins)
     }
 
-    /// The same, of which those in 8 bits are the numbers that they stand for.
+    /// Returns a copy with 8-bit arrays decoded.
     pub(crate) fn wide(&self) -> Moments {
         let wide = |array: &MomentArray| {
             let Some(numbers) = array.decoded() else { return array.clone() };
@@ -389,8 +391,9 @@ impl Moments {
         Moments { arrays: self.arrays.iter().map(|array| array.as_ref().map(wide)).collect() }
     }
 
-    /// Element `i`, in the memory order that `order` describes, of a leaf's array, which is not in 8 bits; zero if
-    /// there is none.
+    /// Returns element `i`, in the memory order of the strides `order`, of a leaf's array; zero without an array.
+    ///
+    /// The array must not be 8-bit.
     pub(crate) fn at(&self, leaf: usize, i: usize, order: &[isize]) -> f64 {
         let Some(array) = self.array(leaf) else { return 0.0 };
         let i = if array.strides == order { i } else { array.translate(i, order) };
@@ -412,7 +415,7 @@ impl Hash for Laid<'_> {
     }
 }
 
-/// An array of zeros for a leaf, if it can be had.
+/// Allocates an array of zeros for a leaf.
 fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: InPage) -> Result<Buffer> {
     let refused =
         |problem| Err(Error::state(format!("leaf `{}`: an array of {dtype} {shape:?}", leaf.path()), problem));

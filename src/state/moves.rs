@@ -1,4 +1,4 @@
-//! Which value of one state goes where in another.
+//! The correspondence between the values of two states.
 
 use core::fmt;
 use std::collections::{HashMap, HashSet};
@@ -9,14 +9,14 @@ use crate::element::DType;
 use crate::error::Misfit;
 use crate::tree::{PartOf, Structure};
 
-/// A description of a value, without its elements if it is an array.
+/// A description of a value, without the elements of an array.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemSpec {
     pub(crate) name: ItemName,
     pub(crate) kind: Kind,
-    /// Of arrays.
+    /// Type and shape of an array.
     pub(crate) array: Option<(DType, Vec<usize>)>,
-    /// Of single values that are to be moved.
+    /// A single value, if it is to be moved.
     pub(crate) single: Option<Single>,
 }
 
@@ -54,63 +54,63 @@ impl ItemSpec {
     }
 }
 
-/// The axis lengths of an array of which there is a part, or all.
+/// Returns the axis lengths of the whole array, from a part or all of it.
 fn whole(part: &Option<Box<PartOf>>, shape: &[usize]) -> Vec<usize> {
     part.as_ref().map_or(shape, |part| &part.shape).to_vec()
 }
 
-/// Whether a state counts updates for each leaf.
+/// Returns whether a state counts updates for each leaf.
 pub(crate) fn counts_by_leaf(items: &[ItemSpec]) -> bool {
     let is_one = |field: &str| field == "updates" || field.ends_with(".updates");
     items.iter().any(|item| item.kind == Kind::Count && item.name.of != Owner::State && is_one(&item.name.field))
 }
 
-/// What becomes of leaves on the way.
+/// The fate of leaves in a migration.
 pub(crate) trait Moves {
-    /// The path that a leaf of the old state has in the new one; `None` if it is not to come along.
+    /// Returns the new path of a leaf of the old state; `None` if it is dropped.
     fn to(&self, old: &str) -> Option<&str>;
 
-    /// The path that a leaf of the new state has in the old one.
+    /// Returns the old path of a leaf of the new state.
     fn from(&self, new: &str) -> Option<&str>;
 
-    /// Whether a leaf of the new state starts afresh, whatever the old one has.
+    /// Returns whether a leaf of the new state starts afresh, whatever the old one has.
     fn is_fresh(&self, new: &str) -> bool;
 
-    /// True if a leaf may be of another type than before.
+    /// Returns whether a leaf may change its type.
     fn is_cast(&self, new: &str) -> bool;
 
-    /// Whether nothing at all changes in the structure.
+    /// Returns whether nothing changes in the structure.
     fn is_identity(&self) -> bool;
 
-    /// True if nothing but the types of leaves changes, as has been said.
+    /// Returns whether nothing but the declared types of leaves changes.
     fn is_retyped(&self) -> bool;
 
-    /// What becomes of the old state's fields, if these verbs are added to the migration.
+    /// Returns the fate of the old state's fields, with these verbs added to the migration.
     fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String>;
 }
 
-/// What becomes of the fields of a state on the way.
+/// The fate of the fields of a state in a migration.
 #[derive(Default)]
 pub(crate) struct Parts {
-    /// For each of the old state, its paths in the new one.
+    /// For each field of the old state, its paths in the new one.
     pub(crate) to: Vec<Vec<String>>,
-    /// Parts of the new state that start afresh, each but for one inside.
+    /// Parts of the new state that start afresh, each with an optional exception inside.
     pub(crate) fresh: Vec<(String, Option<String>)>,
-    /// Those of them that must be there.
+    /// Fresh parts that must exist.
     pub(crate) asked: Vec<String>,
-    /// Those whose arrays may be of another type.
+    /// Parts whose arrays may change their type.
     pub(crate) cast: Vec<String>,
-    /// Those that were inserted where there was nothing, nor after it.
+    /// Parts that were inserted where nothing is, nor anything after it.
     pub(crate) in_vain: Vec<String>,
-    /// Those that a part was split into: each has some of its leaves.
+    /// Groups into which a part was split: each has some of its leaves.
     pub(crate) groups: Vec<String>,
-    /// Those that others were joined to, which agree on what there is one of.
+    /// Parts into which others were joined; their single values agree.
     pub(crate) joined: Vec<String>,
-    /// Those that start as the parameters of before.
+    /// Parts that start as the old parameters.
     pub(crate) of_params: Vec<String>,
-    /// The fields of the old state that the parameters are now.
+    /// The fields of the old state that become the parameters.
     pub(crate) to_params: Vec<usize>,
-    /// Those of which a copy was dropped.
+    /// Fields of which a copy was dropped.
     pub(crate) dropped: HashSet<usize>,
 }
 
@@ -123,13 +123,13 @@ impl Parts {
 
 #[cfg(feature = "checkpoint")]
 impl Parts {
-    /// True if a field of the new state starts as the parameters of before.
+    /// Returns whether a field of the new state starts as the old parameters.
     pub(crate) fn is_of_params(&self, field: &str) -> bool {
         self.of_params.iter().any(|part| below(field, part).is_some())
     }
 }
 
-/// What of a path comes after that of a part, if it is the part's or below it.
+/// Returns the rest of a path after that of a part, if it is the part's or below it.
 pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     match path.strip_prefix(part)? {
         "" => Some(""),
@@ -138,7 +138,7 @@ pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     }
 }
 
-/// That a verb speaks of a part that is not there.
+/// Returns the message that a verb names a missing part.
 pub(crate) fn no_part(verb: &str, part: &str) -> String {
     format!("{verb}: there is no part `{part}` of the state")
 }
@@ -146,11 +146,11 @@ pub(crate) fn no_part(verb: &str, part: &str) -> String {
 /// The source of a value of the new state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// It stays as `init` makes it.
+    /// The value of `init`.
     Own,
     /// The value of this number in the old state.
     Item(usize),
-    /// The parameter of its leaf, as that was before.
+    /// The old parameter of its leaf.
     Param,
 }
 
@@ -163,19 +163,18 @@ impl Source {
 /// The sources of all values.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// Each value of the new state.
+    /// The source of each value of the new state.
     pub(crate) values: Vec<Source>,
     /// The values of the old state that parameters become.
     pub(crate) params: Vec<usize>,
 }
 
-/// Finds the source of each value of the new state. `params` is the structure of the parameters of before, if these are
-/// known.
+/// Finds the source of each value of the new state. `params` is the structure of the old parameters, if known.
 ///
 /// # Errors
 ///
-/// Every value that has no counterpart or another kind, type or shape there. Verbs are proposed only if the states fit
-/// with them.
+/// Fails with every value that has no counterpart or another kind, type or shape there. Proposes verbs only if the
+/// states fit with them.
 pub(crate) fn sources(
     old: &[ItemSpec],
     new: &[ItemSpec],
@@ -191,25 +190,25 @@ pub(crate) fn sources(
     Err(Misfit { lines: matched.lines, hints: matched.in_vain, proposed })
 }
 
-/// What a migration makes of two states.
+/// The result of a migration between two states.
 pub(super) struct Matched {
     /// The source of each value of the new state.
     pub(super) from: Vec<Source>,
     /// The values of the old state that parameters become.
     to_params: Vec<usize>,
-    /// What does not fit.
+    /// Messages on misfits.
     pub(super) lines: Vec<String>,
-    /// Values of the new state that have no counterpart.
+    /// Values of the new state without a counterpart.
     pub(super) missing: Vec<usize>,
-    /// Values of the old state that have none, under their new names.
+    /// Values of the old state without a counterpart, under their new names.
     pub(super) left: Vec<(ItemName, usize)>,
-    /// Values of the old state that get the same name.
+    /// Values of the old state with the same new name.
     pub(super) twice: Vec<[usize; 2]>,
-    /// Fields of the new state whose arrays are of another type.
+    /// Fields of the new state whose arrays change their type.
     pub(super) casts: Vec<String>,
     /// The new paths of each field of the old state.
     pub(super) to: Vec<Vec<String>>,
-    /// A line for each verb that does nothing.
+    /// A message for each verb without effect.
     in_vain: Vec<String>,
 }
 
@@ -218,7 +217,7 @@ impl Matched {
     ///
     /// # Errors
     ///
-    /// In words, the first verb that speaks of a part that is not there.
+    /// Returns a message on the first verb that names a missing part.
     fn of(
         old: &[ItemSpec],
         new: &[ItemSpec],
@@ -260,8 +259,8 @@ impl Matched {
                 }
             }
         }
-        // How often each leaf was updated, where the old state has one number for all of them, under the name that it
-        // has in the new state: parts may have moved too.
+        // The update counts of leaves, if the old state has one count for all of them, under its new name: parts may
+        // have moved too.
         let counts = old.iter().enumerate().filter(|(_, spec)| spec.name.of == Owner::State);
         let counts = counts.filter(|(_, spec)| spec.kind == Kind::Count).rev();
         let counts: HashMap<&str, usize> = counts
@@ -275,7 +274,7 @@ impl Matched {
         lines.extend(parts.asked.iter().filter(|part| !is_new(part)).map(|part| no_part("fresh_part", part)));
         let none = parts.of_params.iter().filter(|part| !is_new(part));
         lines.extend(none.map(|part| no_part("params_to_part", part)));
-        // Arrays of another type, all else the same.
+        // Arrays of another type, otherwise the same.
         let is_cast = |old: &ItemSpec, new: &ItemSpec| match (&old.array, &new.array) {
             (Some((theirs, from)), Some((ours, to))) => old.kind == new.kind && theirs != ours && from == to,
             _ => false,
@@ -323,7 +322,7 @@ impl Matched {
             from.push(found.map_or(Source::Own, Source::Item));
         }
         casts.dedup();
-        // A leaf is in one of the groups that the state was split into.
+        // A leaf is in one of the groups into which the state was split.
         let used: HashSet<usize> = from.iter().filter_map(|source| source.item()).collect();
         let is_elsewhere = |name: &ItemName, i: usize| {
             let is_told = used.contains(&i) || parts.dropped.contains(&i);

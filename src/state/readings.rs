@@ -1,4 +1,4 @@
-//! What there is to read of a run: numbers, each with a path.
+//! Readings of a run: numbers, each with a path.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use crate::error::{Error, Result};
 use crate::schedule::Hyperparam;
 use crate::tree::Structure;
 
-/// One number of a run, as [`readings`](crate::GradientTransformation::readings) gives it.
+/// One number of a run, from [`readings`](crate::GradientTransformation::readings).
 ///
-/// Written out it is its path, the leaf's path in brackets where it is of one leaf: `0.norm`, `0.norm[encoder/weight]`.
+/// It displays as its path, with the path of a leaf in brackets: `0.norm`, `0.norm[encoder/weight]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     path: String,
-    /// How much of the path is that of the part.
+    /// Length of the part's path within it.
     owner: usize,
-    /// The path in the state, with the levels that wrappers add, and how much of it is that of the part.
+    /// The path in the state, with the levels of wrappers, and the length of the part's path within it.
     full: (String, usize),
     part: &'static str,
     leaf: Option<String>,
@@ -26,50 +26,49 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Where it is: the path of the part, and its name.
+    /// Returns the path of the part, and the name.
     ///
     /// The path has the members of chains and the groups of partitions, and no level for a wrapper:
-    /// `backbone.learning_rate`, whether or not the group is in [`freezable`](crate::wrapper::freezable) or
-    /// [`inject_hyperparams`](crate::inject_hyperparams), as [`set_hyperparam`](crate::OptState::set_hyperparam) has
-    /// it. Where two readings would have one path, the inner one keeps the path that it has in the
-    /// [schema](crate::OptState::schema).
+    /// `backbone.learning_rate`, even if the group is in [`freezable`](crate::wrapper::freezable) or
+    /// [`inject_hyperparams`](crate::inject_hyperparams), as in [`set_hyperparam`](crate::OptState::set_hyperparam). If
+    /// two readings would have the same path, the inner one keeps its path in the [schema](crate::OptState::schema).
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The name alone, without the path of the part.
+    /// Returns the name without the path of the part.
     pub fn name(&self) -> &str {
         self.path[self.owner..].trim_start_matches('.')
     }
 
-    /// The name of the part that it is of, such as `clip_by_global_norm`; empty for what was [added](Readings::with).
+    /// Returns the name of the part, such as `clip_by_global_norm`; empty for [added](Readings::with) numbers.
     pub fn part(&self) -> &'static str {
         self.part
     }
 
-    /// The path of the leaf that it is of; `None` if it is of all.
+    /// Returns the path of the leaf; `None` for a number of all leaves.
     pub fn leaf(&self) -> Option<&str> {
         self.leaf.as_deref()
     }
 
-    /// The number: NaN where there has been no step that gives it.
+    /// Returns the number: NaN before the first step that computes it.
     pub fn value(&self) -> f64 {
         self.value
     }
 
-    /// Whether another is of a part inside the part that this is of.
+    /// Returns whether another reading is of a part inside this one's part.
     fn holds(&self, other: &Reading) -> bool {
         let ((ours, owner), (theirs, other)) = (&self.full, &other.full);
         let inside = theirs[..*other].strip_prefix(&ours[..*owner]);
         other > owner && inside.is_some_and(|inside| *owner == 0 || inside.starts_with('.'))
     }
 
-    /// With the path that it has in the state.
+    /// Returns the path in the state.
     fn in_state(&self) -> String {
         with_leaf(&self.full.0, self.leaf())
     }
 
-    /// Whether a key means this one.
+    /// Returns whether a key matches this reading.
     fn is(&self, key: &str) -> bool {
         let whole = self.to_string();
         let of_part = || key.strip_prefix(self.part)?.strip_prefix('.');
@@ -89,12 +88,12 @@ fn with_leaf(path: &str, leaf: Option<&str>) -> String {
     leaf.map_or_else(|| path.to_owned(), |leaf| format!("{path}[{leaf}]"))
 }
 
-/// Whether a path is, or ends with, these levels.
+/// Returns whether a path is, or ends with, these levels.
 fn is_end(path: &str, levels: &str) -> bool {
     path.strip_suffix(levels).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
-/// All there is to read of a run at one step: see [`readings`](crate::GradientTransformation::readings).
+/// All readings of a run at one step: see [`readings`](crate::GradientTransformation::readings).
 ///
 /// # Example
 ///
@@ -122,14 +121,15 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// The only number that a key means: a path or the last levels of one, with the leaf in brackets for that of one
-    /// leaf (`learning_rate`, `1.learning_rate`, `norm[encoder/weight]`), or the name of the part and that of the
-    /// number (`clip_by_global_norm.norm`). A whole path means that one, whatever others end with it; of several the
-    /// one is meant that is of a part which holds all the others.
+    /// Returns the only number that matches a key.
+    ///
+    /// A key is a path or its last levels, with a leaf in brackets (`learning_rate`, `1.learning_rate`,
+    /// `norm[encoder/weight]`), or the names of part and number (`clip_by_global_norm.norm`). A whole path takes
+    /// precedence over paths that end with it; otherwise a reading of a part that contains all the others' parts does.
     ///
     /// # Errors
     ///
-    /// If the key means none, or several: all of them are named.
+    /// Fails if the key matches none, or several: all of them are named.
     pub fn get(&self, key: &str) -> Result<f64> {
         let meant: Vec<&Reading> = self.all.iter().filter(|reading| reading.is(key)).collect();
         let holds = |one: &&&Reading| meant.iter().all(|other| core::ptr::eq(**one, *other) || one.holds(other));
@@ -147,19 +147,19 @@ impl Readings {
         Err(Error::state("readings", format!("`{key}` can mean {}", paths.join(", "))))
     }
 
-    /// The numbers, part by part in the order of the chain.
+    /// Iterates over the numbers, part by part in the order of the chain.
     pub fn iter(&self) -> core::slice::Iter<'_, Reading> {
         self.all.iter()
     }
 
-    /// The same, and a number of your own, such as the loss.
+    /// Adds your own number, such as the loss.
     pub fn with(mut self, name: impl Into<String>, value: f64) -> Readings {
         let path = name.into();
         self.all.push(Reading { full: (path.clone(), 0), path, owner: 0, part: "", leaf: None, value });
         self
     }
 
-    /// Those alone for which a function is true.
+    /// Keeps only the readings for which a function returns true.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -185,7 +185,7 @@ impl<'a> IntoIterator for &'a Readings {
     }
 }
 
-/// A number in a line.
+/// Writes a number per line.
 impl fmt::Display for Readings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().try_for_each(|reading| writeln!(f, "{reading} = {:?}", reading.value))
@@ -197,7 +197,7 @@ impl fmt::Display for Readings {
 pub(super) struct Owner {
     name: &'static str,
     path: usize,
-    /// How many steps there were, if it counts them: what its schedules are evaluated at.
+    /// Number of steps, if the part counts them: the count of its schedules.
     clock: Option<u64>,
 }
 
@@ -209,7 +209,7 @@ struct Around {
     name: &'static str,
     path: String,
     arguments: Given,
-    /// The steps that its first part has counted of those that are least deep, and how long the path of that is.
+    /// The step count of its first part among the shallowest, and the length of that part's path.
     clock: Option<(usize, u64)>,
 }
 
@@ -219,7 +219,7 @@ impl Around {
     }
 }
 
-/// What collects readings on a walk over a transformation and its state.
+/// Collects readings on a walk over a transformation and its state.
 pub(crate) struct Reader {
     structure: Arc<Structure>,
     owner: Owner,
@@ -235,7 +235,7 @@ impl Reader {
         Reader { structure, owner: Owner::default(), optimizers: Vec::new(), found, levels }
     }
 
-    /// Returns what was found, each with a path of its own.
+    /// Returns the readings, each with a unique path.
     pub(crate) fn found(mut self) -> Readings {
         let shown: Vec<String> = self.found.all.iter().map(|reading| self.levels.shown(&reading.path)).collect();
         let mut outermost: HashMap<(&str, Option<&str>), usize> = HashMap::new();
@@ -294,17 +294,17 @@ impl Reader {
         }
     }
 
-    /// How many steps there were, for the schedules of the part that the walk is in.
+    /// Sets the step count for the schedules of the current part.
     pub(super) fn clock(&mut self, steps: u64) {
         self.owner.clock = Some(steps);
     }
 
-    /// Enters a part whose path is so long, and gives the one that it is in.
+    /// Enters a part with a path of this length, and returns the outer one.
     pub(super) fn enter(&mut self, name: &'static str, path: usize) -> Owner {
         core::mem::replace(&mut self.owner, Owner { name, path, clock: None })
     }
 
-    /// Goes back to the part that this one is in, with what this one was given.
+    /// Returns to the outer part, with the arguments of this one.
     pub(super) fn leave(&mut self, path: &str, arguments: &Given, outer: Owner) {
         let Owner { name, clock, .. } = core::mem::replace(&mut self.owner, outer);
         arguments.iter().for_each(|(argument, value)| self.argument((name, path), argument, value, clock));
@@ -320,7 +320,7 @@ impl Reader {
         self.optimizers.push(Around { name, path: path.into(), arguments, clock: None });
     }
 
-    /// Leaves an optimizer. What it was given and none of its parts is, is read too: as of its first part's steps.
+    /// Leaves an optimizer. Reads its arguments that no part shares too, at its first part's count.
     pub(super) fn leave_optimizer(&mut self) {
         let Some(Around { name, path, arguments, clock }) = self.optimizers.pop() else { return };
         for (argument, value) in &arguments {
@@ -333,8 +333,8 @@ impl Reader {
         }
     }
 
-    /// The value of an argument in the last step, or in the first if there was none. If it is one that an optimizer was
-    /// given, it is the optimizer's.
+    /// Reads the value of an argument in the last step, or in the first before any. An argument of an optimizer is read
+    /// as the optimizer's.
     fn argument(
         &mut self,
         (part, path): (&'static str, &str),

@@ -1,4 +1,4 @@
-//! What a state consists of, readable at run time.
+//! The contents of a state, readable at run time.
 
 use core::fmt;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl fmt::Display for Kind {
 pub struct SchemaEntry {
     /// The path of the field in the state, such as `1.mu`.
     pub field: String,
-    /// The path of the leaf it belongs to; `None` for what there is one of.
+    /// The path of its leaf; `None` for a value of the whole state.
     pub leaf: Option<String>,
     /// The kind.
     pub kind: Kind,
@@ -72,7 +72,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema of a state that was made for parameters of this structure.
+    /// Returns the schema of a state for parameters of this structure.
     pub fn of<S: State>(state: &S, structure: &Structure) -> Schema {
         let mut entries = Vec::new();
         let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
@@ -85,7 +85,7 @@ impl Schema {
         Schema { entries }
     }
 
-    /// The first thing in which another schema differs from this one, in words; `None` if they are equal.
+    /// Returns a message on the first difference from another schema; `None` if they are equal.
     pub(crate) fn difference(&self, other: &Schema) -> Option<String> {
         if self == other {
             return None;
@@ -97,7 +97,7 @@ impl Schema {
         })
     }
 
-    /// Bytes and numbers of values, by kind.
+    /// Returns bytes and numbers of values, by kind.
     pub fn size(&self) -> SizeReport {
         let mut kinds: BTreeMap<Kind, (usize, usize)> = BTreeMap::new();
         for entry in &self.entries {
@@ -120,10 +120,10 @@ impl fmt::Display for Schema {
     }
 }
 
-/// What is shown a value: of which leaf, what it is, and of arrays type, shape and strides.
+/// Receives a value: its leaf, its kind, and for arrays type, shape and strides.
 type ShowValue<'a> = dyn FnMut(Option<usize>, Kind, Option<DType>, &[usize], &[isize]) + 'a;
 
-/// Shows what each value of a field is: of which leaf, and of arrays type, shape and strides.
+/// Describes each value of a field: its leaf, and for arrays type, shape and strides.
 pub(super) fn each_value(entry: Entry<'_>, show: &mut ShowValue<'_>) {
     let mut one = |leaf, kind| show(leaf, kind, None, &[], &[]);
     match entry {
@@ -140,24 +140,24 @@ pub(super) fn each_value(entry: Entry<'_>, show: &mut ShowValue<'_>) {
     }
 }
 
-/// How large a state is, by kind.
+/// The size of a state, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeReport {
     kinds: BTreeMap<Kind, (usize, usize)>,
 }
 
 impl SizeReport {
-    /// The number of values of a kind.
+    /// Returns the number of values of a kind.
     pub fn values(&self, kind: Kind) -> usize {
         self.kinds.get(&kind).map_or(0, |k| k.0)
     }
 
-    /// The bytes of a kind.
+    /// Returns the bytes of a kind.
     pub fn bytes(&self, kind: Kind) -> usize {
         self.kinds.get(&kind).map_or(0, |k| k.1)
     }
 
-    /// The bytes of all kinds together.
+    /// Returns the bytes of all kinds together.
     pub fn total_bytes(&self) -> usize {
         self.kinds.values().map(|k| k.1).sum()
     }
@@ -170,7 +170,7 @@ impl fmt::Display for SizeReport {
     }
 }
 
-/// Whether two states are the same to the last bit: fields, counts, flags, and the bytes of every array.
+/// Returns whether two states are bitwise identical: fields, counts, flags, and the bytes of every array.
 pub fn same_bits<S: State>(a: &S, b: &S) -> bool {
     fn bytes<S: State>(state: &S) -> Vec<(String, Vec<u8>)> {
         let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! What a migration does to the fields of a state.
+//! Operations of a migration on the fields of a state.
 
 use core::fmt;
 
@@ -41,5 +41,5 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The field of a wrapper's state that is the state of what it wraps.
+/// The field of a wrapper's state that holds the inner state.
 pub(crate) const INNER: &str = "inner";

@@ -1,4 +1,4 @@
-//! What a state shows its fields to.
+//! Walks over the fields of a state.
 
 use core::any::Any;
 use core::fmt::Display;
@@ -11,7 +11,7 @@ use super::readings::{Given, Owner, Reader};
 use super::{Count, Flag, Moments, PerLeaf, RandomKey, Scalar, State};
 use crate::error::Result;
 
-/// One field of a state, to read.
+/// One field of a state, for reading.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each variant is named after the kind it holds")]
@@ -26,7 +26,7 @@ pub enum Entry<'a> {
     Scalars(&'a PerLeaf<Scalar>),
 }
 
-/// One field of a state, to write.
+/// One field of a state, for writing.
 #[derive(Debug)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each variant is named after the kind it holds")]
@@ -41,38 +41,37 @@ pub enum EntryMut<'a> {
     Scalars(&'a mut PerLeaf<Scalar>),
 }
 
-/// How a field stands in a state.
+/// The role of a field in a state.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Standing {
-    /// It does not belong to the parameters' leaves, whatever its numbers.
+    /// True if its leaves are not the parameters', whatever its numbers.
     pub(crate) apart: bool,
-    /// It is as a user has set it, and nothing that was learned in training.
+    /// True if a user has set it, rather than training.
     pub(crate) set: bool,
 }
 
 /// A walk over the fields of a state, for reading.
 pub struct StateWalk<'a, 'w> {
     path: String,
-    /// Names that take the place of the next level's numbers.
+    /// Names in place of the next level's numbers.
     names: Vec<String>,
     standing: Standing,
     sink: ReadSink<'a, 'w>,
 }
 
-/// What is shown a fact: its path, what puts it into a number, and what it tells.
+/// Receives a fact: its path, a function that hashes it, and its category.
 pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher), Tells) + 'a;
 
-/// What a fact tells of a state.
+/// The category of a fact.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Tells {
-    /// For which leaves it is, and in which memory order.
+    /// The leaves of the state, and their memory order.
     Place,
-    /// How its values are read.
+    /// The interpretation of its values.
     Meaning,
 }
 
-/// What a walk is for: every field, the parts of one type, the evaluations, what `init` decided, or what there is to
-/// read.
+/// The purpose of a walk: every field, the parts of one type, the evaluations, the facts of `init`, or the readings.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
     Fields(&'w mut dyn FnMut(&str, Entry<'a>, Standing)),
@@ -82,11 +81,11 @@ enum ReadSink<'a, 'w> {
     Readings(&'w mut Reader),
 }
 
-/// The fact that a state has the share of one of several machines.
+/// The fact that a state holds the shard of one process.
 pub(crate) const SHARES: &str = "shares";
 
 impl<'a, 'w> StateWalk<'a, 'w> {
-    /// A walk that shows each field, with its path, to a function.
+    /// Returns a walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, Entry<'a>)) -> Self {
         StateWalk::to(ReadSink::Entries(sink))
     }
@@ -95,7 +94,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink }
     }
 
-    /// A walk that also says how a field stands.
+    /// Returns a walk that also shows the role of a field.
     pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, Standing)) -> Self {
         StateWalk::to(ReadSink::Fields(sink))
     }
@@ -108,12 +107,12 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         done
     }
 
-    /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    /// Returns a walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
         StateWalk::to(ReadSink::Parts(sink))
     }
 
-    /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
+    /// Shows a part of a state as a whole, if the walk is for parts; else returns it, to be walked.
     pub(crate) fn part<S: Any>(&mut self, part: &'a S) -> Option<&'a S> {
         if let ReadSink::Parts(sink) = &mut self.sink {
             sink(&self.path, part);
@@ -122,33 +121,36 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         Some(part)
     }
 
-    /// A walk that shows each [`evaluation`](Self::evaluation), with the path of the state it belongs to, instead of
-    /// the fields; and whether it is [`apart`](Self::apart) from the parameters' leaves.
+    /// Returns a walk that shows each [`evaluation`](Self::evaluation) instead of the fields.
+    ///
+    /// It comes with the path of its state, and true if that is [`apart`](Self::apart) from the parameters' leaves.
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
         StateWalk::to(ReadSink::Evaluations(sink))
     }
 
-    /// Says which parameters to evaluate with, if that is what the walk is for. A second call at the same path takes
-    /// the place of the first for the leaves that its moments have.
+    /// Shows the parameters to evaluate with, if the walk is for them. A second call at the same path replaces the
+    /// first for the leaves of its moments.
     pub fn evaluation(&mut self, evaluation: Evaluation<'a>) {
         if let ReadSink::Evaluations(sink) = &mut self.sink {
             sink(&self.path, evaluation, self.standing.apart);
         }
     }
 
-    /// A walk that shows each [`fact`](Self::fact), with its path, instead of the fields.
+    /// Returns a walk that shows each [`fact`](Self::fact), with its path, instead of the fields.
     pub(crate) fn of_facts(sink: &'w mut ShowFact<'w>) -> Self {
         StateWalk::to(ReadSink::Facts(sink))
     }
 
-    /// Says what `init` has decided that is no field, such as which leaves to act on, or how they lie in memory. A
-    /// state in which it is something else is refused in the place of this one.
+    /// Shows a decision of `init` that is no field, such as the active leaves or their memory order.
+    ///
+    /// A state with another fact is refused as a replacement of this one.
     pub fn fact<H: Hash>(&mut self, name: &str, fact: &H) {
         self.tell(name, fact, Tells::Place);
     }
 
-    /// Says an argument on which the meaning of the state's values depends, where their shapes and types do not show
-    /// it. A state that was made with another value is refused in the place of this one, also by
+    /// Shows an argument on which the meaning of the state's values depends beyond their shapes and types.
+    ///
+    /// A state made with another value is refused as a replacement of this one, also by
     /// [`replace`](crate::OptState::replace).
     pub fn meaning<H: Hash>(&mut self, name: &str, argument: &H) {
         self.tell(name, argument, Tells::Meaning);
@@ -162,14 +164,13 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// A walk that shows what there is to [read](Self::reading) instead of the fields: single values of the state, and
-    /// what the transformation says besides.
+    /// Returns a walk that shows [readings](Self::reading) instead of the fields: single values of the state, and
+    /// further ones of the transformation.
     pub(crate) fn of_readings(reader: &'w mut Reader) -> Self {
         StateWalk::to(ReadSink::Readings(reader))
     }
 
-    /// Says a number that is known of the last step and is no field. Fields that are one value each are there to be
-    /// read without it.
+    /// Shows a number of the last step that is no field. Fields that are single values are readings already.
     ///
     /// See [`readings`](crate::GradientTransformation::readings).
     ///
@@ -240,7 +241,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// As [`reading`](Self::reading), a number for each of some leaves.
+    /// As [`reading`](Self::reading), for a number per leaf.
     pub fn readings_by_leaf(&mut self, name: &str, values: impl IntoIterator<Item = (usize, f64)>) {
         if let ReadSink::Readings(reader) = &mut self.sink {
             let parent = enter(&mut self.path, &name);
@@ -249,14 +250,14 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// Says at which count the schedules of the part are evaluated next, where that is not its field `count`.
+    /// Sets the count at which the schedules of the part are evaluated next, if that is not its field `count`.
     pub(crate) fn clock(&mut self, count: Count) {
         if let ReadSink::Readings(reader) = &mut self.sink {
             reader.clock(count.get());
         }
     }
 
-    /// Walks the state of a part, of which the arguments are there to be read too.
+    /// Walks the state of a part whose arguments are readings too.
     pub(crate) fn of_part(
         &mut self,
         name: &'static str,
@@ -280,8 +281,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// Walks the state of an optimizer that is a chain: arguments of the chain's parts that are its own are read as its
-    /// own.
+    /// Walks the state of an optimizer that is a chain: its own arguments among those of the chain's parts are read as
+    /// the optimizer's.
     pub(crate) fn of_optimizer(
         &mut self,
         name: &'static str,
@@ -319,7 +320,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         self.member(index, &mut |walk| state.walk(walk));
     }
 
-    /// Walks what has a number, or a name that takes its place.
+    /// Walks a numbered member, or a name in place of the number.
     pub(crate) fn member<T>(&mut self, index: usize, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = enter_member(&mut self.path, &mut self.names, index);
         let done = inside(self);
@@ -332,7 +333,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         match &mut self.sink {
             ReadSink::Entries(sink) => sink(&self.path, entry),
             ReadSink::Fields(sink) => sink(&self.path, entry, self.standing),
-            // What users set is no finding; what it is in a step, the part says that it is for.
+            // Settings of users are no readings; the part shows their value in a step.
             ReadSink::Readings(reader) if !self.standing.set => reader.entry(&self.path, entry, self.standing.apart),
             ReadSink::Parts(_) | ReadSink::Evaluations(_) | ReadSink::Facts(_) | ReadSink::Readings(_) => {}
         }
@@ -353,7 +354,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         done
     }
 
-    /// Walks the state of a wrapper's inner transformation: a level that [`shown`](Levels::shown) paths leave out.
+    /// Walks the state of a wrapper's inner transformation: a level that [`shown`](Levels::shown) paths omit.
     pub(crate) fn inside<T>(&mut self, key: &str, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         self.within(key, &mut |walk| {
             if let ReadSink::Readings(reader) = &mut walk.sink {
@@ -370,11 +371,11 @@ pub struct StateWalkMut<'a, 'w> {
     names: Vec<String>,
     standing: Standing,
     sink: Sink<'a, 'w>,
-    /// The levels that wrappers add, where parts are asked for.
+    /// The levels that wrappers add, if parts are requested.
     pub(crate) levels: Levels,
 }
 
-/// What a walk is for: every field, or the parts of one type.
+/// The purpose of a walk: every field, or the parts of one type.
 enum Sink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, EntryMut<'a>)),
     Fields(&'w mut dyn FnMut(&str, EntryMut<'a>, Standing)),
@@ -382,7 +383,7 @@ enum Sink<'a, 'w> {
 }
 
 impl<'a, 'w> StateWalkMut<'a, 'w> {
-    /// A walk that shows each field, with its path, to a function.
+    /// Returns a walk that shows each field, with its path, to a function.
     pub fn new(sink: &'w mut dyn FnMut(&str, EntryMut<'a>)) -> Self {
         StateWalkMut::to(Sink::Entries(sink))
     }
@@ -392,7 +393,7 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         StateWalkMut { path: String::new(), names: Vec::new(), standing, sink, levels }
     }
 
-    /// A walk that also says how a field stands.
+    /// Returns a walk that also shows the role of a field.
     pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, Standing)) -> Self {
         StateWalkMut::to(Sink::Fields(sink))
     }
@@ -404,12 +405,12 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         self.standing.apart = outer;
     }
 
-    /// A walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    /// Returns a walk that shows each [`part`](Self::part), with its path, instead of the fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a mut dyn Any)) -> Self {
         StateWalkMut::to(Sink::Parts(sink))
     }
 
-    /// Shows a part of a state as a whole, if that is what the walk is for; else returns it, to be walked.
+    /// Shows a part of a state as a whole, if the walk is for parts; else returns it, to be walked.
     pub(crate) fn part<S: Any>(&mut self, part: &'a mut S) -> Option<&'a mut S> {
         match &mut self.sink {
             Sink::Entries(_) | Sink::Fields(_) => Some(part),

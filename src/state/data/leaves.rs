@@ -1,4 +1,4 @@
-//! The structure of parameters, as it is written down.
+//! The serialized structure of parameters.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub(crate) struct Leaves {
     pub(crate) leaves: Vec<Leaf>,
 }
 
-/// One of them.
+/// One leaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Leaf {
     pub(crate) path: String,
@@ -31,7 +31,7 @@ impl Leaves {
         Leaves { fingerprint, leaves: structure.leaves().iter().map(leaf).collect() }
     }
 
-    /// `None` if a leaf would be larger than the address space.
+    /// Returns the structure; `None` if a leaf would be larger than the address space.
     pub(crate) fn structure(&self) -> Option<Structure> {
         self.leaves
             .iter()
@@ -40,7 +40,7 @@ impl Leaves {
     }
 }
 
-/// Whether an array is not larger than the address space, and none of its axes alone is.
+/// Returns whether an array, and each of its axes, fits the address space.
 pub(crate) fn fits_in_memory(shape: &[usize], dtype: DType) -> bool {
     let mut all = shape.iter().copied().chain([dtype.size()]).filter(|len| *len > 0);
     all.try_fold(1_isize, |bytes, len| bytes.checked_mul(isize::try_from(len).ok()?)).is_some()

@@ -1,4 +1,4 @@
-//! A state as a value that any format of serde can hold.
+//! A state as a value for any format of serde.
 
 mod array;
 mod leaves;
@@ -11,14 +11,13 @@ pub(crate) use self::leaves::Leaves;
 pub(crate) use self::leaves::fits_in_memory;
 use super::{ItemMut, ItemName, ItemSpec, Kind, Owner, Single, exact};
 
-/// A state, with what it was made by and for, to be written in any format that serde has: JSON, TOML, postcard.
+/// A state with its optimizer and structure, for any format of serde: JSON, TOML, postcard.
 ///
-/// For small states that go into a larger document of your own, a log, a message, a test. What is large goes into a
-/// checkpoint (feature `checkpoint`), which is written without a copy, and has check sums.
+/// It is for small states in a larger document, a log, a message, a test. Large states go into a checkpoint (feature
+/// `checkpoint`), which is written without a copy, and has check sums.
 ///
-/// Every bit comes back: in formats for people numbers are text, of a NaN its bits; in binary formats arrays are their
-/// bytes. Arrays are in row-major order; the state that is loaded has the memory order of the parameters it is loaded
-/// for.
+/// Every bit is preserved: readable formats hold numbers as text, a NaN as its bits; binary formats hold the bytes of
+/// arrays. Arrays are in row-major order; a loaded state has the memory order of the parameters it is loaded for.
 ///
 /// # Example
 ///
@@ -55,7 +54,7 @@ pub struct StateData {
     pub(crate) items: Vec<Entry>,
 }
 
-/// The version of what is written. A reader refuses what it does not know.
+/// The format version. A reader refuses unknown ones.
 pub(crate) const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,7 +64,7 @@ pub(crate) struct Entry {
     pub(crate) value: Datum,
 }
 
-/// Counts and keys are text where people read, since not every format has a `u64`.
+/// Counts and keys are text in readable formats, since not every format has a `u64`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Datum {
@@ -82,7 +81,7 @@ impl PartialEq for Datum {
         match (self, other) {
             (Datum::Count(a), Datum::Count(b)) | (Datum::Key(a), Datum::Key(b)) => a == b,
             (Datum::Flag(a), Datum::Flag(b)) => a == b,
-            // Of the same bits, NaN or not.
+            // Bitwise, NaN included.
             (Datum::Scalar(a), Datum::Scalar(b)) => a.to_bits() == b.to_bits(),
             (Datum::Array(a), Datum::Array(b)) => a == b,
             (Datum::Coded(a), Datum::Coded(b)) => a == b,
@@ -102,13 +101,13 @@ impl Entry {
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
             Datum::Coded(array) => (Kind::Moment, Some(array.what())),
         };
-        // Nothing is joined where no migration is given.
+        // Nothing is joined without a migration.
         ItemSpec { name, kind, array, single: None }
     }
 }
 
 impl Datum {
-    /// Writes the value; says whether it is one of the kind.
+    /// Writes the value; returns false for another kind.
     pub(crate) fn put(&self, into: ItemMut<'_>) -> bool {
         let single = match self {
             Datum::Count(count) => Single::Count(*count),
