@@ -1,10 +1,10 @@
-//! An element that is recorded, for what is called without its type.
+//! A recorded element without its type.
 
 use super::traced::{Kind, Traced};
 use crate::element::{DType, Real};
 use crate::engine::{Tile, current_isa};
 
-/// The one element of a [`Tile`] of a type that records: its update and its parameter by the numbers of their lines.
+/// The one element of a [`Tile`] of a recording type: its update and its parameter by their line numbers.
 #[derive(Debug)]
 pub struct ErasedTile {
     dtype: DType,
@@ -15,7 +15,7 @@ pub struct ErasedTile {
 }
 
 impl ErasedTile {
-    /// Has what is given an element without its type done to that of a tile.
+    /// Runs a function of an untyped element on the element of a tile.
     pub(crate) fn of<C: Real>(
         tile: &mut Tile<'_, C>,
         number: fn(C) -> u32,
@@ -28,7 +28,7 @@ impl ErasedTile {
         (tile.u[0], tile.zero) = (line(erased.u), erased.zero);
     }
 
-    /// Does something to it as the tile that it is.
+    /// Runs a job on the typed tile.
     pub(crate) fn with(&mut self, job: &dyn OnTile) {
         match self.dtype {
             DType::F64 => self.with_type(&|tile| job.double(tile)),
@@ -46,7 +46,7 @@ impl ErasedTile {
     }
 }
 
-/// What is done to a tile of either type that records.
+/// A job on a tile of either recording type.
 pub(crate) trait OnTile {
     fn single(&self, tile: &mut Tile<'_, Traced<f32>>);
     fn double(&self, tile: &mut Tile<'_, Traced<f64>>);

@@ -1,4 +1,4 @@
-//! A machine that runs programs line by line.
+//! A backend that interprets programs line by line.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::state::{Entry, Moments, State, StateWalk};
 use crate::tree::{Structure, Tree, TreeMut};
 
-/// A [`Machine`] in memory that interprets: what others can be compared with, bit for bit.
+/// A reference [`Machine`] on the host that interprets: others can be compared with it bit for bit.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -30,24 +30,24 @@ use crate::tree::{Structure, Tree, TreeMut};
 ///
 /// # Cost
 ///
-/// About a hundred times that of a step. It is for looking and checking.
+/// About a hundred times that of a step. It is for inspection and tests.
 #[derive(Clone, Debug)]
 pub struct Interpreter {
     structure: Structure,
     params: Moments,
     gradients: Moments,
-    /// What a pass stores for the next: of each leaf, in `f64`, which holds it exactly.
+    /// The updates that a pass stores for the next: for each leaf, in `f64`, which represents them exactly.
     stored: HashMap<usize, Vec<f64>>,
     arrays: HashMap<String, Moments>,
     kept: HashMap<(String, usize), Vec<f64>>,
 }
 
 impl Interpreter {
-    /// Copies of parameters, and of the arrays of the state that was made for them.
+    /// Copies parameters, and the arrays of a state for them.
     ///
     /// # Errors
     ///
-    /// If they cannot be the leaves of one tree, or there is no memory for copies of them.
+    /// Fails if they cannot be the leaves of one tree, or memory for copies cannot be allocated.
     pub fn new<P: Tree + ?Sized, S: State>(params: &P, state: &S) -> Result<Interpreter> {
         let structure = Structure::of(params)?;
         let gradients = Moments::like(&structure, &vec![true; structure.len()], 0.0, |leaf| leaf.dtype().compute())?;
@@ -66,27 +66,27 @@ impl Interpreter {
     ///
     /// # Errors
     ///
-    /// If they do not fit the parameters; then nothing has been changed.
+    /// Fails, with nothing changed, if they do not fit the parameters.
     pub fn set_gradients<G: Tree + ?Sized>(&mut self, gradients: &G) -> Result<()> {
         self.gradients = Moments::of_tree(gradients, &self.structure, |leaf| leaf.dtype().compute())?;
         Ok(())
     }
 
-    /// The parameters, as they are now.
+    /// Returns the current parameters.
     pub fn params(&self) -> &Moments {
         &self.params
     }
 
-    /// Copies the parameters, as they are now.
+    /// Copies the current parameters into a tree.
     ///
     /// # Errors
     ///
-    /// If the tree has another structure; then nothing has been changed.
+    /// Fails, with nothing changed, if the tree has another structure.
     pub fn params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         self.params.to_tree(params, &self.structure)
     }
 
-    /// An array of the state, by the path of its field.
+    /// Returns an array of the state, by the path of its field.
     pub fn array(&self, name: &str) -> Option<&Moments> {
         self.arrays.get(name)
     }

@@ -1,7 +1,7 @@
-//! The lines of a recording, for which those of the last one are a draft.
+//! The lines of a recording, drafted from the last one.
 //!
-//! The leaves of a chain have one program, and the next step has it again. So most recordings write line by line what
-//! the last one of this thread wrote: then nothing is put down anew, and the program is the last one's.
+//! The leaves of a chain have one program, and the next step repeats it. So most recordings write the same lines as the
+//! last one of their thread: then nothing is stored, and the program is shared.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Code;
 use super::op::{Op, Type, Value};
 
-/// Short keys that nobody chooses to collide, many of them: the library's own hashing would be half of the time.
+/// A map with many short trusted keys: the standard hasher would take half of the time.
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixing>>;
 
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Hasher for Mixing {
     }
 }
 
-/// What is known of a line while it is recorded.
+/// The knowledge about a line during recording.
 #[derive(Clone, Copy)]
 pub(super) enum Known {
     /// It differs from element to element.
@@ -53,14 +53,14 @@ pub(super) enum Known {
 
 #[derive(Default)]
 pub(super) struct Lines {
-    /// What is written, and after it what is left of the draft.
+    /// The written lines, followed by the rest of the draft.
     all: Vec<(Op, Type, Known)>,
-    /// Where to find each of them.
+    /// The number of each line.
     numbers: Map<Op, u32>,
     written: usize,
-    /// Whether a line differs from the draft's.
+    /// True if a line differs from the draft's.
     differs: bool,
-    /// What the draft became: what was recorded, by the numbers of its lines, and its program.
+    /// The finished draft: the recording, by the numbers of its lines, and its program.
     draft: Option<(Code, Arc<Code>)>,
 }
 
@@ -86,7 +86,7 @@ impl Lines {
         self.all[line as usize].2
     }
 
-    /// The line of an operation, if it has been written. No two lines are alike: what comes next in the draft has not.
+    /// Returns the line of an operation, if written. Lines are unique: the next line of the draft is not written yet.
     pub(super) fn find(&self, op: Op) -> Option<u32> {
         if self.all.get(self.written).is_some_and(|draft| draft.0 == op) {
             return None;
@@ -108,7 +108,7 @@ impl Lines {
         line
     }
 
-    /// From here on there is no draft.
+    /// Discards the rest of the draft.
     fn forget_the_rest(&mut self) {
         for (op, ..) in self.all.drain(self.written..) {
             self.numbers.remove(&op);
@@ -116,7 +116,7 @@ impl Lines {
         self.differs = true;
     }
 
-    /// The program of what was recorded, given by the numbers of its lines. It is the next recording's draft.
+    /// Returns the program of a recording, given by the numbers of its lines, as the next recording's draft.
     pub(super) fn finish(&mut self, recorded: Code) -> Arc<Code> {
         match &self.draft {
             Some((draft, code)) if !self.differs && *draft == recorded => code.clone(),
@@ -136,8 +136,7 @@ mod tests {
     use super::*;
     use crate::program::op::{Binary, Unary};
 
-    /// Records what is said: a sum of the update and the `n`th of some scalars, of a type of their own, is negated, or
-    /// not.
+    /// Records a sum of the update and the `n`th of some scalars of their own type, negated or not.
     fn recorded(ty: Type, of_scalars: Type, [scalars, n]: [usize; 2], negated: bool) -> Arc<Code> {
         let session = Session::new(ty, 1);
         let u = with(|r| r.put(Op::Update));

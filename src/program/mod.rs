@@ -1,11 +1,9 @@
-//! Element arithmetic as data: what a rule does to one element, written down while it is done to numbers that only
-//! record.
+//! Element arithmetic as data: a rule's operations on one element, recorded by running it on recording numbers.
 //!
 //! Guide: [A rule of your own](https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html).
 //!
-//! A rule is a function of Rust, which a compiler reads and nobody else. Run once on numbers that
-//! [record](Program::of_rule), it is a [`Program`]: lines of arithmetic that can be shown, compared, run, or written in
-//! another language.
+//! A rule is a Rust function, which only a compiler can read. Run once on numbers that [record](Program::of_rule), it
+//! becomes a [`Program`]: lines of arithmetic that can be shown, compared, run, or translated to another language.
 
 mod erased;
 mod interpreter;
@@ -39,13 +37,11 @@ use self::traced::Kind;
 use crate::element::DType;
 use crate::error::{Error, Result};
 
-/// What is done to one element in a step: arithmetic in one type, line by line, each line a value that later lines can
-/// use.
+/// The arithmetic on one element in a step, in one type: lines whose values later lines can use.
 ///
-/// It knows the update and the parameter that come in, the state of the element, and the numbers that are worked out
-/// once a step: its *scalars*. Their values are no part of it, so the step that comes next, at another learning rate,
-/// has an equal program. What is decided once a step, such as whether it is the first, is not in it either: a rule that
-/// does something else then has another program.
+/// Its inputs are the update, the parameter, the state of the element, and the numbers computed once per step: its
+/// *scalars*. Their values are not part of it, so the next step, at another learning rate, has an equal program.
+/// Decisions made once per step, such as a special first step, are not in it either: the rule then has another program.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -72,11 +68,10 @@ use crate::error::{Error, Result};
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// A program gives the very bits that the rule gives, except that a NaN may be another NaN. Comparisons in a rule
-/// become lines too: the rule is run once for [each way](Program::paths) that they can go, and where the ways meet, the
-/// values are chosen between.
+/// A program is bitwise identical to the rule, except that a NaN may be another NaN. Comparisons in a rule become lines
+/// too: the rule runs once for [each path](Program::paths) through them, and selects join the paths.
 ///
-/// Two are equal if they do the same in the same order to state of the same names.
+/// Two programs are equal if they do the same in the same order to state of the same names.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// Leaves with the same program share it.
@@ -98,54 +93,54 @@ struct Code {
 }
 
 impl Program {
-    /// The type that is computed in: `F32` or `F64`.
+    /// Returns the compute type: `F32` or `F64`.
     pub fn dtype(&self) -> DType {
         self.code.dtype
     }
 
-    /// The names of what an element's state consists of.
+    /// Returns the names of an element's state.
     pub fn slots(&self) -> &[String] {
         &self.slots
     }
 
-    /// How many numbers are worked out once a step.
+    /// Returns the number of scalars, computed once per step.
     pub fn scalars(&self) -> usize {
         self.code.scalars
     }
 
-    /// The lines: what each does, and what kind of value it has.
+    /// Returns the lines: their operations, and the types of their values.
     pub fn lines(&self) -> &[(Op, Type)] {
         &self.code.lines
     }
 
-    /// The line that is the update which goes out, if one does.
+    /// Returns the line of the emitted update, if any.
     pub fn update(&self) -> Option<u32> {
         self.code.update
     }
 
-    /// The line that is the new parameter, if there is one.
+    /// Returns the line of the new parameter, if any.
     pub fn param(&self) -> Option<u32> {
         self.code.param
     }
 
-    /// The lines that are the element's new state.
+    /// Returns the lines of the element's new state.
     pub fn new_slots(&self) -> &[u32] {
         &self.code.new_slots
     }
 
-    /// Whether it changes a value of the state, by its place among them.
+    /// Returns whether it changes a value of the state, by index.
     pub fn writes(&self, slot: usize) -> bool {
         let new = self.code.new_slots.get(slot).map(|line| self.code.lines[*line as usize].0);
         new.is_some_and(|op| op != Op::Slot(slot as u32))
     }
 
-    /// Whether it looks at a value of the state, otherwise than to leave it as it is.
+    /// Returns whether it reads a value of the state other than to keep it.
     pub fn reads(&self, slot: usize) -> bool {
         let line = self.code.lines.iter().position(|(op, _)| *op == Op::Slot(slot as u32));
         line.is_some_and(|line| self.writes(slot) || self.uses(line as u32, slot))
     }
 
-    /// Whether a line is an operand or a result, but for the state that it is.
+    /// Returns whether a line is an operand or a result, other than the state of `slot`.
     fn uses(&self, line: u32, slot: usize) -> bool {
         let others = self.code.new_slots.iter().enumerate().filter(|(other, _)| *other != slot).map(|(_, line)| line);
         let mut results = others.chain(&self.code.sums).chain(&self.code.update).chain(&self.code.param);
@@ -153,30 +148,31 @@ impl Program {
             || self.code.lines.iter().any(|(op, _)| op.operands().any(|operand| operand == line))
     }
 
-    /// The lines that are added to sums over elements, which are kept in `f64`: numbers of that type, or of elements.
+    /// Returns the lines added to sums over elements, which are kept in `f64`: numbers of that type, or of elements.
     pub fn sums(&self) -> &[u32] {
         &self.code.sums
     }
 
-    /// Whether it reads the parameter.
+    /// Returns whether it reads the parameter.
     pub fn reads_param(&self) -> bool {
         self.code.lines.iter().any(|(op, _)| *op == Op::Param)
     }
 
-    /// Whether it is arithmetic on one element. If not, it is what is done to a leaf [as a whole](Op::is_of_arrays),
-    /// between two passes.
+    /// Returns whether it is arithmetic on one element.
+    ///
+    /// Otherwise it operates on [whole leaves](Op::is_of_arrays), between two passes.
     pub fn is_of_elements(&self) -> bool {
         !self.code.lines.iter().any(|(op, _)| op.is_of_arrays())
     }
 
-    /// How many ways there are through the comparisons: how often the rule was run to be recorded.
+    /// Returns the number of paths through the comparisons, which is the number of recorded runs.
     pub fn paths(&self) -> usize {
         self.code.paths
     }
 }
 
 impl Code {
-    /// All but how it was recorded.
+    /// Returns everything but the recording statistics.
     #[allow(clippy::type_complexity, reason = "what equality and hashes go by")]
     fn does(&self) -> (DType, usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
         let results = ([self.update, self.param], [&self.new_slots[..], &self.sums]);
@@ -200,12 +196,11 @@ impl Hash for Program {
     }
 }
 
-/// Records what is done to an element, given the update and the parameter that come in; it returns the update that goes
-/// out, and the new parameter.
+/// Records the operations on an element, from the update and the parameter to the emitted update and the new parameter.
 ///
 /// # Errors
 ///
-/// If that cannot be recorded, with the name of what was asked for where no part is to blame.
+/// Fails if an operation cannot be recorded; names the function if no part is to blame.
 fn record<F: Kind>(
     name: &str,
     kind: usize,
@@ -216,7 +211,7 @@ fn record<F: Kind>(
     })
 }
 
-/// The same by the numbers of lines.
+/// The same by line numbers.
 fn record_lines(name: &str, kind: usize, dtype: DType, does: impl FnOnce() -> [Option<u32>; 2]) -> Result<Recording> {
     let session = Session::new(if dtype == DType::F64 { Type::F64 } else { Type::F32 }, kind);
     let ends = does();
@@ -226,8 +221,10 @@ fn record_lines(name: &str, kind: usize, dtype: DType, does: impl FnOnce() -> [O
 }
 
 impl Code {
-    /// Takes over those lines that a result needs, and renumbers the results. Each line comes just before the first
-    /// that needs it: so programs that do the same are equal, whatever else was recorded, and read like a rule.
+    /// Takes the lines that a result needs, and renumbers the results.
+    ///
+    /// Each line comes just before the first that needs it, so that programs that do the same are equal, whatever else
+    /// was recorded, and read like a rule.
     fn with_lines(mut self, lines: &[(Op, Type)]) -> Code {
         const UNPLACED: u32 = u32::MAX;
         let mut places = vec![UNPLACED; lines.len()];

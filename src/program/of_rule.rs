@@ -7,13 +7,12 @@ use crate::engine::{Clock, Part, Rule, SlotArray};
 use crate::error::Result;
 
 impl Program {
-    /// What a rule does to an element in a step, in the type that arithmetic on elements of this type is done in; and
-    /// the values of that step's scalars.
+    /// Records a rule's step on an element, in the compute type of `dtype`; also returns that step's scalars.
     ///
     /// # Errors
     ///
-    /// If an argument of the rule is out of its range; or if the rule cannot be recorded, because it looks at numbers
-    /// otherwise than by arithmetic and comparisons (their bits, as `f64`), or compares without end.
+    /// Fails if an argument of the rule is out of its range; or if the rule cannot be recorded, because it inspects
+    /// numbers other than by arithmetic and comparisons (their bits, as `f64`), or compares without end.
     pub fn of_rule<R: Rule>(rule: &R, clock: Clock, dtype: DType) -> Result<(Program, Vec<f64>)> {
         fn of<F: Kind, R: Rule>(rule: &R, clock: Clock) -> Result<(Program, Vec<f64>)> {
             let arrays: Vec<_> =

@@ -1,11 +1,11 @@
-//! What a program is made of: values, and operations on them.
+//! The elements of a program: values, and operations on them.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
 use crate::element::{DType, Real, convert, with_dtype};
 
-/// What kind of value a line of a [`Program`](super::Program) has.
+/// The type of value of a line of a [`Program`](super::Program).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Type {
@@ -13,14 +13,14 @@ pub enum Type {
     F32,
     /// A number in double precision.
     F64,
-    /// What a comparison says.
+    /// The result of a comparison.
     Bool,
     /// A number of elements.
     Count,
 }
 
 impl Type {
-    /// The name of the type of Rust that has such values.
+    /// Returns the name of the Rust type of such values.
     pub fn name(self) -> &'static str {
         match self {
             Type::F32 => "f32",
@@ -39,14 +39,14 @@ pub enum Value {
     F32(f32),
     /// A number in double precision.
     F64(f64),
-    /// What a comparison says.
+    /// The result of a comparison.
     Bool(bool),
     /// A number of elements.
     Count(u32),
 }
 
 impl Value {
-    /// What kind it is.
+    /// Returns its type.
     pub fn ty(self) -> Type {
         match self {
             Value::F32(_) => Type::F32,
@@ -56,12 +56,12 @@ impl Value {
         }
     }
 
-    /// The nearest number of a type that has numbers.
+    /// Rounds to a number type.
     pub(super) fn number(ty: Type, value: f64) -> Value {
         if ty == Type::F32 { Value::F32(value as f32) } else { Value::F64(value) }
     }
 
-    /// As a number, exactly.
+    /// Returns the value as a number, exactly.
     pub(super) fn as_f64(self) -> f64 {
         match self {
             Value::F32(x) => f64::from(x),
@@ -96,7 +96,7 @@ impl Hash for Value {
     }
 }
 
-/// As a literal of Rust without its type.
+/// Writes a Rust literal without its type.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -118,14 +118,14 @@ macro_rules! functions {
         }
 
         impl $Kind {
-            /// Its name, which is the operator's or that of the method of Rust's numbers.
+            /// Returns its name: the operator, or the method of Rust's numbers.
             pub fn name(self) -> &'static str {
                 match self {
                     $($Kind::$Name => $name,)*
                 }
             }
 
-            /// What it makes of numbers: by the very methods that compiled rules call.
+            /// Computes it, by the same methods that compiled rules call.
             pub(super) fn of<C: Real>(self, $($x: C),*) -> C {
                 match self {
                     $($Kind::$Name => $does,)*
@@ -192,21 +192,20 @@ functions! {
 }
 
 impl Unary {
-    /// Whether it is written before its operand, without brackets.
+    /// Returns whether it is written before its operand, without parentheses.
     pub fn is_operator(self) -> bool {
         self == Unary::Neg
     }
 }
 
 impl Binary {
-    /// Whether it is written between its operands.
+    /// Returns whether it is written between its operands.
     pub fn is_operator(self) -> bool {
         matches!(self, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Rem)
     }
 }
 
-/// What is asked of two numbers. The others are these with their operands or their answers exchanged; of NaN nothing
-/// holds.
+/// A comparison of two numbers. The others follow by swapping operands or negating results; with NaN none holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// `<`
@@ -218,7 +217,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// The operator.
+    /// Returns the operator.
     pub fn name(self) -> &'static str {
         match self {
             Comparison::Less => "<",
@@ -236,25 +235,23 @@ impl Comparison {
     }
 }
 
-/// One line of a [`Program`](super::Program): a value, and what it is made of. Operands are the numbers of earlier
-/// lines.
+/// One line of a [`Program`](super::Program): an operation, whose operands are the numbers of earlier lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
-    /// The same in each step.
+    /// The same value in each step.
     Constant(Value),
-    /// A number that is worked out once a step, by its place among them.
+    /// A number computed once per step, by index.
     Scalar(u32),
-    /// The update that comes in.
+    /// The incoming update.
     Update,
     /// The parameter.
     Param,
-    /// What a state array holds for the element, by its place among them.
+    /// The element of a state array, by index.
     Slot(u32),
     /// A number in double precision, exactly.
     Widen(u32),
-    /// The nearest number of a smaller type, in which it is stored: of those the nearest one whose last bit is 0, if
-    /// two are as near.
+    /// The nearest number of a smaller storage type, ties to even.
     Round(u32, DType),
     /// A function of one number.
     Unary(Unary, u32),
@@ -264,26 +261,28 @@ pub enum Op {
     Binary(Binary, u32, u32),
     /// The first times the second, plus the third, rounded once.
     MulAdd(u32, u32, u32),
-    /// Whether two numbers are in a relation.
+    /// True if two numbers are in a relation.
     Compare(Comparison, u32, u32),
-    /// If the first holds, the second, else the third.
+    /// The second if the first is true, else the third.
     Select(u32, u32, u32),
-    /// A whole array `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`. This and what follows makes one array of
-    /// another: their operands are arrays with an element for each of the leaf's, or what such operations have made of
-    /// them, not single elements.
+    /// A whole array `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`.
+    ///
+    /// This and the following operate on arrays, not on single elements: operands have an element for each of the
+    /// leaf's, or are results of such operations.
     Turn(u32, [u32; 4]),
-    /// For each of the first of four numbers the product of matrices `[n, k]` and `[k, m]`; if it is said to be
-    /// transposed, of `[n, k]` and the transpose of `[m, k]`.
+    /// A batch of products of matrices `[n, k]` and `[k, m]`; the first of four numbers is the batch size.
+    ///
+    /// If transposed, the products are of `[n, k]` and the transpose of `[m, k]`.
     Product(u32, u32, [u32; 4], bool),
-    /// The inner product of each stretch of an array: how many elements the array has, and how many a stretch. Added up
-    /// as sums are, and then rounded.
+    /// The inner product of each chunk of an array: the number of elements, and of elements per chunk. Summed like
+    /// sums, then rounded.
     Dots(u32, u32, [u32; 2]),
-    /// Each of so many elements as often as the second number says, one after another.
+    /// Each element repeated in place: the number of elements, and of repetitions.
     Spread(u32, [u32; 2]),
 }
 
 impl Op {
-    /// The lines it is made of.
+    /// Returns the lines of its operands.
     pub fn operands(self) -> impl Iterator<Item = u32> {
         let (operands, n) = self.all_operands();
         operands.into_iter().take(n)
@@ -300,7 +299,7 @@ impl Op {
         }
     }
 
-    /// The same of other lines.
+    /// Returns the same operation on other lines.
     pub(super) fn with_operands(self, mut f: impl FnMut(u32) -> u32) -> Op {
         match self {
             Op::Constant(_) | Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => self,
@@ -319,18 +318,17 @@ impl Op {
         }
     }
 
-    /// Whether it makes an array of whole arrays, not an element of elements.
+    /// Returns whether it computes an array of whole arrays, not an element of elements.
     pub fn is_of_arrays(self) -> bool {
         matches!(self, Op::Turn(..) | Op::Product(..) | Op::Dots(..) | Op::Spread(..))
     }
 
-    /// Whether it is given, not worked out from other lines.
+    /// Returns whether it is an input, not computed from other lines.
     pub fn is_input(self) -> bool {
         self.all_operands().1 == 0
     }
 
-    /// The kind of value it has, by those of its operands; of a scalar, an update, a parameter and a state that of
-    /// `input`.
+    /// Returns the type of its value, from those of its operands; scalars, updates, parameters and states have `input`.
     pub(super) fn ty(self, input: Type, of: impl Fn(u32) -> Type) -> Type {
         match self {
             Op::Constant(value) => value.ty(),
@@ -343,7 +341,7 @@ impl Op {
         }
     }
 
-    /// Works it out; of what is given, or made of whole arrays, nothing.
+    /// Evaluates it; `None` for inputs and operations on whole arrays.
     pub(super) fn evaluate(self, of: impl Fn(u32) -> Value) -> Option<Value> {
         use Value::{Bool, Count, F32, F64};
         Some(match self {
@@ -390,7 +388,7 @@ impl Op {
     }
 }
 
-/// The recorder gives each operation operands of one type that it has a meaning for.
+/// Panics: the recorder passes only operands of a type that the operation supports.
 fn ill_typed(value: Value) -> ! {
     unreachable!("an operation on {value:?}, which has none such")
 }

@@ -1,4 +1,4 @@
-//! A step as programs: pass by pass, and leaf by leaf.
+//! A step as programs: by pass and by leaf.
 
 use core::fmt;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::numeric::split::each_of;
 use crate::state::{Entry, State, StateWalk};
 use crate::tree::{LeafSpec, add_update};
 
-/// One pass of a step: what is done to each element of each leaf, between two barriers.
+/// One pass of a step: the programs of all leaves between two barriers.
 ///
-/// The last pass makes new parameters. One that ends at a barrier makes sums, and where a later pass goes on from its
-/// updates, these are stored. What a part does to whole leaves at a barrier is a pass of its own, from stored updates
+/// The last pass computes new parameters. A pass that ends at a barrier computes sums, and stores its updates if a
+/// later pass continues from them. Operations on whole leaves at a barrier are a pass of their own, from stored updates
 /// to stored updates.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Pass {
-    /// How many barriers come before it.
+    /// Number of barriers before it.
     pub number: usize,
-    /// Whether the updates that come in are what the pass before has stored; else they are the gradients.
+    /// True if the incoming updates are those stored by the previous pass; else they are the gradients.
     pub from_stored: bool,
-    /// What is done to each leaf; to one of no elements nothing. Some may [come later](Machine::leaves_at_a_time).
+    /// The program of each leaf; empty leaves have none. Some may [come later](Machine::leaves_at_a_time).
     pub leaves: Vec<LeafProgram>,
 }
 
-/// What one pass does to each element of a leaf.
+/// The program of one pass on a leaf.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LeafProgram {
@@ -38,26 +38,26 @@ pub struct LeafProgram {
     pub path: String,
     /// The type of its parameters.
     pub dtype: DType,
-    /// How many elements it has.
+    /// Number of its elements.
     pub len: usize,
-    /// The arithmetic. Where it has an [`update`](Program::update), that is stored, in the type that is computed in;
-    /// where it has a [`param`](Program::param), that is the new parameter.
+    /// The arithmetic. An [`update`](Program::update) is stored, in the compute type; a [`param`](Program::param) is
+    /// the new parameter.
     pub program: Program,
-    /// The numbers of this step.
+    /// The scalars of this step.
     pub scalars: Vec<f64>,
-    /// What its [slots](Program::slots) are.
+    /// The arrays of its [slots](Program::slots).
     pub arrays: Arc<[Array]>,
     sums: Vec<usize>,
-    /// Which part it is of, if it is of one.
+    /// The part it belongs to, if any.
     pub(super) part: &'static str,
 }
 
 impl LeafProgram {
-    /// Whether a machine can do it that knows arithmetic on one element only.
+    /// Checks that it is arithmetic on one element, for backends that know nothing else.
     ///
     /// # Errors
     ///
-    /// If it is [what is done to the leaf as a whole](Program::is_of_elements). Names the part.
+    /// Fails with the name of the part if it [operates on the whole leaf](Program::is_of_elements).
     pub fn must_be_of_elements(&self) -> Result<()> {
         match self.program.is_of_elements() {
             true => Ok(()),
@@ -72,59 +72,61 @@ impl LeafProgram {
 pub struct Array {
     /// The path of the field in the state.
     pub name: String,
-    /// The type of its elements, to which a [program](Program) has rounded what it writes.
+    /// The type of its elements, to which a [program](Program) rounds its writes.
     pub dtype: DType,
-    /// Whether it is part of the state. If not, it is written before it is read in each step, and not needed after it.
+    /// True if it is part of the state. If not, each step writes it before reading it, and does not need it afterwards.
     pub lasts: bool,
 }
 
-/// Whoever does the passes of a step in place of this machine's loops, such as a GPU: it has the parameters, the
-/// gradients and the state's arrays. What follows from sums is worked out here, and comes with the next pass as
-/// [scalars](LeafProgram::scalars).
+/// A device that executes the passes of a step, such as a GPU.
+///
+/// It holds the parameters, the gradients and the state's arrays. The host computes values from sums, and passes them
+/// with the next pass as [scalars](LeafProgram::scalars).
 ///
 /// Guide: [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html).
-/// [`Interpreter`](super::Interpreter) is one to compare others with.
+/// [`Interpreter`](super::Interpreter) is a reference implementation.
 pub trait Machine {
-    /// Does a pass. Returns for each of its [leaves](Pass::leaves) what was added to each of the program's sums in each
-    /// [piece](by_piece): the sums of the first piece, then those of the second.
+    /// Executes a pass. Returns, for each of its [leaves](Pass::leaves), the sums of each [chunk](by_piece).
+    ///
+    /// The sums of the first chunk come first, then those of the second.
     ///
     /// # Errors
     ///
-    /// If it cannot be done; then the step is given up, and the state cannot be used any more.
+    /// Fails if the pass fails; the step is then abandoned, and the state is poisoned.
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>>;
 
-    /// How many leaves are worth beginning with, before the others are recorded: a pass comes in parts, each of other
-    /// leaves, up to the first that adds something up, with which all that are left come. By default all come at once.
+    /// Returns the number of leaves to submit before the others are recorded; by default all.
     ///
-    /// For a machine that returns from [`pass`](Self::pass) before it has done it: what it has not been told yet, it
-    /// waits for.
+    /// A pass is submitted in batches of leaves. The first batch with a sum includes all remaining leaves.
+    ///
+    /// It is for devices whose [`pass`](Self::pass) returns before its work is done, and which would otherwise be idle.
     fn leaves_at_a_time(&self) -> usize {
         usize::MAX
     }
 }
 
-/// Adds up one number for each element of a leaf as the engine does, which gives the bits that it gives: a sum for each
-/// piece of 16384 elements.
+/// Sums one number for each element of a leaf in the order of the engine, bitwise identical: a sum per chunk of 16384
+/// elements.
 ///
-/// Within a piece, tiles of 1024 elements are added up one after the other; within a tile 16 sums side by side, of each
-/// sixteenth element, which are then added in order.
+/// Within a chunk, tiles of 1024 elements are summed in order; within a tile 16 partial sums, of each sixteenth
+/// element, which are then summed in order.
 pub fn by_piece(values: &[f64]) -> Vec<f64> {
     let tiles = |piece: &[f64]| piece.chunks(TILE).fold(0.0, |sum, tile| sum + sum_tile(tile, |x: f64| x));
     values.chunks(PIECE).map(tiles).collect()
 }
 
-/// Records passes for a machine.
+/// Records passes for a device.
 pub(crate) struct Passes<'m> {
     pub(super) machine: &'m mut dyn Machine,
-    /// The state's arrays: where they are, and what they are called.
+    /// The locations and names of the state's arrays.
     names: Vec<(usize, String)>,
-    /// Arrays that are no part of the state.
+    /// Arrays that are not part of the state.
     kept: Vec<usize>,
-    /// What is to be done to whole leaves at the next barrier.
+    /// The programs on whole leaves at the next barrier.
     pub(super) whole: Vec<Result<LeafProgram>>,
-    /// By which part.
+    /// The part that they belong to.
     pub(super) part: &'static str,
-    /// What the leaf before had, which most others have too: it is shared.
+    /// The result of the previous leaf, shared since most leaves have the same.
     last: Option<(Vec<InRecord>, Program, Arc<[Array]>)>,
     error: Option<Error>,
 }
@@ -153,7 +155,7 @@ impl<'m> Passes<'m> {
         Array { name: format!("kept {number}"), dtype, lasts: false }
     }
 
-    /// What a pass does to a leaf.
+    /// Records a pass on a leaf.
     fn leaf<T: Stage, F: Kind>(pass: &engine::Pass<'_, T>, leaf: usize) -> Result<Recording> {
         let spec = &pass.structure().leaves()[leaf];
         let ([_, stores], dtype) = (pass.reads_and_writes_stored(), spec.dtype());
@@ -166,7 +168,7 @@ impl<'m> Passes<'m> {
         })
     }
 
-    /// What was recorded, with the names that arrays have.
+    /// Returns a recording with the names of its arrays.
     pub(super) fn named(&mut self, leaf: usize, spec: &LeafSpec, recorded: Recording) -> LeafProgram {
         let Recording { code, scalars, arrays, sums } = recorded;
         let like = |program: &Program| Arc::ptr_eq(&program.code, &code) || *program.code == *code;
@@ -192,7 +194,7 @@ impl<'m> Passes<'m> {
         loop {
             let (some, others) = rest.split_at(rest.len().min(self.machine.leaves_at_a_time().max(1)));
             let mut leaves = self.recorded(pass, some)?;
-            // What is added up is waited for, so all that adds up comes at once.
+            // Sums block on the device, so all leaves with sums are submitted at once.
             let adds = leaves.iter().any(|leaf| !leaf.sums.is_empty());
             if adds {
                 leaves.extend(self.recorded(pass, others)?);
@@ -205,7 +207,7 @@ impl<'m> Passes<'m> {
         }
     }
 
-    /// What the pass does to some leaves.
+    /// Records the pass on some leaves.
     fn recorded<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, some: &[usize]) -> Result<Vec<LeafProgram>> {
         let specs = pass.structure().leaves();
         let recorded = on_threads(some, &|leaf| match specs[leaf].dtype().compute() {
@@ -215,7 +217,7 @@ impl<'m> Passes<'m> {
         some.iter().zip(recorded).map(|(leaf, recorded)| Ok(self.named(*leaf, &specs[*leaf], recorded?))).collect()
     }
 
-    /// Has these leaves done, and takes over what was added up.
+    /// Executes some leaves, and collects their sums.
     fn part<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, leaves: Vec<LeafProgram>, all: &mut [f64]) -> Result<()> {
         let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
         let added = self.machine.pass(&recorded)?;
@@ -235,8 +237,9 @@ impl<'m> Passes<'m> {
     }
 }
 
-/// Records each of some leaves. A device waits for that, so it is done on rayon's threads if there are several, and
-/// leaves enough: a few microseconds each. Programs do not depend on who recorded them.
+/// Records some leaves, on rayon's threads if the pool and the number of leaves are large enough.
+///
+/// The device waits for the recording, a few microseconds per leaf. Programs do not depend on the thread.
 fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Sync)) -> Vec<Result<Recording>> {
     if leaves.len() < 2 * AT_ONCE {
         return leaves.iter().map(|leaf| each(*leaf)).collect();
@@ -246,7 +249,7 @@ fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Syn
     parts.into_iter().flat_map(|(_, recorded)| recorded).collect()
 }
 
-/// How many leaves are worth waking a thread for, which sleeps while the device is waited for.
+/// Number of leaves that justifies waking a thread, which sleeps while the device works.
 const AT_ONCE: usize = 64;
 
 impl<T: Stage> Remote<T> for Passes<'_> {
@@ -265,20 +268,20 @@ impl<T: Stage> Remote<T> for Passes<'_> {
 
 /// The programs of a step's passes; see [`programs`](crate::GradientTransformation::programs).
 ///
-/// Shown, each program that several leaves have is there once, under their numbers.
+/// It displays a program of several leaves once, under their numbers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Programs {
     passes: Vec<Pass>,
 }
 
 impl Programs {
-    /// The passes, in order.
+    /// Returns the passes, in order.
     pub fn passes(&self) -> &[Pass] {
         &self.passes
     }
 }
 
-/// A machine that only writes down what it is to do.
+/// A backend that only records its passes.
 impl Machine for Programs {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         self.passes.push(pass.clone());

@@ -1,8 +1,8 @@
-//! Writing down what is done to numbers, on each way through a function that compares them.
+//! Recording of operations on numbers, on each path through a function that compares them.
 //!
-//! A comparison must answer yes or no, so a function is run once for each way through it. The first run is told yes
-//! wherever the answer does not follow from earlier ones; then one answer after another, from the last, becomes no.
-//! Where the ways meet, what they made is chosen between by what was compared.
+//! A comparison must return a bool, so a function runs once for each path. The first run gets true wherever the result
+//! does not follow from earlier ones; then one result after another, from the last, becomes false. Where paths meet,
+//! selects on the conditions join their results.
 
 use core::cell::RefCell;
 use std::sync::Arc;
@@ -12,41 +12,40 @@ use super::lines::{Known, Lines, Map};
 use super::op::{Comparison, Op, Type, Value};
 use crate::element::{DType, InRecord};
 
-/// The most ways through one part.
+/// Maximum number of paths through one part.
 const MOST_PATHS: usize = 4096;
-/// The most comparisons on one way, for loops that a comparison ends.
+/// Maximum number of comparisons on one path, for loops that a comparison ends.
 const MOST_DECISIONS: usize = 256;
 
-/// How many kinds of recordings there are, of which each is likely to be like the last one of its kind: those of the
-/// first passes of a step.
+/// Number of recording kinds, each likely to repeat its last recording: those of the first passes of a step.
 const KINDS: usize = 4;
 
 const DIFFERS: &str = "it does something else each time it is called";
 
 thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
-    /// What was recorded last, of each kind.
+    /// The last recording of each kind.
     static LAST: RefCell<[Option<Lines>; KINDS]> = const { RefCell::new([const { None }; KINDS]) };
 }
 
-/// One run's way through a part.
+/// The path of one run through a part.
 #[derive(Default)]
 struct Way {
-    /// The answers that lead to where this run is to differ from earlier ones.
+    /// The results that lead to the point where this run differs from earlier ones.
     given: Vec<Decision>,
     taken: Vec<Decision>,
-    /// Which relations of two lines are still possible, after what was answered.
+    /// The relations of two lines that are still possible, given the results so far.
     possible: Vec<((u32, u32), Relations)>,
 }
 
-/// A comparison that could have gone either way, and how it went.
+/// A comparison that could have gone either way, and its result.
 #[derive(Clone, Copy, PartialEq)]
 struct Decision {
     condition: u32,
     answer: bool,
 }
 
-/// A set of relations in which two numbers can be.
+/// A set of possible relations of two numbers.
 #[derive(Clone, Copy, PartialEq)]
 struct Relations(u8);
 
@@ -70,7 +69,7 @@ impl Relations {
         Relations(self.0 & !other.0)
     }
 
-    /// Those in which a comparison holds of two lines, the earlier line first.
+    /// Returns the relations that satisfy a comparison of two lines, the earlier line first.
     fn that_satisfy(comparison: Comparison, exchanged: bool) -> Relations {
         let less = if exchanged { Relations::GREATER } else { Relations::LESS };
         match comparison {
@@ -81,61 +80,60 @@ impl Relations {
     }
 }
 
-/// What the ways through a part made: the results of one way, or what decides between two.
+/// The results of the paths through a part: those of one path, or a decision between two.
 enum Ways {
     End(Vec<u32>),
     Fork { condition: u32, yes: Box<Ways>, no: Box<Ways> },
 }
 
-/// How two ways become one.
+/// The join of two paths.
 struct Meeting {
-    /// With how many operands that differ an operation which both ways did last is done once, on operands that are
-    /// chosen.
+    /// Maximum number of differing operands for which equal operations of both paths become one on selected operands.
     differing: usize,
-    /// Which line stands for two, by what decides between them.
+    /// The line that joins two, by the deciding condition.
     chosen: Map<(u32, u32, u32), u32>,
 }
 
 pub(super) struct Recorder {
-    /// What is given is of this type.
+    /// The type of inputs.
     ty: Type,
     lines: Lines,
-    /// Values of this step.
+    /// The scalars of this step.
     scalars: Vec<f64>,
-    /// Numbers that come in now are scalars.
+    /// True if incoming numbers are scalars.
     in_scalars: bool,
-    /// The ways that are gone now, each part of the one before.
+    /// The current paths, each nested in the one before.
     ways: Vec<Way>,
     paths: usize,
-    /// The part that is recorded.
+    /// The part being recorded.
     part: &'static str,
-    /// What cannot be recorded, in which part.
+    /// The part and the operation that cannot be recorded.
     problem: Option<(&'static str, &'static str)>,
-    /// The arrays that were asked for, and the line that each holds for the element now.
+    /// The requested arrays, with the line that each holds for the element.
     arrays: Vec<(InRecord, u32)>,
-    /// What the element adds to sums of the chain, by their numbers.
+    /// The summands of the element, by the numbers of the chain's sums.
     sums: Vec<(usize, u32)>,
     chance: u64,
 }
 
-/// What was recorded.
+/// The result of a recording.
 pub(super) struct Recording {
     pub(super) code: Arc<Code>,
     pub(super) scalars: Vec<f64>,
-    /// The arrays that its slots are.
+    /// The arrays of its slots.
     pub(super) arrays: Vec<InRecord>,
-    /// Which sums of the chain its sums are.
+    /// The chain's sums of its sums.
     pub(super) sums: Vec<usize>,
 }
 
-/// Records until it is finished or dropped; then what this thread recorded before goes on.
+/// A recording that ends when finished or dropped; then the outer recording of this thread resumes.
 pub(super) struct Session {
     before: Option<Recorder>,
     kind: usize,
 }
 
 impl Session {
-    /// Begins, with scalars. Of which kind it is changes nothing but how long it takes.
+    /// Begins with scalars. The kind affects only the speed.
     pub(super) fn new(ty: Type, kind: usize) -> Session {
         let kind = kind % KINDS;
         let mut lines = LAST.with_borrow_mut(|last| last[kind].take()).unwrap_or_default();
@@ -153,12 +151,12 @@ impl Session {
             sums: Vec::new(),
             chance: 0x9e37_79b9_7f4a_7c15,
         };
-        // So that no line which is asked for by number is missing; see `Traced`.
+        // Line 0 must always exist; see `Traced`.
         recorder.put(Op::Constant(Value::number(ty, 0.0)));
         Session { before: RECORDER.replace(Some(recorder)), kind }
     }
 
-    /// Ends with an update and a parameter. Or says what cannot be recorded, in which part.
+    /// Ends with an update and a parameter; fails with the part and the operation that cannot be recorded.
     pub(super) fn finish(self, [update, param]: [Option<u32>; 2]) -> Result<Recording, (&'static str, &'static str)> {
         let Recorder { ty, mut lines, scalars, paths, problem, arrays, sums, .. } =
             RECORDER.take().expect("a session is the only one that ends its recorder");
@@ -191,13 +189,13 @@ impl Drop for Session {
 
 /// # Panics
 ///
-/// If nothing is recorded: a number that records has been kept for longer than the rule was called.
+/// Panics without a recording: a recording number has outlived the call of the rule.
 pub(super) fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> T {
     RECORDER.with_borrow_mut(|recorder| f(recorder.as_mut().expect("what records is used while it is recorded")))
 }
 
 impl Recorder {
-    /// The line of an operation; an old one if it has been done before.
+    /// Returns the line of an operation, an existing one if possible.
     pub(super) fn put(&mut self, op: Op) -> u32 {
         if let Some(line) = self.lines.find(op) {
             return line;
@@ -207,7 +205,7 @@ impl Recorder {
             return self.put(Op::Constant(value));
         }
         let ty = match op {
-            // Values of this step, some of which may be of the type of sums.
+            // Values of this step, some of which may have the type of sums.
             Op::Scalar(_) => unreachable!("scalars come in through `number`"),
             _ => op.ty(self.ty, |line| self.lines.ty(line)),
         };
@@ -234,7 +232,7 @@ impl Recorder {
         }
     }
 
-    /// The line of a number from outside: of a scalar while these are worked out, else of a constant.
+    /// Returns the line of an incoming number: of a scalar while these are computed, else of a constant.
     pub(super) fn number(&mut self, ty: Type, value: f64) -> u32 {
         let rounded = Value::number(ty, value);
         if !self.in_scalars {
@@ -245,7 +243,7 @@ impl Recorder {
         self.lines.push(scalar, ty, Known::ThisStep(rounded))
     }
 
-    /// The value of a line, if it can be told: that of a constant always, that of a scalar while these are worked out.
+    /// Returns the value of a line if known: of a constant always, of a scalar while these are computed.
     pub(super) fn value(&self, line: u32) -> Option<Value> {
         match self.lines.known(line) {
             Known::Always(value) => Some(value),
@@ -254,17 +252,17 @@ impl Recorder {
         }
     }
 
-    /// What cannot be recorded: the recording goes on, with values that mean nothing, and its end is an error.
+    /// Notes an operation that cannot be recorded: the recording goes on with meaningless values, and ends in an error.
     pub(super) fn refuse(&mut self, problem: &'static str) {
         self.problem.get_or_insert((self.part, problem));
     }
 
-    /// From here on this part is recorded; says which one was.
+    /// Begins a part, and returns the outer one.
     pub(super) fn enter(&mut self, part: &'static str) -> &'static str {
         core::mem::replace(&mut self.part, part)
     }
 
-    /// The line that an array holds for the element.
+    /// Returns the line that an array holds for the element.
     pub(super) fn slot(&mut self, array: InRecord) -> u32 {
         if let Some((_, line)) = self.arrays.iter().find(|(known, _)| *known == array) {
             return *line;
@@ -274,7 +272,7 @@ impl Recorder {
         line
     }
 
-    /// Writes to an array, which rounds what it cannot hold.
+    /// Writes to an array, which rounds to its type.
     pub(super) fn write(&mut self, array: InRecord, line: u32) {
         if self.slot(array) != line {
             let held = self.rounded(line, array.dtype);
@@ -282,20 +280,20 @@ impl Recorder {
         }
     }
 
-    /// The nearest number that an array of a type can hold.
+    /// Rounds a line to the type of an array.
     pub(super) fn rounded(&mut self, line: u32, dtype: DType) -> u32 {
         let size = if self.ty == Type::F64 { 8 } else { 4 };
         if dtype.size() < size { self.put(Op::Round(line, dtype)) } else { line }
     }
 
-    /// Adds to a sum of the chain; no elements that are counted are nothing to add.
+    /// Adds to a sum of the chain; omits counts of zero.
     pub(super) fn add(&mut self, sum: usize, line: u32) {
         if self.lines.op(line) != Op::Constant(Value::Count(0)) {
             self.sums.push((sum, line));
         }
     }
 
-    /// The answer to a comparison, on the way that this run goes.
+    /// Returns the result of a comparison on the current path.
     pub(super) fn decide(&mut self, comparison: Comparison, a: u32, b: u32) -> bool {
         let condition = self.put(Op::Compare(comparison, a, b));
         if let Some(Value::Bool(answer)) = self.value(condition) {
@@ -328,7 +326,7 @@ impl Recorder {
             None if place < MOST_DECISIONS => true,
             None => {
                 self.problem.get_or_insert((self.part, "it compares without end"));
-                // By chance, so that a loop ends which waits for either answer.
+                // Pseudo-random, so that a loop ends that waits for either result.
                 self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 self.chance >> 63 == 1
             }
@@ -352,7 +350,7 @@ impl Recorder {
         way.taken
     }
 
-    /// One of two lines, by what a condition says.
+    /// Joins two lines by a condition.
     fn choose(&mut self, meeting: &mut Meeting, condition: u32, yes: u32, no: u32) -> u32 {
         if yes == no {
             return yes;
@@ -388,11 +386,11 @@ impl Recorder {
         }
     }
 
-    /// How many lines some lines need.
+    /// Returns the number of lines that some lines need.
     fn cost(&self, results: &[u32]) -> usize {
         let mut needed = vec![false; self.lines.len()];
         results.iter().for_each(|line| needed[*line as usize] = true);
-        // Operands come before what is made of them.
+        // Operands precede their operations.
         for line in (0..needed.len()).rev() {
             if needed[line] {
                 self.lines.op(line as u32).operands().for_each(|operand| needed[operand as usize] = true);
@@ -402,8 +400,9 @@ impl Recorder {
     }
 }
 
-/// Runs what is done to an element on each way through it. What it returns are the lines of its results, as many each
-/// time. Numbers that come in meanwhile are constants, before and afterwards scalars.
+/// Runs the operations on an element on each path through them; returns the lines of its results, always equally many.
+///
+/// Incoming numbers are constants during the run, and scalars before and afterwards.
 pub(super) fn joined(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
     let outside = with(|r| core::mem::replace(&mut r.in_scalars, false));
     let results = on_each_way(run);
@@ -414,7 +413,7 @@ pub(super) fn joined(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
 fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
     let mut ways = explore(run, Vec::new(), &mut 0);
     with(|r| {
-        // Of what is refused any one way will do.
+        // After a refusal any one path will do.
         while r.problem.is_some()
             && let Ways::Fork { yes, .. } = ways
         {
@@ -423,7 +422,7 @@ fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
         if let Ways::End(results) = ways {
             return results;
         }
-        // What needs the fewest lines: usually that is how the part was written.
+        // The one with the fewest lines, usually as the part was written.
         [1, 3]
             .map(|differing| r.meet(&mut Meeting { differing, chosen: Map::default() }, &ways))
             .into_iter()

@@ -4,26 +4,26 @@ use super::{Op, Program, Type, Value};
 use crate::element::Real;
 use crate::error::{Error, Result};
 
-/// What a [`Program`] made of an element, besides its new state.
+/// The results of a [`Program`] on an element, besides its new state.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Made<C> {
-    /// The update that goes out, if one does.
+    /// The emitted update, if any.
     pub update: Option<C>,
-    /// The new parameter, if there is one.
+    /// The new parameter, if any.
     pub param: Option<C>,
-    /// What is added to sums over elements.
+    /// The summands of sums over elements.
     pub sums: Vec<f64>,
 }
 
 impl Program {
-    /// Runs it on one element: its state, which is rewritten, the update `u` that comes in, and the parameter `p`.
+    /// Runs it on one element: its state, which is rewritten, the incoming update `u`, and the parameter `p`.
     ///
-    /// For looking and checking: it interprets line after line, about a hundred times as slowly as a compiled rule.
+    /// For inspection and tests: it interprets line by line, about a hundred times as slowly as a compiled rule.
     ///
     /// # Errors
     ///
-    /// If `C` is not the type that the program computes in, there are not as many scalars or values of state as it has,
+    /// Fails if `C` is not the compute type of the program, the numbers of scalars or state values differ from its own,
     /// or it is not [of elements](Program::is_of_elements).
     pub fn run<C: Real>(&self, scalars: &[f64], slots: &mut [C], u: C, p: C) -> Result<Made<C>> {
         const NAME: &str = "Program::run";

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use super::{Op, Program, Type};
 
-/// One assignment a line; results have the names of what they replace, with a prime.
+/// Writes one assignment a line; results are named like the values that they replace, with a prime.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let slots = self.slot_names();
@@ -52,7 +52,7 @@ impl fmt::Display for Program {
 }
 
 impl Program {
-    /// The names of the state, such that no two are the same and none that of something else.
+    /// Returns unique names of the state that no other value has.
     fn slot_names(&self) -> Vec<String> {
         let numbered = |name: &str, letter| name.strip_prefix(letter).is_some_and(|n| n.parse::<u32>().is_ok());
         let mut names: Vec<String> = Vec::new();

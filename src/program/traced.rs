@@ -1,4 +1,4 @@
-//! Numbers that write down what is done with them.
+//! Numbers that record the operations on them.
 
 use core::cmp::Ordering;
 use core::fmt;
@@ -12,17 +12,17 @@ use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
 use crate::element::{Both, ByReal, DType, Element, InEngine, InRecord, PerReal, Real, Rounding, Term, sealed};
 
-/// A number that stands for one of type `F`: a line of what this thread records.
+/// A number that stands for one of type `F`: a line of this thread's recording.
 ///
-/// It is as large as an `F` and any bits are one, as [`Element`] promises of all its types: which line they name is
-/// looked at when it is used. All bits clear are zero.
+/// It has the size of an `F`, and any bits are valid, as [`Element`] promises of all its types: the line is checked on
+/// use. All bits clear are zero.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Traced<F: Kind>(F::Line);
 
-/// What a [`Traced`] can stand for.
+/// A type that a [`Traced`] can stand for.
 pub(crate) trait Kind: Real {
-    /// The number of a line, as large as the number it stands for.
+    /// The number of a line, of the same size as the number it stands for.
     type Line: Copy + Default + Send + Sync + 'static;
     const TYPE: Type;
     fn name_line(line: u32) -> Self::Line;
@@ -51,7 +51,7 @@ impl Kind for f64 {
     }
 }
 
-/// What each operation of each part calls is not inlined: with it the programs were a sixth of what a build compiled.
+/// Not inlined, since each operation of each part calls it: inlined, programs take a sixth of the compile time.
 impl<F: Kind> Traced<F> {
     pub(super) fn of_line(line: u32) -> Traced<F> {
         Traced(F::name_line(line))
@@ -70,7 +70,7 @@ impl<F: Kind> Traced<F> {
         Traced::of_line(with(|r| r.put(op)))
     }
 
-    /// A number that is known when the rule is compiled.
+    /// Returns a number that is known when the rule is compiled.
     #[inline(never)]
     fn constant(value: F) -> Traced<F> {
         Traced::put(Op::Constant(Value::number(F::TYPE, value.as_f64())))
@@ -92,7 +92,7 @@ impl<F: Kind> Traced<F> {
         with(|r| r.decide(comparison, a, b))
     }
 
-    /// The value, which only some have: what differs from element to element cannot be told.
+    /// Returns the value, if known: values that differ between elements are not.
     #[inline(never)]
     fn known(self) -> Option<f64> {
         let line = self.line();
@@ -156,7 +156,7 @@ impl<F: Kind> PartialOrd for Traced<F> {
     }
 }
 
-/// Methods that record a constant, a function of one number, or one of two, and operators.
+/// Implements methods that record a constant, a function of one number, or one of two, and operators.
 macro_rules! recorded {
     (constant: $($f:ident),*) => {$(
         fn $f() -> Self {
@@ -200,7 +200,7 @@ impl<F: Kind> Neg for Traced<F> {
 
 impl<F: Kind> Sum for Traced<F> {
     fn sum<I: Iterator<Item = Traced<F>>>(numbers: I) -> Traced<F> {
-        // From whichever zero the compiler's library starts with.
+        // Starts from the same zero as the standard library.
         numbers.fold(Traced::constant(empty::<F>().sum()), |sum, x| sum + x)
     }
 }
@@ -303,7 +303,7 @@ impl<F: Kind> Float for Traced<F> {
         !self.is_sign_negative()
     }
     fn is_sign_negative(self) -> bool {
-        // Of zeros and NaN too.
+        // Also for zeros and NaN.
         Self::one().copysign(self) < Self::zero()
     }
     fn integer_decode(self) -> (u64, i16, i8) {

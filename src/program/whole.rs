@@ -1,4 +1,4 @@
-//! What is done to leaves as a whole, between two passes.
+//! Operations on whole leaves, between two passes.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::LeafSpec;
 
-/// A leaf of which all is written down by this thread's recorder.
+/// A leaf whose operations this thread's recorder writes down.
 struct Recorded {
     dtype: Type,
-    /// Elements of the leaf, and of each line.
+    /// Number of elements of the leaf, and of each line.
     len: usize,
     lens: HashMap<u32, usize>,
 }
@@ -30,7 +30,7 @@ impl Recorded {
         Line(line)
     }
 
-    /// Writes down an operation on these lines, of so many elements each, that makes one of so many.
+    /// Records an operation on lines with these lengths, whose result has `len` elements.
     fn put<const N: usize>(&mut self, lines: [(Line, usize); N], op: impl FnOnce() -> Option<Op>, len: usize) -> Line {
         let wrong = lines.iter().find_map(|(line, expected)| match self.lens.get(&line.0) {
             None => Some(OTHER_LINE),
@@ -45,12 +45,12 @@ impl Recorded {
         }
     }
 
-    /// What a line has of elements, none if it is of another leaf.
+    /// Returns the number of elements of a line; zero if it is of another leaf.
     fn len(&self, Line(line): Line) -> usize {
         self.lens.get(&line).copied().unwrap_or_default()
     }
 
-    /// A line that has all of the leaf's elements.
+    /// Returns a line with all of the leaf's elements.
     fn of_all(&mut self, line: Line) -> Line {
         match self.lens.get(&line.0) {
             Some(len) if *len == self.len => return line,
@@ -65,7 +65,7 @@ impl Recorded {
         self.put([(x, len)], || Some(Op::Unary(op, x.0)), len)
     }
 
-    /// Of one of them each element goes with the one number of the other, or with its own.
+    /// Broadcasts an operand with a single number.
     fn binary(&mut self, op: Binary, x: Line, y: Line) -> Line {
         let (of_x, of_y) = (self.len(x), self.len(y));
         let len = if of_x == 1 { of_y } else { of_x };
@@ -82,12 +82,12 @@ fn sizes<const N: usize>(sizes: [usize; N]) -> Option<[u32; N]> {
     Some(all)
 }
 
-/// Elements of a leaf's array.
+/// Returns the number of elements of a leaf's array.
 fn len_of(moments: &Moments, leaf: usize) -> usize {
     moments.raw(leaf).map_or(0, |raw| raw.len())
 }
 
-/// How many elements there are of such a shape; none has so many as more than there can be.
+/// Returns the number of elements of a shape; saturates.
 fn product(shape: &[usize]) -> usize {
     shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)).unwrap_or(usize::MAX)
 }
@@ -171,7 +171,7 @@ impl Passes<'_> {
         Ok(named)
     }
 
-    /// Does what was written down of whole leaves at a barrier.
+    /// Executes the recorded operations on whole leaves at a barrier.
     pub(super) fn run_whole(&mut self, barrier: usize) -> Result<()> {
         let leaves = core::mem::take(&mut self.whole).into_iter().collect::<Result<Vec<_>>>()?;
         if leaves.is_empty() {

@@ -1,4 +1,4 @@
-//! A program's lines, one after the other.
+//! The lines of a program, executed in order.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::program::{Binary, Comparison, LeafProgram, Op, Type, Unary, Value};
 
-/// What a line has come to.
+/// The value of a line.
 enum Line<T: Tensors> {
     Number(T::Tensor),
     Mask(T::Mask),
 }
 
-/// Numbers that are there as tensors, by their types and bits: each is sent once.
+/// Numbers uploaded as tensors, by their types and bits, each once.
 pub(super) type Numbers<T> = HashMap<(DType, u64), <T as Tensors>::Tensor>;
 
-/// Runs the lines of a program that computes in one type.
+/// Runs the lines of a program with one compute type.
 pub(super) struct Lines<'t, T: Tensors> {
     pub(super) tensors: &'t T,
     pub(super) compute: DType,
-    /// Those that are the same in each step, and those of this step.
+    /// Constants of all steps, and scalars of this step.
     pub(super) constants: &'t mut Numbers<T>,
     pub(super) scalars: &'t mut Numbers<T>,
 }
@@ -30,8 +30,8 @@ impl<T: Tensors> Lines<'_, T> {
         known(self.tensors, self.constants, value, dtype)
     }
 
-    /// Runs a program. Of its lines, the values that `wanted` names are returned, in that order; the others are dropped
-    /// as soon as no line needs them.
+    /// Runs a program, and returns the values of the lines `wanted` in that order. Other values are dropped as soon as
+    /// no line needs them.
     pub(super) fn run(
         &mut self,
         of: &LeafProgram,
@@ -65,7 +65,7 @@ impl<T: Tensors> Lines<'_, T> {
         wanted.iter().map(|line| Ok(number(&values, *line).clone())).collect()
     }
 
-    /// The type in which there are values of a kind. Counts are added up as numbers, which hold them.
+    /// Returns the dtype of values of a type. Counts are summed as numbers, which represent them.
     fn dtype(&self, ty: Type) -> DType {
         match ty {
             Type::F32 => DType::F32,
@@ -130,7 +130,7 @@ impl<T: Tensors> Lines<'_, T> {
         self.tensors.compare(Comparison::Equal, &one, &other)
     }
 
-    /// Of masks; by numbers, since not all frameworks choose between masks.
+    /// Returns `x` or `y` by a mask, computed by numbers, since not all frameworks select between masks.
     fn either(&mut self, c: &T::Mask, x: &T::Mask, y: &T::Mask) -> Result<T::Mask> {
         let (one, zero) = (self.number(1.0, self.compute)?, self.number(0.0, self.compute)?);
         let [x, y] = [self.tensors.select(x, &one, &zero)?, self.tensors.select(y, &one, &zero)?];
@@ -148,7 +148,7 @@ impl<T: Tensors> Lines<'_, T> {
                 let whole = self.trunc(x, dtype)?;
                 self.binary(Binary::Sub, x, &whole, dtype)
             }
-            // Halves go away from zero.
+            // Ties round away from zero.
             Unary::Round => {
                 let [half, one] = [0.5, 1.0].map(|x| self.number(x, dtype));
                 let (half, one, whole) = (half?, one?, self.trunc(x, dtype)?);
@@ -169,7 +169,7 @@ impl<T: Tensors> Lines<'_, T> {
     fn binary(&mut self, op: Binary, x: &T::Tensor, y: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
         let tensors = self.tensors;
         match op {
-            // Of a NaN and a number they are the number.
+            // Of a NaN and a number the result is the number.
             Binary::Max | Binary::Min => {
                 let [low, high] = if op == Binary::Max { [x, y] } else { [y, x] };
                 let other = tensors.select(&tensors.compare(Comparison::Less, low, high)?, y, x)?;
@@ -186,7 +186,7 @@ impl<T: Tensors> Lines<'_, T> {
         self.tensors.select(&self.tensors.compare(Comparison::Less, x, &zero)?, &up, &down)
     }
 
-    /// The size of `x` with the sign of `y`, also of zeros; a NaN has none here.
+    /// Returns `x` with the sign of `y`, also of zeros; a NaN has no sign here.
     fn with_sign_of(&mut self, x: &T::Tensor, y: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
         let (tensors, zero) = (self.tensors, self.number(0.0, dtype)?);
         let infinite = self.unary(Unary::Recip, y, dtype)?;
@@ -196,7 +196,7 @@ impl<T: Tensors> Lines<'_, T> {
         tensors.select(&tensors.compare(Comparison::Less, &signed, &zero)?, &opposite, &size)
     }
 
-    /// By squaring, in the order in which compilers do it.
+    /// Computes a power by squaring, in the order of compilers.
     fn powi(&mut self, x: &T::Tensor, n: i32, dtype: DType) -> Result<T::Tensor> {
         let (mut square, mut power, mut rest) = (x.clone(), self.number(1.0, dtype)?, n.unsigned_abs());
         while rest > 0 {
@@ -212,7 +212,7 @@ impl<T: Tensors> Lines<'_, T> {
     }
 }
 
-/// A number as a tensor, which is made if it is not among those that are there.
+/// Returns a number as a tensor, uploaded on first use.
 fn known<T: Tensors>(tensors: &T, numbers: &mut Numbers<T>, value: f64, dtype: DType) -> Result<T::Tensor> {
     if let Some(number) = numbers.get(&(dtype, value.to_bits())) {
         return Ok(number.clone());
@@ -222,7 +222,7 @@ fn known<T: Tensors>(tensors: &T, numbers: &mut Numbers<T>, value: f64, dtype: D
     Ok(number)
 }
 
-/// The numbers that a line has come to.
+/// Returns the numbers of a line.
 fn number<T: Tensors>(values: &[Option<Line<T>>], line: u32) -> &T::Tensor {
     match &values[line as usize] {
         Some(Line::Number(tensor)) => tensor,

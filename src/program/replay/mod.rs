@@ -1,4 +1,4 @@
-//! Programs as operations on a framework's tensors, on whatever device these are.
+//! Programs as operations on a framework's tensors, on any device.
 
 mod lines;
 
@@ -12,12 +12,12 @@ use crate::engine::PIECE;
 use crate::error::{Error, Result};
 use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 
-/// What a framework does with its tensors, so that programs can be [replayed](StateTensors) on them.
+/// A framework's tensor operations, on which programs can be [replayed](StateTensors).
 ///
-/// A tensor has the elements of a leaf, one after the other in row-major order, or a single one, which every operation
-/// takes together with those of a leaf. Operations are rounded as IEEE 754 says if bits are to be those of a CPU.
+/// A tensor has the elements of a leaf in row-major order, or a single element, which every operation combines with
+/// those of a leaf. Results are bitwise identical to the CPU's if operations round as IEEE 754 requires.
 ///
-/// `gradchain-burn` and `gradchain-candle` are two frameworks' implementations. A smaller one, of vectors:
+/// `gradchain-burn` and `gradchain-candle` implement it for two frameworks. A smaller implementation, on vectors:
 ///
 /// ```
 /// use gradchain::device::{Placed, TensorState};
@@ -108,91 +108,95 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait Tensors {
-    /// The framework's name, for errors.
+    /// Name of the framework, for errors.
     const NAME: &'static str;
 
-    /// Numbers. A clone is the same tensor.
+    /// A tensor of numbers. A clone is the same tensor.
     type Tensor: Clone;
 
-    /// What comparisons say.
+    /// The result of comparisons.
     type Mask: Clone;
 
-    /// The type in which sums are added up: `F64`; `F32` where a device has no larger one.
+    /// Returns the type of sums: `F64`, or `F32` if a device has no larger one.
     fn wide(&self) -> DType {
         DType::F64
     }
 
-    /// A tensor of one element, the nearest of its type.
+    /// Returns a tensor of one element, rounded to the type.
     ///
     /// # Errors
     ///
-    /// If the device fails, as in all that follows.
+    /// Fails if the device fails, as do all methods below.
     fn number(&self, value: f64, dtype: DType) -> Result<Self::Tensor>;
 
-    /// The nearest numbers of a type; the tensor itself if they are of it.
+    /// Converts to a type, rounding to nearest; returns the tensor itself if it is of that type.
     ///
     /// # Errors
     ///
-    /// If the device fails, or has not the type.
+    /// Fails if the device fails, or lacks the type.
     fn convert(&self, x: &Self::Tensor, dtype: DType) -> Result<Self::Tensor>;
 
-    /// A function of each element; nothing if the framework does not have it. It is not asked for `Recip`, `Signum`,
-    /// `Trunc`, `Fract` and `Round`, which are made of others.
+    /// Applies a function to each element; `None` if the framework lacks it.
+    ///
+    /// It is not called for `Recip`, `Signum`, `Trunc`, `Fract` and `Round`, which are composed of others.
     fn unary(&self, op: Unary, x: &Self::Tensor) -> Option<Result<Self::Tensor>>;
 
-    /// A function of elements of two tensors; nothing if the framework does not have it. It is not asked for `Max`,
-    /// `Min` and `Copysign`, which are made of others.
+    /// Applies a function to elements of two tensors; `None` if the framework lacks it.
+    ///
+    /// It is not called for `Max`, `Min` and `Copysign`, which are composed of others.
     fn binary(&self, op: Binary, x: &Self::Tensor, y: &Self::Tensor) -> Option<Result<Self::Tensor>>;
 
     /// Compares elements.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     fn compare(&self, op: Comparison, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Mask>;
 
-    /// Where the mask holds the first's elements, elsewhere the second's.
+    /// Selects the first's elements where the mask is set, elsewhere the second's.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     fn select(&self, mask: &Self::Mask, x: &Self::Tensor, y: &Self::Tensor) -> Result<Self::Tensor>;
 
-    /// This many elements: the tensor itself, or its one element as often.
+    /// Returns this many elements: the tensor itself, or its one element repeated.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     fn fill(&self, x: &Self::Tensor, len: usize) -> Result<Self::Tensor>;
 
-    /// The same elements where writing a parameter does not reach them. A framework whose operations make new tensors
-    /// has nothing to do.
+    /// Returns the same elements in memory that writes to a parameter do not reach.
+    ///
+    /// The default suits frameworks whose operations return new tensors.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     fn keep(&self, x: &Self::Tensor) -> Result<Self::Tensor> {
         Ok(x.clone())
     }
 
-    /// The sum of each stretch of `piece` elements, of which the last may be shorter, in [`wide`](Self::wide) numbers;
-    /// they stay on the device.
+    /// Sums each chunk of `piece` elements, the last possibly shorter, in [`wide`](Self::wide) numbers on the device.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     fn sums(&self, x: &Self::Tensor, piece: usize) -> Result<Self::Tensor>;
 
-    /// An array `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`; nothing if the framework does not have it. This
-    /// and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
+    /// Transposes an array `[a, b, c, d]`, in row-major order, to `[a, c, b, d]`; `None` if the framework lacks it.
+    ///
+    /// This and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
     fn turn(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
         let _ = (x, shape);
         None
     }
 
-    /// For each of the first of four numbers, the product of matrices `[n, k]` and `[k, m]`, which lie one after
-    /// another; if it is to be transposed, of `[n, k]` and the transpose of `[m, k]`. Nothing if the framework does not
-    /// have it.
+    /// Computes a batch of products of contiguous matrices `[n, k]` and `[k, m]`; `None` if the framework lacks it.
+    ///
+    /// The first of four numbers is the batch size. If transposed, the products are of `[n, k]` and the transpose of
+    /// `[m, k]`.
     fn product(
         &self,
         x: &Self::Tensor,
@@ -204,35 +208,35 @@ pub trait Tensors {
         None
     }
 
-    /// Each element so many times, one after another; nothing if the framework does not have it.
+    /// Repeats each element `times` times in place; `None` if the framework lacks it.
     fn spread(&self, x: &Self::Tensor, times: usize) -> Option<Result<Self::Tensor>> {
         let _ = (x, times);
         None
     }
 
-    /// Reads numbers. All sums of a pass are made before the first is read.
+    /// Reads numbers. All sums of a pass are submitted before the first is read.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     fn read(&self, x: &Self::Tensor) -> Result<Vec<f64>>;
 
-    /// A tensor of these elements of a type, which are numbers of the machine's byte order.
+    /// Returns a tensor of these elements of a type, in host byte order.
     ///
     /// # Errors
     ///
-    /// If the device fails, or has not the type.
+    /// Fails if the device fails, or lacks the type.
     fn upload(&self, bytes: &[u8], dtype: DType) -> Result<Self::Tensor>;
 
-    /// The way back.
+    /// Returns the bytes of a tensor, in host byte order.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     fn download(&self, x: &Self::Tensor) -> Result<Vec<u8>>;
 }
 
-/// How many bytes have crossed between this machine and a device.
+/// The number of bytes transferred between the host and a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
@@ -242,14 +246,14 @@ pub struct Traffic {
     pub to_host: u64,
 }
 
-/// What a device has of a state: each array by the path of its field, and the number of its leaf.
+/// The arrays of a state on a device: by the path of the field, and the number of the leaf.
 pub type Arrays<A> = HashMap<String, HashMap<usize, A>>;
 
-/// Copies the arrays of a state to a device: all that have elements.
+/// Copies the arrays of a state that have elements to a device.
 ///
 /// # Errors
 ///
-/// The first that `copy` has, which is given an array's bytes, and their type.
+/// Fails with the first error of `copy`, whose arguments are an array's bytes and their type.
 pub fn upload<S: State, A>(state: &S, mut copy: impl FnMut(&[u8], DType) -> Result<A>) -> Result<Arrays<A>> {
     let (mut arrays, mut failed) = (Arrays::new(), None);
     state.walk(&mut StateWalk::new(&mut |name, entry| {
@@ -268,11 +272,11 @@ pub fn upload<S: State, A>(state: &S, mut copy: impl FnMut(&[u8], DType) -> Resu
     failed.map_or(Ok(arrays), Err)
 }
 
-/// The way back: copies arrays into those of a state that is like the one that they were copied from.
+/// Copies arrays from a device into those of a state like the one they were copied from.
 ///
 /// # Errors
 ///
-/// The first that `copy` has, which returns an array's bytes; if these are not as many as the state's.
+/// Fails with the first error of `copy`, which returns an array's bytes; or if their number differs from the state's.
 pub fn download<S: State, A>(
     arrays: &Arrays<A>,
     state: &mut S,
@@ -294,13 +298,13 @@ pub fn download<S: State, A>(
     failed.map_or(Ok(()), Err)
 }
 
-/// The arrays of a state as tensors of a framework, with which steps are replayed as its operations.
+/// The arrays of a state as tensors of a framework, for replaying steps as its operations.
 ///
-/// Parameters, gradients and arrays stay where they are. A step sends the numbers that it works out, such as the
-/// learning rate, and is sent a number for each sum and each 16384 elements of a leaf.
+/// Parameters, gradients and arrays stay in place. A step uploads its scalars, such as the learning rate, and downloads
+/// a number for each sum and each 16384 elements of a leaf.
 ///
-/// Chains without sums have the bits of [`step`](crate::GradientTransformation::step) where the framework rounds as
-/// IEEE 754 says. Sums are added up in the framework's order, in [`wide`](Tensors::wide) numbers.
+/// Chains without sums are bitwise identical to [`step`](crate::GradientTransformation::step) if the framework rounds
+/// as IEEE 754 requires. Sums are reduced in the framework's order, in [`wide`](Tensors::wide) numbers.
 ///
 /// # Cost
 ///
@@ -309,7 +313,7 @@ pub fn download<S: State, A>(
 pub struct StateTensors<T: Tensors> {
     tensors: T,
     arrays: Arrays<T::Tensor>,
-    /// Numbers that are the same in each step.
+    /// Constants of all steps.
     constants: Numbers<T>,
     traffic: Traffic,
 }
@@ -321,17 +325,17 @@ impl<T: Tensors> fmt::Debug for StateTensors<T> {
 }
 
 impl<T: Tensors> StateTensors<T> {
-    /// Copies the arrays of a state to where tensors are.
+    /// Copies the arrays of a state to the device.
     ///
     /// # Cost
     ///
-    /// Besides the copies a step on tensors of one element; products of matrices are tried on zeros of their sizes.
+    /// The copies, and a step on tensors of one element; products of matrices run on zeros of their sizes.
     ///
     /// # Errors
     ///
-    /// If the programs use what the framework does not have, which is named; if the device fails.
+    /// Fails with the name of an operation that the framework lacks; or if the device fails.
     pub fn new<S: State>(tensors: T, programs: &Programs, state: &S) -> Result<StateTensors<T>> {
-        // Each is run on one element, to see whether it can be; what is done to a whole leaf, on as many as that has.
+        // Each program runs on one element as a test, those on whole leaves on all elements.
         let (mut constants, mut scalars) = (Numbers::<T>::new(), Numbers::<T>::new());
         for of in programs.passes().iter().flat_map(|pass| &pass.leaves) {
             let compute = of.program.dtype();
@@ -348,17 +352,19 @@ impl<T: Tensors> StateTensors<T> {
         Ok(StateTensors { tensors, arrays, constants, traffic })
     }
 
-    /// Copies the arrays into those of a state that is like the one that they were copied from.
+    /// Copies the arrays into those of a state like the one they were copied from.
     ///
     /// # Errors
     ///
-    /// If the device fails.
+    /// Fails if the device fails.
     pub fn state_into<S: State>(&self, state: &mut S) -> Result<()> {
         download(&self.arrays, state, |array| self.tensors.download(array))
     }
 
-    /// The machine of one step, for [`step_on`](crate::GradientTransformation::step_on): with the parameters and
-    /// gradients of all leaves, in order. `write` is given the number of each leaf, and its new parameter.
+    /// Returns the backend of one step, for [`step_on`](crate::GradientTransformation::step_on).
+    ///
+    /// It takes the parameters and gradients of all leaves, in order. `write` receives the number of each leaf, and its
+    /// new parameter.
     pub fn replay<'a>(
         &'a mut self,
         params: Vec<T::Tensor>,
@@ -369,13 +375,13 @@ impl<T: Tensors> StateTensors<T> {
         Replay { held: self, params, gradients, write, scalars, kept, stored }
     }
 
-    /// The framework's operations.
+    /// Returns the framework's operations.
     pub fn tensors(&self) -> &T {
         &self.tensors
     }
 
-    /// How many bytes have crossed: the arrays when this was made; in each step its numbers, of at most 8 bytes, and
-    /// the sums.
+    /// Returns the transferred bytes: the arrays at creation; in each step its scalars, of at most 8 bytes, and the
+    /// sums.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
@@ -387,7 +393,7 @@ pub struct Replay<'a, T: Tensors> {
     params: Vec<T::Tensor>,
     gradients: Vec<T::Tensor>,
     write: &'a mut dyn FnMut(usize, T::Tensor) -> Result<()>,
-    /// Numbers of this step.
+    /// The scalars of this step.
     scalars: Numbers<T>,
     /// Arrays that a pass leaves for later ones of the same step.
     kept: Arrays<T::Tensor>,
@@ -454,7 +460,7 @@ impl<T: Tensors> Replay<'_, T> {
         program.sums().iter().map(|_| tensors.sums(&next()?, PIECE)).collect()
     }
 
-    /// Reads a leaf's sums, the sums of the first piece first.
+    /// Reads a leaf's sums, those of the first chunk first.
     fn read(&mut self, sums: &[T::Tensor]) -> Result<Vec<f64>> {
         let sums = sums.iter().map(|sum| self.held.tensors.read(sum)).collect::<Result<Vec<_>>>()?;
         self.held.traffic.to_host += 8 * sums.iter().map(Vec::len).sum::<usize>() as u64;

@@ -3,7 +3,7 @@
 use crate::transform::{Preconditioning, scale_by_muon};
 use crate::transformation::GradientTransformation;
 
-/// What is done to whole leaves is a pass of its own.
+/// Operations on whole leaves are a pass of their own.
 #[test]
 fn products_of_matrices_are_programs() {
     let matrix = ndarray::Array2::<f32>::zeros((3, 2));
