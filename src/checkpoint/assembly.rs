@@ -1,4 +1,4 @@
-//! The files of several ranks as one: which of them has which stretch of each tensor.
+//! The files of several ranks as one: the distribution of tensors over them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,26 +15,26 @@ use crate::layout::{dense_strides, elements, is_dense, matching_strides};
 use crate::memory::Buffer;
 use crate::tree::{LeafMut, LeafParts, LeafRef, PartOf};
 
-/// Files whose headers have been read and compared. Tensors are still on the disk, and put together one at a time.
+/// Files with compared headers. Tensors stay on disk, and are assembled one at a time.
 #[derive(Debug)]
 pub(super) struct Assembly {
     files: Vec<Checkpoint>,
     tensors: BTreeMap<String, Scattered>,
 }
 
-/// A tensor that several files have stretches of.
+/// A tensor in chunks over several files.
 #[derive(Debug)]
 struct Scattered {
     dtype: DType,
     shape: Vec<usize>,
-    /// In which order the stretches follow each other.
+    /// The strides that determine the order of the chunks.
     strides: Vec<isize>,
-    /// The number of the file, where its stretch begins, and how long it is.
+    /// For each chunk the number of the file, its start and its length.
     stretches: Vec<(usize, usize, usize)>,
 }
 
 impl Checkpoint {
-    /// The files of all ranks, in order, as one checkpoint.
+    /// Returns the files of all ranks, in order, as one checkpoint.
     pub(super) fn assemble(name: String, files: Vec<Checkpoint>) -> Result<Checkpoint> {
         let manifest = merged(&files)?;
         let mut tensors = BTreeMap::new();
@@ -55,7 +55,7 @@ impl Checkpoint {
         write(shown, to, &specs, read, self.manifest.clone()).map(drop)
     }
 
-    /// Fills a stretch of an array, of which the file has all.
+    /// Fills a chunk of an array that the file holds whole.
     pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
         let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
         self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
@@ -74,10 +74,10 @@ impl Checkpoint {
 }
 
 impl Assembly {
-    /// All tensors, as they follow each other in one file.
+    /// Returns all tensors, in the order of a single file.
     pub(super) fn specs(&self) -> Vec<Spec> {
         let spec = |(name, tensor): (&String, &Scattered)| Spec::new(name.clone(), tensor.dtype, &tensor.shape);
-        // The first rank has them all.
+        // The first rank has all buffers.
         let first = &self.files[0].tensors.metadata;
         let buffers = first.tensors().into_iter().filter(|(name, _)| name.starts_with(PREFIX));
         let buffers = buffers.map(|(name, info)| Spec::of(name, info.dtype, info.shape.clone()));
@@ -91,7 +91,7 @@ impl Assembly {
         self.files.iter().try_for_each(Checkpoint::verify)
     }
 
-    /// A tensor's bytes as they are in a file, checked.
+    /// Returns a tensor's verified bytes, in the order of a single file.
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
         if tensor.starts_with(PREFIX) {
             return self.files[0].bytes(tensor);
@@ -114,12 +114,12 @@ impl Assembly {
     }
 }
 
-/// An array in memory whose strides go through all of its elements.
+/// Returns an array in memory whose strides reach all of its elements.
 fn laid(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
     LeafParts { data: data.raw(), shape: shape.into(), strides: strides.into() }
 }
 
-/// What all files say together.
+/// Merges the manifests of all files.
 fn merged(files: &[Checkpoint]) -> Result<Manifest> {
     let first = &files[0].manifest;
     let mut whole = Manifest {
@@ -158,11 +158,11 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
 }
 
 impl Scattered {
-    /// Where a tensor is, of which each file has a stretch or all, or nothing.
+    /// Locates a tensor of which each file has a chunk, all or nothing.
     fn of(tensor: &str, files: &[Checkpoint]) -> Result<Scattered> {
         let having = files.iter().enumerate().filter(|(_, file)| file.tensors.get(tensor).is_some());
         let having: Vec<_> = having.collect();
-        // Where one rank has a leaf whole, the others have a part without elements.
+        // If one rank has a leaf whole, the others have an empty chunk.
         let is_nothing = |file: &Checkpoint| {
             let info = file.tensors.get(tensor);
             file.manifest.parts.contains_key(tensor) && info.is_some_and(|info| elements(&info.shape) == Some(0))
@@ -186,7 +186,7 @@ impl Scattered {
             if (known.dtype, &known.shape, &known.strides) != (dtype, &shape, &strides) {
                 return Err(file.damaged(format_args!("`{tensor}` is no part of that of other ranks")));
             }
-            // The file says how the whole lies: what it says must lie in it.
+            // The file declares the layout of the whole array, which must cover it.
             let bytes = elements(&shape).and_then(|len| len.checked_mul(dtype.size()));
             if strides.len() != shape.len()
                 || bytes.is_none()
@@ -196,7 +196,7 @@ impl Scattered {
             }
             let len = elements(&info.shape).map_or(usize::MAX, |len| dtype.elements(len));
             match (part, known.stretches.first()) {
-                // What is not shared out is the same everywhere.
+                // Unsharded tensors are the same everywhere.
                 (None, Some((other, ..))) => {
                     if files[*other].manifest.crc32.get(tensor) != file.manifest.crc32.get(tensor) {
                         return Err(file.damaged(format_args!("`{tensor}` is not what it is on other ranks")));

@@ -1,4 +1,4 @@
-//! What a model has besides leaves, in a checkpoint.
+//! Buffers of a model in a checkpoint.
 
 use std::collections::HashMap;
 
@@ -14,18 +14,18 @@ use crate::migrate::Resolved;
 use crate::state::Moves;
 use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
 
-/// How the tensors of buffers begin.
+/// Prefix of the tensors of buffers.
 pub(super) const PREFIX: &str = "buffers/";
 
-/// By path: type and shape.
+/// Type and shape by path.
 pub(super) type Buffers = std::collections::BTreeMap<String, (String, Vec<usize>)>;
 
-/// The tensor of a buffer.
+/// Returns the tensor name of a buffer.
 pub(super) fn buffer_name(path: &str) -> String {
     format!("{PREFIX}{path}")
 }
 
-/// The type of a buffer in a file; `None` if it is saved as bytes.
+/// Returns the type of a buffer in a file; `None` if it is saved as bytes.
 fn tensor_dtype(dtype: &str) -> Option<Dtype> {
     Some(match dtype {
         "bool" => Dtype::BOOL,
@@ -45,7 +45,7 @@ fn tensor_dtype(dtype: &str) -> Option<Dtype> {
     })
 }
 
-/// True if a tensor of a file is of a buffer's type and shape.
+/// Returns whether a tensor of a file has a buffer's type and shape.
 pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     match tensor_dtype(buffer.dtype()) {
         Some(dtype) => info.dtype == dtype && info.shape == buffer.shape(),
@@ -53,7 +53,7 @@ pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     }
 }
 
-/// The bytes of a tensor as a buffer has them: of another type of float, which has been allowed, they are rounded.
+/// Converts the bytes of a tensor to those of a buffer, rounding floats of another type if that is allowed.
 pub(super) fn value(bytes: Vec<u8>, found: Dtype, buffer: &BufferSpec) -> Vec<u8> {
     match (leaf_dtype(found), DType::from_name(buffer.dtype())) {
         (Some(found), Some(dtype)) if found != dtype => converted(&bytes, found, dtype),
@@ -61,13 +61,13 @@ pub(super) fn value(bytes: Vec<u8>, found: Dtype, buffer: &BufferSpec) -> Vec<u8
     }
 }
 
-/// True if a tensor is of a buffer's shape, and of another type of float than that.
+/// Returns whether a tensor has a buffer's shape and another float type.
 pub(super) fn can_be_cast(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     let floats = leaf_dtype(info.dtype).is_some() && DType::from_name(buffer.dtype()).is_some();
     floats && info.shape == buffer.shape()
 }
 
-/// A buffer that is about to be written.
+/// A buffer to be written.
 #[derive(Debug)]
 pub(super) struct Saved<'a> {
     path: String,
@@ -78,7 +78,7 @@ pub(super) struct Saved<'a> {
 impl<'a> Saved<'a> {
     /// # Errors
     ///
-    /// If it cannot be read, or has not as many bytes as its type and shape have.
+    /// Fails if it cannot be read, or has not as many bytes as its type and shape require.
     pub(super) fn new(buffer: &'a dyn Buffer, spec: &BufferSpec) -> Result<(Spec, Saved<'a>)> {
         let dtype = tensor_dtype(spec.dtype());
         let expected = dtype.and_then(|dtype| elements(spec.shape())?.checked_mul(dtype.bitsize() / 8));
@@ -99,7 +99,7 @@ impl<'a> Saved<'a> {
         Ok((written, Saved { path: spec.path().into(), buffer, len }))
     }
 
-    /// Shows its bytes.
+    /// Passes its bytes on.
     pub(super) fn read_bytes(&self, take: Take<'_>) -> Result<()> {
         let mut shown = 0_usize;
         self.buffer.read(&mut |bytes| {
@@ -113,22 +113,22 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// Buffers as a file describes them.
+/// Returns the buffers described by a file.
 pub(super) fn specs(buffers: &Buffers) -> Vec<BufferSpec> {
     buffers.iter().map(|(path, (dtype, shape))| BufferSpec::new(path, dtype, shape.clone())).collect()
 }
 
-/// What is to be written into buffers: by their paths here, the bytes.
+/// The new values of buffers: bytes by path.
 #[derive(Debug)]
 pub(super) struct Values(HashMap<String, Vec<u8>>);
 
 impl Values {
-    /// These bytes, by path.
+    /// Returns these bytes, by path.
     pub(super) fn of(values: HashMap<String, Vec<u8>>) -> Values {
         Values(values)
     }
 
-    /// Reads what the buffers here are to be, which has been compared.
+    /// Reads the new values of the model's buffers, which have been compared.
     pub(super) fn read(file: &Checkpoint, moves: &Resolved, here: &[BufferSpec]) -> Result<Values> {
         let filled = here.iter().filter(|buffer| !moves.is_kept(buffer.path()));
         let read = |buffer: &BufferSpec| {
@@ -140,7 +140,7 @@ impl Values {
         filled.map(read).collect::<Result<_>>().map(Values)
     }
 
-    /// True if the tree shows each of them for writing.
+    /// Checks that the tree shows each of them for writing.
     pub(super) fn fit<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut shown = 0;
         each(params, &mut |path, _| {
@@ -165,7 +165,7 @@ impl Values {
     }
 }
 
-/// Does something with each buffer of a tree.
+/// Calls `f` with each buffer of a tree.
 fn each<P: TreeMut + ?Sized>(params: &mut P, f: &mut dyn FnMut(&str, &mut dyn Buffer) -> Result<()>) -> Result<()> {
     let mut done = Ok(());
     let mut sink = |path: &str, buffer: &mut dyn Buffer| {
@@ -178,12 +178,12 @@ fn each<P: TreeMut + ?Sized>(params: &mut P, f: &mut dyn FnMut(&str, &mut dyn Bu
 }
 
 impl Checkpoint {
-    /// The [buffers](Buffer) in the file, by path.
+    /// Returns the [buffers](Buffer) in the file, by path.
     pub fn buffers(&self) -> &[BufferSpec] {
         &self.buffers
     }
 
-    /// The metadata and the header are of the same buffers.
+    /// Checks that metadata and header agree on the buffers.
     pub(super) fn consistent_buffers(&self) -> Result<()> {
         for buffer in &self.buffers {
             let info = self.tensors.info(&buffer_name(buffer.path()))?;

@@ -1,4 +1,4 @@
-//! A file that has been opened: its header is known and consistent, its tensors are still on the disk.
+//! An open file: its header has been read and checked, its tensors are still on disk.
 
 use std::fs::File;
 use std::path::Path;
@@ -27,20 +27,20 @@ pub struct Checkpoint {
     pub(super) structure: Structure,
     pub(super) buffers: Vec<BufferSpec>,
     verified: AtomicBool,
-    /// The files of several ranks, if the tensors are in these.
+    /// The files of several ranks, if they hold the tensors.
     pub(super) assembly: Option<Assembly>,
 }
 
 impl Checkpoint {
-    /// Opens a file and reads its header. Tensors are read when they are loaded, piece by piece.
+    /// Opens a file and reads its header. Loading reads the tensors in chunks.
     ///
     /// One file stays open while the checkpoint exists. Files that [several ranks](super::Save::to_shards) have written
-    /// are read leaf by leaf, and each is open only while it is read, so that there may be more of them than a process
-    /// may open.
+    /// are read leaf by leaf, and each is open only during a read, so that their number may exceed the process limit of
+    /// open files.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is cut off or longer than it says, or its header is damaged.
+    /// Fails if the file cannot be read, is truncated or longer than it declares, or its header is damaged.
     pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint> {
         if let Some(shards) = ShardList::of(path.as_ref())? {
             return shards.open();
@@ -55,19 +55,19 @@ impl Checkpoint {
         }
     }
 
-    /// Opens a file that may be one rank's share.
+    /// Opens a file that may be one rank's shard.
     fn open_any(path: &Path) -> Result<Checkpoint> {
         let (tensors, header) = Tensors::open(path)?;
         Checkpoint::of(tensors, &header)
     }
 
-    /// Reads the header of one rank's share, which is open only while it is read.
+    /// Reads the header of one rank's shard, which is open only during a read.
     pub(super) fn open_shard(path: &Path) -> Result<Checkpoint> {
         let (tensors, header) = Tensors::named(path)?;
         Checkpoint::of(tensors, &header)
     }
 
-    /// Opens a file that is mapped into memory instead of read. Those of several ranks are not mapped.
+    /// Maps a file into memory instead of reading it. Shards are not mapped.
     ///
     /// # Errors
     ///
@@ -75,21 +75,21 @@ impl Checkpoint {
     ///
     /// # Safety
     ///
-    /// Nobody may change or shorten the file while it is open. A file that [`Save`](super::Save) replaces is not
-    /// changed: the new one is another file of the same name.
+    /// Nothing may change or truncate the file while it is open. [`Save`](super::Save) does not change a file that it
+    /// replaces: the new one is another file of the same name.
     #[allow(unsafe_code, reason = "what a map needs is promised by the caller")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Checkpoint> {
         if let Some(shards) = ShardList::of(path.as_ref())? {
             return shards.open();
         }
         let name = path.as_ref().display().to_string();
-        // SAFETY: the file does not change, by the caller's promise.
+        // SAFETY: the caller promises that the file does not change.
         let map = File::open(path).and_then(|file| unsafe { memmap2::Mmap::map(&file) });
         let map = map.map_err(|error| Error::io(&*name, &error))?;
         Checkpoint::read(name, Source::Bytes(Bytes::Mapped(map)))
     }
 
-    /// A checkpoint in memory.
+    /// Opens a checkpoint in memory.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Checkpoint {
         Checkpoint { tensors, manifest, structure, buffers, verified: false.into(), assembly }
     }
 
-    /// The metadata and the header are of the same tensors.
+    /// Checks that metadata and header agree on the tensors.
     fn consistent(&self) -> Result<()> {
         let params = if self.manifest.params { self.structure.len() } else { 0 };
         let expected = self.manifest.arrays.len() + params + self.buffers.len();
@@ -181,12 +181,11 @@ impl Checkpoint {
         self.tensors.damaged(problem)
     }
 
-    /// Reads every byte and compares the check sums. Done before anything that exists is written to, once for each
-    /// file.
+    /// Reads every byte and compares the check sums. Loading does so once for each file, before any write.
     ///
     /// # Errors
     ///
-    /// If a tensor is not as it was written.
+    /// Fails if a tensor differs from its check sum.
     pub fn verify(&self) -> Result<()> {
         if self.is_verified() {
             return Ok(());
@@ -201,7 +200,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// True if every byte is known to be as it was written.
+    /// Returns whether every byte has been verified.
     pub(super) fn is_verified(&self) -> bool {
         self.verified.load(Ordering::Relaxed)
     }
@@ -217,7 +216,7 @@ impl Checkpoint {
         Err(self.damaged(format_args!("tensor `{tensor}` has check sum {found:08x}, not {:08x}", expected.0)))
     }
 
-    /// The type and shape of an array of the state.
+    /// Returns the type and shape of an array of the state.
     pub(super) fn array(&self, tensor: &str) -> Result<(DType, Vec<usize>)> {
         if let Some(coded) = self.manifest.coded.get(tensor) {
             return Ok((coded.dtype, coded.shape.clone()));
@@ -228,8 +227,7 @@ impl Checkpoint {
         Ok((dtype, info.shape.clone()))
     }
 
-    /// Fills a leaf, whose shape has been compared, and checks what has been read. Of another type, or in other blocks,
-    /// it is rounded.
+    /// Fills a leaf of equal shape, and verifies the bytes. Elements of another type, or in other blocks, are rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
         if let Some(Coded { dtype, shape, strides }) = self.manifest.coded.get(tensor) {
             let bytes = self.bytes(tensor)?;
@@ -247,7 +245,7 @@ impl Checkpoint {
         self.same(tensor, expected, hasher.finalize())
     }
 
-    /// The bytes of a tensor, checked.
+    /// Returns the verified bytes of a tensor.
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
         if let Some(assembly) = &self.assembly {
             return assembly.bytes(tensor);
@@ -259,72 +257,71 @@ impl Checkpoint {
         Ok(bytes)
     }
 
-    /// The structure of the parameters that were trained.
+    /// Returns the structure of the trained parameters.
     pub fn structure(&self) -> &Structure {
         &self.structure
     }
 
-    /// Whether the parameters are in the file.
+    /// Returns whether the parameters are in the file.
     pub fn has_params(&self) -> bool {
         self.manifest.params
     }
 
-    /// The optimizer as data, in JSON; functions are texts in angle brackets.
+    /// Returns the optimizer as JSON; functions are strings in angle brackets.
     pub fn optimizer(&self) -> String {
         format!("{:#}", self.manifest.optimizer)
     }
 
-    /// The version of this crate that wrote the file.
+    /// Returns the version of this crate that wrote the file.
     pub fn version(&self) -> &str {
         &self.manifest.version
     }
 
-    /// A note that was written with the checkpoint.
+    /// Returns a note of the checkpoint.
     pub fn note(&self, name: &str) -> Option<&str> {
         self.manifest.notes.get(name).map(String::as_str)
     }
 
-    /// All notes, by name.
+    /// Iterates over all notes, by name.
     pub fn notes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.manifest.notes.iter().map(|(name, note)| (name.as_str(), note.as_str()))
     }
 
-    /// Loads the parameters and buffers, and makes the state that was saved, for the same optimizer: see
-    /// [`Load::load`].
+    /// Loads the parameters and buffers, and returns the saved state, for the same optimizer: see [`Load::load`].
     ///
     /// # Errors
     ///
-    /// If anything at all differs; nothing is changed then.
+    /// Fails, with nothing changed, if anything differs.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
         Load::strict().load(self, transformation, params).map(|(state, _)| state)
     }
 
-    /// Makes the state that was saved, for parameters that are here already.
+    /// Returns the saved state, for existing parameters.
     ///
     /// # Errors
     ///
-    /// If anything at all differs, but for the parameters' values.
+    /// Fails if anything but the parameters' values differs.
     pub fn load_state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
         Load::strict().load_state(self, transformation, params).map(|(state, _)| state)
     }
 
-    /// Loads the parameters that are trained, and the buffers, alone: no optimizer is needed, and none of its state is
-    /// read.
+    /// Loads only the trained parameters and the buffers; needs no optimizer, and reads no state of it.
     ///
-    /// They are the ones to evaluate with too, unless a wrapper keeps others:
+    /// Evaluate with them too, unless a wrapper keeps others: then use
     /// [`load_eval_params`](Checkpoint::load_eval_params).
     ///
     /// # Errors
     ///
-    /// If they are not in the file, or differ in structure; nothing is changed then.
+    /// Fails, with nothing changed, if they are not in the file, or differ in structure.
     pub fn load_params<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         Load::strict().load_params(self, params).map(|_| ())
     }
 
-    /// Loads the parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
-    /// [`schedule_free`](crate::wrapper::schedule_free()), [`lookahead`](crate::lookahead()) or
-    /// [`sam`](crate::wrapper::sam()) trains others: as [`eval_params`](OptState::eval_params) makes them of what was
-    /// saved. The buffers are loaded as they were saved.
+    /// Loads the parameters to evaluate with, if a wrapper trains others.
+    ///
+    /// Such wrappers are [`params_ema`](crate::params_ema()), [`schedule_free`](crate::wrapper::schedule_free()),
+    /// [`lookahead`](crate::lookahead()) and [`sam`](crate::wrapper::sam()). The parameters are those that
+    /// [`eval_params`](OptState::eval_params) computes from the saved ones. The buffers are loaded as saved.
     ///
     /// ```
     /// use gradchain::checkpoint::{Checkpoint, Save};
@@ -347,8 +344,8 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// As [`load`](Checkpoint::load) and [`eval_params`](OptState::eval_params): also if nothing in the optimizer keeps
-    /// other parameters than those that are trained. Nothing is changed then.
+    /// As [`load`](Checkpoint::load) and [`eval_params`](OptState::eval_params): fails, with nothing changed, also if
+    /// the optimizer keeps no parameters besides the trained ones.
     pub fn load_eval_params<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<()> {
         Load::strict().load_eval_params(self, transformation, params).map(|_| ())
     }

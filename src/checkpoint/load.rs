@@ -16,11 +16,11 @@ use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, item
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
-/// What may differ between a checkpoint and what it is loaded into; nothing, unless it is said.
+/// The permitted differences between a checkpoint and the target of loading; none by default.
 ///
 /// # Example
 ///
-/// Going on with another learning rate, which is the optimizer's here, and with a larger head:
+/// Resume with another learning rate, that of the optimizer here, and with a larger head:
 ///
 /// ```
 /// use gradchain::Migration;
@@ -68,22 +68,21 @@ pub struct Load {
     migration: Migration,
 }
 
-/// What was loaded, leaf by leaf.
+/// The result of loading, leaf by leaf.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Leaves and buffers that came from the file, by their paths here.
+    /// Leaves and buffers loaded from the file, by their paths here.
     pub loaded: Vec<String>,
-    /// Leaves with fresh state, and buffers, that were left as they were.
+    /// Leaves with fresh state, and buffers, that kept their values.
     pub fresh: Vec<String>,
-    /// Leaves and buffers of the file that were not wanted, by their paths there.
+    /// Leaves and buffers of the file that were dropped, by their paths there.
     pub dropped: Vec<String>,
-    /// Arguments and parts of the optimizer that differ, as they were allowed to; those that are here are used.
+    /// Permitted differences of the optimizer's arguments and parts; those of the optimizer here are used.
     pub differed: Vec<String>,
-    /// Leaves of another type than in the file, by their paths here, as [`cast`](Migration::cast) says.
+    /// Leaves of another type than in the file, by their paths here, as permitted by [`cast`](Migration::cast).
     pub cast: Vec<String>,
-    /// Fields of the state that start as `init` makes them, such as those of a wrapper that is new; those of fresh
-    /// leaves alone are not among them.
+    /// Fields of the state that start as in `init`, such as those of a new wrapper, except those of fresh leaves only.
     pub started: Vec<String>,
 }
 
@@ -102,48 +101,50 @@ impl fmt::Display for Report {
 }
 
 impl Load {
-    /// Nothing may differ.
+    /// Returns options that permit no difference.
     pub fn strict() -> Load {
         Load::default()
     }
 
-    /// This argument of the optimizer may differ: by its name, wherever it is, or by its place as messages show it,
-    /// such as `$.chain[1].adamw.learning_rate`. The one that is here is used, also where
-    /// [`inject_hyperparams`](crate::inject_hyperparams()) keeps it in the state: the number that was saved, or set
-    /// while training ran, is not.
+    /// Permits a difference in this argument of the optimizer.
     ///
-    /// It may not change what the state consists of: `may_differ("mu_dtype")` does not make a state of another type
-    /// fit. A name that neither optimizer has is an error. For an optimizer that is another one altogether say
-    /// `may_differ("$")`, and in a [migration](Load::migrating) what becomes of its state.
+    /// Give its name, for every place, or its place as in messages, such as `$.chain[1].adamw.learning_rate`. The
+    /// argument of the optimizer here is used, even if [`inject_hyperparams`](crate::inject_hyperparams()) keeps it in
+    /// the state: the saved number, or one set during training, is not.
+    ///
+    /// It may not change the contents of the state: `may_differ("mu_dtype")` does not permit a state of another type. A
+    /// name that neither optimizer has is an error. For an entirely different optimizer give `may_differ("$")`, and
+    /// describe its state in a [migration](Load::migrating).
     pub fn may_differ(mut self, argument: impl Into<String>) -> Load {
         self.may_differ.push(argument.into());
         self
     }
 
-    /// Leaves and buffers were renamed, added or removed. Fresh ones keep their values, dropped ones are not read.
+    /// Describes renamed, added and removed leaves and buffers. Fresh ones keep their values, dropped ones are not
+    /// read.
     ///
-    /// A parameter that has been frozen since was a leaf and is a buffer: `drop` throws its state away, and its value
-    /// is loaded. One that is trained from now on was a buffer: its state is `fresh`, and its value is loaded, unless
-    /// `drop` throws the buffer away.
+    /// A parameter frozen since is a leaf in the file and a buffer here: `drop` discards its state, and its value is
+    /// loaded. A parameter trained from now on is a buffer in the file: its state is `fresh`, and its value is loaded,
+    /// unless `drop` discards the buffer.
     ///
-    /// If the migration speaks of parts of the state, as [`insert_part`](Migration::insert_part) does, members of
-    /// chains may have come or gone, parts may have been wrapped, and names may be others; the
-    /// [report](Report::differed) lists it. Arguments, and a part in the place of another, still may not differ.
+    /// If the migration describes parts of the state, as [`insert_part`](Migration::insert_part) does, it permits new
+    /// and removed members of chains, wrapped parts, and changed names; the [report](Report::differed) lists them.
+    /// Arguments, and a part in the place of another, still may not differ.
     pub fn migrating(mut self, migration: Migration) -> Load {
         self.migration = migration;
         self
     }
 
-    /// Loads the parameters and [buffers](crate::tree::Buffer), and makes the state that was saved.
+    /// Loads the parameters and [buffers](crate::tree::Buffer), and returns the saved state.
     ///
     /// # Errors
     ///
-    /// If the file is damaged or has no parameters, or anything differs that may not: the optimizer, the parameters'
-    /// structure, the buffers' paths, types and shapes, the fields of the state. Every difference is listed, and
-    /// nothing has been changed.
+    /// Fails, with nothing changed, if the file is damaged or has no parameters, or anything differs without
+    /// permission: the optimizer, the parameters' structure, the buffers' paths, types and shapes, the fields of the
+    /// state. Every difference is listed.
     ///
-    /// Parameters from a file on a disk are in memory twice while they are loaded, so that nothing has been changed
-    /// either if the file changes while it is read; those from a [mapped](Checkpoint::map) file are not.
+    /// Parameters from a file on disk are in memory twice during loading, so that nothing has been changed either if
+    /// the file changes during the read; those from a [mapped](Checkpoint::map) file are not.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -158,7 +159,7 @@ impl Load {
         Ok((fit.state, fit.report))
     }
 
-    /// Compares and verifies everything that is loaded, and reads what buffers are to be.
+    /// Compares and verifies everything that is loaded, and reads the new values of buffers.
     fn ready<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -174,11 +175,11 @@ impl Load {
         Ok((fit, values))
     }
 
-    /// Makes the state that was saved, for parameters that are here already, as their buffers are.
+    /// Returns the saved state, for existing parameters and buffers.
     ///
     /// # Errors
     ///
-    /// As [`load`](Load::load), but for what parameters and buffers are.
+    /// As [`load`](Load::load), except for the values of parameters and buffers.
     pub fn load_state<T: Stage, P: Tree + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -194,12 +195,12 @@ impl Load {
 
     /// Loads the parameters to evaluate with, and the buffers.
     ///
-    /// They are those that [`eval_params`](OptState::eval_params) makes of what was saved. See
+    /// They are those that [`eval_params`](OptState::eval_params) computes from the saved ones. See
     /// [`Checkpoint::load_eval_params`].
     ///
     /// # Errors
     ///
-    /// As [`load`](Load::load) and [`eval_params`](OptState::eval_params); nothing has been changed.
+    /// As [`load`](Load::load) and [`eval_params`](OptState::eval_params), with nothing changed.
     pub fn load_eval_params<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -215,13 +216,14 @@ impl Load {
         Ok(fit.report)
     }
 
-    /// Loads the parameters that are trained, and the buffers, alone: no optimizer is needed, and none of its state is
-    /// read. Where a wrapper such as [`params_ema`](crate::params_ema()) keeps others to evaluate with,
-    /// [`load_eval_params`](Load::load_eval_params) loads those.
+    /// Loads only the trained parameters and the buffers; needs no optimizer, and reads no state of it.
+    ///
+    /// If a wrapper such as [`params_ema`](crate::params_ema()) keeps others to evaluate with, use
+    /// [`load_eval_params`](Load::load_eval_params).
     ///
     /// # Errors
     ///
-    /// As [`load`](Load::load), but for what the optimizer could differ in.
+    /// As [`load`](Load::load), except for differences of the optimizer.
     pub fn load_params<P: TreeMut + ?Sized>(&self, file: &Checkpoint, params: &mut P) -> Result<Report> {
         has_params(file)?;
         let (structure, here) = (Structure::of(params)?, buffers(params));
@@ -247,7 +249,7 @@ impl Load {
         Ok(report(file, (&structure, &here), &moves, true))
     }
 
-    /// Compares everything, and makes a state to be filled.
+    /// Compares everything, and returns a state to be filled.
     fn fit<T: Stage, P: Tree + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -273,7 +275,7 @@ impl Load {
     }
 }
 
-/// The fields that start anew, but for those that do for fresh leaves only.
+/// Returns the fields that start anew, except those that do for fresh leaves only.
 fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) -> Vec<String> {
     let of_fresh = |of: &Owner| matches!(of, Owner::Leaf(path) if moves.is_fresh(path));
     let all = items(&**state, state.structure());
@@ -294,7 +296,7 @@ struct Fit<T: Stage> {
 }
 
 impl<T: Stage> Fit<T> {
-    /// Makes what the file has nothing for as `init` does of the parameters that have been loaded.
+    /// Initializes the fields missing in the file from the loaded parameters, as `init` does.
     fn start_anew<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
         if !self.sources.contains(&Source::Own) {
             return Ok(());
@@ -341,7 +343,7 @@ impl<T: Stage> Fit<T> {
 }
 
 impl Checkpoint {
-    /// What the file has of the state: the single values, then the arrays.
+    /// Returns the state's values in the file: the single values, then the arrays.
     fn item_specs(&self) -> Result<Vec<ItemSpec>> {
         let spec = |name: &ItemName, kind, array, single| ItemSpec { name: name.clone(), kind, array, single };
         let values = self.manifest.values.iter();
@@ -355,14 +357,14 @@ impl Checkpoint {
     }
 }
 
-/// By the path here of a leaf: the array of the state that it is filled from.
+/// For the path of a leaf here: the array of the state that fills it.
 type FromState = HashMap<String, String>;
 
-/// The arrays of the state, of these numbers, that parameters are filled from.
+/// Returns the arrays of the state, with these numbers, that fill parameters.
 ///
 /// # Errors
 ///
-/// Those of other types or shapes than the parameters.
+/// Fails for arrays of other types or shapes than the parameters.
 fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &Structure) -> Result<FromState> {
     let (mut from, mut lines) = (FromState::new(), Vec::new());
     let first = file.manifest.values.len();
@@ -384,13 +386,13 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
 
 /// The source of a parameter.
 enum Read {
-    /// A tensor that nobody changes.
+    /// A tensor in memory that does not change.
     Tensor(String),
     Bytes(DType, Vec<u8>),
 }
 
-/// Fills the parameters, whose structure has been compared. What a file on a disk holds is read before the first is
-/// written to: it may have been changed since it was verified.
+/// Fills the parameters, whose structure has been compared. A file on disk is read completely before the first write:
+/// it may have changed since its verification.
 fn fill_params<P: TreeMut + ?Sized>(
     file: &Checkpoint,
     moves: &Resolved,
@@ -401,7 +403,7 @@ fn fill_params<P: TreeMut + ?Sized>(
         let new = moves.to(old.path()).filter(|new| !moves.is_fresh(new))?;
         Some((new, from_state.get(new).cloned().unwrap_or_else(|| param_name(old.path()))))
     });
-    // What has been thawed since was a buffer.
+    // A parameter thawed since is a buffer in the file.
     let thawed = file.buffers.iter().filter_map(|buffer| {
         let new = moves.to(buffer.path()).filter(|new| moves.is_fresh(new))?;
         Some((new, buffer_name(buffer.path())))

@@ -1,4 +1,4 @@
-//! What the file says about itself: the JSON in its one entry of metadata.
+//! The description of a file: the JSON in its one entry of metadata.
 
 use std::collections::BTreeMap;
 
@@ -17,48 +17,48 @@ use crate::tree::{PartOf, Structure};
 /// The key of the entry.
 pub(super) const KEY: &str = "gradchain";
 
-/// The version of what follows. A reader refuses what it does not know.
+/// The format version. A reader refuses unknown ones.
 pub(super) const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    /// CRC-32 of the whole header, with zeros here. First, so that it is found in the text.
+    /// CRC-32 of the whole header, with zeros here. First, so that it can be located in the text.
     pub(super) check: Crc,
     pub(super) format: u32,
     #[serde(rename = "crate")]
     pub(super) version: String,
-    /// The transformation as data; functions are texts in angle brackets.
+    /// The transformation as data; functions are strings in angle brackets.
     #[serde(deserialize_with = "json::bounded")]
     pub(super) optimizer: Value,
     pub(super) structure: Leaves,
-    /// Whether the parameters are in the file too.
+    /// True if the file has the parameters too.
     pub(super) params: bool,
-    /// The buffers that are in the file beside the parameters.
+    /// The buffers in the file, besides the parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) buffers: Buffers,
     /// Single values of the state, in order.
     pub(super) values: Vec<(ItemName, Single)>,
-    /// Arrays of the state, in order: what they are, and the name of their tensor.
+    /// Arrays of the state, in order, with the names of their tensors.
     pub(super) arrays: Vec<(ItemName, String)>,
-    /// By the name of the tensor.
+    /// Check sums by the name of the tensor.
     pub(super) crc32: BTreeMap<String, Crc>,
     pub(super) notes: BTreeMap<String, String>,
-    /// Which rank of how many has written it, if others have the rest.
+    /// The rank that wrote this shard, and the number of ranks; none for a complete file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) shard: Option<(usize, usize)>,
-    /// Of which arrays there is a stretch, by the name of the tensor.
+    /// Arrays of which the file has a chunk, by the name of the tensor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) parts: BTreeMap<String, PartOf>,
-    /// Which tensors are the bytes of arrays in 8 bits, as these lie in memory.
+    /// Tensors that are the bytes of 8-bit arrays in memory order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) coded: BTreeMap<String, Coded>,
-    /// The entry of each model, if there are several: their tensors begin with their names.
+    /// The manifest of each model of several; their tensors begin with the model's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: BTreeMap<String, Manifest>,
 }
 
 impl Default for Manifest {
-    /// Of nothing, as this version writes it.
+    /// Returns an empty manifest of this version.
     fn default() -> Manifest {
         Manifest {
             check: Crc(0),
@@ -80,8 +80,7 @@ impl Default for Manifest {
     }
 }
 
-/// What an array in 8 bits is, of whose bytes the file knows no more than how many there are. Of a stretch it is that
-/// of the whole.
+/// The type of an 8-bit array, of which the file itself only knows the number of bytes. For a chunk, that of the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Coded {
     pub(super) dtype: DType,
@@ -90,14 +89,14 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// Its bytes in a file; `None` if it makes no sense.
+    /// Returns the length of its bytes in a file; `None` if invalid.
     pub(super) fn len(&self) -> Option<usize> {
         let fits = self.dtype.is_coded() && fits_in_memory(&self.shape, DType::F32);
         fits.then(|| self.dtype.bytes(elements(&self.shape).unwrap_or(0)))
     }
 }
 
-/// A check sum, always as long in text.
+/// A check sum, as text of fixed length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Crc(pub(super) u32);
 
@@ -120,7 +119,7 @@ impl<'de> Deserialize<'de> for Crc {
 ///
 /// # Errors
 ///
-/// Why the header is damaged.
+/// Returns the defect of a damaged header.
 pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
     #[derive(Deserialize)]
     struct Header {
@@ -139,10 +138,10 @@ pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
     if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }
 }
 
-/// How `check` begins in the header, where the JSON is a text in JSON.
+/// The beginning of `check` in the header, where the JSON is a string in JSON.
 const MARK: &str = r#"{\"check\":\""#;
 
-/// The check sum of a header whose own is counted as zeros, wherever it is.
+/// Returns the check sum of a header, with its own replaced by zeros.
 pub(super) fn check_of(header: &str) -> Option<Crc> {
     let at = header.find(MARK)? + MARK.len();
     let (before, after) = (header.get(..at)?, header.get(at + 8..)?);

@@ -25,31 +25,31 @@
 //!
 //! # The file
 //!
-//! A [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for each parameter,
-//! `buffers/{path}` for each [buffer](crate::tree::Buffer) that the tree of parameters shows, and
+//! A checkpoint is a [safetensors](https://huggingface.co/docs/safetensors) file. Its tensors are `params/{path}` for
+//! each parameter, `buffers/{path}` for each [buffer](crate::tree::Buffer) that the tree of parameters shows, and
 //! `state/{field}/{path}` for each array of the state, in row-major order whatever the memory order. One entry of
 //! metadata, `gradchain`, is JSON: the versions of crate and format, the optimizer as data, the structure with its
-//! fingerprint, the single values of the state (counts, flags, scalars, random keys), notes of your own, and a CRC-32
-//! of each tensor and of the header. Numbers keep every bit, NaN included.
+//! fingerprint, the single values of the state (counts, flags, scalars, random keys), your notes, and a CRC-32 of each
+//! tensor and of the header. Numbers keep every bit, NaN included.
 //!
-//! A file of [several models](SaveModels) has the same of each, in tensors whose names begin with that of the model.
+//! A file of [several models](SaveModels) has the same for each, in tensors whose names begin with that of the model.
 //!
 //! # Writing
 //!
-//! The file appears under its name only when it is whole and on the disk: it is written to a temporary file in the same
-//! folder, flushed, and renamed. Whatever goes wrong before leaves an older file of that name as it was. Arrays go from
-//! the state to the file without a copy of the state being made.
+//! The file appears under its name only when it is complete and on disk: it is written to a temporary file in the same
+//! folder, flushed, and renamed. A failure before that leaves an older file of that name unchanged. Arrays are written
+//! directly from the state, without a copy of it.
 //!
-//! # Many machines
+//! # Distributed training
 //!
 //! [`Save::to_shards`] saves a [`sharded`](crate::wrapper::sharded()) optimizer. Each rank writes a file, and a list
-//! names them. The list is opened as any other file: on as many ranks, on another number of ranks, or on one machine
+//! names them. The list is opened like any other file: on as many ranks, on another number of ranks, or in one process
 //! without the wrapper.
 //!
 //! # Loading
 //!
 //! Everything must agree: the optimizer with all its arguments, every leaf's path, type and shape, every field of the
-//! state. Otherwise nothing is changed, and the error lists the differences, with `{:#}` all of a long list:
+//! state. Otherwise nothing is changed, and the error lists the differences (`{:#}` all of a long list):
 //!
 //! ```text
 //! the checkpoint step-1.safetensors does not fit: 2 differences
@@ -58,12 +58,12 @@
 //!   a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`
 //! ```
 //!
-//! [`Load`] says what may differ. Functions (a mask or a schedule that is a closure) cannot be compared, except
-//! whether there is one.
+//! [`Load`] permits differences. Functions (a mask or a schedule that is a closure) cannot be compared, except for
+//! their presence.
 //!
-//! # Files of others
+//! # Foreign files
 //!
-//! [`Import`] reads a run of PyTorch's or Optax's from a safetensors file that was written there.
+//! [`Import`] reads a run of PyTorch or Optax from a safetensors file that was written there.
 //!
 //! Differs: PyTorch and Optax save state by position or as a pickled tree, and load it without comparing the
 //! optimizer's arguments; see `docs/reliability.md`.

@@ -11,14 +11,14 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree};
 
-/// Several models, each with its optimizer, to put into one checkpoint.
+/// Several models, each with its optimizer, to save in one checkpoint.
 ///
-/// None can be from another step than the others: the networks of a GAN, an actor and its critic.
-/// [`Checkpoint::model`] gives each of them. Notes are those of the file.
+/// All are from the same step: the networks of a GAN, an actor and its critic. [`Checkpoint::model`] returns each of
+/// them. Notes are those of the file.
 ///
 /// # Errors
 ///
-/// As [`Save`], also if two models have the same name, or one has none or one with a `/`.
+/// As [`Save`]; also if two models have the same name, or a name is empty or contains a `/`.
 ///
 /// # Example
 ///
@@ -53,7 +53,7 @@ pub struct SaveModels<'a> {
 }
 
 impl<'a> SaveModels<'a> {
-    /// No model yet.
+    /// Returns a collection without models.
     pub fn new() -> SaveModels<'a> {
         SaveModels::default()
     }
@@ -64,7 +64,7 @@ impl<'a> SaveModels<'a> {
         self
     }
 
-    /// Adds a text of your own: the place in the data, a loss.
+    /// Adds a note: the position in the data, a loss.
     pub fn note(mut self, name: impl Into<String>, value: impl core::fmt::Display) -> Self {
         self.notes.insert(name.into(), value.to_string());
         self
@@ -79,7 +79,7 @@ impl<'a> SaveModels<'a> {
         replace_file(path.as_ref(), |shown, file| self.write(shown, file))
     }
 
-    /// Writes to anything that can be written to and rewound; nothing is flushed.
+    /// Writes to any writer with `Seek`; flushes nothing.
     ///
     /// # Errors
     ///
@@ -109,19 +109,18 @@ impl<'a> SaveModels<'a> {
     }
 }
 
-/// How the tensors of a model begin.
+/// Returns the prefix of a model's tensors.
 fn prefix(model: &str) -> String {
     format!("{model}/")
 }
 
 impl Checkpoint {
-    /// Returns the names of the models that [`SaveModels`] has put into the file; none if it holds one model, without a
-    /// name.
+    /// Returns the names of the models that [`SaveModels`] saved; none if the file holds one unnamed model.
     pub fn models(&self) -> impl Iterator<Item = &str> {
         self.manifest.models.keys().map(String::as_str)
     }
 
-    /// Returns the model of this name, with its optimizer, as a checkpoint of its own.
+    /// Returns the model of this name, with its optimizer, as a separate checkpoint.
     ///
     /// The whole file is verified first, so that no model is loaded from a file in which another is damaged.
     ///
@@ -129,7 +128,7 @@ impl Checkpoint {
     ///
     /// # Errors
     ///
-    /// If there is none of this name, or any tensor of the file is not as it was written.
+    /// Fails if no model has this name, or any tensor of the file is damaged.
     pub fn model(&self, name: &str) -> Result<Checkpoint> {
         if self.manifest.models.is_empty() {
             return Err(Error::file(
@@ -157,7 +156,7 @@ impl Checkpoint {
         Ok(Some(model))
     }
 
-    /// Refuses a file of several models, where one is wanted.
+    /// Refuses a file of several models where one is expected.
     pub(super) fn is_one(&self) -> Result<()> {
         let names: Vec<String> = self.models().map(|name| format!("`model({name:?})`")).collect();
         if names.is_empty() {
@@ -167,7 +166,7 @@ impl Checkpoint {
     }
 }
 
-/// A file that [`Rotation::save`](super::Rotation::save) writes: a [`Save`], or [`SaveModels`].
+/// The source of a file that [`Rotation::save`](super::Rotation::save) writes: a [`Save`], or [`SaveModels`].
 pub trait Saves: sealed::Saves {}
 
 pub(super) mod sealed {

@@ -1,4 +1,4 @@
-//! A folder of checkpoints: the last few, the best few, and the last that can be used.
+//! A folder of checkpoints: the last few, the best few, and the last valid one.
 
 use core::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,17 +17,17 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::Tree;
 
-/// Writes checkpoints into a folder of their own and removes those that are not to be kept.
+/// Writes checkpoints into a dedicated folder and removes obsolete ones.
 ///
 /// Files are called `step-000000001000.safetensors`. One process at a time may write to a folder. The last files are
-/// those that were written last: when a run goes back and goes on from an earlier step, the files of the steps that it
-/// gave up are the first to go. Only checkpoints under exactly such names are counted and removed; every other file is
-/// left alone.
+/// those written last: when a run returns to an earlier step and continues from there, the files of the abandoned steps
+/// are removed first. Only checkpoints under exactly such names are counted and removed; every other file is left
+/// alone.
 ///
 /// # Cost
 ///
-/// The first save reads the header of each file in the folder, one file at a time; a later one that of files which are
-/// new or have changed.
+/// The first save reads the header of each file in the folder, one file at a time; later ones only those of new or
+/// changed files.
 ///
 /// # Example
 ///
@@ -58,24 +58,25 @@ pub struct Rotation {
     folder: PathBuf,
     last: usize,
     best: usize,
-    /// What is known of the files by step, so that saving opens only new ones.
+    /// The known contents of files by step, so that saving opens only new ones.
     known: Arc<Mutex<BTreeMap<u64, Known>>>,
 }
 
-/// The notes that a score is kept in, and how many files had been written before.
+/// The notes for the score, and for the number of files written before.
 const SCORE: &str = "score";
 const ORDER: &str = "order";
 
 impl Rotation {
-    /// Writes to this folder, which is made if it is not there. Files that an earlier process began and did not end are
-    /// removed, with what ranks have written of checkpoints that were never listed. Without more, everything is kept.
+    /// Returns a rotation in this folder, which is created if missing; by default it keeps all files.
     ///
-    /// Ranks that write together make one each before [`init`](crate::GradientTransformation::init) or loading: in both
-    /// they meet, so that none writes yet while another removes.
+    /// Unfinished files of an earlier process are removed, as are ranks' files of checkpoints that were never listed.
+    ///
+    /// Ranks that write together call it before [`init`](crate::GradientTransformation::init) or loading: both
+    /// synchronize, so that no rank writes while another removes.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be made or read.
+    /// Fails if the folder cannot be created or read.
     pub fn new(folder: impl Into<PathBuf>) -> Result<Rotation> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(|error| failed(&folder, &error))?;
@@ -92,26 +93,26 @@ impl Rotation {
         Ok(Rotation { folder, last: usize::MAX, best: 0, known: Arc::default() })
     }
 
-    /// Keeps the `n` files that were written last, at least one.
+    /// Sets the number of last-written files to keep, at least one.
     pub fn keep_last(mut self, n: usize) -> Rotation {
         self.last = n.max(1);
         self
     }
 
-    /// Keeps the `n` files of the lowest score too. Files without a score, or of one that is NaN, are never the best.
+    /// Also keeps the `n` files of the lowest score. Files without a score, or with NaN, are never the best.
     pub fn keep_best(mut self, n: usize) -> Rotation {
         self.best = n;
         self
     }
 
-    /// Writes a file, and when it is on the disk removes those that are not to be kept.
+    /// Writes a file, and once it is on disk removes obsolete ones.
     ///
     /// It holds one model or [several](super::SaveModels).
     ///
     /// # Errors
     ///
-    /// As [`Save::to_file`], and if the system refuses to read a file of the folder. If a file cannot be removed the
-    /// new one is there.
+    /// As [`Save::to_file`]; also if the system refuses to read a file of the folder. If a file cannot be removed, the
+    /// new one exists.
     pub fn save(&self, step: u64, score: Option<f64>, save: impl Saves) -> Result<PathBuf> {
         let (path, save) = self.noted(step, score, save)?;
         save.put(&path)?;
@@ -119,13 +120,14 @@ impl Rotation {
         Ok(path)
     }
 
-    /// Writes the files of all ranks, and when their list is on the disk the first rank removes those that are not to
-    /// be kept, each list with its files. All ranks call it, with the same step and score.
+    /// Writes the files of all ranks; then the first rank removes obsolete lists with their files.
+    ///
+    /// All ranks call it, with the same step and score.
     ///
     /// # Errors
     ///
-    /// As [`Save::to_shards`]; and on the first rank if a file cannot be removed, or the folder cannot be read. The
-    /// others go on in the first case, and have an error of the collective in the second.
+    /// As [`Save::to_shards`]; on the first rank also if a file cannot be removed, or the folder cannot be read. The
+    /// others succeed in the first case, and return an error of the collective in the second.
     pub fn save_shards<T: Stage, P: Tree + ?Sized>(
         &self,
         step: u64,
@@ -143,7 +145,7 @@ impl Rotation {
         Ok(path)
     }
 
-    /// Where a step is saved, and what is to be known of it when others are.
+    /// Returns the path of a step's file, with the notes for later saves.
     fn noted<S: Saves>(&self, step: u64, score: Option<f64>, save: S) -> Result<(PathBuf, S)> {
         let last = self.written()?.last().map_or(0, |written| written.said.order);
         let save = save.noted(ORDER, &last.saturating_add(1));
@@ -151,7 +153,7 @@ impl Rotation {
             Some(score) => save.noted(SCORE, &format_args!("{score:?}")),
             None => save,
         };
-        // The file is another one from now on, whatever its length and time.
+        // The file is replaced, whatever its length and time.
         self.known().remove(&step);
         Ok((self.folder.join(name(step)), save))
     }
@@ -165,11 +167,11 @@ impl Rotation {
         best_valid(&self.folder)
     }
 
-    /// The steps of the files that are there, in order.
+    /// Returns the steps of the existing files, in order.
     ///
     /// # Errors
     ///
-    /// If the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn steps(&self) -> Result<Vec<u64>> {
         Ok(files(&self.folder)?.into_iter().map(|(step, _)| step).collect())
     }
@@ -178,8 +180,8 @@ impl Rotation {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The checkpoints of the folder in the order in which they were written. Only files that were not there the last
-    /// time, or have changed since, are opened.
+    /// Returns the checkpoints of the folder in the order of writing. Opens only files that are new or have changed
+    /// since the last call.
     fn written(&self) -> Result<Vec<Written>> {
         let mut known = self.known();
         let (mut all, mut found) = (Vec::new(), BTreeMap::new());
@@ -215,7 +217,7 @@ impl Rotation {
         Ok(())
     }
 
-    /// The steps of the lowest scores; of equal ones that of the latest step.
+    /// Returns the steps of the lowest scores; the latest of equal ones.
     fn best_of(&self, files: &[Written]) -> Vec<u64> {
         let mut scored: Vec<&Written> =
             files.iter().filter(|file| file.said.score.is_some_and(|score| !score.is_nan())).collect();
@@ -224,25 +226,25 @@ impl Rotation {
     }
 }
 
-/// What a file said of itself when it was last opened.
+/// The contents of a file when it was last opened.
 #[derive(Debug)]
 struct Known {
-    /// Its length and when it was written: a file with another stamp is opened again.
+    /// Length and modification time: a file with another stamp is opened again.
     stamp: (u64, SystemTime),
-    /// Nothing if it is damaged.
+    /// None if the file is damaged.
     said: Option<Said>,
 }
 
-/// The notes that a rotation writes into a file.
+/// The notes of a rotation in a file.
 #[derive(Clone, Copy, Debug)]
 struct Said {
-    /// How many files had been written before, and itself; 0 of those that do not say.
+    /// Number of files written so far, including this one; 0 if unknown.
     order: u64,
     score: Option<f64>,
 }
 
 impl Said {
-    /// Reads them; the file is open only meanwhile.
+    /// Reads them; the file is open only during the read.
     fn by(path: &Path) -> Result<Said> {
         let notes = notes_of(path)?;
         let order = notes.get(ORDER).and_then(|order| order.parse().ok()).unwrap_or(0);
@@ -258,23 +260,23 @@ struct Written {
 }
 
 impl Written {
-    /// Its place among the others.
+    /// Returns its place among the others.
     fn place(&self) -> (u64, u64) {
         (self.said.order, self.step)
     }
 
-    /// Returns true if its score is lower, or the same of a later step.
+    /// Compares scores, the lower first, then steps, the later first.
     fn better(&self, other: &Written) -> Ordering {
         let [a, b] = [self, other].map(|file| file.said.score.unwrap_or(f64::INFINITY));
         a.total_cmp(&b).then(other.step.cmp(&self.step))
     }
 }
 
-/// A result with the error inside, if the file is damaged.
+/// Moves errors about damage inside, and returns the others.
 ///
 /// # Errors
 ///
-/// If the system refused to read it: then the file may be whole.
+/// Fails if the system refused to read the file, which may then be valid.
 fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
     match result {
         Err(error) if error.is_refused() => Err(error),
@@ -288,29 +290,29 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
 pub struct Found {
     /// The checkpoint, and its step.
     pub found: Option<(u64, Checkpoint)>,
-    /// Files that might be it and are not whole, the latest first.
+    /// Damaged candidates, the latest first.
     pub skipped: Vec<Skipped>,
 }
 
-/// A file that cannot be used.
+/// A damaged file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The defect.
     pub reason: Error,
 }
 
-/// The checkpoint in a folder that was written last of those whose every byte is as it was written.
+/// Returns the last written valid checkpoint in a folder; valid means that every byte is verified.
 ///
-/// The notes of each file are read first, which say in which order the files were written; then the files are verified,
-/// the newest first. One file is open at a time, so that a folder may have more files than a process may open.
+/// It reads the notes of each file first, which hold the order of writing, then verifies the files, the newest first.
+/// One file is open at a time, so that a folder may have more files than the process may open.
 ///
 /// # Errors
 ///
-/// If the folder cannot be read; one that does not exist is empty. If the system refuses to read a file, for want of
-/// permission or file descriptors or since the disk fails: such a file may be whole, so it is not skipped.
+/// Fails if the folder cannot be read; a missing folder is empty. Fails also if the system refuses to read a file, for
+/// want of permission or file descriptors or because the disk fails: such a file may be valid, so it is not skipped.
 pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
     let (mut all, mut skipped) = noted_files(folder.as_ref())?;
     all.sort_by_key(Written::place);
@@ -319,10 +321,10 @@ pub fn latest_valid(folder: impl AsRef<Path>) -> Result<Found> {
     Ok(sorted(found, skipped))
 }
 
-/// Returns the checkpoint of the lowest score in a folder, of those whose every byte is as it was written.
+/// Returns the valid checkpoint of the lowest score in a folder; valid means that every byte is verified.
 ///
-/// Of equal scores it is that of the latest step. Files without a score, or of one that is NaN, are never it. Damaged
-/// files of lower scores are skipped, and those whose score cannot be read.
+/// Of equal scores the latest step counts. Files without a score, or with NaN, are never chosen. Damaged files of lower
+/// scores are skipped, as are those whose score cannot be read.
 ///
 /// ```
 /// use gradchain::checkpoint::{Rotation, Save, best_valid};
@@ -358,7 +360,7 @@ pub fn best_valid(folder: impl AsRef<Path>) -> Result<Found> {
 
 type Damaged = Vec<(u64, Skipped)>;
 
-/// The files of a folder, and those whose notes cannot be read.
+/// Returns the files of a folder, and those whose notes cannot be read.
 fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
     let (mut all, mut skipped) = (Vec::new(), Vec::new());
     for (step, path) in files(folder)? {
@@ -370,7 +372,7 @@ fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
     Ok((all, skipped))
 }
 
-/// The last of these files that is whole.
+/// Returns the last valid one of these files.
 fn last_whole(mut all: Vec<Written>, skipped: &mut Damaged) -> Result<Option<(u64, Checkpoint)>> {
     while let Some(Written { step, path, .. }) = all.pop() {
         match unless_damaged(Checkpoint::open(&path).and_then(|file| file.verify().map(|()| file)))? {
@@ -390,7 +392,7 @@ fn name(step: u64) -> String {
     format!("step-{step:012}.safetensors")
 }
 
-/// The files of a folder that have the name of a checkpoint, by step.
+/// Returns the files of a folder with the name of a checkpoint, by step.
 fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -405,11 +407,11 @@ fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// The step of a checkpoint, by its name.
+/// Returns the step of a checkpoint from its name.
 fn step_of(path: &Path) -> Option<u64> {
     let called = path.file_name()?.to_str()?;
     let step = called.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok()?;
-    // `step-7` and `step-+5` are somebody else's.
+    // `step-7` and `step-+5` are foreign files.
     (name(step) == called).then_some(step)
 }
 

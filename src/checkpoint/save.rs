@@ -1,4 +1,4 @@
-//! Writing.
+//! Writing of checkpoints.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -20,17 +20,17 @@ use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;
 use crate::tree::{LeafRef, Structure, Tree, Walk, buffers_of};
 
-/// What to put into a checkpoint: see [the module](super).
+/// The contents of a checkpoint to write: see [the module](super).
 ///
 /// # Errors
 ///
-/// Writing fails if the state was left half written by a panic, the parameters are not of the structure that it was
-/// made for, the optimizer as data has more than 256 levels of lists and objects (127 wrappers in each other), or the
-/// file cannot be written; an older file of that name is then as it was.
+/// Writing fails, with an older file of that name unchanged, if a panic left the state half written, the parameters do
+/// not have the structure that it was made for, the optimizer as data has more than 256 levels of lists and objects
+/// (127 nested wrappers), or the file cannot be written.
 ///
 /// # Cost
 ///
-/// One pass over the state, at the speed of the slower of the check sum and the disk. No copy of the state is made.
+/// One pass over the state, at the speed of the slower of check sum and disk. The state is not copied.
 #[must_use = "nothing is written until `to_file` or `to_writer` is called"]
 #[derive(Debug)]
 pub struct Save<'a, T: Stage, P: ?Sized = ()> {
@@ -41,16 +41,17 @@ pub struct Save<'a, T: Stage, P: ?Sized = ()> {
 }
 
 impl<'a, T: Stage> Save<'a, T> {
-    /// The state of a transformation, which is written down too.
+    /// Returns the contents for a state and its transformation, which is saved too.
     pub fn new(transformation: &'a T, state: &'a OptState<T>) -> Save<'a, T> {
         Save { transformation, state, params: None, notes: BTreeMap::new() }
     }
 
-    /// The parameters that are trained, and the [buffers](crate::tree::Buffer) that the tree shows, so that
-    /// [`load`](super::Checkpoint::load) can bring them back.
+    /// Adds the trained parameters, and the [buffers](crate::tree::Buffer) that the tree shows.
     ///
-    /// Those that [`eval_params`](OptState::eval_params) made last are refused when the file is written:
-    /// [`load_eval_params`](super::Checkpoint::load_eval_params) makes them of the file.
+    /// [`load`](super::Checkpoint::load) restores both.
+    ///
+    /// Writing refuses parameters from the last call of [`eval_params`](OptState::eval_params):
+    /// [`load_eval_params`](super::Checkpoint::load_eval_params) computes them from the file.
     pub fn params<P: Tree + ?Sized>(self, params: &'a P) -> Save<'a, T, P> {
         let Save { transformation, state, notes, .. } = self;
         Save { transformation, state, params: Some(params), notes }
@@ -58,15 +59,15 @@ impl<'a, T: Stage> Save<'a, T> {
 }
 
 impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
-    /// Something of your own: the place in the data, a loss. It is a text in the file.
+    /// Adds a note as text: the position in the data, a loss.
     pub fn note(mut self, name: impl Into<String>, value: impl core::fmt::Display) -> Self {
         self.notes.insert(name.into(), value.to_string());
         self
     }
 
-    /// Writes a file, or replaces one: it is there whole, or as it was.
+    /// Writes a file, or replaces one atomically.
     ///
-    /// A symbolic link stays a link: the file that it leads to is written or replaced, in the folder where that is.
+    /// A symbolic link stays a link: its target is written or replaced, in the target's folder.
     ///
     /// # Errors
     ///
@@ -75,7 +76,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         replace_file(path.as_ref(), |shown, file| self.write(shown, file, None).map(drop))
     }
 
-    /// Writes to anything that can be written to and rewound, such as a `Cursor` over a vector; nothing is flushed.
+    /// Writes to any writer with `Seek`, such as a `Cursor` over a vector; flushes nothing.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         self.write("the writer", &mut to, None).map(drop)
     }
 
-    /// Writes all, or one rank's share; returns the check sum of the header, in which those of the tensors are.
+    /// Writes everything, or one rank's shard; returns the check sum of the header, which covers those of tensors.
     pub(super) fn write(
         &self,
         shown: &str,
@@ -95,7 +96,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         put(shown, to, tensors.iter().map(|(spec, held)| (spec.clone(), held)).collect(), manifest)
     }
 
-    /// Collects the contents of the file, for all ranks or one rank's share.
+    /// Collects the contents of the file, for all ranks or one rank's shard.
     pub(super) fn model(&self, shard: Option<(usize, usize)>) -> Result<ModelOf<'a>> {
         self.state.usable()?;
         if shard.is_none() && is_shared(&**self.state) {
@@ -105,7 +106,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         let state: &'a OptState<T> = self.state;
         let structure = state.structure();
         let (mut tensors, mut kept, mut described) = (Vec::new(), Vec::new(), Buffers::new());
-        // All ranks have all parameters: the first writes them down.
+        // All ranks have all parameters; the first writes them.
         let has_params = self.params.is_some() && shard.is_none_or(|(rank, _)| rank == 0);
         if let Some(params) = self.params {
             let differences = structure.differences(params);
@@ -173,14 +174,14 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
     }
 }
 
-/// The contents of a file for a model and its optimizer: the tensors, and all else.
+/// The contents of a file for a model and its optimizer: the tensors, and the rest.
 #[derive(Debug)]
 pub(super) struct ModelOf<'a> {
     pub(super) tensors: Vec<(Spec, Held<'a>)>,
     pub(super) manifest: Manifest,
 }
 
-/// Writes tensors and what is said of them; returns the check sum of the header.
+/// Writes tensors and their description; returns the check sum of the header.
 pub(super) fn put(
     shown: &str,
     to: &mut (impl Write + Seek),
@@ -199,17 +200,17 @@ pub(super) fn put(
     write(shown, to, &specs, read, manifest)
 }
 
-/// What the bytes of a tensor are taken from.
+/// The source of a tensor's bytes.
 #[derive(Debug)]
 pub(super) enum Held<'a> {
     Leaf(LeafRef<'a>),
     Buffer(buffers::Saved<'a>),
 }
 
-/// How the names of files that are not whole yet begin and end.
+/// Prefix and suffix of the names of unfinished files.
 pub(super) const TEMPORARY: (&str, &str) = (".gradchain-", ".tmp");
 
-/// The tensor of a parameter.
+/// Returns the tensor name of a parameter.
 pub(super) fn param_name(path: &str) -> String {
     format!("params/{path}")
 }
@@ -222,7 +223,7 @@ fn state_name(name: &ItemName) -> String {
     }
 }
 
-/// Writes a file, or replaces one: it is there whole, or as it was.
+/// Writes a file, or replaces one atomically.
 pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> Result<()>) -> Result<()> {
     let shown = path.display().to_string();
     let failed = |error: io::Error| Error::io(&*shown, &error);
@@ -232,7 +233,7 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
     temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
     #[cfg(unix)]
     {
-        // As a file that is made without more ado: what the user's mask leaves.
+        // The default permissions of new files, under the user's mask.
         use std::os::unix::fs::PermissionsExt;
         temporary.permissions(fs::Permissions::from_mode(0o666));
     }
@@ -249,9 +250,9 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
     sync_folder(folder).map_err(failed)
 }
 
-/// The path that a chain of symbolic links leads to, whether there is a file or not; any other path itself.
+/// Returns the target of a chain of symbolic links, existing or not; any other path unchanged.
 pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
-    /// As many as Linux follows.
+    /// The limit of Linux.
     const MOST: usize = 40;
     let mut path = path.to_path_buf();
     for _ in 0..MOST {
@@ -263,12 +264,12 @@ pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
-/// Where a file is.
+/// Returns the folder of a file.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The renaming itself must survive a loss of power; not every system lets a folder be flushed.
+/// Flushes a folder, so that a rename survives a loss of power; not every system allows it.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
@@ -282,13 +283,13 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Of an array in 8 bits it is of its bytes.
+    /// Returns the tensor of a leaf; for an 8-bit array that of its bytes.
     pub(super) fn new(name: String, dtype: DType, shape: &[usize]) -> Spec {
         let bytes = || vec![dtype.bytes(elements(shape).unwrap_or(0))];
         Spec::of(name, tensor_dtype(dtype), if dtype.is_coded() { bytes() } else { shape.into() })
     }
 
-    /// Of a type that files have.
+    /// Returns a tensor of a type of the file format.
     pub(super) fn of(name: String, dtype: Dtype, shape: Vec<usize>) -> Spec {
         Spec { name, dtype, shape }
     }
@@ -297,13 +298,13 @@ impl Spec {
         &self.name
     }
 
-    /// The same, under a name that begins so.
+    /// Returns the same tensor, under a prefixed name.
     pub(super) fn within(&self, prefix: &str) -> Spec {
         Spec { name: format!("{prefix}{}", self.name), ..self.clone() }
     }
 }
 
-/// As the format asks: the most strictly aligned first, then by name.
+/// Sorts tensors as the format requires: the most strictly aligned first, then by name.
 pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
     tensors.sort_by(|x, y| {
         let (x, y) = (spec(x), spec(y));
@@ -311,11 +312,12 @@ pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
     });
 }
 
-/// What takes a tensor's bytes, in pieces.
+/// Receives a tensor's bytes, in chunks.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
-/// Writes a file, of which `read` gives the bytes of each tensor. The header is written twice, of the same length: the
-/// check sums are known only when the tensors have been written. Returns that of the header.
+/// Writes a file, with the bytes of each tensor from `read`; returns the check sum of the header.
+///
+/// The header is written twice with the same length: the check sums are known only after the tensors have been written.
 pub(super) fn write(
     shown: &str,
     to: &mut (impl Write + Seek),
@@ -353,12 +355,12 @@ fn header(shown: &str, tensors: &[Spec], manifest: &Manifest) -> Result<String> 
     let text = serde_json::to_string(manifest).map_err(|error| failed(&error))?;
     let metadata = metadata(Some(HashMap::from([(KEY.into(), text)])), tensors).map_err(|error| failed(&error))?;
     let mut header = serde_json::to_string(&metadata).map_err(|error| failed(&error))?;
-    // The tensors begin at a multiple of eight.
+    // The tensors begin at a multiple of eight bytes.
     header.extend(core::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
     Ok(header)
 }
 
-/// What a header says of tensors that follow each other.
+/// Returns the header of contiguous tensors.
 pub(super) fn metadata(
     entries: Option<HashMap<String, String>>,
     tensors: &[Spec],

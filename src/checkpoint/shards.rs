@@ -18,35 +18,35 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::Tree;
 
-/// The files of all ranks, by rank: what the list of them says.
+/// The list of the files of all ranks, by rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShardList {
-    /// Where the list is.
+    /// Path of the list.
     #[serde(skip)]
     path: PathBuf,
     gradchain_shards: u32,
     files: Vec<(String, Crc)>,
 }
 
-/// How the names of these files end.
+/// Suffix of the names of these files.
 const ENDING: &str = ".shard";
 
-/// How such a list begins. A file of tensors begins with a length, which this would make larger than any.
+/// Beginning of a list. A file of tensors begins with a length, and this would be an impossibly large one.
 const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
-    /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer: each rank a file with its share of
-    /// the state, the first rank the parameters too, and when all of these are on the disk the first writes a list of
-    /// them to `path`. All ranks call it, with the same path, in a folder that they share.
+    /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer, a file per rank.
     ///
-    /// [`Checkpoint::open`] opens the list, [`merge`] makes one file of all. Files of an older checkpoint of the same
-    /// path are removed when the new list is there.
+    /// Each rank writes its shard of the state, the first rank the parameters too. Once all of these are on disk the
+    /// first writes a list of them to `path`. All ranks call it, with the same path, in a shared folder.
+    ///
+    /// [`Checkpoint::open`] opens the list, [`merge`] combines all into one file. Files of an older checkpoint of the
+    /// same path are removed once the new list exists.
     ///
     /// # Errors
     ///
-    /// See [`Save`]. If any rank cannot write, all have an error; if one is lost, the others have one that
-    /// [`is_collective`](Error::is_collective). Whatever happens at whatever time, what is at `path` is the old
-    /// checkpoint, whole, or the new one.
+    /// See [`Save`]. If any rank cannot write, all return an error; if one is lost, the others return one that
+    /// [`is_collective`](Error::is_collective). At any time `path` holds a complete checkpoint, the old or the new one.
     ///
     /// # Example
     ///
@@ -80,14 +80,14 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// ```
     pub fn to_shards(&self, path: impl AsRef<Path>, collective: &dyn Collective) -> Result<()> {
         let shown = path.as_ref().display().to_string();
-        // The ranks' files lie beside their list, which a symbolic link may lead to. A loop of links is an error when
-        // the list is written, on all ranks.
+        // The ranks' files are beside their list, which may be the target of a symbolic link. A loop of links is an
+        // error when the list is written, on all ranks.
         let path = &target_of(path.as_ref()).unwrap_or_else(|_| path.as_ref().into());
         let (rank, size) = (collective.rank(), collective.size());
         let Some(called) = path.file_name().and_then(|name| name.to_str()) else {
             return Err(Error::file(shown, "it is not the name of a file"));
         };
-        // Files of another attempt are others, so that those which a list names are never written to.
+        // Each attempt has its own file names, so that listed files are never overwritten.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let mut attempt = (now ^ u64::from(std::process::id()).rotate_right(16)).to_le_bytes().to_vec();
         collective.broadcast(0, &mut attempt)?;
@@ -109,7 +109,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     }
 }
 
-/// What all ranks have come to, if they have.
+/// Gathers the results of all ranks; fails if any failed.
 fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
     let said = match &own {
         Ok(check) => check.0.to_le_bytes().to_vec(),
@@ -127,17 +127,18 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
     all.iter().enumerate().map(one).collect()
 }
 
-/// Makes one file of those that several ranks have written; `list` is the path that [`Save::to_shards`] was given. The
-/// file is as one that is written without [`sharded`](crate::wrapper::sharded()).
+/// Combines the files of several ranks into one; `list` is the path passed to [`Save::to_shards`].
+///
+/// The file equals one written without [`sharded`](crate::wrapper::sharded()).
 ///
 /// # Errors
 ///
-/// If the list or a file cannot be read, is damaged, missing, or another than the list says; if the files do not belong
-/// together; if the file cannot be written: an older file of that name is then as it was.
+/// Fails if the list or a file cannot be read, is damaged, missing, or different from the list; if the files do not
+/// belong together; if the file cannot be written: an older file of that name is then unchanged.
 ///
 /// # Cost
 ///
-/// Everything is read twice, and the largest leaf is in memory.
+/// All data is read twice, and the largest leaf is held in memory.
 ///
 /// # Example
 ///
@@ -154,7 +155,7 @@ pub fn merge(list: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
 }
 
 impl ShardList {
-    /// Reads a list, if that is what is there.
+    /// Reads a list, if the file is one.
     pub(super) fn of(path: &Path) -> Result<Option<ShardList>> {
         let shown = path.display().to_string();
         let failed = |error: &dyn core::fmt::Display| Error::file(&*shown, error.to_string());
@@ -175,7 +176,7 @@ impl ShardList {
         Ok(Some(ShardList { path: target_of(path).map_err(refused)?, ..list }))
     }
 
-    /// Writes the list, and removes the files that it takes the place of.
+    /// Writes the list, and removes the files that it replaces.
     fn put(&self) -> Result<()> {
         replace_file(&self.path, |shown, file| {
             let text = serde_json::to_vec(self).map_err(|error| Error::file(shown, error.to_string()))?;
@@ -190,7 +191,7 @@ impl ShardList {
         self.files.first().map(|(name, _)| folder_of(&self.path).join(name))
     }
 
-    /// All files as one.
+    /// Opens all files as one.
     pub(super) fn open(&self) -> Result<Checkpoint> {
         let shown = self.path.display().to_string();
         let files = self.files.iter().enumerate().map(|(rank, (name, check))| {
@@ -205,7 +206,7 @@ impl ShardList {
     }
 }
 
-/// Reads the notes of a checkpoint, of one file or of several ranks: one header is read, and no file stays open.
+/// Reads the notes of a checkpoint, of one file or of several ranks: reads one header, and keeps no file open.
 pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
     let first = ShardList::of(path)?.and_then(|list| list.first());
     let path = first.as_deref().unwrap_or(path);
@@ -214,7 +215,7 @@ pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
     notes(&header_of(&name, &source)?).map_err(|problem| damaged(&name, problem))
 }
 
-/// The list that a file of a rank would be in, by its name.
+/// Returns the list that would contain a rank's file, by its name.
 pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
     let mut parts = file.file_name()?.to_str()?.strip_suffix(ENDING)?.rsplitn(3, '.');
     let (ranks, attempt, called) = (parts.next()?, parts.next()?, parts.next()?);
@@ -223,13 +224,13 @@ pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
     ours.then(|| file.with_file_name(called))
 }
 
-/// Removes the files of ranks that are of the checkpoint at this path by their names, and not in its list. That one
-/// stays is no error, nor that another rank has removed it.
+/// Removes ranks' files that belong to the checkpoint at this path by their names, but are not in its list. Ignores
+/// failures, and files that another rank has removed.
 pub(super) fn remove_unlisted(path: &Path) {
     let listed = match ShardList::of(path) {
         Ok(list) => list.map_or(Vec::new(), |list| list.files),
         Err(_) if !path.exists() => Vec::new(),
-        // What a damaged list says is not known.
+        // The contents of a damaged list are unknown.
         Err(_) => return,
     };
     let is_listed = |file: &Path| listed.iter().any(|(name, _)| file.file_name().is_some_and(|found| found == &**name));

@@ -1,16 +1,16 @@
-//! Where the bytes of a checkpoint are.
+//! The storage of a checkpoint's bytes.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
-/// Bytes that can be read from any place.
+/// Bytes that can be read at any offset.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// An open file, read piece by piece.
+    /// An open file, read in chunks.
     File { file: Mutex<File>, len: u64 },
-    /// A file that is open only while it is read: there may be more of them than a process may open.
+    /// A file that is open only during reads: their number may exceed the process limit of open files.
     Named { path: PathBuf, len: u64 },
     /// In memory, or mapped into it.
     Bytes(Bytes),
@@ -34,7 +34,7 @@ impl core::ops::Deref for Bytes {
     }
 }
 
-/// A source that is being read.
+/// A source during a read.
 pub(super) enum Reader<'a> {
     Shared(MutexGuard<'a, File>),
     Own(File),
@@ -47,7 +47,7 @@ impl Source {
         Ok(Source::File { file: Mutex::new(file), len })
     }
 
-    /// The file at a path, which is closed between reads.
+    /// Returns the file at a path, which is closed between reads.
     pub(super) fn named(path: PathBuf) -> io::Result<Source> {
         let len = File::open(&path)?.metadata()?.len();
         Ok(Source::Named { path, len })
@@ -76,7 +76,7 @@ impl Source {
 }
 
 impl Reader<'_> {
-    /// Fills a buffer from a place on.
+    /// Fills a buffer from an offset.
     pub(super) fn read_at(&mut self, place: u64, into: &mut [u8]) -> io::Result<()> {
         let file = match self {
             Reader::Shared(file) => file,

@@ -1,4 +1,4 @@
-//! What a file of others holds, by leaf.
+//! The contents of a foreign file, by leaf.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::error::Result;
 use crate::state::data::fits_in_memory;
 use crate::tree::Structure;
 
-/// The tensors of a file, sorted out.
+/// The tensors of a file, by role.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) origin: Origin,
     pub(super) tensors: Tensors,
-    /// By what it is and the path of its leaf there: the name of the tensor.
+    /// The name of the tensor, by role and path of its leaf there.
     pub(super) held: BTreeMap<(Role, String), String>,
-    /// Names that mean nothing, and what is wrong with them.
+    /// Messages on unknown names.
     pub(super) strange: Vec<String>,
 }
 
 impl Contents {
-    /// `names` are those of PyTorch's parameters, if the state is by their numbers.
+    /// `names` are those of PyTorch's parameters, if the state is by number.
     pub(super) fn of(origin: Origin, tensors: Tensors, names: &[String]) -> Contents {
         let (mut held, mut strange) = (BTreeMap::new(), Vec::new());
         let mut all: Vec<String> = tensors.metadata.offset_keys();
@@ -42,14 +42,14 @@ impl Contents {
         Contents { origin, tensors, held, strange }
     }
 
-    /// True if the state is by the numbers of parameters, as in a `state_dict` of PyTorch's.
+    /// Returns whether the state is by the numbers of parameters, as in PyTorch's `state_dict`.
     pub(super) fn is_by_number(&self) -> bool {
         let mut arrays = self.held.keys().filter(|(role, _)| matches!(role, Role::Array(_))).map(|(_, path)| path);
         let is_number = |path: &String| path.parse::<usize>().is_ok();
         self.origin == Origin::Torch && arrays.next().is_some_and(is_number) && arrays.all(is_number)
     }
 
-    /// True if the names are those of the other library.
+    /// Returns whether the names are those of the other library.
     pub(super) fn is_of_other(&self) -> bool {
         let has = |begins: &str| self.tensors.metadata.offset_keys().iter().any(|name| name.starts_with(begins));
         match self.origin {
@@ -58,7 +58,7 @@ impl Contents {
         }
     }
 
-    /// The leaves and buffers of the file, as what masks and renames are about: those that it has an array of.
+    /// Returns the leaves and buffers with an array in the file, for masks and renames.
     pub(super) fn structure(&self) -> Result<Structure> {
         let mut leaves: BTreeMap<&str, (DType, &[usize])> = BTreeMap::new();
         for ((role, path), tensor) in &self.held {
@@ -77,11 +77,11 @@ impl Contents {
         Ok(Structure::from_parts(leaves.into_iter().map(|(path, (dtype, shape))| (path, dtype, shape))))
     }
 
-    /// The number of steps in a tensor.
+    /// Returns the number of steps in a tensor.
     ///
     /// # Errors
     ///
-    /// The inner one says why it is no such number, as a line of a message.
+    /// The inner error is a message why it is no such number.
     pub(super) fn steps(&self, tensor: &str) -> Result<Result<u64, String>> {
         let info = self.tensors.info(tensor)?;
         let size = match info.dtype {
@@ -105,7 +105,7 @@ impl Contents {
             Dtype::U32 => Ok(u32::from_le_bytes(narrow).into()),
             Dtype::I64 => i64::from_le_bytes(wide).try_into().map_err(|_| "negative".into()),
             Dtype::U64 => Ok(u64::from_le_bytes(wide)),
-            // From there on adding one changes nothing, so the true count is not known.
+            // From there on adding one changes nothing, so the true count is unknown.
             Dtype::F32 => whole(f32::from_le_bytes(narrow).into(), (1_u64 << 24) as f64),
             _ => whole(f64::from_le_bytes(wide), (1_u64 << 53) as f64),
         }
@@ -113,7 +113,7 @@ impl Contents {
     }
 }
 
-/// A float that counts.
+/// Converts a float that counts.
 fn whole(x: f64, stuck: f64) -> Result<u64, String> {
     match x {
         _ if x.fract() != 0.0 || x < 0.0 || !x.is_finite() => Err(format!("{x:?}")),

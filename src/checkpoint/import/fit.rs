@@ -1,4 +1,4 @@
-//! Comparing a file of others with an optimizer and parameters, and filling a state from it.
+//! Comparison of a foreign file with an optimizer and parameters, and filling of a state from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 /// A file that has been compared with a state.
 pub(super) struct Fit<'a> {
     contents: &'a Contents,
-    /// By what it is and the path of its leaf here; leaves that start afresh are not in it.
+    /// Tensors by role and path of the leaf here; without leaves that start afresh.
     held: Held<'a>,
-    /// For each value of the state, what it is filled from.
+    /// The source of each value of the state.
     values: Vec<Value<'a>>,
     /// The buffers here, each with its tensor.
     buffers: Vec<(BufferSpec, &'a str)>,
@@ -32,7 +32,7 @@ pub(super) struct Fit<'a> {
 /// The source of a value of the state.
 #[derive(Clone, Copy)]
 enum Value<'a> {
-    /// It stays as `init` makes it.
+    /// The value of `init`.
     Fresh,
     Tensor(&'a str),
     Steps(u64),
@@ -67,7 +67,7 @@ impl<'a> Order<'a> {
         compare.steps = compare.leaf_steps(&held)?;
         let count = compare.count(&held, self.steps)?;
         let by_leaf = moves.starts_leaves() || compare.steps.values().any(|steps| Some(*steps) != count);
-        // A file that has some of the parameters must have them all, of the right shapes.
+        // A file with some of the parameters must have them all, of the right shapes.
         if with_params || held.keys().any(|(role, _)| *role == Role::Param) {
             compare.params(&here, &held);
         }
@@ -96,7 +96,7 @@ impl<'a> Order<'a> {
             values.extend(value);
         }
         if !with_params {
-            // They are not read, as parameters are not.
+            // Buffers are not read then, as parameters are not.
             let names =
                 specs.iter().flat_map(|buffer| [Role::Buffer, Role::Param].map(|role| (role, buffer.path().into())));
             compare.wanted.extend(names);
@@ -113,7 +113,7 @@ impl<'a> Order<'a> {
 }
 
 impl Fit<'_> {
-    /// Makes the state.
+    /// Returns the state.
     pub(super) fn state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
         let mut state = OptState::new_counting(transformation, params, self.by_leaf)?;
         let structure = state.shared_structure();
@@ -129,7 +129,7 @@ impl Fit<'_> {
         Ok(state)
     }
 
-    /// Reads what the buffers are to be.
+    /// Reads the new values of the buffers.
     pub(super) fn buffers(&self) -> Result<Values> {
         let read = |(buffer, tensor): &(BufferSpec, &str)| {
             let (mut bytes, tensors) = (Vec::new(), &self.contents.tensors);
@@ -155,14 +155,14 @@ fn last(field: &str) -> &str {
     field.rsplit('.').next().unwrap_or(field)
 }
 
-/// A comparison that is going on.
+/// A comparison in progress.
 struct Compare<'a, 'm> {
     contents: &'a Contents,
     moves: &'m Resolved,
     misfit: Misfit,
-    /// What parameters and state take from the file.
+    /// The tensors that parameters and state need.
     wanted: BTreeSet<(Role, String)>,
-    /// The steps of each leaf that has a count of its own.
+    /// The steps of each leaf with its own count.
     steps: BTreeMap<String, u64>,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Compare<'a, '_> {
         self.misfit.lines.push(line);
     }
 
-    /// What the file holds, by the paths here.
+    /// Returns the contents of the file, by the paths here.
     fn moved(&mut self) -> Held<'a> {
         let mut held = Held::new();
         let contents = self.contents;
@@ -183,7 +183,7 @@ impl<'a> Compare<'a, '_> {
                 _ => match self.moves.to(path) {
                     Some(path) if self.moves.is_fresh(path) || self.moves.is_kept(path) => continue,
                     Some(path) => path.to_owned(),
-                    // A count without any array: of a leaf that is dropped, or of none.
+                    // A count without any array: of a dropped leaf, or of none.
                     None if *role == Role::Step => {
                         if !contents.held.keys().any(|(r, p)| *r != Role::Step && p == path) {
                             self.line(format!("unexpected tensor `{tensor}`"));
@@ -204,7 +204,7 @@ impl<'a> Compare<'a, '_> {
         matches!(&name.of, Owner::Leaf(path) if self.moves.is_fresh(path))
     }
 
-    /// Compares a tensor with the leaf or the array that it is to fill. State may be widened, since that is exact.
+    /// Compares a tensor with the leaf or the array that it fills. State may be widened, since that is exact.
     fn tensor(
         &mut self,
         wanted: (Role, String),
@@ -256,7 +256,7 @@ impl<'a> Compare<'a, '_> {
         }
     }
 
-    /// Compares the buffers here with their tensors, which may be parameters: in PyTorch a frozen one is.
+    /// Compares the buffers here with their tensors, which may be parameters: a frozen one is in PyTorch.
     fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>) -> Vec<(BufferSpec, &'a str)> {
         let mut found = Vec::new();
         for buffer in here.iter().filter(|buffer| !self.moves.is_kept(buffer.path())) {
@@ -284,7 +284,7 @@ impl<'a> Compare<'a, '_> {
         found
     }
 
-    /// Finds the source of an array of the state, or of a value of a wrapper's own.
+    /// Finds the source of an array of the state, or of a wrapper's own value.
     fn item(
         &mut self,
         name: &ItemName,
@@ -306,7 +306,7 @@ impl<'a> Compare<'a, '_> {
         None
     }
 
-    /// The parameter of the file that an array is filled from.
+    /// Returns the parameter of the file that fills an array.
     fn of_param(&mut self, name: &ItemName, (dtype, shape): (DType, &[usize]), held: &Held<'a>) -> Option<Value<'a>> {
         let Owner::Leaf(path) = &name.of else { return None };
         let tensor = held.get(&(Role::Param, path.clone())).copied();
@@ -319,13 +319,13 @@ impl<'a> Compare<'a, '_> {
         tensor.map(Value::Tensor)
     }
 
-    /// How often a leaf was updated.
+    /// Returns the number of updates of a leaf.
     fn updates(&self, name: &ItemName, count: Option<u64>) -> Option<Value<'a>> {
         let of_leaf = if let Owner::Leaf(path) = &name.of { self.steps.get(path).copied() } else { None };
         of_leaf.or(count).map(Value::Steps)
     }
 
-    /// What is in the file and nothing takes.
+    /// Reports unused contents of the file.
     fn unwanted(&mut self, held: &Held<'a>, parts: &Parts) {
         let lines = held.iter().filter(|(what, _)| what.0 != Role::Step && !self.wanted.contains(what));
         let lines = lines.filter(|((role, _), _)| !(matches!(role, Role::Array(_)) && parts.is_told(None)));
@@ -333,7 +333,7 @@ impl<'a> Compare<'a, '_> {
         self.misfit.lines.extend(lines);
     }
 
-    /// The steps of each leaf, where leaves are counted apart.
+    /// Returns the steps of each leaf, if leaves are counted separately.
     fn leaf_steps(&mut self, held: &Held<'a>) -> Result<BTreeMap<String, u64>> {
         let mut steps = BTreeMap::new();
         for ((_, path), tensor) in held.iter().filter(|((role, _), _)| *role == Role::Step) {
@@ -345,7 +345,7 @@ impl<'a> Compare<'a, '_> {
         Ok(steps)
     }
 
-    /// How many steps have been done: as was said, or as many as the leaf has that was updated most often.
+    /// Returns the number of steps: the given one, or the largest of all leaves.
     fn count(&mut self, held: &Held<'a>, given: Option<u64>) -> Result<Option<u64>> {
         let counts_leaves = self.contents.origin.counts_leaves();
         if let Some(given) = given {
@@ -361,7 +361,7 @@ impl<'a> Compare<'a, '_> {
         Ok(given.or(self.steps.values().max().copied()))
     }
 
-    /// Tells the counts that are missing.
+    /// Reports missing counts.
     fn uncounted(&mut self, held: &Held<'a>, given: Option<u64>) {
         let origin = self.contents.origin;
         let of_leaves = self.wanted.iter().filter(|(role, _)| origin.counts_leaves() && role.is_counted());
@@ -376,7 +376,7 @@ impl<'a> Compare<'a, '_> {
         self.misfit.lines.extend(missing);
     }
 
-    /// Says by which verbs the leaves of the file would be those here.
+    /// Proposes verbs that map the leaves of the file to those here.
     fn propose(&mut self, here: &Structure, held: &Held<'a>, renames: bool) {
         if self.misfit.lines.is_empty() {
             return;
@@ -399,7 +399,7 @@ impl<'a> Compare<'a, '_> {
         let missing: Vec<_> =
             wanted.filter(|(path, _)| !there.contains_key(path) && !self.moves.is_fresh(path)).collect();
         let strange: Vec<_> = there.into_iter().filter(|(path, _)| here.index_of(path).is_none()).collect();
-        // Paths are those here already, and verbs speak of those there.
+        // Paths are already those here, but verbs take those there.
         let heads = if renames { Vec::new() } else { missing_heads(&missing, &strange) };
         if !heads.is_empty() {
             let verbs: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
@@ -423,12 +423,12 @@ impl<'a> Compare<'a, '_> {
     }
 }
 
-/// The last level of a path.
+/// Returns the last level of a path.
 fn last_level(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A tensor as messages show it.
+/// Returns a description of a tensor for messages.
 fn what(info: &TensorInfo) -> String {
     match leaf_dtype(info.dtype) {
         Some(dtype) => format!("{dtype} {:?}", info.shape),

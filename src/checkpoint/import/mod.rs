@@ -1,4 +1,4 @@
-//! State that PyTorch or Optax has made, out of a safetensors file.
+//! Import of PyTorch and Optax state from a safetensors file.
 
 mod contents;
 mod fit;
@@ -21,8 +21,8 @@ use crate::tree::{Tree, TreeMut};
 ///
 /// # The file
 ///
-/// Safetensors, with these names; `docs/importing.md` has the lines of Python that write it. `params/…` is needed by
-/// [`load`](Import::load) alone.
+/// Safetensors, with these names; `docs/importing.md` has the Python code that writes it. Only [`load`](Import::load)
+/// needs `params/…`.
 ///
 /// | here | PyTorch | Optax |
 /// |---|---|---|
@@ -37,35 +37,34 @@ use crate::tree::{Tree, TreeMut};
 /// | `sum_of_squares` of `adagrad` | `state/{name}/sum` | `sum_of_squares/{path}` |
 /// | counts of steps | `state/{name}/step`, for each parameter | `count`, one for all |
 ///
-/// The dots of PyTorch's names are the slashes of paths: `layers.0.weight` is `layers/0/weight`. Leaves of other paths
-/// are renamed by [`migrating`](Import::migrating). State by number, as a `state_dict` has it, needs
+/// The dots of PyTorch's names become the slashes of paths: `layers.0.weight` is `layers/0/weight`.
+/// [`migrating`](Import::migrating) renames leaves with other paths. State by number, as in a `state_dict`, needs
 /// [`names`](Import::names).
 ///
-/// # What fits
+/// # Supported optimizers
 ///
 /// The optimizers of the table and their parts, such as [`scale_by_adam`](crate::scale_by_adam()) and
-/// [`trace`](crate::transform::trace()), also in a [`chain`](crate::chain) with what has no state of its own but a
-/// count, such as clipping and schedules; in a [`partition`](crate::partition); in [`masked`](crate::masked),
+/// [`trace`](crate::transform::trace()); also in a [`chain`](crate::chain) with parts whose only state is a count, such
+/// as clipping and schedules; in a [`partition`](crate::partition); in [`masked`](crate::masked),
 /// [`freezable`](crate::wrapper::freezable()), [`skip_absent`](crate::wrapper::skip_absent()),
-/// [`inject_hyperparams`](crate::inject_hyperparams()) and [`multi_steps`](crate::multi_steps()), in which a window
-/// begins. Of other wrappers [`wrap_part`](Migration::wrap_part) says that their own state starts as `init` makes it.
-/// Everything else is refused, since a file does not say by which algorithm it was made: two moments could as well be
-/// those of RAdam.
+/// [`inject_hyperparams`](crate::inject_hyperparams()) and [`multi_steps`](crate::multi_steps()), which begins a
+/// window. For other wrappers [`wrap_part`](Migration::wrap_part) starts their own state as in `init`. Everything else
+/// is refused, since a file does not name its algorithm: two moments could as well be those of RAdam.
 ///
-/// The optimizer's arguments are not in the file; those of the optimizer here are used. PyTorch and Optax have other
+/// The file lacks the optimizer's arguments; those of the optimizer here are used. PyTorch and Optax have other
 /// defaults: `AdamW` decays by 1e-2 in PyTorch, by 1e-4 in Optax and here.
 ///
-/// 16-bit moments are widened where they are `f32` here, which is exact. Counts that differ from parameter to parameter
-/// are those of the leaves here.
+/// 16-bit moments are widened if they are `f32` here, which is exact. Counts that differ between parameters become
+/// those of the leaves here.
 ///
 /// # Errors
 ///
-/// Loading compares everything before anything is changed, and lists every difference: a tensor that is missing or that
-/// nothing wants, another shape, another type (nothing is rounded unless [`cast`](Migration::cast) or
-/// [`cast_part`](Migration::cast_part) says so).
+/// Loading compares everything before anything is changed, and lists every difference: a missing or an unused tensor,
+/// another shape, another type (nothing is rounded without [`cast`](Migration::cast) or
+/// [`cast_part`](Migration::cast_part)).
 ///
-/// Nothing is filled in. PyTorch has no state for a parameter that has had no gradient, and its `SGD` has neither a
-/// buffer before the first step nor ever a count: say [`fresh`](Migration::fresh) of such leaves, and
+/// Nothing is filled in. PyTorch has no state for a parameter without a gradient so far, and its `SGD` has no buffer
+/// before the first step and never a count: use [`fresh`](Migration::fresh) for such leaves, and
 /// [`at_step`](Import::at_step).
 ///
 /// # Example
@@ -90,7 +89,7 @@ use crate::tree::{Tree, TreeMut};
 /// let mut params = DynTree::new();
 /// params.insert("fc/weight", array![0.0_f32, 0.0]);
 /// let optimizer = adamw(1e-3).weight_decay(1e-2);
-/// // Of a file on the disk: `Import::torch("run.safetensors")?`
+/// // From a file on disk: `Import::torch("run.safetensors")?`
 /// let import = Import::from_bytes(Origin::Torch, file)?;
 /// let state = import.load(&optimizer, &mut params)?;
 /// assert_eq!(state.0.count.get(), 3);
@@ -122,7 +121,7 @@ impl Import {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, is cut off, or is no safetensors file.
+    /// Fails if the file cannot be read, is truncated, or is no safetensors file.
     pub fn torch(path: impl AsRef<Path>) -> Result<Import> {
         Ok(Import::of(Origin::Torch, Tensors::open(path.as_ref())?.0))
     }
@@ -136,7 +135,7 @@ impl Import {
         Ok(Import::of(Origin::Optax, Tensors::open(path.as_ref())?.0))
     }
 
-    /// A file in memory.
+    /// Opens a file in memory.
     ///
     /// # Errors
     ///
@@ -150,8 +149,9 @@ impl Import {
         Import { contents: Contents::of(origin, tensors, &[]), step: None, migration: Migration::new() }
     }
 
-    /// Names the parameters of a PyTorch file whose state is by number, as in `optimizer.state_dict()`: in the order in
-    /// which the optimizer was given them.
+    /// Names the parameters of a PyTorch file whose state is by number, as in `optimizer.state_dict()`.
+    ///
+    /// Give them in the order in which they were passed to the optimizer.
     ///
     /// ```
     /// use gradchain::checkpoint::{Import, Origin};
@@ -176,24 +176,25 @@ impl Import {
         Import { contents: Contents::of(origin, tensors, &names), ..self }
     }
 
-    /// Says how many steps have been done, where the file does not. An Optax file that says another number is refused,
-    /// and a PyTorch file in which a parameter has had more.
+    /// Sets the number of steps done, if the file lacks it. An Optax file with another number is refused, as is a
+    /// PyTorch file with a parameter that has had more.
     pub fn at_step(mut self, steps: u64) -> Import {
         self.step = Some(steps);
         self
     }
 
-    /// Says what differs here, by the verbs of a [`Migration`].
+    /// Describes the differences here, by the verbs of a [`Migration`].
     ///
-    /// [`rename`](Migration::rename), [`fresh`](Migration::fresh) and [`drop`](Migration::drop) speak of leaves, which
-    /// have other paths here, start anew, or are of no use. Fresh leaves keep their values; updates are counted by leaf
-    /// then, so that the first steps of fresh ones are those of a new optimizer. [`cast`](Migration::cast) says that
-    /// leaves are of another type here.
+    /// [`rename`](Migration::rename), [`fresh`](Migration::fresh) and [`drop`](Migration::drop) describe leaves that
+    /// have other paths here, start anew, or are unused. Fresh leaves keep their values; updates are then counted by
+    /// leaf, so that the first steps of fresh ones are those of a new optimizer. [`cast`](Migration::cast) permits
+    /// leaves of another type here.
     ///
-    /// Of the parts of the state, [`wrap_part`](Migration::wrap_part), [`wrap_in_chain`](Migration::wrap_in_chain),
-    /// [`insert_part`](Migration::insert_part) and [`fresh_part`](Migration::fresh_part) say what the file has nothing
-    /// for, and [`cast_part`](Migration::cast_part) which arrays are rounded.
-    /// [`params_to_part`](Migration::params_to_part) fills the copies of [`master`](crate::wrapper::master).
+    /// Of the verbs on parts of the state, [`wrap_part`](Migration::wrap_part),
+    /// [`wrap_in_chain`](Migration::wrap_in_chain), [`insert_part`](Migration::insert_part) and
+    /// [`fresh_part`](Migration::fresh_part) name parts that the file lacks, and [`cast_part`](Migration::cast_part)
+    /// arrays that are rounded. [`params_to_part`](Migration::params_to_part) fills the copies of
+    /// [`master`](crate::wrapper::master).
     pub fn migrating(mut self, migration: Migration) -> Import {
         self.migration = migration;
         self
@@ -203,14 +204,14 @@ impl Import {
         Order { contents: &self.contents, steps: self.step, migration: &self.migration, with_params }
     }
 
-    /// Loads the parameters, and makes the state that the file describes.
+    /// Loads the parameters, and returns the state that the file describes.
     ///
     /// Fields that the file lacks start as `init` makes them from the loaded parameters.
     ///
     /// # Errors
     ///
-    /// If anything differs, as [above](Import#errors); nothing is changed then. If the disk fails while parameters are
-    /// read, they may be partly loaded.
+    /// Fails, with nothing changed, if anything differs, as [above](Import#errors). If the disk fails while parameters
+    /// are read, they may be partly loaded.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(&self, transformation: &T, params: &mut P) -> Result<OptState<T>> {
         let fit = self.order(true).fit(transformation, params)?;
         let buffers = fit.buffers()?;
@@ -220,8 +221,9 @@ impl Import {
         fit.state(transformation, params)
     }
 
-    /// Makes the state that the file describes, for parameters that are here already. Those of the file, if it has any,
-    /// are compared in type and shape, and not read.
+    /// Returns the state that the file describes, for existing parameters.
+    ///
+    /// Parameters in the file are compared in type and shape, and not read.
     ///
     /// # Errors
     ///

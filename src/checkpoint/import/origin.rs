@@ -1,9 +1,9 @@
-//! How files of others name what they hold, and which transformations have the same state as theirs.
+//! The names in foreign files, and the transformations with the same state as theirs.
 
 use crate::recipe::Recipe;
 use crate::state::{INNER, below};
 
-/// Whose names the tensors of a file have: see [`Import`](super::Import).
+/// The library whose names the tensors of a file have: see [`Import`](super::Import).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
@@ -13,7 +13,7 @@ pub enum Origin {
     Optax,
 }
 
-/// What a tensor is.
+/// The role of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Param,
@@ -24,7 +24,7 @@ pub(super) enum Role {
 }
 
 impl Origin {
-    /// As messages call it.
+    /// Returns the name for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Origin::Torch => "PyTorch",
@@ -32,12 +32,12 @@ impl Origin {
         }
     }
 
-    /// True if there is a count of steps for each leaf, and not one for all.
+    /// Returns whether each leaf has a step count, instead of one for all.
     pub(super) fn counts_leaves(self) -> bool {
         self == Origin::Torch
     }
 
-    /// The name of a tensor.
+    /// Returns the name of a tensor.
     pub(super) fn tensor(self, role: &Role, path: &str) -> String {
         let path = if self == Origin::Torch { path.replace('/', ".") } else { path.into() };
         match (role, self) {
@@ -50,12 +50,12 @@ impl Origin {
         }
     }
 
-    /// Returns the role of the tensor of a name, and the path of its leaf; a count of Optax's belongs to none. `names`
-    /// are those of PyTorch's parameters, if the state is by their numbers.
+    /// Returns the role of the tensor of a name, and the path of its leaf; a count of Optax belongs to none. `names`
+    /// are those of PyTorch's parameters, if the state is by number.
     ///
     /// # Errors
     ///
-    /// The line of a message that says what is wrong with the name.
+    /// Returns a message on the defect of the name.
     pub(super) fn parse(self, tensor: &str, names: &[String]) -> Result<(Role, String), String> {
         let unexpected = || format!("unexpected tensor `{tensor}`");
         if self == Origin::Optax && tensor == "count" {
@@ -82,7 +82,7 @@ impl Origin {
     }
 }
 
-/// A field of a part's state, with what holds it in files of PyTorch and of Optax.
+/// A field of a part's state, with its name in files of PyTorch and of Optax.
 type Array = (&'static str, [Option<&'static str>; 2]);
 
 const MU: Array = ("mu", [Some("exp_avg"), Some("mu")]);
@@ -91,7 +91,7 @@ const TRACE: Array = ("trace", [Some("momentum_buffer"), Some("trace")]);
 const MEAN_SQUARE: Array = ("nu", [Some("square_avg"), Some("nu")]);
 const MEAN: Array = ("mu", [Some("grad_avg"), Some("mu")]);
 
-/// Transformations whose arrays those of a file can be.
+/// Transformations with the state of foreign ones.
 const PARTS: [(&str, &[Array]); 14] = [
     ("adam", &[MU, NU]),
     ("adamw", &[MU, NU]),
@@ -100,7 +100,7 @@ const PARTS: [(&str, &[Array]); 14] = [
     ("scale_by_amsgrad", AMSGRAD),
     ("sgd", &[TRACE]),
     ("trace", &[TRACE]),
-    // The momentum is of what the rate has been multiplied into, and in PyTorch before it is.
+    // The momentum is of updates multiplied by the rate, and of unmultiplied ones in PyTorch.
     ("rmsprop", &[MEAN_SQUARE, MEAN, ("trace", [None, Some("trace")])]),
     ("scale_by_rms", &[MEAN_SQUARE]),
     ("scale_by_stddev", &[MEAN_SQUARE, MEAN]),
@@ -113,10 +113,10 @@ const AMSGRAD: &[Array] = &[MU, NU, ("nu_max", [Some("max_exp_avg_sq"), Some("nu
 const RSS: &[Array] = &[("sum_of_squares", [Some("sum"), Some("sum_of_squares")])];
 const MUON: [Option<&str>; 2] = [Some("momentum_buffer"), Some("mu")];
 
-/// Arrays of PyTorch's optimizers that count no steps.
+/// Arrays of PyTorch's optimizers without a step count.
 const UNCOUNTED: &str = "momentum_buffer";
 
-/// Transformations that remember a count of steps, or nothing.
+/// Transformations whose state is a step count or empty.
 const WITHOUT_ARRAYS: [&str; 15] = [
     "identity",
     "scale",
@@ -135,20 +135,20 @@ const WITHOUT_ARRAYS: [&str; 15] = [
     "keep_params_nonnegative",
 ];
 
-/// Wrappers that remember nothing of the steps done, at the end of one that `multi_steps` has emitted.
+/// Wrappers without memory of past steps, after a step that `multi_steps` has emitted.
 const WRAPPERS: [&str; 5] = ["masked", "freezable", "inject_hyperparams", "multi_steps", "skip_absent"];
 
-/// The arguments of wrappers that are what is inside.
+/// The arguments of wrappers that are the inner transformation.
 const INSIDE: [&str; 3] = [INNER, "fast_optimizer", "base_optimizer"];
 
-/// The parts of an optimizer's state, as far as files of others have them.
+/// The parts of an optimizer's state that foreign files can hold.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// By the path of its state: the arrays of a part; none of a wrapper.
+    /// By the path of its state: the arrays of a part; none for a wrapper.
     held: Vec<(String, &'static [Array])>,
     /// The paths of states that no file of this kind can hold.
     strange: Vec<String>,
-    /// Lines about these, and about arguments, and what helps.
+    /// Messages about these, and about arguments, and hints.
     pub(super) lines: Vec<String>,
     pub(super) hints: Vec<String>,
 }
@@ -156,14 +156,14 @@ pub(super) struct Parts {
 /// The source of a field of the state.
 pub(super) enum Filled {
     From(Role),
-    /// It starts as `init` makes it.
+    /// The value of `init`.
     Fresh,
-    /// The file has nothing for it.
+    /// The file lacks it.
     Nothing,
 }
 
 impl Parts {
-    /// `fresh` are the parts of the state that start as `init` makes them, each but for one inside.
+    /// `fresh` are the parts of the state that start as in `init`, each with an optional exception inside.
     pub(super) fn of(origin: Origin, recipe: &Recipe, fresh: &[(String, Option<String>)]) -> Parts {
         let mut parts = Parts::default();
         parts.scan(origin, recipe, "$", String::new(), fresh);
@@ -235,7 +235,7 @@ impl Parts {
         self.lines.push(format!("optimizer: {at}: {} has no state such as that of {name}", origin.name()));
     }
 
-    /// Tells arguments with which the arrays of this name mean something else.
+    /// Reports arguments with which the arrays of this name have another meaning.
     fn differs(&mut self, origin: Origin, name: &str, arguments: &Recipe, at: &str) {
         let is = |argument: &str, value: bool| arguments.get(argument) == Some(&Recipe::Bool(value));
         let problem = match (origin, name) {
@@ -252,12 +252,12 @@ impl Parts {
         self.lines.push(format!("optimizer: {at}: {problem}"));
     }
 
-    /// True if nothing is to be said of a field, or of what the file has for no field, since its part is named already.
+    /// Returns whether a field, or an unused tensor, needs no message since its part is already reported.
     pub(super) fn is_told(&self, field: Option<&str>) -> bool {
         self.strange.iter().any(|part| field.is_none_or(|field| below(field, part).is_some()))
     }
 
-    /// Returns the source of a field of the state that is an array, or a value of a wrapper's own.
+    /// Returns the source of a field of the state that is an array, or a wrapper's own value.
     pub(super) fn filled(&self, origin: Origin, field: &str) -> Filled {
         let part = self.held.iter().filter_map(|(path, arrays)| Some((path.len(), below(field, path)?, arrays)));
         let Some((_, rest, arrays)) = part.max_by_key(|(len, ..)| *len) else { return Filled::Nothing };
@@ -271,7 +271,7 @@ impl Parts {
 }
 
 impl Role {
-    /// True if PyTorch counts the steps of parameters that have such an array.
+    /// Returns whether PyTorch counts the steps of parameters with such an array.
     pub(super) fn is_counted(&self) -> bool {
         matches!(self, Role::Array(key) if key != UNCOUNTED)
     }
