@@ -1,5 +1,5 @@
-//! Optimizers that are often all that a config says: with passes that end in the parameters, as if their types were
-//! known. The others are members of chains, and run tile by tile.
+//! Optimizers that are often the whole config: with passes that end in the parameters, as for static types. Others are
+//! members of chains, and run tile by tile.
 
 use core::any::Any;
 
@@ -13,7 +13,7 @@ use crate::wrapper::Boxed;
 
 type Member = Boxed<ValueAndGradFn>;
 
-/// What a config as a whole is made of. If it is one of these optimizers, it has passes of its own.
+/// Returns the transformation of a whole config, with its own passes if it is one of these optimizers.
 pub(super) fn alone(member: Member) -> Member {
     let common = common::<Adamw>(&member)
         .or_else(|| common::<Adam>(&member))
@@ -31,7 +31,7 @@ where
     Some(Box::new(Alone(member.downcast_ref::<T>()?.clone())))
 }
 
-/// An optimizer that is all of a chain.
+/// An optimizer that is a whole chain.
 #[derive(Clone, Debug)]
 pub(super) struct Alone<T>(T);
 

@@ -1,4 +1,4 @@
-//! From a config to what it says.
+//! Building from a config.
 
 use serde::Serialize;
 
@@ -11,18 +11,19 @@ use crate::schedule::Schedule;
 use crate::transform::PerExample;
 use crate::wrapper::{Boxed, narrow};
 
-/// Builds a transformation from whatever serde can serialize: `serde_json::json!({..})`, a value of TOML, a struct of
-/// your own.
+/// Builds a transformation from any serializable value.
+///
+/// Examples are `serde_json::json!({..})`, a TOML value, or your own struct.
 ///
 /// # Errors
 ///
-/// If a name is not known, a value has the wrong form, or an argument is out of its range. What depends on the
-/// parameters, such as whether a mask fits them, is found out by `init`.
+/// Fails if a name is not known, a value has the wrong form, or an argument is out of its range. `init` reports errors
+/// that depend on the parameters, such as a mask that does not fit them.
 pub fn build(config: &(impl Serialize + ?Sized)) -> Result<Boxed> {
     build_with::<Nothing>(config)
 }
 
-/// Builds a transformation whose steps are given more than gradients; see [`needs`](crate::needs).
+/// Builds a transformation whose steps take more than gradients; see [`needs`](crate::needs).
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -42,13 +43,12 @@ pub fn build(config: &(impl Serialize + ?Sized)) -> Result<Boxed> {
 ///
 /// # Errors
 ///
-/// As [`build`]; and if the transformation needs more than `N`.
+/// As [`build`]; also if the transformation needs more than `N`.
 pub fn build_with<N: Needs>(config: &(impl Serialize + ?Sized)) -> Result<Boxed<N>> {
     ALL.build_with(config)
 }
 
-/// Builds what takes a gradient for each example: `dpsgd`, `differentially_private_aggregate`, or a chain that begins
-/// with one of them.
+/// Builds a transformation of per-example gradients: `dpsgd`, `differentially_private_aggregate`, or a chain on one.
 ///
 /// ```
 /// use gradchain::config;
@@ -75,7 +75,7 @@ pub fn build_per_example<N: Needs>(config: &(impl Serialize + ?Sized)) -> Result
     noise::per_example::read(&ALL, &node)?.try_map(narrow).map_err(|error| ConfigError::refused(node.place(), error))
 }
 
-/// Whether a config is of what [`build_per_example`] builds.
+/// Returns whether a config is one for [`build_per_example`].
 pub fn is_per_example(config: &(impl Serialize + ?Sized)) -> bool {
     let Ok(recipe) = recipe_of(config) else { return false };
     let mut firsts = core::iter::successors(Some(&recipe), |config| config.get("chain")?.items().first());
@@ -97,7 +97,7 @@ pub fn schedule(config: &(impl Serialize + ?Sized)) -> Result<Schedule> {
     Node::root(&recipe_of(config)?, &*ALL).read()
 }
 
-/// The names of the transformations that can be built, in order.
+/// Returns the names of the transformations that can be built, in order.
 pub fn transformations() -> Vec<&'static str> {
     ALL.names().collect()
 }

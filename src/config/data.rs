@@ -1,4 +1,4 @@
-//! Configs as values of their own: to and from JSON, TOML and whatever serde has, and from a built transformation.
+//! Configs as values: conversions to and from JSON, TOML and other formats of serde, and from transformations.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::recipe::json::{Bounded, number, take_apart};
 use crate::recipe::{ConfigError, Node, Recipe, Result};
 use crate::wrapper::Boxed;
 
-/// A whole optimizer as data: known to be well formed, since it has been built once.
+/// A whole optimizer as data, well-formed since it has been built once.
 ///
 /// # Example
 ///
@@ -41,11 +41,11 @@ use crate::wrapper::Boxed;
 pub struct Config(Value);
 
 impl Config {
-    /// Checks whatever serde can serialize by building it: `serde_json::json!({..})`, a struct of your own.
+    /// Checks any serializable value by building it: `serde_json::json!({..})`, your own struct.
     ///
     /// # Errors
     ///
-    /// As [`build`](super::build()), whatever the transformation needs besides gradients.
+    /// As [`build`](super::build()), for a transformation with any needs.
     pub fn new(config: &(impl Serialize + ?Sized)) -> Result<Config> {
         let recipe = recipe_of(config)?;
         ALL.read(&Node::root(&recipe, &*ALL)).map(|_| Config(value_of(&recipe)))
@@ -62,12 +62,11 @@ impl Config {
         }
     }
 
-    /// The config of a built transformation, with every argument written out: building it gives the same
-    /// transformation.
+    /// Returns the config of a built transformation, with every argument, which builds the same transformation.
     ///
     /// # Errors
     ///
-    /// If some part is not data: a mask or a schedule that is a function, a rule of your own. All such parts are
+    /// Fails if some part is not data: a mask or a schedule that is a function, a custom rule. All such parts are
     /// listed.
     ///
     /// ```
@@ -94,33 +93,37 @@ impl Config {
         }
     }
 
-    /// Reads JSON that names transformations of the crate; [`Registry::build_json`](super::Registry::build_json) reads
-    /// yours too.
+    /// Reads JSON that names transformations of the crate.
+    ///
+    /// [`Registry::build_json`](super::Registry::build_json) reads yours too.
     ///
     /// # Errors
     ///
-    /// If it is not JSON, an object has a key twice, or as [`new`](Config::new).
+    /// Fails if it is not JSON, or an object has a key twice; or as [`new`](Config::new).
     pub fn from_json(text: &str) -> Result<Config> {
         json_in(text).and_then(Config::checked)
     }
 
-    /// Reads TOML that names transformations of the crate; [`Registry::build_toml`](super::Registry::build_toml) reads
-    /// yours too. TOML has no `null`: write `"none"`.
+    /// Reads TOML that names transformations of the crate. TOML has no `null`: write `"none"`.
+    ///
+    /// [`Registry::build_toml`](super::Registry::build_toml) reads yours too.
     ///
     /// # Errors
     ///
-    /// If it is not TOML, or as [`new`](Config::new).
+    /// Fails if it is not TOML; or as [`new`](Config::new).
     pub fn from_toml(text: &str) -> Result<Config> {
         toml_in(text).and_then(Config::checked)
     }
 
-    /// Writes JSON, indented.
+    /// Returns indented JSON.
     pub fn to_json(&self) -> String {
         format!("{:#}", self.0)
     }
 
-    /// Writes TOML. Whole numbers beyond TOML's, which end at `i64::MAX`, are strings. Reading TOML ends at 80 levels
-    /// of tables and lists, so that a deeper config can be written and not read; JSON has no such limit.
+    /// Returns TOML. Integers beyond TOML's, which end at `i64::MAX`, are strings.
+    ///
+    /// Reading TOML ends at 80 levels of tables and lists, so that a deeper config can be written but not read; JSON
+    /// has no such limit.
     ///
     /// ```
     /// use gradchain::config::Config;
@@ -141,16 +144,16 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If it needs more than gradients; see [`build_with`](Config::build_with).
+    /// Fails if it needs more than gradients; see [`build_with`](Config::build_with).
     pub fn build(&self) -> Result<Boxed> {
         self.build_with::<Nothing>()
     }
 
-    /// Builds the transformation, for steps that are given more than gradients.
+    /// Builds the transformation, for steps that take more than gradients.
     ///
     /// # Errors
     ///
-    /// If it needs more than `N`.
+    /// Fails if it needs more than `N`.
     pub fn build_with<N: Needs>(&self) -> Result<Boxed<N>> {
         ALL.build_with(&self.0)
     }
@@ -162,7 +165,7 @@ impl fmt::Debug for Config {
     }
 }
 
-/// In one line of JSON.
+/// Writes one line of JSON.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
@@ -181,7 +184,7 @@ impl<'de> Deserialize<'de> for Config {
     }
 }
 
-/// NaN and infinities are strings; opaque values are strings too, which nothing reads.
+/// Converts to JSON; NaN and infinities are strings, and opaque values are unreadable strings.
 fn value_of(recipe: &Recipe) -> Value {
     match recipe {
         Recipe::Null => Value::Null,

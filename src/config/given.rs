@@ -1,15 +1,15 @@
-//! What a config gives to what is being made.
+//! The arguments in a config of a transformation being built.
 
 use core::cell::RefCell;
 
 use crate::recipe::{ConfigError, FromRecipe, Node, Result};
 
-/// The arguments of a transformation, before it is made.
+/// The arguments of a transformation, before it is built.
 pub(super) struct Given<'a> {
-    /// Nothing, if it is only to find out what can be given.
+    /// None for a dry run that only finds out the possible arguments.
     entries: Option<Vec<(&'a str, Node<'a>)>>,
     place: &'a str,
-    /// What must be given, as far as was asked.
+    /// The required arguments requested so far.
     needed: RefCell<Vec<&'static str>>,
 }
 
@@ -18,28 +18,28 @@ impl<'a> Given<'a> {
         Ok(Given { entries: Some(node.entries()?), place: node.place(), needed: RefCell::default() })
     }
 
-    /// For what is made to see what it is.
+    /// Returns no arguments, for a dry run.
     pub(super) fn nothing() -> Given<'a> {
         Given { entries: None, place: "$", needed: RefCell::default() }
     }
 
-    /// The argument of this name, unless it is none.
+    /// Returns the argument of this name, unless it is none.
     pub(super) fn get(&self, name: &str) -> Option<&Node<'a>> {
         let entries = self.entries.as_deref().unwrap_or_default();
         entries.iter().find(|(key, _)| *key == name).map(|(_, node)| node).filter(|node| !node.is_none())
     }
 
-    /// Whether there is an argument of this name, be it `null`.
+    /// Returns whether an argument of this name is given, even `null`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.entries.iter().flatten().any(|(key, _)| *key == name)
     }
 
-    /// The argument, or what stands for it where there is none.
+    /// Returns the argument, or a default.
     pub(super) fn or<T: FromRecipe>(&self, name: &str, default: T) -> Result<T> {
         self.get(name).map_or(Ok(default), Node::read)
     }
 
-    /// The argument, which must be given; `example` is for what is made to see what it is.
+    /// Returns the argument, which must be given; `example` is the value of a dry run.
     pub(super) fn required<T: FromRecipe>(&self, name: &'static str, example: T) -> Result<T> {
         self.needed.borrow_mut().push(name);
         match self.get(name) {
@@ -49,12 +49,12 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Whether this must be given.
+    /// Returns whether this must be given.
     pub(super) fn needs(&self, name: &str) -> bool {
         self.needed.borrow().contains(&name)
     }
 
-    /// Refuses an argument of Optax that there is nothing for here, unless it is off.
+    /// Refuses an argument of Optax without an equivalent here, unless it is off.
     pub(super) fn off(&self, name: &str) -> Result<()> {
         match self.get(name) {
             Some(node) if !matches!(node.read(), Ok(false)) => Err(node.wrong("null or false")),
@@ -62,7 +62,7 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// An error about all of it.
+    /// Returns an error about all arguments.
     pub(super) fn refuse(&self, expected: &str, found: &str) -> ConfigError {
         ConfigError::wrong(self.place, expected, found)
     }

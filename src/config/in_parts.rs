@@ -1,8 +1,8 @@
 //! Optimizers as chains of boxes.
 //!
-//! An optimizer's own loop takes as long to compile as any other, and a config can name some fifty of them. The members
-//! that they are made of can be named too, so their loops are there: here each member has a box, as if the config had
-//! said the chain. Nothing else differs: state, paths, recipe and bits are those of the optimizer.
+//! An optimizer's own loop takes as long to compile as any other, and a config can name about fifty optimizers. Their
+//! members can be named too, so their loops exist already: here each member is boxed, as if the config had named the
+//! chain. State, paths, recipe and results are those of the optimizer, bitwise identical.
 
 use core::any::Any;
 use core::fmt;
@@ -14,7 +14,7 @@ use crate::needs::{Includes, ValueAndGradFn};
 use crate::part::{Optimizer, Part};
 use crate::recipe::Recipe;
 
-/// An optimizer to set arguments of, whose members are boxes.
+/// Returns an optimizer with settable arguments and boxed members.
 pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
     let mut members = Vec::new();
     optimizer.put_into(&mut members);
@@ -22,7 +22,7 @@ pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
 }
 
 impl Registry {
-    /// Adds an optimizer as a chain of boxes, in place of what had its name.
+    /// Adds an optimizer as a chain of boxes, replacing an entry of its name.
     pub(super) fn in_parts<T: Arguments + Chosen>(
         &mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -31,20 +31,19 @@ impl Registry {
     }
 }
 
-/// An optimizer whose type is forgotten, and its members.
+/// A type-erased optimizer, and its members.
 struct InParts {
     optimizer: Box<dyn Chosen>,
     members: Vec<Member>,
 }
 
-/// What an optimizer is asked for, besides its members.
+/// The interface of an optimizer besides its members.
 pub(super) trait Chosen: fmt::Debug + Send + Sync + 'static {
     fn copy(&self) -> Box<dyn Chosen>;
     fn name(&self) -> &'static str;
     fn describe(&self) -> String;
     fn arguments(&mut self, visit: &mut Visit<'_>);
-    /// Puts a copy of each member into its box. Boxes that have been filled before are used again, so that a step that
-    /// sets arguments allocates nothing.
+    /// Copies each member into its box. Reuses filled boxes, so that a step that sets arguments does not allocate.
     fn put_into(&self, boxes: &mut Vec<Member>);
 }
 
@@ -88,7 +87,7 @@ impl Arguments for InParts {
 
     fn arguments(&mut self, visit: &mut Visit<'_>) {
         self.optimizer.arguments(visit);
-        // What was visited may have been set.
+        // The visit may have set arguments.
         self.optimizer.put_into(&mut self.members);
     }
 }
@@ -120,7 +119,7 @@ impl Optimizer for InParts {
     }
 }
 
-/// A chain whose members can be put into boxes.
+/// A chain whose members can be boxed.
 pub(super) trait Boxes {
     /// As [`Chosen::put_into`].
     fn put_into(&self, boxes: &mut Vec<Member>);

@@ -4,11 +4,11 @@
 //!
 //! A transformation is an object of one entry, its name, with an object of its arguments: `{"adam": {"learning_rate":
 //! 0.1}}`. Names, arguments and defaults are those of [Optax], in the form of the conformance cases in
-//! `tests/conformance`; whatever the crate's builders have beyond that can be given under the builder's name. Arguments
-//! that take a number or a schedule take `{"schedule": {"linear": {..}}}`; masks are `{"by_path": {path: bool}}`,
-//! `{"path": pattern}`, `{"min_ndim": n}`, a bool or null.
+//! `tests/conformance`; further options of the crate's builders have the builders' names. Arguments that take a number
+//! or a schedule take `{"schedule": {"linear": {..}}}`; masks are `{"by_path": {path: bool}}`, `{"path": pattern}`,
+//! `{"min_ndim": n}`, a bool or null.
 //!
-//! Everything is checked when it is built. An error says where: `$.chain[1].adamw: there is no argument ...`.
+//! Building checks everything. An error has its place: `$.chain[1].adamw: there is no argument ...`.
 //!
 //! ```
 //! use gradchain::config;

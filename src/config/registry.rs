@@ -1,4 +1,4 @@
-//! From name to transformation.
+//! Transformations by name.
 
 use core::any::Any;
 use std::collections::BTreeMap;
@@ -15,17 +15,17 @@ use crate::needs::{Includes, Needs, ValueAndGradFn};
 use crate::recipe::{Builder, ConfigError, Node, Recipe, Result, Setting};
 use crate::wrapper::{Boxed, narrow};
 
-/// A transformation of any needs: what they are is known once it is built.
+/// A transformation of any needs, which are known once it is built.
 pub type Member = Boxed<ValueAndGradFn>;
 
-/// The same, with named arguments, which can be injected.
+/// The same with named arguments, which can be injected.
 pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 
 /// The transformations that configs can name: those of the crate, and yours.
 ///
-/// A part says its own arguments, so that nothing but how one is made is said here: with
-/// [`required`](crate::arguments::required) for each number that a config must give. Arguments are then set by the
-/// names that they have in the part, read by their types, and checked by the part.
+/// A part declares its own arguments, so that an entry only constructs it, with
+/// [`required`](crate::arguments::required) for each number that a config must give. Arguments are then set by their
+/// names in the part, read by their types, and checked by the part.
 ///
 /// ```
 /// use gradchain::arguments::required;
@@ -67,39 +67,39 @@ pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 /// ```
 pub struct Registry(BTreeMap<&'static str, Entry>);
 
-/// How one name is read.
+/// The reader of one name.
 pub(super) enum Entry {
     /// A transformation whose own arguments are set.
     Part(Choosing),
-    /// What is not an object of arguments, or holds what must have named arguments.
+    /// A value other than an object of arguments, or a holder of a transformation with named arguments.
     Whole { read: fn(&Node<'_>) -> Result<Member>, schema: fn() -> String },
 }
 
-/// What some arguments decide on the type of.
+/// A constructor whose type depends on some arguments.
 pub(super) struct Choosing {
     make: Make,
     /// Arguments that `make` reads.
     taken: &'static [&'static str],
-    /// Arguments that mean nothing for some of what is made.
+    /// Arguments that some of the types ignore.
     beside: &'static [&'static str],
-    /// Arguments that only some of what is made have: for the schema.
+    /// Arguments that only some of the types have, for the schema.
     shown: &'static [&'static str],
 }
 
 impl Choosing {
-    /// These arguments are read by what chooses.
+    /// Declares the arguments that the constructor reads.
     pub(super) fn taking(&mut self, taken: &'static [&'static str]) -> &mut Choosing {
         self.taken = taken;
         self
     }
 
-    /// These may be given to all, and mean nothing to those that do not have them.
+    /// Declares arguments that may be given to all types, and are ignored by those without them.
     pub(super) fn beside(&mut self, beside: &'static [&'static str]) -> &mut Choosing {
         self.beside = beside;
         self
     }
 
-    /// Some have these.
+    /// Declares arguments that some types have.
     pub(super) fn shown(&mut self, shown: &'static [&'static str]) {
         self.shown = shown;
     }
@@ -111,10 +111,10 @@ impl Choosing {
 
 type Make = Box<dyn Fn(&Given<'_>) -> Result<Made> + Send + Sync>;
 
-/// A transformation to set arguments of.
+/// A transformation whose arguments are to be set.
 pub(super) enum Made {
     Named(Named),
-    /// The arguments are those of what is inside, and its own.
+    /// With the arguments of the inner transformation, and its own.
     Inside(Named),
     Member(Member),
 }
@@ -165,10 +165,10 @@ impl Made {
     }
 }
 
-/// What takes a gradient for each example, and is no transformation of gradients.
+/// Transformations of per-example gradients, which are no transformations of gradients.
 pub(super) const PER_EXAMPLE: &[&str] = &["differentially_private_aggregate", "dpsgd"];
 
-/// Names that are not there: of Optax, what is no transformation of gradients, and of ours, what is of another feature.
+/// Names without an entry: of Optax, no transformations of gradients, and of ours, those of another feature.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("measure_with_ema", "one of the `measures` of a `monitor`"),
     ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
@@ -180,7 +180,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("scale_by_soap", DECOMPOSED),
 ];
 
-/// What needs decompositions of matrices.
+/// The message for transformations with matrix decompositions.
 const DECOMPOSED: &str = "there with the feature `faer` of gradchain";
 
 impl core::fmt::Debug for Registry {
@@ -190,12 +190,12 @@ impl core::fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// No transformations.
+    /// Returns a registry without transformations.
     pub fn empty() -> Registry {
         Registry(BTreeMap::new())
     }
 
-    /// Adds a part, in place of what had its name. `make` makes one whose arguments are then set.
+    /// Adds a part, replacing an entry of its name. `make` returns one whose arguments are then set.
     pub fn part<T: Arguments + Stage>(&mut self, make: impl Fn() -> T + Send + Sync + 'static) -> &mut Registry
     where
         ValueAndGradFn: Includes<T::Needs>,
@@ -203,8 +203,9 @@ impl Registry {
         self.named(T::NAME, move || Made::named(make()))
     }
 
-    /// Adds a wrapper, in place of what had its name. `make` makes one around what it is given, which is replaced by
-    /// what the config says.
+    /// Adds a wrapper, replacing an entry of its name.
+    ///
+    /// `make` returns one around its argument, which is then replaced by the transformation of the config.
     pub fn wrapper<T: Arguments + Stage>(&mut self, make: impl Fn(Member) -> T + Send + Sync + 'static) -> &mut Registry
     where
         ValueAndGradFn: Includes<T::Needs>,
@@ -221,7 +222,7 @@ impl Registry {
         self
     }
 
-    /// What arguments decide on the type of.
+    /// Adds a constructor whose type depends on arguments.
     pub(super) fn choosing(
         &mut self,
         name: &'static str,
@@ -245,7 +246,7 @@ impl Registry {
         self
     }
 
-    /// The names of the transformations that can be built, in order.
+    /// Returns the names of the transformations that can be built, in order.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.0.keys().copied()
     }
@@ -259,7 +260,7 @@ impl Registry {
         self.build_with(config)
     }
 
-    /// Builds a transformation whose steps are given more than gradients, as [`config::build_with`](super::build_with).
+    /// Builds a transformation whose steps take more than gradients, as [`config::build_with`](super::build_with).
     ///
     /// # Errors
     ///
@@ -276,7 +277,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If it is not JSON, an object has a key twice, or as [`config::build`](super::build()).
+    /// Fails if it is not JSON, or an object has a key twice; or as [`config::build`](super::build()).
     pub fn build_json(&self, text: &str) -> Result<Boxed> {
         self.build(&json_in(text)?)
     }
@@ -302,12 +303,12 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// If it is not TOML, or as [`config::build`](super::build()).
+    /// Fails if it is not TOML; or as [`config::build`](super::build()).
     pub fn build_toml(&self, text: &str) -> Result<Boxed> {
         self.build(&toml_in(text)?)
     }
 
-    /// The transformation that stands at a node.
+    /// Returns the transformation at a node.
     pub(super) fn read(&self, node: &Node<'_>) -> Result<Member> {
         let (name, inside) = node.call()?;
         match self.entry(name, node)? {
@@ -316,15 +317,15 @@ impl Registry {
         }
     }
 
-    /// The transformation of this name, with these arguments.
+    /// Returns the transformation of this name, with these arguments.
     pub(super) fn made(&self, name: &str, node: &Node<'_>, inside: &Node<'_>) -> Result<Made> {
         let Entry::Part(part) = self.entry(name, node)? else {
             return Err(no_hyperparams(node, name));
         };
-        // What is no object is refused below, where it is known what should be in it.
+        // A value other than an object is refused below, where the expected contents are known.
         let mut made = (part.make)(&Given::of(inside).unwrap_or_else(|_| Given::nothing()))?;
         let set = inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit));
-        // Ranges too, of what could be read.
+        // Also checks the ranges of the readable arguments.
         let refused = made.validate().map_err(|error| ConfigError::refused(inside.place(), error));
         ConfigError::both(set, refused.or_else(ConfigError::of_given))?;
         Ok(made)
@@ -347,7 +348,7 @@ impl Registry {
         }
     }
 
-    /// What a config of this name can say, as a JSON Schema.
+    /// Returns the JSON Schema of a config of this name.
     pub(super) fn schema_of(&self, name: &str) -> String {
         match &self.0[name] {
             Entry::Whole { schema, .. } => schema(),
@@ -389,7 +390,7 @@ impl Registry {
         }
     }
 
-    /// The names of the arguments that a config of this name can have.
+    /// Returns the names of the possible arguments of a config of this name.
     pub(super) fn arguments_of(&self, name: &str) -> Vec<&'static str> {
         let Some(Entry::Part(part)) = self.0.get(name) else { return Vec::new() };
         let mut names: Vec<_> = part.others().collect();
@@ -427,12 +428,12 @@ fn no_hyperparams(node: &Node<'_>, name: &str) -> ConfigError {
     ConfigError::wrong(node.place(), "a transformation with hyperparameters", format!("`{name}`"))
 }
 
-/// What holds the place of a transformation that a config gives.
+/// Returns a placeholder for a transformation from a config.
 pub(super) fn nothing() -> Member {
     Box::new(())
 }
 
-/// What has named arguments, masked or not; and the names that its config can have.
+/// A transformation with named arguments, masked or not; and the names in its config.
 pub(super) struct Inside(pub(super) Named, pub(super) Vec<&'static str>);
 
 /// Checks the ranges of the arguments.

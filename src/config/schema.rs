@@ -1,4 +1,4 @@
-//! The JSON schema of configs, from what the builders ask for.
+//! The JSON Schema of configs, derived from the builders.
 
 use serde_json::{Map, Value, json};
 
@@ -6,11 +6,12 @@ use super::families::ALL;
 use super::registry::Registry;
 use crate::schedule;
 
-/// Returns the [JSON Schema](https://json-schema.org/draft/2020-12) of a config, as indented JSON: for editors that complete names and mark
-/// mistakes while a config is written.
+/// Returns the [JSON Schema](https://json-schema.org/draft/2020-12) of a config, as indented JSON, for editors.
 ///
-/// It is worked out from what each builder asks for, so that no name, argument or default in it can be out of date.
-/// What depends on the value of another argument, and ranges, are checked by [`build`](super::build) only.
+/// Editors then complete names and mark mistakes.
+///
+/// It is derived from the arguments of each builder, so that no name, argument or default in it can be out of date.
+/// Only [`build`](super::build) checks ranges and constraints between arguments.
 ///
 /// ```
 /// let schema: serde_json::Value = serde_json::from_str(&gradchain::config::json_schema())?;
@@ -25,7 +26,7 @@ pub fn json_schema() -> String {
 }
 
 impl Registry {
-    /// The JSON Schema of configs of these transformations, as [`json_schema`].
+    /// Returns the JSON Schema of configs of these transformations, as [`json_schema`].
     pub fn json_schema(&self) -> String {
         let names: Vec<_> = self.names().collect();
         let arguments = names.iter().map(|name| (String::from(*name), parsed(&self.schema_of(name))));
@@ -51,12 +52,12 @@ impl Registry {
     }
 }
 
-/// An object of one entry.
+/// Returns the schema of an object of one entry.
 fn call(name: &str, inside: Value) -> Value {
     json!({"type": "object", "properties": {name: inside}, "required": [name], "additionalProperties": false})
 }
 
-/// Schemas are written by hand in the code: one that cannot be read is shown as the text it is, and found by the tests.
+/// Parses a hand-written schema; an invalid one stays a string, which the tests find.
 fn parsed(schema: &str) -> Value {
     serde_json::from_str(schema).unwrap_or_else(|_| Value::String(schema.into()))
 }

@@ -1,4 +1,4 @@
-//! Reads what serde can serialize as a config.
+//! Reading of serializable values as configs.
 
 use core::fmt;
 
@@ -11,14 +11,14 @@ use crate::recipe::{ConfigError, Recipe, Result};
 ///
 /// # Errors
 ///
-/// If it is nested too deeply, has a key twice, or is no data.
+/// Fails if it is nested too deeply, has a key twice, or is no data.
 pub(super) fn recipe_of<C: Serialize + ?Sized>(config: &C) -> Result<Recipe> {
     config.serialize(Reader { left: DEEPEST }).map_err(|Problem(problem)| {
         ConfigError::wrong("$", "a config", format_args!("one that cannot be read: {problem}"))
     })
 }
 
-/// Why a value is no config.
+/// The reason why a value is no config.
 #[derive(Debug)]
 struct Problem(String);
 
@@ -39,7 +39,7 @@ impl ser::Error for Problem {
 type Read = core::result::Result<Recipe, Problem>;
 type Done = core::result::Result<(), Problem>;
 
-/// Reads a value inside which `left` levels may follow.
+/// Reads a value with at most `left` levels inside.
 #[derive(Clone, Copy)]
 struct Reader {
     left: usize,
@@ -59,7 +59,7 @@ impl Reader {
         Entries { reader: self, entries: Vec::new(), key: None, variant: None, is_number: false }
     }
 
-    /// One level down: what a variant holds is the value of an object of one entry.
+    /// Descends one level: a variant's contents are the value of an object of one entry.
     fn variant(self) -> core::result::Result<Reader, Problem> {
         Ok(Reader { left: self.left.checked_sub(1).ok_or_else(|| Problem(refusal()))? })
     }
@@ -97,7 +97,7 @@ struct Entries {
     is_number: bool,
 }
 
-/// The struct that a number of `serde_json` is where its feature `arbitrary_precision` is on.
+/// The struct for numbers of `serde_json` with its feature `arbitrary_precision`.
 const ARBITRARY_NUMBER: &str = "$serde_json::private::Number";
 
 impl Entries {
@@ -243,7 +243,7 @@ impl Serializer for Reader {
     }
 }
 
-/// What is serialized part by part: a list of items, or entries under keys that are known.
+/// Implements serializers of compound values: a list of items, or entries under known keys.
 macro_rules! compound {
     ($($Trait:ident for $T:ident: $method:ident($($key:ident: $Key:ty)?);)*) => {$(
         impl ser::$Trait for $T {
@@ -352,7 +352,7 @@ mod tests {
         assert!(refused(recipe_of(&u128::MAX).unwrap_err()).ends_with(&format!("{} is too large", u128::MAX)));
     }
 
-    /// As `serde_json` serializes its numbers with the feature `arbitrary_precision`.
+    /// Numbers as `serde_json` serializes them with the feature `arbitrary_precision`.
     #[test]
     fn numbers_of_any_precision_are_numbers() {
         #[derive(Serialize)]

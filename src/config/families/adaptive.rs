@@ -1,4 +1,4 @@
-//! What scales each element by what its gradients have been.
+//! Adaptive optimizers: scaling of each element by its past gradients.
 
 use crate::arguments::required;
 use crate::config::in_parts::in_parts;
@@ -11,7 +11,7 @@ pub(super) fn register(r: &mut Registry) {
     r
         // Without a learning rate the sign is not flipped either: a rate of -1.
         .part(|| adadelta(-1.0))
-        // These are `adam` and `adamw` with another default.
+        // `adam` and `adamw` with another default.
         .named("nadam", || Made::named(nadam(required())))
         .named("nadamw", || Made::named(nadamw(required())))
         .part(scale_by_acprop)
@@ -44,7 +44,7 @@ pub(super) fn register(r: &mut Registry) {
         })
     })
     .beside(&["optimism"]);
-    // Without momentum what concerns it means nothing, as in Optax.
+    // Without momentum its arguments are ignored, as in Optax.
     r.choosing("rmsprop", |given| {
         let plain = rmsprop(required());
         let momentum = given.get("momentum").is_some();

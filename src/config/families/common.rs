@@ -1,8 +1,8 @@
-//! Chains that configs often have, as one loop.
+//! Chains that are common in configs, as one loop.
 //!
-//! Members of a chain that is put together at run time have a loop each, and updates go from one to the next through
-//! the cache. The chains in here are compiled as a whole. Nothing else differs: state, paths, recipe and bits are those
-//! of the chain of boxes.
+//! Members of a chain built at run time have a loop each, and updates pass from one to the next through the cache. The
+//! chains here are compiled as a whole. State, paths, recipe and results are those of the chain of boxes, bitwise
+//! identical.
 
 use core::any::Any;
 
@@ -12,7 +12,7 @@ use crate::needs::{Includes, ValueAndGradFn};
 use crate::optimizer::{Adam, Adamw, Lion, Sgd};
 use crate::transform::ClipByGlobalNorm;
 
-/// A chain of these members.
+/// Returns a chain of these members.
 pub(super) fn chain_of(members: Vec<Member>) -> Member {
     let common = clipped::<Adamw>(&members)
         .or_else(|| clipped::<Adam>(&members))
@@ -21,7 +21,7 @@ pub(super) fn chain_of(members: Vec<Member>) -> Member {
     common.unwrap_or_else(|| Box::new(members))
 }
 
-/// The chain of a clip by the norm and an optimizer of this type, if the members are these.
+/// Returns the chain of a clip by the norm and an optimizer of this type, if the members are these.
 fn clipped<T: Stage>(members: &[Member]) -> Option<Member>
 where
     ValueAndGradFn: Includes<<(ClipByGlobalNorm, T) as Stage>::Needs>,
@@ -41,7 +41,7 @@ mod tests {
     use crate::recipe::{Node, Recipe};
     use crate::transform::Trace;
 
-    /// Whether a config's chain of these members is a value of this type.
+    /// Returns whether a config's chain of these members is a value of this type.
     fn is<T: Stage>(names: &[&str]) -> bool {
         let member = |name: &&str| match *name {
             "clip_by_global_norm" => Recipe::call(name, [("max_norm", Recipe::Number(1.0))]),
@@ -75,7 +75,7 @@ mod tests {
         assert!(is("sgd", &[("momentum", Recipe::Number(0.9))], |a| a.is::<Alone<Sgd<Trace>>>()));
         assert!(is("lion", &[], |a| a.is::<Alone<Lion>>()));
         assert!(is("adamaxw", &[], |a| a.is::<crate::optimizer::Adamaxw>()));
-        // Nothing tells it from what is inside.
+        // It is indistinguishable from the inner transformation.
         let plain = crate::optimizer::adamw(0.1);
         let boxed = alone("adamw", &[]);
         assert_eq!((boxed.recipe(), boxed.describe()), (Transform::recipe(&plain), Transform::describe(&plain)));

@@ -1,4 +1,4 @@
-//! What goes by curvature: by differences of gradients, or by an estimate of the Hessian's diagonal.
+//! Curvature: differences of gradients, or an estimate of the Hessian's diagonal.
 
 use crate::arguments::required;
 use crate::config::given::Given;
@@ -10,8 +10,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(|| hutchinson_estimator_diag_hessian(0)).part(scale_by_lbfgs);
-    // A line search that is left out is the usual one, and `null` is none. Without a learning rate the direction is the
-    // step.
+    // A missing line search is the default one, and `null` is none. Without a learning rate the direction is the step.
     r.choosing("lbfgs", |given| {
         Ok(match given.get("linesearch") {
             Some(search) => {

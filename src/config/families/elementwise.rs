@@ -1,4 +1,4 @@
-//! What is done to each element by itself: products, sums, bounds, means over time.
+//! Element-wise operations: products, sums, bounds, means over time.
 
 use crate::arguments::required;
 use crate::config::registry::{Made, Registry};
@@ -22,14 +22,14 @@ pub(super) fn register(r: &mut Registry) {
         .part(set_to_zero)
         .part(|| trace(required()))
         .part(zero_nans);
-    // Optax's has a mask of its own.
+    // Optax's has its own mask.
     r.choosing("add_decayed_weights", |given| {
         let decay = add_decayed_weights(0.0);
         let Some(mask) = given.get("mask") else { return Ok(Made::named(decay)) };
         Ok(Made::inside(masked(decay, mask.read::<Mask>()?)))
     })
     .beside(&["mask"]);
-    // Without momentum the arguments that concern it mean nothing, as in Optax.
+    // Without momentum its arguments are ignored, as in Optax.
     r.choosing("sgd", |given| {
         let plain = sgd(required());
         Ok(if given.get("momentum").is_some() { Made::named(plain.momentum(0.0)) } else { Made::named(plain) })

@@ -1,4 +1,4 @@
-//! What goes by the axes of a leaf: rows and columns, factors, singular values.
+//! Transformations by the axes of a leaf: rows and columns, factors, singular values.
 
 use crate::arguments::required;
 use crate::config::in_parts::in_parts;
@@ -8,7 +8,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(scale_by_factored_rms).part(scale_by_muon).part(scale_by_rowwise_rss).part(scale_by_sm3);
-    // What is absent is so for good.
+    // Absent arguments stay absent, since the type depends on them.
     r.choosing("adafactor", |given| {
         let there = |name, default: Option<f64>| given.or(name, default.map(Into::into));
         let there = |name, default| Ok(there(name, default)?.map(|h: crate::schedule::Hyperparam| h.at(0)));
@@ -33,7 +33,7 @@ pub(super) fn register(r: &mut Registry) {
     decomposed::register(r);
 }
 
-/// What needs decompositions.
+/// Transformations that need decompositions.
 #[cfg(feature = "faer")]
 mod decomposed {
     use super::*;
@@ -43,7 +43,7 @@ mod decomposed {
 
     pub(super) fn register(r: &mut Registry) {
         r.part(scale_by_shampoo).part(scale_by_soap);
-        // The type of what is inside is decided by whether there is any.
+        // The presence of an inner transformation determines the type.
         r.choosing("galore", move |given| {
             let plain = galore(required());
             Ok(match base(given)? {

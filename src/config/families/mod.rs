@@ -1,5 +1,5 @@
-//! The transformations of the crate, in their families: how each is made, for its arguments to be read into. Optimizers
-//! are in `src/optimizer/list.rs`; a family has those whose type depends on their arguments.
+//! Constructors of the crate's transformations, by family, whose arguments are then read. `src/optimizer/list.rs` lists
+//! the optimizers; a family has those whose type depends on their arguments.
 
 mod adaptive;
 mod common;
@@ -21,7 +21,7 @@ use super::registry::Registry;
 use crate::arguments::required;
 use crate::optimizer::*;
 
-/// Every name of the crate.
+/// All names of the crate.
 pub(super) static ALL: LazyLock<Registry> = LazyLock::new(Registry::new);
 
 impl Default for Registry {
@@ -31,7 +31,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// All transformations of the crate.
+    /// Returns all transformations of the crate.
     pub fn new() -> Registry {
         let mut registry = Registry::empty();
         let families = [

@@ -1,4 +1,4 @@
-//! What goes by norms and means of leaves, or of the whole tree.
+//! Scaling by norms and means of leaves or of the whole tree.
 
 use crate::arguments::required;
 use crate::config::registry::{Made, Registry};

@@ -1,4 +1,4 @@
-//! What finds its step size from how far the parameters have come.
+//! Step sizes from the distance that the parameters have come.
 
 use crate::config::registry::{Made, Registry};
 use crate::optimizer::*;
@@ -6,7 +6,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(scale_by_cocob).part(scale_by_distance_over_gradients);
-    // Whether there is a guess is so for good.
+    // The presence of an estimate is fixed, since the type depends on it.
     r.choosing("dowg", |given| {
         let guessed = given.get("init_estim_sq_dist").is_some();
         Ok(Made::named(if guessed { dowg().init_estim_sq_dist(1.0) } else { dowg() }))

@@ -1,4 +1,4 @@
-//! What keeps parameters in a set.
+//! Transformations that keep parameters in a set.
 
 use crate::arguments::required;
 use crate::config::registry::{Made, Registry};
@@ -6,7 +6,7 @@ use crate::projection::*;
 use crate::recipe::ConfigError;
 use crate::transform::{keep_params_nonnegative, project};
 
-/// A name, and what makes a projection on its set.
+/// A name, and the constructor of a projection on its set.
 type Set = (&'static str, fn() -> Made);
 
 /// The sets, by name.

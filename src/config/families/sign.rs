@@ -1,4 +1,4 @@
-//! What goes by the sign of each element.
+//! Transformations by the sign of each element.
 
 use crate::arguments::required;
 use crate::config::registry::Registry;

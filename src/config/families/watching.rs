@@ -1,4 +1,4 @@
-//! What watches the steps go by.
+//! Observers of the steps.
 
 use crate::config::registry::{Member, Registry};
 use crate::element::DType;
@@ -25,7 +25,7 @@ enum Name {
 
 words!(Name { GlobalNorm = "global_norm", TreeSum = "tree_sum", NotFinite = "not_finite" });
 
-/// A name, `{"of_params": name}`, or `{"ratio": [.., ..]}`.
+/// Reads a name, `{"of_params": name}`, or `{"ratio": [.., ..]}`.
 impl FromRecipe for Quantity {
     fn from_recipe(node: &Node<'_>) -> Result<Quantity> {
         if !matches!(node.value(), Recipe::Map(_)) {
@@ -58,7 +58,7 @@ impl FromRecipe for Quantity {
     }
 }
 
-/// `{"measure": ..}` or `{"measure_with_ema": {..}}`.
+/// Reads `{"measure": ..}` or `{"measure_with_ema": {..}}`.
 impl FromRecipe for Measured {
     fn from_recipe(node: &Node<'_>) -> Result<Measured> {
         let (name, inside) = node.single("{\"measure\": ..} or {\"measure_with_ema\": ..}")?;

@@ -1,4 +1,4 @@
-//! What holds other transformations.
+//! Wrappers of other transformations.
 
 use super::common::chain_of;
 use crate::arguments::{Arguments, required};
@@ -29,11 +29,11 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(params_swa)
         .wrapper(quantized)
         .wrapper(|inner| schedule_free(inner, required()))
-        // These show the arguments of what is inside, if it has any.
+        // These have the arguments of the inner transformation, if any.
         .named("allow", || Made::member(allow(nothing(), [])))
         .named("freezable", || Made::member(freezable(nothing())))
         .named("skip_absent", || Made::member(skip_absent(nothing())));
-    // Which extra arguments are masked along: there are none whose leaves are the parameters'.
+    // `mask_compatible_extra_args` has no effect: no extra argument has the parameters' leaves.
     r.choosing("masked", |_| Ok(Made::member(masked(nothing(), Mask::all())))).taking(&["mask_compatible_extra_args"]);
     r.choosing("multi_steps", |given| {
         let wrapped = multi_steps(nothing(), 1);
@@ -99,7 +99,7 @@ pub(super) fn register(r: &mut Registry) {
     });
 }
 
-/// The JSON Schema of an object of arguments.
+/// Returns the JSON Schema of an object of arguments.
 fn object(arguments: &[(&str, String)], required: &[&str]) -> String {
     let properties: Vec<_> = arguments.iter().map(|(name, schema)| format!("{name:?}: {schema}")).collect();
     let properties = properties.join(", ");
@@ -148,7 +148,7 @@ fn read_graft(node: &Node<'_>) -> Result<Member> {
 fn read_sam(node: &Node<'_>) -> Result<Member> {
     let known = ["optimizer", "adv_optimizer", "sync_period", "reset_state", "opaque_mode", "batch_axis_name"];
     let fields = node.fields(&known)?;
-    // There is one process: nothing to take a mean over.
+    // A single process has no axis to take a mean over.
     if let Some(axis) = fields.get("batch_axis_name").filter(|axis| !axis.is_none() && axis.read() != Ok(false)) {
         return Err(axis.wrong("null or false"));
     }
@@ -166,7 +166,7 @@ fn read_inject(node: &Node<'_>) -> Result<Member> {
     let inner = fields.get("inner").ok_or_else(missing)?;
     let OneOrMore(mut static_args) = fields.or("static_args", OneOrMore(Vec::<String>::new()))?;
     let Inside(mut inside, of_config) = inner.read()?;
-    // What a config has and the builder says otherwise, such as a `key`, is never injected.
+    // An argument of the config that the builder names differently, such as a `key`, is never injected.
     let mut of_builder = Vec::new();
     inside.arguments(&mut |name, _| of_builder.push(name));
     static_args.retain(|name| of_builder.contains(&&**name) || !of_config.contains(&&**name));
@@ -249,7 +249,7 @@ impl FromRecipe for When {
     }
 }
 
-/// A condition on the step, as one type: what is conditional is compiled once for all of them.
+/// A condition on the step, as one type, so that conditional wrappers compile once for all of them.
 #[derive(Clone, Debug)]
 enum OfStep {
     Less(StepLt),
@@ -285,7 +285,7 @@ impl Condition for OfStep {
     }
 }
 
-/// One of the two, by what the condition is.
+/// Returns one of the two wrappers, with the condition.
 fn conditionally(given: &Given<'_>, mask: bool) -> Result<Made> {
     fn made(mask: bool, condition: impl Condition) -> Result<Made> {
         Ok(match mask {

@@ -1,4 +1,4 @@
-//! What takes a gradient for each example.
+//! Transformations of per-example gradients.
 
 use crate::config::registry::{Member, PER_EXAMPLE, Registry, checked};
 use crate::optimizer::sgd;
