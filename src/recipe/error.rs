@@ -2,11 +2,11 @@ use core::fmt;
 
 use crate::error::Error;
 
-/// What is wrong with a config, and where in it: everything that is wrong, not only the first thing.
+/// All problems of a config, with their places.
 ///
 /// Places are JSON paths: `$.chain[1].adamw.mask`. Each problem is printed on a line of its own.
 ///
-/// `{:?}` is the same, so that a `main` that returns one prints it.
+/// `{:?}` prints the same, so that a `main` that returns one prints it.
 #[derive(Clone, PartialEq)]
 pub struct ConfigError(Vec<Problem>);
 
@@ -16,12 +16,12 @@ impl fmt::Debug for ConfigError {
     }
 }
 
-/// The result of everything that reads configs.
+/// The result of functions that read configs.
 pub type Result<T, E = ConfigError> = core::result::Result<T, E>;
 
 #[derive(Clone, PartialEq)]
 enum Problem {
-    /// The error says where.
+    /// The error contains its place.
     Unknown(Error),
     Wrong {
         place: String,
@@ -35,7 +35,7 @@ enum Problem {
 }
 
 impl ConfigError {
-    /// A name that is nothing anywhere; the nearest known one is suggested.
+    /// Returns an error for an unknown name; suggests the nearest known one.
     pub fn unknown(
         place: &str,
         what: &'static str,
@@ -45,17 +45,17 @@ impl ConfigError {
         ConfigError(vec![Problem::Unknown(Error::unknown_name(place, what, name, known))])
     }
 
-    /// A value of another type or form than there must be.
+    /// Returns an error for a value of the wrong type or form.
     pub fn wrong(place: &str, expected: impl Into<String>, found: impl fmt::Display) -> ConfigError {
         ConfigError(vec![Problem::Wrong { place: place.into(), expected: expected.into(), found: found.to_string() }])
     }
 
-    /// What the transformation itself refuses.
+    /// Returns an error for a refusal of the transformation itself.
     pub fn refused(place: &str, error: Error) -> ConfigError {
         ConfigError(error.each().into_iter().map(|error| Problem::Refused { place: place.into(), error }).collect())
     }
 
-    /// All problems, if there is any.
+    /// Returns all problems, if any.
     pub(crate) fn all(problems: impl IntoIterator<Item = ConfigError>) -> Result<()> {
         let mut all = Vec::new();
         for error in problems {
@@ -68,7 +68,7 @@ impl ConfigError {
         if problems.is_empty() { Ok(()) } else { Err(ConfigError(problems)) }
     }
 
-    /// All values, or all problems.
+    /// Returns all values, or all problems.
     pub(crate) fn collect<T>(results: impl IntoIterator<Item = Result<T>>) -> Result<Vec<T>> {
         let (mut values, mut problems) = (Vec::new(), Vec::new());
         for result in results {
@@ -80,7 +80,7 @@ impl ConfigError {
         ConfigError::all(problems).map(|()| values)
     }
 
-    /// Both values, or the problems of both.
+    /// Returns both values, or the problems of both.
     pub(crate) fn both<A, B>(a: Result<A>, b: Result<B>) -> Result<(A, B)> {
         match (a, b) {
             (Ok(a), Ok(b)) => Ok((a, b)),
@@ -92,19 +92,19 @@ impl ConfigError {
         ConfigError([a, b].into_iter().flatten().flat_map(|error| error.0).collect())
     }
 
-    /// Without what is only said since an argument is missing, which is said already.
+    /// Removes consequences of a missing argument, which is itself reported.
     #[cfg(feature = "config")]
     pub(crate) fn of_given(mut self) -> Result<()> {
         self.0.retain(|problem| !matches!(problem, Problem::Refused { error, .. } if error.is_missing()));
         ConfigError::all([self])
     }
 
-    /// Whether a name (of a transformation, a schedule, an argument) is not known.
+    /// Returns whether a name (of a transformation, a schedule, an argument) is not known.
     pub fn is_unknown_name(&self) -> bool {
         self.0.iter().any(|problem| matches!(problem, Problem::Unknown(_)))
     }
 
-    /// What the transformation said, if an argument was out of its range.
+    /// Returns the error of the transformation, if an argument was out of its range.
     pub fn refusal(&self) -> Option<&Error> {
         self.0.iter().find_map(|problem| if let Problem::Refused { error, .. } = problem { Some(error) } else { None })
     }
@@ -121,7 +121,7 @@ impl fmt::Display for ConfigError {
                 Problem::Wrong { place, expected, found } => write!(f, "{place}: expected {expected}, found {found}")?,
                 Problem::Refused { place, error } => {
                     let (text, name) = (error.to_string(), place.rsplit('.').next().unwrap_or_default());
-                    // The place ends in the name of what refuses.
+                    // The place already ends in the name of the refusing transformation.
                     let own = text.strip_prefix(name).and_then(|text| text.strip_prefix(": "));
                     write!(f, "{place}: {}", own.unwrap_or(&text))?;
                 }

@@ -1,8 +1,8 @@
 //! Transformations as data: names and arguments.
 //!
-//! [`Part::recipe`](crate::part::Part::recipe) says how a transformation is made, in the grammar of the configs:
-//! `{"adam": {"learning_rate": 0.1, ...}}`. With the feature `config` it is turned into JSON and back into a
-//! transformation; [`plan`](crate::GradientTransformation::plan) looks for mistakes in it.
+//! [`Part::recipe`](crate::part::Part::recipe) describes a transformation in the grammar of the configs: `{"adam":
+//! {"learning_rate": 0.1, ...}}`. The feature `config` converts it to JSON and back into a transformation;
+//! [`plan`](crate::GradientTransformation::plan) checks it for mistakes.
 
 use core::fmt;
 
@@ -18,13 +18,13 @@ pub(crate) use values::{Entries, OneOrMore, words};
 
 use crate::element::DType;
 
-/// A value of a config: what JSON has, whole numbers apart from floats, and what cannot be written down.
+/// A value of a config: JSON, with integers apart from floats, and opaque values.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Recipe {
-    /// Nothing.
+    /// No value.
     Null,
-    /// Yes or no.
+    /// True or false.
     Bool(bool),
     /// A whole number.
     Integer(i128),
@@ -36,12 +36,12 @@ pub enum Recipe {
     List(Vec<Recipe>),
     /// Values by name, in order.
     Map(Vec<(String, Recipe)>),
-    /// Something that is not data, such as a function; what it is called.
+    /// A value that is not data, such as a function; its name.
     Opaque(String),
 }
 
 impl Recipe {
-    /// `{name: {argument: value, ..}}`.
+    /// Returns `{name: {argument: value, ..}}`.
     ///
     /// ```
     /// use gradchain::recipe::Recipe;
@@ -52,17 +52,17 @@ impl Recipe {
         Recipe::Map(vec![(name.into(), Recipe::map(arguments))])
     }
 
-    /// `{key: value, ..}`.
+    /// Returns `{key: value, ..}`.
     pub fn map<'a>(entries: impl IntoIterator<Item = (&'a str, Recipe)>) -> Recipe {
         Recipe::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 
-    /// A text.
+    /// Returns a text.
     pub fn text(text: impl Into<String>) -> Recipe {
         Recipe::Text(text.into())
     }
 
-    /// The name and the arguments of a [`call`](Recipe::call).
+    /// Returns the name and the arguments of a [`call`](Recipe::call).
     pub fn as_call(&self) -> Option<(&str, &Recipe)> {
         match self {
             Recipe::Map(entries) => match &entries[..] {
@@ -73,7 +73,7 @@ impl Recipe {
         }
     }
 
-    /// The value under a key.
+    /// Returns the value under a key.
     pub fn get(&self, key: &str) -> Option<&Recipe> {
         match self {
             Recipe::Map(entries) => entries.iter().find(|(k, _)| k == key).map(|(_, value)| value),
@@ -81,7 +81,7 @@ impl Recipe {
         }
     }
 
-    /// The values of a list; none of anything else.
+    /// Returns the values of a list; empty for anything else.
     pub fn items(&self) -> &[Recipe] {
         match self {
             Recipe::List(items) => items,
@@ -89,7 +89,7 @@ impl Recipe {
         }
     }
 
-    /// The value as a number, if it is one.
+    /// Returns the value as a number, if it is one.
     pub fn as_number(&self) -> Option<f64> {
         match *self {
             Recipe::Number(x) => Some(x),
@@ -98,7 +98,7 @@ impl Recipe {
         }
     }
 
-    /// Shows every value inside that is [`Opaque`](Recipe::Opaque), with its place.
+    /// Visits every [`Opaque`](Recipe::Opaque) value inside, with its place.
     pub fn visit_opaque(&self, visit: &mut dyn FnMut(&str, &str)) {
         self.visit_at("$", visit);
     }
@@ -117,7 +117,7 @@ impl Recipe {
     }
 }
 
-/// As JSON, but for opaque values, which are in angle brackets, and NaN and infinities, which are strings.
+/// Writes JSON, with opaque values in angle brackets, and NaN and infinities as strings.
 impl fmt::Display for Recipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -147,9 +147,9 @@ impl fmt::Display for Recipe {
     }
 }
 
-/// What can be an argument of a transformation.
+/// A possible argument of a transformation.
 pub trait ToRecipe {
-    /// The value as data.
+    /// Returns the value as data.
     fn to_recipe(&self) -> Recipe;
 }
 

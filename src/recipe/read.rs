@@ -1,4 +1,4 @@
-//! Recipes read back: values with the place where they stand.
+//! Reading of recipes: values with their places.
 
 use core::any::Any;
 
@@ -13,32 +13,31 @@ pub struct Node<'a> {
     builder: &'a dyn Builder,
 }
 
-/// Who builds the transformations inside a config.
+/// Builder of the transformations inside a config.
 pub trait Builder {
-    /// Puts the transformation that stands at `node` in place of `into`, which is of the builder's own type of
-    /// transformations.
+    /// Replaces `into`, of the builder's own type of transformations, by the transformation at `node`.
     ///
     /// # Errors
     ///
-    /// If it cannot be built.
+    /// Fails if it cannot be built.
     fn build_into(&self, node: &Node<'_>, into: &mut dyn Any) -> Result<()>;
 }
 
-/// What can be read from a config: the other direction of [`ToRecipe`].
+/// A type that can be read from a config: the inverse of [`ToRecipe`].
 pub trait FromRecipe: Sized {
-    /// The value that stands at a place.
+    /// Reads the value at a place.
     ///
     /// # Errors
     ///
-    /// If there is something else: what was expected, what was found, and where.
+    /// Fails with the expected and the found value, and the place.
     fn from_recipe(node: &Node<'_>) -> Result<Self>;
 
-    /// The [JSON Schema](https://json-schema.org/draft/2020-12) of what can be read; `true` is anything.
+    /// Returns the [JSON Schema](https://json-schema.org/draft/2020-12) of readable values; `true` is anything.
     fn schema() -> String {
         String::from("true")
     }
 
-    /// Takes what stands at a place instead of what it was.
+    /// Replaces the value by that at a place.
     ///
     /// # Errors
     ///
@@ -48,26 +47,25 @@ pub trait FromRecipe: Sized {
         Ok(())
     }
 
-    /// Whether it is no value, but holds the place of one that must be given.
+    /// Returns whether it is a placeholder for a required value.
     fn is_missing(&self) -> bool {
         false
     }
 }
 
-/// An argument that is written to configs and read from them, whatever its type: all that is [`ToRecipe`] and
-/// [`FromRecipe`].
+/// An argument that can be written to configs and read from them, of any type with [`ToRecipe`] and [`FromRecipe`].
 pub trait Setting: ToRecipe {
-    /// Takes what stands at a place instead of what it was.
+    /// Replaces the value by that at a place.
     ///
     /// # Errors
     ///
-    /// If there is something else.
+    /// Fails for any other value.
     fn set(&mut self, node: &Node<'_>) -> Result<()>;
 
-    /// The JSON Schema of what can be given.
+    /// Returns the JSON Schema of possible values.
     fn schema(&self) -> String;
 
-    /// Whether it must be given.
+    /// Returns whether it must be given.
     fn is_missing(&self) -> bool;
 }
 
@@ -83,7 +81,7 @@ impl<T: ToRecipe + FromRecipe> Setting for T {
     }
 }
 
-/// An argument without a default: a config must give it, whatever its value is now.
+/// An argument without a default: a config must give it, whatever its current value.
 pub struct Required<'a, T>(pub &'a mut T);
 
 impl<T: ToRecipe> ToRecipe for Required<'_, T> {
@@ -104,7 +102,7 @@ impl<T: ToRecipe + FromRecipe> Setting for Required<'_, T> {
     }
 }
 
-/// An argument that the type has decided: only the same will do.
+/// An argument determined by the type: only an equal value is accepted.
 pub struct Decided<T>(pub T);
 
 impl<T: ToRecipe> ToRecipe for Decided<T> {
@@ -128,17 +126,17 @@ impl<T: ToRecipe> Setting for Decided<T> {
 }
 
 impl<'a> Node<'a> {
-    /// The whole of a config.
+    /// Returns the root of a config.
     pub fn root(value: &'a Recipe, builder: &'a dyn Builder) -> Node<'a> {
         Node { place: "$".into(), value, builder }
     }
 
-    /// Where it stands.
+    /// Returns its place.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// What stands there.
+    /// Returns its value.
     pub fn value(&self) -> &'a Recipe {
         self.value
     }
@@ -147,27 +145,27 @@ impl<'a> Node<'a> {
         Node { place, value, builder: self.builder }
     }
 
-    /// An error: here should be something else.
+    /// Returns an error that another value was expected here.
     pub fn wrong(&self, expected: &str) -> ConfigError {
         ConfigError::wrong(&self.place, expected, self.value)
     }
 
-    /// The entries of an object, in order.
+    /// Returns the entries of an object, in order.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// Fails if it is no object.
     pub fn entries(&self) -> Result<Vec<(&'a str, Node<'a>)>> {
         let Recipe::Map(entries) = self.value else { return Err(self.wrong("an object")) };
         let inside = |(key, value): &'a (String, Recipe)| (&**key, self.inside(format!("{}.{key}", self.place), value));
         Ok(entries.iter().map(inside).collect())
     }
 
-    /// The name and the value of an object of one entry.
+    /// Returns the name and the value of an object of one entry.
     ///
     /// # Errors
     ///
-    /// If it is none; `expected` says what it should be.
+    /// Fails with `expected` if it is no such object.
     pub fn single(&self, expected: &str) -> Result<(&'a str, Node<'a>)> {
         match <[_; 1]>::try_from(self.entries().map_err(|_| self.wrong(expected))?) {
             Ok([entry]) => Ok(entry),
@@ -175,11 +173,11 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The name of a transformation, and its arguments.
+    /// Returns the name of a transformation, and its arguments.
     ///
     /// # Errors
     ///
-    /// If it is none; what looks like one is said how to write.
+    /// Fails if it is none; for common mistakes the message has the correct form.
     pub fn call(&self) -> Result<(&'a str, Node<'a>)> {
         const EXPECTED: &str = "a transformation: {name: arguments}";
         let several = format!("{EXPECTED}, or {{\"chain\": [..]}} for several");
@@ -200,35 +198,35 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// The values of a list.
+    /// Returns the values of a list.
     ///
     /// # Errors
     ///
-    /// If it is none.
+    /// Fails if it is no list.
     pub fn list(&self) -> Result<Vec<Node<'a>>> {
         let Recipe::List(items) = self.value else { return Err(self.wrong("a list")) };
         Ok(items.iter().enumerate().map(|(i, item)| self.inside(format!("{}[{i}]", self.place), item)).collect())
     }
 
-    /// Whether it says that there is nothing: `null`, or `"none"` where there is no null, as in TOML.
+    /// Returns whether it is none: `null`, or `"none"` in formats without null, such as TOML.
     pub fn is_none(&self) -> bool {
         matches!(self.value, Recipe::Null) || matches!(self.value, Recipe::Text(text) if text == "none")
     }
 
-    /// A text.
+    /// Returns a text.
     ///
     /// # Errors
     ///
-    /// If it is none; `expected` says what it should be.
+    /// Fails with `expected` if it is no text.
     pub fn text(&self, expected: &str) -> Result<&'a str> {
         if let Recipe::Text(text) = self.value { Ok(text) } else { Err(self.wrong(expected)) }
     }
 
-    /// One of a few words.
+    /// Returns one of a few choices by name.
     ///
     /// # Errors
     ///
-    /// If it is none of them.
+    /// Fails for any other name.
     pub fn choice<T: Copy>(&self, choices: &[(&str, T)]) -> Result<T> {
         let found = self.text("a string")?;
         let mut names = Vec::new();
@@ -241,29 +239,29 @@ impl<'a> Node<'a> {
         Err(ConfigError::unknown(&self.place, "choice", found, names))
     }
 
-    /// What can be read here.
+    /// Reads the value.
     ///
     /// # Errors
     ///
-    /// If there is something else.
+    /// Fails if the value is of another form.
     pub fn read<T: FromRecipe>(&self) -> Result<T> {
         T::from_recipe(self)
     }
 
-    /// Puts the transformation that stands here in place of `into`.
+    /// Replaces `into` by the transformation here.
     ///
     /// # Errors
     ///
-    /// If it cannot be built.
+    /// Fails if it cannot be built.
     pub fn build_into(&self, into: &mut dyn Any) -> Result<()> {
         self.builder.build_into(self, into)
     }
 
-    /// The entries of an object with the names `known`, and no others.
+    /// Returns the entries of an object with the names `known`, and no others.
     ///
     /// # Errors
     ///
-    /// If it is no object, or has other names: all of them are listed.
+    /// Fails if it is no object, or has other names: all of them are listed.
     pub fn fields(&self, known: &[&str]) -> Result<Fields<'a>> {
         let entries = self.entries()?;
         let others = entries.iter().filter(|(key, _)| !known.contains(key));
@@ -272,13 +270,15 @@ impl<'a> Node<'a> {
         Ok(Fields { place: self.place.clone(), entries })
     }
 
-    /// Sets arguments from the entries of an object, all that `arguments` shows but those in `taken`. Those in `taken`
-    /// and `beside` may be there whatever it shows.
+    /// Sets arguments from the entries of an object.
+    ///
+    /// These are all that `arguments` shows, except those in `taken`. Those in `taken` and `beside` may be present in
+    /// any case.
     ///
     /// # Errors
     ///
-    /// All at once: entries that are no argument, arguments that are missing, values of another form. What stands under
-    /// a name that is near that of a missing argument is read as that argument.
+    /// Fails with all problems at once: entries that are no argument, missing arguments, values of another form. An
+    /// entry with a name near that of a missing argument is read as that argument.
     pub fn set_all(
         &self,
         taken: &[&'static str],
@@ -318,7 +318,7 @@ fn absent(place: &str, name: &str) -> ConfigError {
     ConfigError::wrong(place, format!("an argument `{name}`"), "none")
 }
 
-/// What is shown arguments, one after the other.
+/// Receives arguments in turn.
 pub type Show<'a> = dyn FnMut(&'static str, &mut dyn Setting) + 'a;
 
 /// The entries of an object, by name.
@@ -328,25 +328,25 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The value of this name, if it is given.
+    /// Returns the value of this name, if it is given.
     pub fn get(&self, name: &str) -> Option<&Node<'a>> {
         self.entries.iter().find(|(key, _)| *key == name).map(|(_, node)| node)
     }
 
-    /// A value that must be given.
+    /// Returns a required value.
     ///
     /// # Errors
     ///
-    /// If it is not, or is of another form.
+    /// Fails if it is missing, or is of another form.
     pub fn required<T: FromRecipe>(&self, name: &str) -> Result<T> {
         self.get(name).ok_or_else(|| absent(&self.place, name))?.read()
     }
 
-    /// A value, or what stands for it where none is given.
+    /// Returns a value, or a default.
     ///
     /// # Errors
     ///
-    /// If it is of another form.
+    /// Fails if it is of another form.
     pub fn or<T: FromRecipe>(&self, name: &str, default: T) -> Result<T> {
         self.get(name).map_or(Ok(default), Node::read)
     }

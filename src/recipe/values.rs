@@ -1,9 +1,9 @@
-//! How plain values are read, and integers written.
+//! Reading of plain values, and writing of integers.
 
 use super::{ConfigError, FromRecipe, Node, Recipe, Result, ToRecipe};
 use crate::element::DType;
 
-/// JSON has no NaN and no infinities, and TOML no whole numbers beyond `i64`: they are strings.
+/// Reads numbers, and strings for those that JSON (NaN, infinities) and TOML (integers beyond `i64`) lack.
 impl FromRecipe for f64 {
     fn from_recipe(node: &Node<'_>) -> Result<f64> {
         let special = || match node.text("a number")? {
@@ -23,7 +23,7 @@ impl FromRecipe for f64 {
     }
 }
 
-/// How integers are written and read; messages say what was `$expected`.
+/// Implements writing and reading of integers; `$expected` is for messages.
 macro_rules! integers {
     ($($T:ty, $expected:literal, $schema:literal;)*) => {$(
         impl ToRecipe for $T {
@@ -32,7 +32,7 @@ macro_rules! integers {
             }
         }
 
-        /// A number too large for JSON may be a string.
+        /// Reads an integer, or a string for one too large for JSON.
         impl FromRecipe for $T {
             fn from_recipe(node: &Node<'_>) -> Result<$T> {
                 let number = match node.value() {
@@ -111,7 +111,7 @@ impl<A: FromRecipe, B: FromRecipe> FromRecipe for (A, B) {
     }
 }
 
-/// One of what there can be a list of, or the list.
+/// A value or a list of values.
 pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
 
 impl<T: FromRecipe> FromRecipe for OneOrMore<T> {
@@ -151,7 +151,7 @@ impl FromRecipe for DType {
     }
 }
 
-/// How the kinds of an enum are called in configs: makes it [`ToRecipe`](crate::recipe::ToRecipe) and [`FromRecipe`].
+/// Implements [`ToRecipe`](crate::recipe::ToRecipe) and [`FromRecipe`] for an enum, by the identifiers of its variants.
 macro_rules! words {
     ($T:ty { $($variant:ident = $word:literal),* $(,)? }) => {
         impl $crate::recipe::ToRecipe for $T {
