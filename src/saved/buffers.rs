@@ -1,4 +1,4 @@
-//! Buffers that were saved, compared with those of the model that they are loaded into.
+//! Comparison of saved buffers with those of the target model.
 
 use std::collections::HashSet;
 
@@ -8,10 +8,10 @@ use crate::migrate::{Model, Resolved};
 use crate::state::Moves;
 use crate::tree::{BufferSpec, LeafSpec};
 
-/// Tells every buffer that is missing, unexpected, or of another type or shape, and no verb speaks of it.
+/// Reports every buffer that is missing, unexpected, or of another type or shape, and not explained by a verb.
 ///
-/// A buffer may be filled from a leaf of its path, as of a parameter that has been frozen since; and a leaf that starts
-/// afresh from a buffer.
+/// A leaf of its path may fill a buffer, if the parameter has been frozen since; and a buffer a leaf that starts
+/// afresh.
 pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, misfit: &mut Misfit) {
     let of_leaf = |leaf: &LeafSpec| BufferSpec::new(leaf.path(), leaf.dtype().name(), leaf.shape());
     let buffer = |path: &str| there.1.iter().find(|buffer| buffer.path() == path);

@@ -1,10 +1,10 @@
-//! What differs between an optimizer as data and another.
+//! Differences between two optimizers as data.
 
 use serde_json::Value;
 
 use crate::recipe::Recipe;
 
-/// A recipe as JSON; numbers that JSON has not, and functions, are texts.
+/// Converts a recipe to JSON; functions, and numbers that JSON lacks, are strings.
 pub(crate) fn as_json(recipe: &Recipe) -> Value {
     match recipe {
         Recipe::Null => Value::Null,
@@ -18,16 +18,16 @@ pub(crate) fn as_json(recipe: &Recipe) -> Value {
     }
 }
 
-/// What a difference is of.
+/// The category of a difference.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Of {
-    /// Parts that came, went, or were wrapped, and what they are called: what verbs say of the state.
+    /// Parts that were added, removed, renamed or wrapped: the subject of verbs on the state.
     Parts,
     /// Arguments, and parts in the place of others.
     Arguments,
 }
 
-/// What is shown each difference: its place, what it is of, and the values.
+/// Receives each difference: its place, its category, and the values.
 pub(crate) type Show<'a> = dyn FnMut(&str, Of, &str) + 'a;
 
 pub(crate) fn differences(expected: &Value, found: &Value, show: &mut Show<'_>) {
@@ -74,7 +74,7 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
                     let place = format!("{place}.{key}");
                     match (ours, theirs) {
                         (Some(ours), Some(theirs)) => at(&place, ours, theirs, show),
-                        // An optional argument of a later version, which is not given.
+                        // An optional argument of a later version, not given.
                         (Some(Value::Null), None) | (None, Some(Value::Null)) => {}
                         (ours, theirs) => {
                             let what = format!("expected {}, found {}", or_nothing(ours), or_nothing(theirs));
@@ -105,7 +105,7 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
     }
 }
 
-/// Whether transformations stand at a place, and not masks or schedules.
+/// Returns whether transformations stand at a place, and not masks or schedules.
 fn is_of_part(place: &str) -> bool {
     let mut levels = place.rsplit('.');
     let last = levels.next().and_then(|last| last.split('[').next());
@@ -113,13 +113,13 @@ fn is_of_part(place: &str) -> bool {
         || levels.next() == Some("transforms")
 }
 
-/// The name of a call: what it is of, without its arguments.
+/// Returns the name of a call, without its arguments.
 fn name(entries: &serde_json::Map<String, Value>) -> Option<&str> {
     let mut keys = entries.keys();
     keys.next().filter(|_| keys.next().is_none()).map(String::as_str)
 }
 
-/// The calls of this name inside another, with their places.
+/// Returns the calls of this name inside another, with their places.
 fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Value)> {
     match value {
         Value::Array(items) => {
@@ -134,7 +134,7 @@ fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Va
     }
 }
 
-/// A member of a `named_chain`: its name, and what it is.
+/// Returns the name and the value of a member of a `named_chain`.
 fn member(value: &Value) -> Option<(&str, &Value)> {
     match &value.as_array()?[..] {
         [Value::String(called), call @ Value::Object(entries)] if name(entries).is_some() => Some((called, call)),
@@ -142,16 +142,16 @@ fn member(value: &Value) -> Option<(&str, &Value)> {
     }
 }
 
-/// What the members of a chain are called.
+/// Returns the names of the members of a chain.
 fn names(members: &[Value]) -> Option<Vec<&str>> {
     let called = |value| member(value).map(|(called, _)| called);
     members.iter().map(|value| called(value).or_else(|| value.as_object().and_then(name))).collect()
 }
 
-/// The members of two chains that are called the same, in order: as many as there are.
+/// Returns a longest common subsequence of the members of two chains, by name.
 fn in_both(ours: &[&str], theirs: &[&str]) -> Vec<(usize, usize)> {
     let is_same = |i: usize, j: usize| ours[i] == theirs[j];
-    // How many there are at most from a pair of places on.
+    // The longest length from a pair of places on.
     let mut most = vec![vec![0; theirs.len() + 1]; ours.len() + 1];
     for i in (0..ours.len()).rev() {
         for j in (0..theirs.len()).rev() {
@@ -177,7 +177,7 @@ fn or_nothing(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".into(), Value::to_string)
 }
 
-/// Shows every place of an optimizer as data.
+/// Visits every place of an optimizer as data.
 pub(crate) fn places(place: &str, value: &Value, show: &mut dyn FnMut(&str)) {
     show(place);
     match value {
@@ -189,7 +189,7 @@ pub(crate) fn places(place: &str, value: &Value, show: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Whether a place is one that may differ: an argument of that name, what is below one, or the place itself.
+/// Returns whether a place may differ: an argument of that name, anything below one, or the place itself.
 pub(crate) fn is_at(place: &str, allowed: &str) -> bool {
     place == allowed
         || place.strip_prefix(allowed).is_some_and(|rest| allowed.starts_with('$') && rest.starts_with(['.', '[']))
@@ -243,7 +243,7 @@ mod tests {
             (json!({"adam": {"rate": 1}}), json!({"multi": {"k": 2, "inner": {"adam": {"rate": 2}}}}));
         assert_eq!(places(&wrapped, &adam), ["$", "$.multi.inner.adam.rate"]);
         assert_eq!(places(&adam, &wrapped), ["$", "$.adam.rate"]);
-        // Verbs of the state say nothing of masks and of rules in the place of others.
+        // Verbs of the state do not explain masks and replaced rules.
         let of = |ours: &serde_json::Value, theirs: &serde_json::Value| {
             let mut of = Vec::new();
             differences(ours, theirs, &mut |_, part, _| of.push(part == Of::Parts));
@@ -256,7 +256,7 @@ mod tests {
         let masked = |mask| json!({"adam": {"mask": mask}});
         assert_eq!(of(&masked(json!({"path": "w"})), &masked(json!({"not": {"path": "w"}}))), [false]);
         assert_eq!(of(&masked(json!({"and": [{"path": "w"}]})), &masked(json!({"and": []}))), [false]);
-        // Which of two is meant cannot be told.
+        // Two candidates are ambiguous.
         assert_eq!(places(&json!({"chain": [adam, adam]}), &json!({"adam": {"rate": 2}})), ["$"]);
     }
 

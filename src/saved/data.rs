@@ -1,4 +1,4 @@
-//! Between a state and its [`StateData`].
+//! Conversion between a state and its [`StateData`].
 
 use super::{Beside, Saved, as_data, is_shared};
 use crate::engine::Stage;
@@ -10,7 +10,7 @@ use crate::state::{Item, ItemName, Single, Source, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
 
-/// A state is serialized as [`StateData`], with the transformation that made it, or that did the last step.
+/// Serializes a state as [`StateData`], with the transformation that made it, or that did the last step.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -27,8 +27,8 @@ use crate::tree::Tree;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// Neither masks nor memory orders are in the data, so a state cannot be deserialized without its transformation and
-/// the parameters:
+/// The data lacks masks and memory orders, so a state cannot be deserialized without its transformation and the
+/// parameters:
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
@@ -41,7 +41,7 @@ impl<T: Stage> serde::Serialize for OptState<T> {
     }
 }
 
-/// Implemented by nothing: the compiler names it where a state is to be deserialized alone.
+/// Implemented by nothing: the compiler names it if a state is to be deserialized alone.
 pub trait DeserializeStateDataAndLoadIt {}
 
 impl<'de, T: Stage> serde::Deserialize<'de> for OptState<T>
@@ -54,11 +54,11 @@ where
 }
 
 impl StateData {
-    /// The state of a transformation, which is written down too.
+    /// Returns the data of a state and its transformation, which is included.
     ///
     /// # Errors
     ///
-    /// If the state was left half written by a panic, or the transformation is nested too deeply to be written down.
+    /// Fails if a panic left the state half written, or the transformation is nested too deeply for serialization.
     pub fn of<T: Stage>(transformation: &T, state: &OptState<T>) -> Result<StateData> {
         state.usable()?;
         let structure = state.structure();
@@ -85,13 +85,13 @@ impl StateData {
         })
     }
 
-    /// Makes the state that was written down, for the same transformation and parameters of the same structure.
+    /// Returns the state of the data, for the same transformation and parameters of the same structure.
     ///
     /// # Errors
     ///
-    /// If anything differs: an argument of the transformation, a path, type or shape of the parameters, a field of the
-    /// state. All differences are listed. If the data was written by a later version of this crate, or changed by hand
-    /// so that it makes no sense.
+    /// Fails if anything differs: an argument of the transformation, a path, type or shape of the parameters, a field
+    /// of the state. All differences are listed. Also fails if the data was written by a later version of this crate,
+    /// or is invalid after a change by hand.
     pub fn load<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
         let bad = |problem: &dyn core::fmt::Display| Error::state("the state's data", problem.to_string());
         if self.format != FORMAT {
@@ -122,7 +122,7 @@ impl StateData {
         Ok(state)
     }
 
-    /// The transformation, as JSON.
+    /// Returns the transformation as JSON.
     pub fn optimizer(&self) -> &str {
         &self.optimizer
     }

@@ -1,4 +1,4 @@
-//! Numbers that `inject_hyperparams` has made part of the state, where the arguments that they come from may differ.
+//! Numbers in the state by `inject_hyperparams`, if their arguments may differ.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::wrapper::injected_hyperparams;
 
 const INJECT_HYPERPARAMS: &str = "inject_hyperparams";
 
-/// Returns the fields of the state that hold a number whose argument may differ: these stay as `init` made them.
+/// Returns the fields of the state with a number whose argument may differ: these keep the value of `init`.
 pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_differ: &[String]) -> HashSet<String> {
     let mut fields = HashSet::new();
     if may_differ.is_empty() {
@@ -18,7 +18,7 @@ pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_di
     let mut calls = Vec::new();
     injections("$", transformation, &mut |place, inner| calls.push((place.to_owned(), inner.to_string(), inner)));
     for (path, hyperparams) in injected_hyperparams(state) {
-        // Both come in the order of the parts, and an optimizer may hide some of its own.
+        // Both are in the order of the parts, and an optimizer may hide some of its own.
         let of = hyperparams.of().map(|of| of.to_string());
         let Some(call) = calls.iter().position(|(_, inner, _)| of.as_ref() == Some(inner)) else { continue };
         let (place, _, inner) = calls.remove(call);
@@ -32,7 +32,7 @@ pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_di
     fields
 }
 
-/// Shows what is inside each `inject_hyperparams`, with its place.
+/// Visits the inner transformation of each `inject_hyperparams`, with its place.
 fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a Recipe)) {
     if let Some((INJECT_HYPERPARAMS, arguments)) = value.as_call()
         && let Some(inner) = arguments.get("inner")
@@ -50,7 +50,7 @@ fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a
     }
 }
 
-/// The place of an argument of a call, or of what is inside if that shows it as its own.
+/// Returns the place of an argument of a call, or of its inner transformation if the call shares its arguments.
 fn argument(place: &str, call: &Recipe, name: &str) -> Option<String> {
     let (called, arguments) = call.as_call()?;
     let place = format!("{place}.{called}");

@@ -1,4 +1,4 @@
-//! What was saved, in whatever form, compared with what it is loaded into: nothing is changed before everything agrees.
+//! Comparison of saved data, in any form, with the target of loading: nothing is changed before everything agrees.
 
 mod buffers;
 mod compare;
@@ -19,9 +19,9 @@ use crate::state::{ItemSpec, Owner, SHARES, Source, State, StateWalk, counts_by_
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
-/// A description of what was saved.
+/// A description of saved data.
 pub(crate) struct Saved<'a> {
-    /// As messages call it.
+    /// The name in messages.
     pub(crate) called: String,
     pub(crate) optimizer: &'a Value,
     pub(crate) structure: &'a Structure,
@@ -31,7 +31,7 @@ pub(crate) struct Saved<'a> {
     pub(crate) has_params: bool,
 }
 
-/// The buffers that were saved, and those of the model.
+/// The saved buffers, and those of the model.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Beside<'a> {
     pub(crate) there: &'a [BufferSpec],
@@ -43,25 +43,25 @@ pub(crate) struct Beside<'a> {
 /// A state that fits, to be filled.
 pub(crate) struct Fit<T: Stage> {
     pub(crate) state: OptState<T>,
-    /// For each value of the state, what it becomes of what was saved.
+    /// The source of each value of the state.
     pub(crate) sources: Vec<Source>,
-    /// The numbers of the arrays that were saved and are parameters now.
+    /// The numbers of the saved arrays that become parameters.
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints have parameters"))]
     pub(crate) params: Vec<usize>,
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "checkpoints fill parameters too"))]
     pub(crate) moves: Resolved,
-    /// What differs, and may.
+    /// Permitted differences.
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints may differ"))]
     pub(crate) differed: Vec<String>,
 }
 
 impl Saved<'_> {
-    /// Compares everything, and makes a state. `may_differ` has the arguments of which whoever loads has said that they
-    /// may; none where that cannot be said.
+    /// Compares everything, and returns a state to be filled. `may_differ` has the permitted arguments; none for
+    /// callers without that option.
     ///
     /// # Errors
     ///
-    /// Every difference that is not allowed.
+    /// Fails with every difference that is not permitted.
     pub(crate) fn fit<T: Stage, P: Tree + ?Sized>(
         &self,
         may_differ: Option<&[String]>,
@@ -78,7 +78,7 @@ impl Saved<'_> {
         may_differ.iter().try_for_each(|allowed| exists(allowed, &[&ours, self.optimizer]))?;
         let mut allows = vec![false; may_differ.len()];
         compare::differences(&ours, self.optimizer, &mut |place, of, what| {
-            // A migration of parts says itself that the optimizer is made of others.
+            // A migration of parts implies that the optimizer has others.
             let mut may = of == Of::Parts && migration.moves_parts();
             for (allowed, allows) in may_differ.iter().zip(&mut allows) {
                 let is_it = compare::is_at(place, allowed);
@@ -95,7 +95,7 @@ impl Saved<'_> {
                 }
             }
         });
-        // A call that can be copied: with those that may differ already.
+        // A call to copy, including the arguments already permitted.
         let already: Vec<_> =
             may_differ.iter().zip(&allows).filter(|(_, allows)| **allows).map(|(name, _)| name).collect();
         let goes_on = |meant: &BTreeSet<String>| {
@@ -111,13 +111,13 @@ impl Saved<'_> {
         let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut misfit)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = match OptState::new_counting(transformation, params, by_leaf) {
-            // What is known already says more than a mask that fits other leaves.
+            // The known problems say more than a mask that fits other leaves.
             Err(_) if !misfit.lines.is_empty() => return Err(Error::misfit(&self.called, misfit)),
             made => made?,
         };
         let shared = is_shared(&*state);
         let new: Vec<_> = items_mut(&mut *state, &here).iter().map(ItemSpec::of_mut).collect();
-        // Of leaves that other ranks have whole, there is nothing here.
+        // Leaves that other ranks have whole are absent here.
         let names: HashSet<_> = new.iter().filter(|_| shared).map(|new| &new.name).collect();
         let is_here =
             |item: &ItemSpec| !shared || !matches!(item.name.of, Owner::Leaf(_)) || names.contains(&item.name);
@@ -138,8 +138,8 @@ impl Saved<'_> {
             Ok(_) => Misfit::default(),
             Err(more) => more,
         };
-        // All that is proposed together makes it fit. A migration allows parts to come and go, and no part in the place
-        // of another.
+        // All proposals together make it fit. A migration permits parts to be added and removed, but no part in the
+        // place of another.
         let state_fits = more.lines.is_empty();
         if can_differ && !only_said {
             if state_fits && !migration.moves_parts() {
@@ -156,25 +156,25 @@ impl Saved<'_> {
     }
 }
 
-/// A transformation as JSON, to be written down.
+/// Converts a transformation to JSON for saving.
 ///
 /// # Errors
 ///
-/// If it is nested too deeply to be read again.
+/// Fails if it is nested too deeply to be read again.
 pub(crate) fn as_data<T: Stage>(transformation: &T) -> Result<Value> {
     let data = as_json(&transformation.recipe());
     too_deep(&data).map_or(Ok(()), |problem| Err(Error::state("the optimizer as data", problem)))?;
     Ok(data)
 }
 
-/// Whether a state is one rank's share: its wrapper says so as a fact.
+/// Returns whether a state is one rank's shard, by the fact of its wrapper.
 pub(crate) fn is_shared<S: State>(state: &S) -> bool {
     let mut shared = false;
     state.walk(&mut StateWalk::of_facts(&mut |path, _, _| shared |= path.rsplit('.').next() == Some(SHARES)));
     shared
 }
 
-/// Whether an argument that may differ is one of either optimizer: a name that is not would allow nothing, in silence.
+/// Checks that a permitted argument exists in either optimizer: another name would silently permit nothing.
 fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
     let (mut is_there, mut known, mut seen) = (false, Vec::new(), HashSet::new());
     for optimizer in optimizers {
@@ -189,7 +189,7 @@ fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
     if is_there { Ok(()) } else { Err(Error::unknown_name("may_differ", "argument", allowed, known)) }
 }
 
-/// What becomes of the leaves. Those of which no verb says it are told, and left out of what becomes of the state.
+/// Resolves the fate of the leaves. Reports unexplained ones, and omits them from the state.
 pub(crate) fn moves(
     migration: &Migration,
     there: Model<'_>,
@@ -220,7 +220,7 @@ pub(crate) fn moves(
         Difference::Unexpected { found } => strange.push((found.path(), found.shape())),
         _ => {}
     });
-    // Paths are those here already, and verbs speak of those there.
+    // Paths are already those here, but verbs take those there.
     let heads = if migration.renames() { Vec::new() } else { missing_heads(&missing, &strange) };
     let renames: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
     if !renames.is_empty() {
@@ -229,7 +229,7 @@ pub(crate) fn moves(
     Ok(moves.without(&differences))
 }
 
-/// The argument at a place, as `may_differ` takes it. Of members that are others there is more to say than that.
+/// Returns the argument at a place, for `may_differ`. Differing members of chains are explained elsewhere.
 fn argument_at(place: &str) -> Option<&str> {
     let last = place.rsplit('.').next()?.split('[').next()?;
     (last != "chain").then_some(last)
