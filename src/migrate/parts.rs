@@ -1,16 +1,17 @@
-//! What becomes of parts of the state when the optimizer is another one.
+//! Migration of parts of the state to another optimizer.
 
 use super::Migration;
 use crate::state::{INNER, Parts, Verb, below, no_part};
 
-/// The verbs, in order: each speaks of the state as those before it have left it.
+/// The verbs, in order: each sees the state as its predecessors left it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verbs(Vec<Verb>);
 
-/// What the state of another optimizer is made of. A part is a field of the state with all that is below it, by the
-/// path that [`schema`](crate::OptState::schema) shows: `1.mu` is the `mu` of a chain's second member, and the empty
-/// path is the whole state. A verb speaks of the state as the verbs before it have left it. What none of them explains
-/// is an error that lists it, and says by which verb it would be explained if there is only one.
+/// Verbs on parts of the state.
+///
+/// A part is a field of the state with everything below it, by the path in the [`schema`](crate::OptState::schema):
+/// `1.mu` is the `mu` of a chain's second member, and the empty path is the whole state. A verb sees the state as its
+/// predecessors left it. Unexplained differences are an error that lists them, and proposes the verb if it is unique.
 ///
 /// ```
 /// use gradchain::Migration;
@@ -33,50 +34,50 @@ impl Migration {
         self
     }
 
-    /// The part at `from` is at `to` now.
+    /// Moves the part at `from` to `to`.
     pub fn rename_part(self, from: impl Into<String>, to: impl Into<String>) -> Migration {
         self.with(Verb::Rename { from: from.into(), to: to.into() })
     }
 
-    /// There is a new member of a chain at this path, as `2` or `inner.0`, whose state starts as `init` makes it. The
-    /// members from there on were one place before.
+    /// Inserts a new member of a chain at this path, as `2` or `inner.0`, whose state starts as in `init`. The members
+    /// from there on move up by one.
     pub fn insert_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Insert(at.into()))
     }
 
-    /// The member of a chain that was at this path is gone, with its state. Those after it are one place before.
+    /// Removes the member of a chain at this path, with its state. The members after it move down by one.
     pub fn remove_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Remove(at.into()))
     }
 
-    /// The part at this path is the `inner` of a wrapper there now. The wrapper's own state starts as `init` makes it.
+    /// Wraps the part at this path: it becomes the `inner` of a wrapper, whose own state starts as in `init`.
     pub fn wrap_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Wrap { at: at.into(), inside: INNER.into() })
     }
 
-    /// The part at this path is the member of this number in a chain there now. The state of the others starts as
-    /// `init` makes it.
+    /// Puts the part at this path into a chain, as the member with this number. The state of the others starts as in
+    /// `init`.
     pub fn wrap_in_chain(self, at: impl Into<String>, number: usize) -> Migration {
         self.with(Verb::Wrap { at: at.into(), inside: number.to_string() })
     }
 
-    /// The wrapper at this path is gone, with its own state: its `inner` is there now.
+    /// Removes the wrapper at this path, with its own state: its `inner` takes its place.
     pub fn unwrap_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Unwrap(at.into()))
     }
 
-    /// The part at this path starts as `init` makes it, also where there was one before.
+    /// Starts the part at this path as in `init`, even if it existed before.
     pub fn fresh_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Fresh(at.into()))
     }
 
-    /// The part that was at this path is thrown away.
+    /// Drops the part that was at this path.
     pub fn drop_part(self, at: impl Into<String>) -> Migration {
         self.with(Verb::Drop(at.into()))
     }
 
-    /// The arrays of the part at this path are of other types now: of [`quantized`](crate::quantized()) state, or with
-    /// another `mu_dtype`. Each number is rounded to its new type once.
+    /// Permits arrays of other types in the part at this path: [quantized](crate::quantized()) state, or another
+    /// `mu_dtype`. Each number is rounded to its new type once.
     ///
     /// ```
     /// use gradchain::Migration;
@@ -97,14 +98,14 @@ impl Migration {
         self.with(Verb::Cast(at.into()))
     }
 
-    /// The part at `to` starts as a copy of the one at `from`, which stays where it is.
+    /// Starts the part at `to` as a copy of that at `from`, which stays in place.
     pub fn take_part(self, from: impl Into<String>, to: impl Into<String>) -> Migration {
         self.with(Verb::Take { from: from.into(), to: to.into() })
     }
 
-    /// The part at this path is a [`partition`](crate::partition) of these groups now.
+    /// Splits the part at this path into a [`partition`](crate::partition) of these groups.
     ///
-    /// Each takes over the state of its leaves, and a copy of what there is one of.
+    /// Each group takes the state of its leaves, and a copy of single values.
     ///
     /// ```
     /// use gradchain::Migration;
@@ -133,20 +134,20 @@ impl Migration {
         self.with(Verb::Split { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
     }
 
-    /// The groups of the [`partition`](crate::partition) at this path are one part there now.
+    /// Joins the groups of the [`partition`](crate::partition) at this path into one part there.
     ///
-    /// Single values must be the same in all of them: [`drop_part`](Migration::drop_part) says whose is not to
-    /// count where it is not.
+    /// Single values must be the same in all of them: [`drop_part`](Migration::drop_part) discards those that are not
+    /// to count.
     ///
     /// See [`split_part`](Migration::split_part).
     pub fn join_parts(self, at: impl Into<String>, groups: impl IntoIterator<Item = impl Into<String>>) -> Migration {
         self.with(Verb::Join { at: at.into(), groups: groups.into_iter().map(Into::into).collect() })
     }
 
-    /// The arrays of the part at this path start as the parameters that were saved, with all their bits.
+    /// Starts the arrays of the part at this path as the saved parameters, with all their bits.
     ///
     /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when a run in `f32` continues
-    /// in 16 bits. It is understood where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
+    /// in 16 bits. It is supported where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Import::load`](crate::checkpoint::Import::load).
     ///
     /// ```
@@ -177,31 +178,31 @@ impl Migration {
         self.with(Verb::ParamsTo(to.into()))
     }
 
-    /// The parameters are the arrays that were saved at this path, for leaves that have one there.
+    /// Loads the parameters from the arrays saved at this path, for leaves with an array there.
     ///
-    /// They are rounded if [`cast`](Migration::cast) says so. `params_from_part("master").unwrap_part("")` continues a
-    /// run of [`master`](crate::wrapper::master) in `f32`, with all bits of its copies.
+    /// They are rounded if [`cast`](Migration::cast) permits it. `params_from_part("master").unwrap_part("")` continues
+    /// a run of [`master`](crate::wrapper::master) in `f32`, with all bits of its copies.
     ///
-    /// It is understood by [`Load::load`](crate::checkpoint::Load::load) and
+    /// It is supported by [`Load::load`](crate::checkpoint::Load::load) and
     /// [`Load::load_params`](crate::checkpoint::Load::load_params).
     pub fn params_from_part(self, from: impl Into<String>) -> Migration {
         self.with(Verb::ParamsFrom(from.into()))
     }
 }
 
-/// As the call that adds it to a migration.
+/// Joins two paths.
 fn joined(part: &str, rest: &str) -> String {
     let between = if part.is_empty() || rest.is_empty() { "" } else { "." };
     format!("{part}{between}{rest}")
 }
 
-/// A chain's path and a number in it.
+/// Splits a member's path into that of the chain and its number.
 fn member(at: &str) -> Option<(&str, usize)> {
     let (chain, number) = at.rsplit_once('.').unwrap_or(("", at));
     Some((chain, number.parse().ok()?))
 }
 
-/// The path with the number in that chain changed, if it is of a member from `first` on.
+/// Returns the path with the number in that chain shifted, if it is of a member from `first` on.
 fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
     let (chain, number) = member(at)?;
     let rest = below(path, chain)?;
@@ -211,7 +212,7 @@ fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
 }
 
 impl Verb {
-    /// Where a field is after this; `None` if it is gone. And whether the verb has anything to do with it.
+    /// Returns the new place of a field, `None` if it is dropped; and true if the verb concerns it.
     fn moved(&self, path: &str) -> (Option<String>, bool) {
         let stays = || (Some(path.to_owned()), false);
         match self {
@@ -236,12 +237,12 @@ impl Verb {
                 let rest = groups.iter().find_map(|group| below(path, &joined(at, group)));
                 rest.map_or_else(stays, |rest| (Some(joined(at, rest)), true))
             }
-            // A path in many: see `copies`.
+            // A path becomes several: see `copies`.
             Verb::Split { .. } | Verb::ParamsTo(_) => stays(),
         }
     }
 
-    /// The paths at which there are copies of a field after this.
+    /// Returns the paths of the copies that the verb makes of a field.
     fn copies(&self, path: &str) -> Vec<String> {
         match self {
             Verb::Take { from, to } => below(path, from).map(|rest| joined(to, rest)).into_iter().collect(),
@@ -253,7 +254,7 @@ impl Verb {
         }
     }
 
-    /// What starts as `init` makes it: a part, but for what is in it.
+    /// Returns the part that starts as in `init`, with an optional exception inside.
     fn starts(&self) -> Option<(String, Option<String>)> {
         match self {
             Verb::Insert(at) | Verb::Fresh(at) => Some((at.clone(), None)),
@@ -262,7 +263,7 @@ impl Verb {
         }
     }
 
-    /// The path that must be there for the verb to mean anything.
+    /// Returns the verb and the path that must exist.
     fn needs(&self) -> Option<(&'static str, &str)> {
         match self {
             Verb::Rename { from, .. } => Some(("rename_part", from)),
@@ -273,7 +274,7 @@ impl Verb {
             Verb::Split { at, .. } => Some(("split_part", at)),
             Verb::Join { at, .. } => Some(("join_parts", at)),
             Verb::ParamsFrom(at) => Some(("params_from_part", at)),
-            // What has no state may be inserted, removed and wrapped.
+            // Parts without state may be inserted, removed and wrapped.
             _ => None,
         }
     }
@@ -285,12 +286,13 @@ impl Verbs {
         self.0.is_empty()
     }
 
-    /// Where each field of the old state is in the new one, after these verbs and some more, and what of that is new.
-    /// Without an old state a cast need not speak of a part of it.
+    /// Returns the new places of the old state's fields, and the new parts, after these verbs and some more.
+    ///
+    /// Without an old state a cast need not concern a part of it.
     ///
     /// # Errors
     ///
-    /// In words, the first verb that speaks of a part that is not there.
+    /// Returns a message on the first verb that names a missing part.
     pub(crate) fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
         let mut parts = Parts { to, ..Parts::default() };
