@@ -17,17 +17,17 @@ impl BufferSpec {
         BufferSpec { path: path.into(), dtype: dtype.into(), shape: shape.into() }
     }
 
-    /// The path in the tree, such as `norm/running_mean`.
+    /// Returns the path in the tree, such as `norm/running_mean`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The name of the elements' type, such as `i64`.
+    /// Returns the name of the elements' type, such as `i64`.
     pub fn dtype(&self) -> &str {
         &self.dtype
     }
 
-    /// The axis lengths.
+    /// Returns the axis lengths.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }

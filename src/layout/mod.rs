@@ -1,4 +1,4 @@
-//! What a leaf is without its values: path, type, shape, and the order its elements lie in.
+//! Leaves without their values: path, type, shape, and memory order.
 
 mod buffer;
 mod spec;

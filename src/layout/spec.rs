@@ -1,4 +1,4 @@
-//! One leaf without its values, and how two of them differ.
+//! One leaf without its values, and differences between leaves.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -10,14 +10,14 @@ use crate::element::DType;
 
 /// Path, type, shape and memory order of one leaf.
 ///
-/// Two leaves are equal whatever [layout](LeafSpec::layout) their trees say they have: gradients need not say it.
+/// Two leaves are equal even if their trees give them different [layouts](LeafSpec::layout): gradients need none.
 #[derive(Clone, Debug)]
 pub struct LeafSpec {
     path: Arc<str>,
     dtype: DType,
     shape: Vec<usize>,
     strides: Strides,
-    /// Which elements, in the order of the strides, are worked on here; `None` if all.
+    /// The elements of this process, in the order of the strides; `None` for all.
     here: Option<(usize, usize)>,
     layout: Layout,
 }
@@ -37,7 +37,7 @@ impl Hash for LeafSpec {
 }
 
 impl LeafSpec {
-    /// In row-major order.
+    /// Returns a leaf in row-major order.
     pub(crate) fn new(path: impl Into<Arc<str>>, dtype: DType, shape: impl Into<Vec<usize>>) -> LeafSpec {
         let shape = shape.into();
         LeafSpec {
@@ -50,7 +50,7 @@ impl LeafSpec {
         }
     }
 
-    /// In the order of an array with these strides.
+    /// Returns a leaf in the order of an array with these strides.
     pub(crate) fn with_strides(path: &str, dtype: DType, shape: &[usize], strides: &[isize]) -> LeafSpec {
         LeafSpec {
             path: path.into(),
@@ -62,18 +62,18 @@ impl LeafSpec {
         }
     }
 
-    /// The same leaf of a tree that says how its weights are stored.
+    /// Sets the layout of the tree's weights.
     pub(crate) fn stored_as(self, layout: Layout) -> LeafSpec {
         LeafSpec { layout, ..self }
     }
 
-    /// The same with one more axis in front, in row-major order.
+    /// Returns the same with one more axis in front, in row-major order.
     pub(crate) fn batched(&self, len: usize) -> LeafSpec {
         let shape: Vec<usize> = [len].into_iter().chain(self.shape.iter().copied()).collect();
         LeafSpec::new(self.path.clone(), self.dtype, shape)
     }
 
-    /// A leaf of this one's path that holds something else: of another type, and of its shape or one of its own.
+    /// Returns a leaf of this path with other contents: of another type, and of this shape or its own.
     pub(crate) fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
         let path = self.path.clone();
         match shape {
@@ -82,63 +82,63 @@ impl LeafSpec {
         }
     }
 
-    /// The same leaf, of which only these elements are worked on here, in the order of the strides.
+    /// Restricts the leaf to these elements in this process, in the order of the strides.
     pub(crate) fn only(&self, here: Range<usize>) -> LeafSpec {
         LeafSpec { here: Some((here.start, here.end)), ..self.clone() }
     }
 
-    /// The elements that are worked on here: all, unless other machines have some.
+    /// Returns the elements of this process: all, unless the leaf is sharded.
     pub(crate) fn here(&self) -> Range<usize> {
         self.here.map_or(0..self.len(), |(start, end)| start..end)
     }
 
-    /// Where those begin.
+    /// Returns the start of these elements.
     pub(crate) fn begins(&self) -> usize {
         self.here.map_or(0, |(start, _)| start)
     }
 
-    /// Whether all elements are worked on here.
+    /// Returns whether this process has all elements.
     pub(crate) fn is_whole(&self) -> bool {
         self.here.is_none() || self.here() == (0..self.len())
     }
 
-    /// Whether only some machines work on it, of which this may be one.
+    /// Returns whether only some processes have elements of it, maybe including this one.
     pub(crate) fn is_shared(&self) -> bool {
         self.here.is_some()
     }
 
-    /// The path in the tree, such as `layers/0/weight`.
+    /// Returns the path in the tree, such as `layers/0/weight`.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The axis lengths.
+    /// Returns the axis lengths.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// How weights are stored in the tree that the leaf is of: [`Layout::InOut`] unless the tree says otherwise.
+    /// Returns the layout of the weights of the leaf's tree, by default [`Layout::InOut`].
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     #[allow(clippy::len_without_is_empty, reason = "a leaf is not a collection")]
     pub fn len(&self) -> usize {
         elements(&self.shape).unwrap_or(usize::MAX)
     }
 
-    /// How many axes.
+    /// Returns the number of axes.
     pub fn ndim(&self) -> usize {
         self.shape.len()
     }
 
-    /// Shows, in row-major order, where each element lies in the state arrays for this leaf.
+    /// Calls `place` with each element's place in the state arrays of this leaf, in row-major order.
     pub(crate) fn each_place(&self, mut place: impl FnMut(usize)) {
         let order = dense_strides(&self.shape);
         for run in Cursor::new(&self.shape, &order, &self.strides, 0).take(self.len()) {
@@ -146,8 +146,9 @@ impl LeafSpec {
         }
     }
 
-    /// How many elements apart the neighbours along each axis are in state arrays, and in updates as parts see them:
-    /// dense, in the parameter's own memory order.
+    /// Returns the element strides of state arrays, and of updates as parts see them.
+    ///
+    /// They are dense, in the parameter's own memory order.
     pub fn strides(&self) -> &[isize] {
         &self.strides
     }
@@ -159,7 +160,7 @@ impl fmt::Display for LeafSpec {
     }
 }
 
-/// A path as it is shown in messages; the path of a bare array is empty.
+/// A path for messages; the path of a bare array is empty.
 pub(super) struct Named<'a>(pub(super) &'a str);
 
 impl fmt::Display for Named<'_> {
@@ -168,43 +169,43 @@ impl fmt::Display for Named<'_> {
     }
 }
 
-/// One way in which a tree differs from what was expected.
+/// A difference between a tree and the expected structure.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Difference {
-    /// A leaf that was expected is not there.
+    /// An expected leaf is missing.
     Missing {
-        /// The leaf that was expected.
+        /// The expected leaf.
         expected: LeafSpec,
     },
-    /// A leaf is there that was not expected.
+    /// A leaf is unexpected.
     Unexpected {
-        /// The leaf that was found.
+        /// The unexpected leaf.
         found: LeafSpec,
     },
     /// A leaf has another shape.
     Shape {
         /// Its path.
         path: String,
-        /// The shape that was expected.
+        /// The expected shape.
         expected: Vec<usize>,
-        /// The shape that was found.
+        /// The actual shape.
         found: Vec<usize>,
     },
     /// A leaf has a type that does not fit.
     DType {
         /// Its path.
         path: String,
-        /// The type that was expected.
+        /// The expected type.
         expected: DType,
-        /// The type that was found.
+        /// The actual type.
         found: DType,
     },
-    /// Rows of a leaf that are not as many as their indices, or of another length.
+    /// The rows of a row-sparse gradient differ in number from the indices, or have another length.
     Rows {
         /// The leaf's path.
         path: String,
-        /// The shape that they need: as many rows as there are indices.
+        /// The required shape, with as many rows as indices.
         expected: Vec<usize>,
         /// Their shape.
         found: Vec<usize>,
@@ -213,18 +214,18 @@ pub enum Difference {
     Row {
         /// Its path.
         path: String,
-        /// How many rows it has.
+        /// Number of its rows.
         rows: usize,
         /// The number of the row, from 0.
         found: usize,
     },
-    /// A leaf's elements lie in another order in memory, where that counts.
+    /// A leaf has another memory order, where that matters.
     MemoryOrder {
         /// Its path.
         path: String,
-        /// The strides that were expected.
+        /// The expected strides.
         expected: Vec<isize>,
-        /// The strides that were found.
+        /// The actual strides.
         found: Vec<isize>,
     },
     /// The same leaves in another order.
@@ -234,7 +235,7 @@ pub enum Difference {
         /// The paths as found.
         found: Vec<String>,
     },
-    /// A leaf has elements in the same place in memory as another.
+    /// A leaf shares memory with another.
     Shared {
         /// Its path.
         path: String,
@@ -278,7 +279,7 @@ impl fmt::Display for Difference {
                 write!(f, "{}: expected a memory order of strides {expected:?}, found {found:?}", Named(path))
             }
             Difference::Order { expected, found } => {
-                // Leaves that may be absent are in no order.
+                // Leaves that may be absent have no order.
                 let there = expected.iter().filter(|path| found.contains(path));
                 let first = there.zip(found).find(|(expected, found)| expected != found);
                 write!(f, "the leaves come in another order")?;

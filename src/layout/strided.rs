@@ -1,15 +1,15 @@
-//! Which order elements lie in, and how to go through strided ones in another array's order.
+//! Memory orders, and iteration of strided elements in another array's order.
 
 use smallvec::SmallVec;
 
-/// As many axes fit without allocation.
+/// Number of axes stored without allocation.
 const INLINE: usize = 6;
 /// Axis lengths.
 pub(crate) type Shape = SmallVec<[usize; INLINE]>;
 /// Axis strides in elements.
 pub(crate) type Strides = SmallVec<[isize; INLINE]>;
 
-/// Lengths or strides of axes. In place of `SmallVec`'s own, which copies what is only a number or two by a call.
+/// Collects lengths or strides of axes. `SmallVec`'s own constructor copies even one or two numbers by a call.
 #[inline(always)]
 pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
     match from.len() {
@@ -21,13 +21,14 @@ pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
     }
 }
 
-/// How many elements an array of this shape has; `None` if there cannot be so many. Where an axis has length 0 there
-/// are none, however long the others are.
+/// Returns the number of elements of an array of this shape; `None` on overflow.
+///
+/// An axis of length 0 makes it 0, however long the others are.
 pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis)) }
 }
 
-/// The strides of a row-major array without gaps; of one without elements they mean nothing.
+/// Returns the strides of a row-major array without gaps; meaningless for one without elements.
 pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
     let mut inline = [0; INLINE];
     if shape.len() <= INLINE {
@@ -48,17 +49,18 @@ fn into_dense(shape: &[usize], strides: &mut [isize]) {
     }
 }
 
-/// Whether strides describe the same addresses as `dense` does, for this shape: axes of length 0 or 1 do not count.
+/// Returns whether strides describe the same addresses as `dense`, for this shape: axes of length 0 or 1 do not matter.
 pub(crate) fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> bool {
     shape.contains(&0) || shape.iter().zip(strides).zip(dense).all(|((&len, s), d)| len <= 1 || s == d)
 }
 
-/// The strides of an array without gaps that has its axes in the same order as the given one, so that state laid out
-/// like a Fortran-ordered parameter is walked in step with it. Row-major where the given array has gaps, overlaps or
-/// backward axes.
+/// Returns the strides of an array without gaps with the same axis order as the given one.
+///
+/// State laid out like a Fortran-ordered parameter is thus walked in step with it. Row-major if the given array has
+/// gaps, overlaps or backward axes.
 pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     let mut axes: Shape = (0..shape.len()).collect();
-    // Stable, so that axes of length one, whose strides mean nothing, do not move the others.
+    // Stable, so that axes of length one, whose strides are meaningless, do not move the others.
     sort_axes(&mut axes, &|a| if shape[a] <= 1 { isize::MAX } else { strides[a] });
     let mut dense: Strides = shape.iter().map(|_| 0).collect();
     let mut step = 1;
@@ -69,19 +71,19 @@ pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     if is_dense(shape, strides, &dense) { dense } else { dense_strides(shape) }
 }
 
-/// The axes that are not of length one, those with the largest strides first.
+/// Returns the axes of other lengths than one, by decreasing stride.
 pub(crate) fn axes_by_stride(shape: &[usize], strides: &[isize]) -> Shape {
     let mut axes: Shape = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
     sort_axes(&mut axes, &|a| strides[a]);
     axes
 }
 
-/// Sorts axes, those with the largest strides first, and leaves those with the same as they are.
+/// Sorts axes by decreasing stride; stable.
 pub(crate) fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
     axes.sort_by_key(|a| core::cmp::Reverse(stride(*a)));
 }
 
-/// A stretch of elements: `len` of them, `stride` apart, the first `offset` elements from the array's first.
+/// A strided run: `len` elements, `stride` apart, the first at `offset` from the array's first element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Run {
     pub(crate) offset: isize,
@@ -89,7 +91,7 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
-/// The range of offsets that the elements of a strided array have, counted in elements from its first.
+/// The range of element offsets of a strided array, counted in elements from its first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Extent {
     least: isize,
@@ -100,7 +102,7 @@ impl Extent {
     /// The range of an array without elements.
     const NONE: Extent = Extent { least: 0, most: -1 };
 
-    /// The range of an array of this shape with these strides; empty where the offsets exceed the address space.
+    /// Returns the range for this shape and these strides; empty if offsets exceed the address space.
     pub(crate) fn of(shape: &[usize], strides: &[isize]) -> Extent {
         let widen = |extent: Extent, (&len, &stride): (&usize, &isize)| {
             let far = isize::try_from(len.checked_sub(1)?).ok()?.checked_mul(stride)?;
@@ -110,7 +112,7 @@ impl Extent {
         shape.iter().zip(strides).try_fold(Extent { least: 0, most: 0 }, widen).unwrap_or(Extent::NONE)
     }
 
-    /// Returns whether both ends of a run lie in the range, and so all of it.
+    /// Returns whether both ends of a run are in the range, and thus all of it.
     #[inline]
     pub(crate) fn has(self, run: Run) -> bool {
         let lies = |at: isize| self.least <= at && at <= self.most;
@@ -120,23 +122,23 @@ impl Extent {
     }
 }
 
-/// The strides of an array, and the range of offsets that its elements have.
+/// The strides of an array, and the range of its element offsets.
 #[derive(Clone, Debug)]
 pub(crate) struct Strided {
     pub(crate) strides: Strides,
     pub(crate) extent: Extent,
 }
 
-/// Goes through a strided array in the order of a dense one of the same shape, a run along one axis at a time.
+/// Iterates over a strided array in the order of a dense one of the same shape, by runs along one axis.
 pub(crate) struct Cursor {
-    /// Axis lengths, strides of the array to go through, and the place, slowest axis first.
+    /// Axis lengths, strides of the strided array, and the current place, slowest axis first.
     shape: Shape,
     strides: Strides,
     place: Shape,
 }
 
 impl Cursor {
-    /// Starts at element `start` in the order that `order`, the strides of a dense array, describes.
+    /// Starts at element `start` in the order of the dense strides `order`.
     pub(crate) fn new(shape: &[usize], order: &[isize], strides: &[isize], start: usize) -> Cursor {
         let axes = axes_by_stride(shape, order);
         let place = axes.iter().map(|&a| start / order[a].max(1) as usize % shape[a].max(1)).collect();
@@ -147,7 +149,7 @@ impl Cursor {
         }
     }
 
-    /// The runs that cover the next `len` elements.
+    /// Returns the runs of the next `len` elements.
     pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = Run> + '_ {
         let mut left = len;
         core::iter::from_fn(move || {
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_cursor_visits_every_element_once_from_any_start() {
-        // A [2, 3] array seen through a [2, 3] window of a [2, 6] one, read in Fortran order.
+        // A [2, 3] array as a window of a [2, 6] one, read in Fortran order.
         let offsets = |start: usize| -> Vec<isize> {
             Cursor::new(&[2, 3], &[1, 2], &[6, 2], start)
                 .take(6 - start)
