@@ -1,27 +1,28 @@
-//! What there is to know of a part or an optimizer, said once.
+//! Declarations of parts and optimizers by macros.
 
 #[macro_use]
 mod wrapper;
 
-/// Says once what there is to know of a part's arguments: makes the struct, the methods that set them, the checks of
-/// their ranges, and the list of them that configs, messages and [`inject_hyperparams`](crate::inject_hyperparams())
-/// read.
+/// Declares the arguments of a part.
+///
+/// It generates the struct, the setters, range checks, and the list of arguments for configs, messages and
+/// [`inject_hyperparams`](crate::inject_hyperparams()).
 ///
 /// | section | its arguments are | in the constructor |
 /// |---|---|---|
 /// | `required` | [`Hyperparam`](crate::schedule::Hyperparam)s without a default | yes |
-/// | `given` | of any type, without a default: `name: u64, RANGE;`, the range may be left out | yes |
+/// | `given` | of any type, without a default: `name: u64, RANGE;`, the range is optional | yes |
 /// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s: `name: RANGE = default;` | no |
-/// | `options` | of any type: `name: Type = default, RANGE;`, the range may be left out | no |
-/// | `integers` | numbers of any type: `name: u64 = 1, RANGE;`, the range may be left out | no |
-/// | `optional` | hyperparameters that there may be none of | no |
+/// | `options` | of any type: `name: Type = default, RANGE;`, the range is optional | no |
+/// | `integers` | numbers of any type: `name: u64 = 1, RANGE;`, the range is optional | no |
+/// | `optional` | hyperparameters that may be absent | no |
 ///
-/// All sections may be left out, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at
-/// the end names a function `fn(&Self) -> Result<()>` for what ranges cannot say. What a part does to the direction and
-/// the size of updates is said after its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement,
-/// OWN_SIZE;`, or, where it follows from arguments, by `effect path;` at the end, a function `fn(&Self) -> Effect`. The
-/// associated function `with(..)` takes what is required and given. The struct is `Clone`, `Debug` and `PartialEq`, and
-/// so must arguments be.
+/// All sections are optional, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the
+/// end names a function `fn(&Self) -> Result<()>` for further conditions. The part's effect on the direction and the
+/// size of updates follows its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, OWN_SIZE;`. If
+/// it depends on arguments, `effect path;` at the end names a function `fn(&Self) -> Effect`. The associated function
+/// `with(..)` takes the required and given arguments. The struct is `Clone`, `Debug` and `PartialEq`, and so must
+/// arguments be.
 ///
 /// # Example
 ///
@@ -115,7 +116,7 @@ macro_rules! part {
 
         #[allow(dead_code, reason = "a transformation may have no optional argument")]
         impl $T {
-            /// With these arguments, and the defaults of the others.
+            /// Returns the part with these arguments, and defaults for the others.
             pub(crate) fn with(
                 $($($r: impl $crate::schedule::IntoHyperparam,)*)?
                 $($($g: impl Into<$G>,)*)?
@@ -158,7 +159,7 @@ macro_rules! part {
                     self
                 }
             )*)?
-            // Not `impl Into<usize>`, which a plain `5` is not.
+            // Not `impl Into<usize>`, which a plain `5` does not implement.
             $($(
                 #[doc = concat!("Sets [`", stringify!($n), "`](struct@", stringify!($T), ").")]
                 pub fn $n(mut self, $n: $N) -> Self {
@@ -221,7 +222,7 @@ macro_rules! part {
         impl $crate::arguments::Arguments for $T {
             const NAME: &'static str = $name;
 
-            // Not a part of each function that leads here.
+            // Not inlined into each caller.
             #[inline(never)]
             fn arguments(&mut self, _visit: &mut $crate::arguments::Visit<'_>) {
                 $($(_visit(stringify!($r), $crate::arguments::Argument::Hyperparam(&mut self.$r));)*)?
@@ -235,8 +236,9 @@ macro_rules! part {
     };
 }
 
-/// Says once what there is to know of a named optimizer: makes a struct around a chain called `chain`, the methods that
-/// set its arguments, the list of them, and the optimizer itself a transformation.
+/// Declares a named optimizer.
+///
+/// It generates a struct around a chain called `chain`, the setters, the list of arguments, and the transformation.
 ///
 /// ```text
 /// optimizer! {
@@ -248,21 +250,21 @@ macro_rules! part {
 /// }
 /// ```
 ///
-/// In brackets stands where in the chain an argument is, or with a dot in front where in the struct. The sections,
-/// which may all be left out, in this order:
+/// Brackets contain the place of an argument in the chain, or with a leading dot in the struct. The sections, all
+/// optional, in this order:
 ///
 /// | section | its arguments are |
 /// |---|---|
 /// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s |
 /// | `options` | of any type: `mask: Mask [1.mask] "..."` |
 /// | `integers` | numbers: `seed: u64 [0.seed] "..."` |
-/// | `optional` | hyperparameters that there may be none of, whose methods are written by hand: <code>name \|it\|
+/// | `optional` | hyperparameters that may be absent, with methods written by hand: <code>name \|it\|
 /// Option<&mut Hyperparam></code> |
-/// | `shown` | only shown: by hand again, or decided by the type: <code>name \|it\| value</code> |
+/// | `shown` | shown only: written by hand too, or determined by the type: <code>name \|it\| value</code> |
 ///
-/// `then name;` at the end names a method `fn(&mut self)` that is called when any argument has been set: for one that
-/// goes to several places. The type may have a parameter: `Lbfgs<L: Stage = ScaleByZoomLinesearch>`; and fields beside
-/// the chain: `= Chain, beside { field: Type } {`. `for Type as` writes all but the struct.
+/// `then name;` at the end names a method `fn(&mut self)` called after any argument has been set, for arguments with
+/// several places. The type may have a parameter: `Lbfgs<L: Stage = ScaleByZoomLinesearch>`; and fields beside the
+/// chain: `= Chain, beside { field: Type } {`. `for Type as` generates all but the struct.
 macro_rules! optimizer {
     (
         $(#[$meta:meta])*
@@ -320,7 +322,7 @@ macro_rules! optimizer {
                 }
             )+)?
 
-            /// With all that follows from its arguments.
+            /// Applies the consequences of its arguments.
             #[allow(unused_mut, reason = "in most, nothing does")]
             fn settled(mut self) -> Self {
                 $(self.$then();)?
@@ -342,7 +344,7 @@ macro_rules! optimizer {
                     let $q_of = &mut *self;
                     match $given {
                         Some(given) => visit(stringify!($q), Argument::Hyperparam(given)),
-                        // What is absent cannot be set while running: it has no place in the state.
+                        // An absent argument has no place in the state and cannot be set in a run.
                         None => visit(stringify!($q), Argument::Static(&mut $crate::recipe::Decided($crate::recipe::Recipe::Null))),
                     }
                 })+)?
@@ -350,7 +352,7 @@ macro_rules! optimizer {
                     let $c_of = &mut *self;
                     visit(stringify!($c), Argument::Static(&mut $crate::recipe::Decided($value)));
                 })+)?
-                // What was visited may have been set.
+                // The visit may have set arguments.
                 $(self.$then();)?
             }
         }

@@ -1,8 +1,9 @@
-//! What there is to know of a wrapper, said once.
+//! Declarations of wrappers by macros.
 
-/// Says what there is to know of a wrapper's name and arguments: makes the struct, the methods that set arguments, the
-/// checks of their ranges, its [recipe](crate::recipe) and the list of named arguments that configs and
-/// [`inject_hyperparams`](crate::inject_hyperparams()) read.
+/// Declares a wrapper's name and arguments.
+///
+/// It generates the struct, the setters, range checks, the [recipe](crate::recipe) and the list of named arguments for
+/// configs and [`inject_hyperparams`](crate::inject_hyperparams()).
 ///
 /// ```text
 /// wrapper! {
@@ -19,24 +20,24 @@
 /// }
 /// ```
 ///
-/// `T` is what is inside; `fast_optimizer` is the argument's name in configs, while the field is always called `inner`.
-/// An argument with a default has a method that sets it; those without one are the parameters, after what is inside, of
+/// `T` is the inner transformation; `fast_optimizer` is its name in configs, while the field is always called `inner`.
+/// An argument with a default has a setter; those without one are the parameters, after the inner transformation, of
 /// the associated function `with`. Types are written in full, and may have one parameter: `Option<DType>`. Ranges are
 /// those of [`range`](crate::range) by name.
 ///
-/// What may follow the arguments, in this order:
+/// The arguments may be followed by, in this order:
 ///
 /// | | |
 /// |---|---|
-/// | `shows "{}": field;` | what [`describe`](crate::part::Part::describe) says after what is inside |
-/// | `check path;` | a function `fn(&Self) -> Result<()>` for what ranges cannot say |
+/// | `shows "{}": field;` | the text of [`describe`](crate::part::Part::describe) after the inner transformation |
+/// | `check path;` | a function `fn(&Self) -> Result<()>` for conditions beyond ranges |
 /// | `recipe path;` | a function `fn(&Self) -> Recipe` in place of name and arguments |
-/// | `arguments inside;` | the named arguments are those of what is inside, if it has any, and its own |
-/// | `effect OWN_SIZE;` | what it does to updates, if that is not what what is inside does: an
+/// | `arguments inside;` | the named arguments are those of the inner transformation, if any, and its own |
+/// | `effect OWN_SIZE;` | its effect on updates, if not that of the inner transformation: an
 /// [`Effect`](crate::part::Effect) |
 ///
-/// After `T` there may be another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and a constant:
-/// `<T; const ZERO: bool>`.
+/// `T` may be followed by another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and by a
+/// constant: `<T; const ZERO: bool>`.
 #[macro_export]
 macro_rules! wrapper {
     (
@@ -129,13 +130,13 @@ macro_rules! wrapper {
         }
     };
 
-    // What is given, or else.
+    // The given tokens, or else the others.
     (@or [] [$($otherwise:tt)*]) => { $($otherwise)* };
     (@or [$($given:tt)+] $otherwise:tt) => { $($given)+ };
 
     // An argument without a default is a parameter of `with`.
     (@with $W:ident $T:ident ($($parameter:tt)*) ($($value:tt)*)) => {
-        /// Around a transformation, with these arguments and the defaults of the others.
+        /// Returns the wrapper of a transformation, with these arguments and defaults for the others.
         pub(crate) fn with(inner: $T, $($parameter)*) -> Self {
             $W { inner, $($value)* }
         }
@@ -150,7 +151,7 @@ macro_rules! wrapper {
         $crate::wrapper!(@with $W $T $parameters ($($value)* $a: $default,) $($rest)*);
     };
 
-    // The others have a method each. Not `impl Into<u64>`, which a plain `5` is not.
+    // The others have a setter each. Not `impl Into<u64>`, which a plain `5` does not implement.
     (@setter $docs:tt $a:ident $A:tt ()) => {};
     (@setter $docs:tt $a:ident (Hyperparam) $default:tt) => {
         $crate::wrapper!(@setter $docs $a (impl $crate::schedule::IntoHyperparam), $a.into());
@@ -172,7 +173,7 @@ macro_rules! wrapper {
         }
     };
 
-    // What decides on the type cannot be set.
+    // An argument that determines the type cannot be set.
     (@argument $self:ident $a:ident (@decides $A:ident) $default:tt) => {
         $crate::arguments::Argument::Static(&mut $crate::recipe::Decided($self.$a.to_recipe()))
     };
@@ -183,7 +184,7 @@ macro_rules! wrapper {
         }
     };
 
-    // What is no parameter of the constructor need not be given.
+    // Arguments other than constructor parameters are optional.
     (@argument $self:ident $a:ident (@may $A:ident) $default:tt) => {
         $crate::arguments::Argument::Static(&mut $self.$a)
     };
@@ -210,7 +211,7 @@ macro_rules! wrapper {
         }
     };
     (@arguments (inside) ($W:ty) $T:ident $bound:tt ($($more:tt)*) $name:tt $key:ident $($argument:tt)*) => {
-        /// Those of what is inside, and its own.
+        /// The arguments of the inner transformation, and its own.
         impl<$T: $crate::arguments::Arguments + $crate::GradientTransformation $($more)*> $crate::arguments::Arguments
             for $W
         {
@@ -232,14 +233,14 @@ macro_rules! wrapper {
     };
 }
 
-/// Says once what a part remembers: makes the struct, its default, and [`State`](crate::state::State). A field starts
-/// at what follows its type, or else at its default. Those in `set` are set by users, and stay when the state starts
-/// anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` are arguments that say its
-/// [meaning](crate::state::StateWalk::meaning). Those `beside` are no part of the state. `evaluate |memory|
-/// expr` says how parameters to evaluate with are made, see [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;`
-/// lets a walk over [parts](crate::state::StateWalk) find it. `clock field;` is the count at which schedules are
-/// evaluated, if that is not `count`; `reads name;` names the method that says what there is to
-/// [read](crate::state::StateWalk::reading) besides fields.
+/// Declares the memory of a part: the struct, its default, and [`State`](crate::state::State).
+///
+/// A field starts at the value after its type, or else at its default. Fields in `set` are set by users, and stay when
+/// the state starts anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` are arguments that
+/// determine its [meaning](crate::state::StateWalk::meaning). Those `beside` are not part of the state. `evaluate
+/// |memory| expr` returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to walks over
+/// [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`; `reads name;`
+/// names the method with further [readings](crate::state::StateWalk::reading).
 macro_rules! memory {
     (
         $(#[$meta:meta])*
