@@ -1,4 +1,4 @@
-//! The number types of leaves: how they are stored, and in which type their arithmetic is done.
+//! The number types of leaves: their storage and their compute types.
 
 use core::fmt;
 
@@ -17,14 +17,14 @@ pub(crate) use sixteen_bits::SixteenBits;
 
 /// The type of a leaf's elements.
 ///
-/// `F16` and `Bf16` leaves need the feature `half`; the names are always there, so that a schema or a file that
-/// mentions them can be read and reported by any build.
+/// `F16` and `Bf16` leaves need the feature `half`; the variants always exist, so that any build can read and report a
+/// schema or a file with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
-// A whole word, so that whatever holds one is copied by words: a byte with nothing beside it is copied by two moves
-// that overlap, and who reads what was just written so waits for it.
+// A whole word, so that structs with one are copied by words: a lone byte makes copies use two overlapping moves, whose
+// result cannot be forwarded to the next load.
 #[repr(usize)]
 pub enum DType {
     /// IEEE half precision: 5 bits of exponent, 10 of fraction.
@@ -35,25 +35,25 @@ pub enum DType {
     F32,
     /// Double precision.
     F64,
-    /// State in 8 bits, of [`quantized`](crate::quantized()): the root of the size, and a sign. No leaf has this type.
+    /// 8-bit state of [`quantized`](crate::quantized()): the root of the size, and a sign. No leaf has this type.
     Root8,
-    /// State in 8 bits: the fourth root, of what is never negative. No leaf has this type.
+    /// 8-bit state: the fourth root of non-negative numbers. No leaf has this type.
     #[cfg_attr(feature = "serde", serde(rename = "fourth_root8"))]
     FourthRoot8,
-    /// State in 8 bits: the logarithm of the size, in eighths of an octave, and a sign. No leaf has this type.
+    /// 8-bit state: the logarithm of the size, in eighths of an octave, and a sign. No leaf has this type.
     Log8,
-    /// State in 8 bits: the logarithm, in eighths of an octave, of what is never negative. No leaf has this type.
+    /// 8-bit state: the logarithm, in eighths of an octave, of non-negative numbers. No leaf has this type.
     #[cfg_attr(feature = "serde", serde(rename = "unsigned_log8"))]
     UnsignedLog8,
 }
 
-/// Elements of state in 8 bits that have one scale.
+/// Elements of 8-bit state with a common scale.
 pub(crate) const CODED_BLOCK: usize = 256;
-/// The bytes of that, before those of the block's elements.
+/// Bytes of the scale, which precedes the block's elements.
 pub(crate) const CODED_SCALE: usize = size_of::<f32>();
 
 impl DType {
-    /// Bytes of one element; of types in 8 bits besides its share of the scale, see [`bytes`](DType::bytes).
+    /// Returns the bytes of one element; of 8-bit types without its share of the scale, see [`bytes`](DType::bytes).
     pub const fn size(self) -> usize {
         match self {
             DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8 => 1,
@@ -63,32 +63,33 @@ impl DType {
         }
     }
 
-    /// Bytes of so many elements in a row: in 8 bits each block of 256 has a scale of 4 bytes too, and so has the last,
-    /// however short.
+    /// Returns the bytes of contiguous elements.
+    ///
+    /// Each 8-bit block of 256 has a scale of 4 bytes too, also a shorter last one.
     pub const fn bytes(self, elements: usize) -> usize {
         let scales = if self.is_coded() { elements.div_ceil(CODED_BLOCK) * CODED_SCALE } else { 0 };
         elements * self.size() + scales
     }
 
-    /// Elements of a row of so many bytes, where this is the type of codes; else `n` itself.
+    /// Returns the elements in `n` bytes of an 8-bit type; `n` itself for other types.
     #[cfg(feature = "checkpoint")]
     pub(crate) const fn elements(self, n: usize) -> usize {
         let scales = n.div_ceil(CODED_BLOCK + CODED_SCALE) * CODED_SCALE;
         if self.is_coded() { n.saturating_sub(scales) } else { n }
     }
 
-    /// Whether it is one of the types of 8 bits, which only state has.
+    /// Returns whether it is one of the 8-bit types, which only state has.
     pub const fn is_coded(self) -> bool {
         matches!(self, DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8)
     }
 
-    /// True if every number of this type is one of `wider` too.
+    /// Returns whether every number of this type is one of `wider` too.
     pub(crate) const fn is_exact_in(self, wider: DType) -> bool {
         let is_half = matches!(self, DType::F16 | DType::Bf16);
         matches!((self, wider), (DType::F32, DType::F64)) || (is_half && matches!(wider, DType::F32 | DType::F64))
     }
 
-    /// The type that arithmetic on elements of this type is done in: `F64` for itself, `F32` for all others.
+    /// Returns the compute type of elements of this type: `F64` for itself, `F32` for all others.
     pub const fn compute(self) -> DType {
         match self {
             DType::F64 => DType::F64,
@@ -96,7 +97,7 @@ impl DType {
         }
     }
 
-    /// The name used in schemas, errors and configs: `f16`, `bf16`, `f32`, `f64`; `root8` and the like in schemas only.
+    /// Returns the name for schemas, errors and configs: `f16`, `bf16`, `f32`, `f64`; `root8` and the like in schemas.
     pub const fn name(self) -> &'static str {
         match self {
             DType::F16 => "f16",
@@ -110,19 +111,19 @@ impl DType {
         }
     }
 
-    /// The type of leaves of this name, if there is one.
+    /// Returns the leaf type of this name, if it exists.
     pub fn from_name(name: &str) -> Option<DType> {
         DType::named(name).filter(|dtype| !dtype.is_coded())
     }
 
-    /// The type of leaves or of state of this name.
+    /// Returns the leaf or state type of this name.
     pub(crate) fn named(name: &str) -> Option<DType> {
         let of_leaves = [DType::F16, DType::Bf16, DType::F32, DType::F64];
         let of_state = [DType::Root8, DType::FourthRoot8, DType::Log8, DType::UnsignedLog8];
         of_leaves.into_iter().chain(of_state).find(|dtype| dtype.name() == name)
     }
 
-    /// Whether this build can hold leaves of this type.
+    /// Returns whether this build supports leaves of this type.
     pub const fn is_supported(self) -> bool {
         let is_half = matches!(self, DType::F16 | DType::Bf16);
         !self.is_coded() && (!is_half || cfg!(feature = "half"))
@@ -145,49 +146,48 @@ pub(crate) mod sealed {
     impl Sealed for half::bf16 {}
 }
 
-/// A number type that leaves can have: `f32`, `f64`, and with the feature `half` also `f16` and `bf16`.
+/// A number type of leaves: `f32`, `f64`, and with the feature `half` also `f16` and `bf16`.
 ///
-/// Sealed: the engine knows the memory layout of each. All of them are plain numbers of [`DType::size`] bytes for
-/// which every bit pattern is a value, and zero is all bits clear.
+/// Sealed: the engine knows the memory layout of each. All of them are plain numbers of [`DType::size`] bytes for which
+/// every bit pattern is a value, and zero is all bits clear.
 pub trait Element:
     sealed::Sealed + Copy + Default + PartialEq + PartialOrd + fmt::Debug + Send + Sync + 'static
 {
-    /// The type that arithmetic on this one is done in.
+    /// The compute type of this type.
     type Compute: Real;
-    /// The name of this type as a value.
+    /// This type as a value.
     const DTYPE: DType;
 
-    /// This value in its compute type, exactly.
+    /// Converts to the compute type, exactly.
     fn widen(self) -> Self::Compute;
-    /// The nearest value of this type, ties to even.
+    /// Rounds to this type, ties to even.
     fn narrow(value: Self::Compute) -> Self;
-    /// This value in `f64`, exactly.
+    /// Converts to `f64`, exactly.
     fn as_f64(self) -> f64;
-    /// The nearest value of this type to an `f64`, ties to even.
+    /// Rounds an `f64` to this type, ties to even.
     fn from_f64(value: f64) -> Self;
 }
 
-/// A type that arithmetic is done in: `f32` or `f64`.
+/// A compute type: `f32` or `f64`.
 ///
-/// Rules are generic over it; all of [`num_traits::Float`] is at hand. Constants come in through [`Real::of`]. There is
-/// one more such type, which no leaf has: a value of it stands for a number, and what is done with it is written down,
-/// which makes a [`Program`](crate::program::Program) of a rule.
+/// Rules are generic over it, with all of [`num_traits::Float`]. [`Real::of`] converts constants. A third type, which
+/// no leaf has, records the operations on its values, which makes a [`Program`](crate::program::Program) of a rule.
 pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum + InEngine {
-    /// The nearest value of this type to an `f64` constant or scalar.
+    /// Rounds an `f64` constant or scalar to this type.
     #[inline(always)]
     fn of(value: f64) -> Self {
         <Self as Element>::from_f64(value)
     }
 
-    /// The type in which sums over elements are kept: `f64`.
+    /// The type of sums over elements: `f64`.
     type Wide: Real;
 
-    /// This value in [`Wide`](Real::Wide), exactly.
+    /// Converts to [`Wide`](Real::Wide), exactly.
     fn wide(self) -> Self::Wide;
 
-    /// The cube root, to a unit or two in the last place; of its sign, as the cube is. NaN stays NaN.
+    /// Returns the cube root, with the sign of the number, to a unit or two in the last place. NaN stays NaN.
     ///
-    /// Unlike [`Float::cbrt`] it is plain arithmetic, which vectorises and has the same bits everywhere.
+    /// Unlike [`Float::cbrt`] it is plain arithmetic, which vectorizes and is bitwise identical on all CPUs.
     fn cube_root(self) -> Self;
 }
 
@@ -266,7 +266,7 @@ impl Element for f64 {
 /// Runs `$body` with the type alias `$T` standing for the Rust type of a [`DType`] value.
 ///
 /// The one place where a run-time dtype becomes a type; without the feature `half` the 16-bit types cannot occur, since
-/// nothing can create a leaf of them.
+/// no leaf of them can be created.
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -298,8 +298,8 @@ macro_rules! with_dtype {
 }
 pub(crate) use with_dtype;
 
-/// The nearest value of another element type. Compiles to nothing where the types are the same, and to one conversion
-/// in the compute types where they fit.
+/// Rounds to another element type. Compiles to nothing for equal types, and to one conversion in the compute types
+/// where they suffice.
 #[inline(always)]
 pub(crate) fn convert<A: Element, B: Element>(value: A) -> B {
     if matches!(A::DTYPE.compute(), DType::F32) {

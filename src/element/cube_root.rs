@@ -1,12 +1,12 @@
-//! Cube roots as plain arithmetic, which vectorises and has the same bits everywhere.
+//! Cube roots by plain arithmetic, which vectorizes and is bitwise identical on all CPUs.
 
-/// The cube root of a number, of its sign as the cube is, within two units in the last place of the root rounded
-/// rightly: half a unit is lost in the sum at the end, up to one in the product that it corrects, a third of one in `e`
-/// (1.6 at most were found). NaN stays NaN. Terms are added in pairs: the loop takes as long as its longest chain of
-/// operations that wait for one another.
+/// Returns the cube root, with the sign of the number, within two units in the last place of the rounded exact root.
+///
+/// Half a unit is lost in the final sum, up to one in the product that it corrects, a third of one in `e` (1.6 at most
+/// were found). NaN stays NaN. Terms are added in pairs: the longest dependency chain determines the time of the loop.
 #[inline(always)]
 pub(super) fn single(x: f32) -> f32 {
-    // What the root is compared with must not have lost digits, nor overflow.
+    // The number compared with the root must neither lose digits nor overflow.
     let (up, down) =
         if x.abs() < 1.0 { (2.0_f32.powi(72), 2.0_f32.powi(-24)) } else { (2.0_f32.powi(-12), 2.0_f32.powi(4)) };
     let y = x * up;
@@ -18,18 +18,19 @@ pub(super) fn single(x: f32) -> f32 {
     let square = inverse * inverse;
     let e = 1.0 - y * (square * inverse);
     let root = (y * down) * square;
-    // ((1 − e)^(−2/3) − 1) / e, by the polynomial of least error for such e: 1.2e-9 of the root.
+    // ((1 − e)^(−2/3) − 1) / e, by its minimax polynomial for such e: 1.2e-9 of the root.
     let e2 = e * e;
     let low = 0.666_666_75 + e * 0.555_556_3;
     let high = (0.493_785_47 + e * 0.452_405_66) + e2 * (0.430_002_33 + e * 0.422_645_5);
     let near = root + (root * e) * (low + e2 * high);
-    // Not so for infinities and NaN.
+    // Infinities and NaN stay.
     if e.abs() <= 1.0 { near } else { x }
 }
 
-/// As [`single`], within a unit and a half in the last place of the root rounded rightly: half a unit is lost in the
-/// product, half in the sum at the end, and a third in `e`. A first step brings the inverse root so near that the
-/// polynomial of the second is short.
+/// As [`single`], within a unit and a half in the last place of the rounded exact root.
+///
+/// Half a unit is lost in the product, half in the final sum, and a third in `e`. A first step brings the inverse root
+/// so near that the polynomial of the second is short.
 #[inline(always)]
 pub(super) fn double(x: f64) -> f64 {
     let (up, down) =
@@ -40,8 +41,7 @@ pub(super) fn double(x: f64) -> f64 {
     let third = ((bits >> 32 & 0x7FFF_FFFF) * 0xAAAA_AAAB) >> 33;
     let inverse = f64::from_bits((0x553E_E93F_u64.wrapping_sub(third) << 32) | (bits & 1 << 63));
     let e = 1.0 - y * (inverse * inverse * inverse);
-    // (1 − e)^(−1/3), by the polynomial of least error for such e: 2e-6. Then 17 bits are left of it, so that its cube
-    // is exact.
+    // (1 − e)^(−1/3), by its minimax polynomial for such e: 2e-6. It is then cut to 17 bits, so that its cube is exact.
     let (low, high) = (0.999_998_015_693_247_5 + e * 0.333_328_428_549_291_4, 0.223_738_105_535_023_32);
     let inverse = inverse * (low + (e * e) * (high + e * 0.174_560_191_404_507_38));
     let inverse = f64::from_bits(inverse.to_bits() & !0 << 36);
@@ -50,7 +50,7 @@ pub(super) fn double(x: f64) -> f64 {
     let root = (y * down) * square;
     // ((1 − e)^(−2/3) − 1) / e, for e up to 3e-5.
     let near = root + (root * e) * (2.0 / 3.0 + e * (5.0 / 9.0 + e * (40.0 / 81.0)));
-    // Not so for infinities and NaN.
+    // Infinities and NaN stay.
     if e.abs() <= 1.0 { near } else { x }
 }
 

@@ -1,22 +1,22 @@
-//! What the engine asks of numbers besides arithmetic, and what it does by their type.
+//! Requirements of the engine on numbers beyond arithmetic, and dispatch by their type.
 
 use core::ops::Range;
 
 use super::{DType, Element, Real, Rounding};
 
-/// What the engine asks of a number besides. It has no path outside of this crate.
+/// Requirements of the engine on numbers. Sealed: no path outside of this crate.
 pub trait InEngine: Sized {
-    /// The nearest value of a type of leaves that this is the compute type of, ties to even.
+    /// Rounds to a leaf type with this compute type, ties to even.
     fn rounded(self, to: Rounding) -> Self;
 
-    /// The number with those of its bits that `keep` has, and those of `set`. For numbers in memory only.
+    /// Returns the number with the bits in `keep`, and those in `set`. Not for recorded numbers.
     #[inline(always)]
     fn masked(self, keep: Self, set: Self) -> Self {
         let _ = (keep, set);
         self
     }
 
-    /// Zero for NaN.
+    /// Returns zero for NaN, else the number.
     #[inline(always)]
     fn unless_nan(self) -> Self
     where
@@ -25,7 +25,7 @@ pub trait InEngine: Sized {
         if self.is_nan() { Self::zero() } else { self }
     }
 
-    /// One for NaN, else zero.
+    /// Returns one for NaN, else zero.
     #[inline(always)]
     fn count_nan(self) -> u32
     where
@@ -34,7 +34,7 @@ pub trait InEngine: Sized {
         self.is_nan().into()
     }
 
-    /// The number of which every bit is set.
+    /// Returns the number with all bits set.
     #[inline(always)]
     fn of_all_bits() -> Self
     where
@@ -43,7 +43,7 @@ pub trait InEngine: Sized {
         Self::nan()
     }
 
-    /// The larger of two numbers that are not negative, or NaN.
+    /// Returns the larger of two non-negative numbers, or NaN.
     #[inline(always)]
     fn larger(self, other: Self) -> Self
     where
@@ -52,15 +52,14 @@ pub trait InEngine: Sized {
         if other > self || other.is_nan() { other } else { self }
     }
 
-    /// Whether what is done to a value of this type is written down: it goes the engine's way, and is nowhere in
-    /// memory.
+    /// True if operations on a value of this type are recorded: such a value has no storage.
     const RECORDS: bool = false;
 
-    /// Runs what is done to an element in one place of a chain: to the state of it in these arrays, to the update,
-    /// which is returned, and to those sums of the chain. Called for types that [record](InEngine::RECORDS) only.
+    /// Runs a part's operation on an element: on its state in these arrays, the update, which is returned, and these
+    /// sums of the chain. For types that [record](InEngine::RECORDS) only.
     ///
-    /// It is run once for each way through it, and what follows goes on with one value for each result: so what one
-    /// part compares does not multiply the ways through the next.
+    /// The operation runs once for each path through it, and later operations continue with one value for each result:
+    /// comparisons of one part do not multiply the paths of the next.
     fn record(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, Self>) -> Self
     where
         Self: Real,
@@ -69,42 +68,44 @@ pub trait InEngine: Sized {
         unreachable!("numbers are in memory, and gone through in loops")
     }
 
-    /// From here on the part of this name is recorded; which one was so far.
+    /// Begins recording the part of this name, and returns the outer one.
     fn enter(part: &'static str) -> &'static str {
         part
     }
 
-    /// Says why the part that was [entered](InEngine::enter) last cannot be recorded.
+    /// Notes why the part [entered](InEngine::enter) last cannot be recorded.
     fn refuse(why: &'static str) {
         let _ = why;
     }
 
-    /// The member of a pair that is made for this type; none for a type that records.
+    /// Returns the member of a pair for this type; none for a type that records.
     fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>
     where
         Self: Real;
 
-    /// Does what a job has for this type.
+    /// Runs a job's method for this type.
     fn split<J: ByReal>(job: J, argument: J::Argument<Self>) -> J::Output
     where
         Self: Real;
 }
 
-/// What a part does to one element, given the numbers of its arrays and its terms of sums: it returns the update.
+/// The operation of a part on one element, given the values of its arrays and its terms of sums; it returns the update.
 pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Term<C>]) -> C;
 
-/// What one element adds to one of the sums of a chain: it is counted, or a number is added up.
+/// The contribution of one element to a sum of a chain: a count, or a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Term<C: Real> {
     pub(crate) count: u32,
     pub(crate) sum: Option<C::Wide>,
-    /// The update and the parameter as the part got them that adds to this sum, if that can be worked out after all
-    /// else is done to the element; see [`Shape::later`](crate::engine::Shape::later).
+    /// The incoming update and parameter of the part that contributes to this sum.
+    ///
+    /// `None` if its contribution cannot be computed after all other operations on the element; see
+    /// [`Shape::later`](crate::engine::Shape::later).
     pub(crate) went_in: Option<(C, C)>,
 }
 
 impl<C: Real> Term<C> {
-    /// What is added: a count as a number, and minus zero, which changes no sum, where there is nothing to add.
+    /// Returns the contribution: a count as a number, and minus zero, which changes no sum, if empty.
     #[inline(always)]
     pub(crate) fn number(&self) -> f64 {
         let count = if self.count == 0 { -0.0 } else { f64::from(self.count) };
@@ -119,28 +120,29 @@ impl<C: Real> Default for Term<C> {
     }
 }
 
-/// A leaf's array, where values are recorded: which array it is, by its address, and the type of its elements.
+/// A leaf's array for recorded values: its identity, by address, and the type of its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRecord {
     pub(crate) address: usize,
     pub(crate) dtype: DType,
 }
 
-/// What is said apart for each compute type, since it cannot be generic: a call of a method of a trait object, say.
+/// A job with a method per compute type, if it cannot be generic: a call of a method of a trait object, for example.
 pub trait ByReal {
-    /// What it is done to.
+    /// The operand.
     type Argument<C: Real>;
-    /// What comes of it.
+    /// The result.
     type Output;
-    /// For `f32`.
+    /// Runs for `f32`.
     fn single(self, argument: Self::Argument<f32>) -> Self::Output;
-    /// For `f64`.
+    /// Runs for `f64`.
     fn double(self, argument: Self::Argument<f64>) -> Self::Output;
-    /// For a type that records, whose values are lines with numbers.
+    /// Runs for a type that records, whose values are numbered lines.
     fn recorded<C: Real>(self, argument: Self::Argument<C>, number: fn(C) -> u32, line: fn(u32) -> C) -> Self::Output;
 }
 
-/// A family of types with a member for each compute type: what a step works out once for `f32` and once for `f64`.
+/// A family of types with a member for each compute type: values that a step computes once for `f32` and once for
+/// `f64`.
 pub trait PerReal {
     /// The member for `C`.
     type Of<C: Real>: Copy + Send + Sync;
@@ -152,7 +154,7 @@ pub struct Both<F: PerReal> {
     pub(crate) double: F::Of<f64>,
 }
 
-/// What a [`Real`] in memory does by its bits.
+/// Implements the methods of a [`Real`] in memory by its bits.
 macro_rules! by_bits {
     ($Real:ident, $Bits:ident) => {
         #[inline(always)]
@@ -160,21 +162,21 @@ macro_rules! by_bits {
             $Real::from_bits(self.to_bits() & keep.to_bits() | set.to_bits())
         }
 
-        /// With a choice a loop would be one of stores that are done for NaNs only, which is slow.
+        /// A select would make the loop one of masked stores, which is slow.
         #[inline(always)]
         fn unless_nan(self) -> $Real {
             self.masked(if self.is_nan() { 0.0 } else { $Real::of_all_bits() }, 0.0)
         }
 
-        /// Its bits are more than those of infinity. A loop that also chooses by a comparison would take the lanes of
-        /// its mask apart to count them.
+        /// Its bits are more than those of infinity. A comparison would make a loop that also selects split the lanes
+        /// of its mask for counting.
         #[inline(always)]
         fn count_nan(self) -> u32 {
             ($Real::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> ($Bits::BITS - 1)) as u32
         }
 
-        /// As whole numbers their bits have the same order, and those of NaN are the largest: one instruction, where
-        /// two comparisons and a choice are five.
+        /// As integers the bits have the same order, with those of NaN the largest: one instruction instead of five for
+        /// two comparisons and a select.
         #[inline(always)]
         fn larger(self, other: $Real) -> $Real {
             $Real::from_bits(self.to_bits().max(other.to_bits()))

@@ -1,32 +1,32 @@
-//! Rounding to the type of a leaf where that is known when a loop runs, not where it is compiled.
+//! Rounding to the type of a leaf known at run time.
 
 use super::DType;
 
-/// How an `f32` is rounded to the nearest number of a type, ties to even.
+/// The rounding of an `f32` to the nearest number of a type, ties to even.
 ///
-/// Numbers, not a choice between types: a loop that chose for each element would not be vectorised.
+/// Numbers instead of a branch on types: a loop with such a branch would not vectorize.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     pub(crate) dtype: DType,
-    /// The bits of the fraction that the type does not have, how many they are, and half of them.
+    /// The fraction bits that the type lacks, their number, and half of them.
     below: u32,
     shift: u32,
     half: u32,
-    /// The smallest normal number, as bits. Below it are multiples of `1.5 / 2²³` of what is added and taken away
-    /// again.
+    /// The bits of the smallest normal number. Smaller ones are multiples of `1.5 / 2²³` of the carrier, which is added
+    /// and subtracted.
     normal: i32,
     carrier: f32,
-    /// As bits, what is infinite in the type. With a sign, as what it is compared with: AVX2 compares no others.
+    /// The bits from which numbers are infinite in the type. Signed, as AVX2 has only signed comparisons.
     infinite: i32,
-    /// As bits, what such a number becomes. Of a type in which it becomes infinite by being rounded, both are the most
-    /// that there are, so that nothing is changed.
+    /// The bits that such numbers become. For a type with infinity by rounding, both are the maximum, which changes
+    /// nothing.
     above: i32,
 }
 
 impl Rounding {
     #[inline(always)]
     pub(crate) fn to(dtype: DType) -> Rounding {
-        // The exponents of `f16` end at both ends before those of `f32`; those of `bf16` are the same.
+        // The exponents of `f16` have a smaller range than those of `f32`; those of `bf16` have the same.
         let (shift, normal, carrier, infinite, above) = match dtype {
             DType::F16 => (13, (127 - 14) << 23, 0.75, 65536.0_f32.to_bits() as i32, 0x7f80_0000),
             DType::Bf16 => (16, 0, 0.0, i32::MAX, i32::MAX),
@@ -36,7 +36,7 @@ impl Rounding {
         Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite, above }
     }
 
-    /// The same in a loop that is compiled for leaves of one type.
+    /// Returns the same in a loop compiled for leaves of one type.
     #[inline(always)]
     pub(crate) fn known(self, dtype: DType) -> Rounding {
         debug_assert!(self.dtype == dtype, "a loop for leaves of another type");
@@ -49,12 +49,12 @@ impl Rounding {
         let (sign, size) = (bits & 0x8000_0000, bits & 0x7fff_ffff);
         let odd = size >> self.shift & u32::from(self.below != 0);
         let normal = (size + self.half + odd) & !self.below;
-        // The sum rounds, since it has the last bit where the type has it.
+        // The sum rounds, since its last bit is that of the type.
         let subnormal = ((f32::from_bits(size) + self.carrier) - self.carrier).to_bits();
         let size = size as i32;
         let finite = (if size < self.normal { subnormal } else { normal }) as i32;
         let rounded = if finite >= self.infinite { self.above } else { finite };
-        // A NaN may have become less than nothing.
+        // Rounding may have overflowed the bits of a NaN.
         f32::from_bits(sign | (if x.is_nan() { size } else { rounded }) as u32)
     }
 }
@@ -68,8 +68,7 @@ mod tests {
 
     #[test]
     fn rounding_by_numbers_is_rounding_by_types() {
-        // All numbers of both types, what lies half-way between them and on either side of that, and others of all
-        // sizes.
+        // All numbers of both types, the midpoints between them and their neighbours, and others of all sizes.
         let of_types = (0..=u16::MAX).flat_map(|i| {
             [f16::from_bits(i).widen(), bf16::from_bits(i).widen()].into_iter().flat_map(|x| {
                 [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x7fff, 0x8000, 0x8001, 0xffff]

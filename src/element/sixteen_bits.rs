@@ -1,4 +1,4 @@
-//! `f16` and `bf16`: how they become `f32`, and how an `f32` is rounded to them.
+//! Conversions between `f32` and 16-bit floats, `f16` and `bf16`.
 
 use super::{DType, Element};
 
@@ -6,15 +6,15 @@ impl Element for half::f16 {
     type Compute = f32;
     const DTYPE: DType = DType::F16;
 
-    // Both directions are written out without branches, because `half` asks the CPU for each element, which keeps loops
-    // from vectorising. A test compares them with `half` for every bit pattern.
+    // Both directions are branch-free: `half` checks the CPU for each element, which keeps loops from vectorizing. A
+    // test compares them with `half` for every bit pattern.
     #[inline(always)]
     fn widen(self) -> f32 {
         let bits = u32::from(self.to_bits());
         let magnitude = (bits & 0x7fff) << 13;
         // The exponents' biases differ by 112; the product is exact, for subnormals too.
         let finite = (f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23)).to_bits();
-        // A NaN is made a quiet one, as by the processor's instruction.
+        // A NaN becomes quiet, as by the CPU's instruction.
         const INFINITE: u32 = 0x7c00 << 13;
         let special = magnitude | if magnitude > INFINITE { 0x7fc0_0000 } else { 0x7f80_0000 };
         f32::from_bits((bits & 0x8000) << 16 | if magnitude >= INFINITE { special } else { finite })
@@ -23,11 +23,11 @@ impl Element for half::f16 {
     fn narrow(value: f32) -> half::f16 {
         let sign = (value.to_bits() >> 16) & 0x8000;
         let bits = value.to_bits() & 0x7fff_ffff;
-        // Subnormal: adding a half lets the addition itself do the shifting and the rounding.
+        // Subnormal: adding a half makes the addition shift and round.
         let subnormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
         let odd = (bits >> 13) & 1;
         let normal = bits.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-        // Of a NaN what fits is kept, as by the processor's instruction.
+        // A NaN keeps its upper fraction bits, as by the CPU's instruction.
         let special = if bits > 0x7f80_0000 { 0x7e00 | (bits >> 13) & 0x3ff } else { 0x7c00 };
         let finite = if bits < 113 << 23 { subnormal } else { normal };
         half::f16::from_bits((sign | if bits >= (127 + 16) << 23 { special } else { finite }) as u16)
@@ -46,14 +46,12 @@ impl Element for half::bf16 {
     type Compute = f32;
     const DTYPE: DType = DType::Bf16;
 
-    // Written out, not `to_f32`, because that has a branch for NaN which keeps loops from vectorising; a shift is exact
-    // for every value.
+    // Not `to_f32`, whose branch for NaN keeps loops from vectorizing; a shift is exact for every value.
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
-    // Round to nearest, ties to even, on the bits; a NaN stays a NaN by setting its quiet bit. Branch-free for the same
-    // reason as `widen`.
+    // Rounds to nearest, ties to even, on the bits; a NaN stays NaN by its quiet bit. Branch-free as `widen`.
     #[inline(always)]
     fn narrow(value: f32) -> half::bf16 {
         half::bf16::from_bits((rounded(value) >> 16) as u16)
@@ -68,7 +66,7 @@ impl Element for half::bf16 {
     }
 }
 
-/// The bits of the nearest `bf16`, in the upper half; what is below is lost.
+/// Returns the bits of the nearest `bf16` in the upper half; the lower half is meaningless.
 #[inline(always)]
 fn rounded(value: f32) -> u32 {
     let bits = value.to_bits();
@@ -80,22 +78,23 @@ fn nearest(bits: u32) -> u32 {
     bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
 }
 
-/// A type of 16 bits.
+/// A 16-bit float type.
 pub(crate) trait SixteenBits: Element<Compute = f32> {
-    /// The nearest number of this type, in `f32`.
+    /// Rounds to the nearest number of this type, in `f32`.
     #[inline(always)]
     fn rounded(value: f32) -> f32 {
         Self::narrow(value).widen()
     }
 
-    /// The number nearest to a sum of two numbers of this type.
+    /// Rounds a sum of two numbers of this type to nearest.
     #[inline(always)]
     fn of_sum(sum: f32) -> Self {
         Self::narrow(sum)
     }
 
-    /// One of the two neighbours of a number, of any 16 random bits, with the chance that makes it the mean of both;
-    /// the number itself if it is of this type. What is beyond the largest number is rounded to nearest.
+    /// Rounds stochastically, by 16 random bits: to one of the two neighbours, with the number as mean.
+    ///
+    /// Numbers of this type stay. Numbers beyond the largest are rounded to nearest.
     fn by_chance(value: f32, random: u16) -> f32;
 }
 
@@ -105,7 +104,7 @@ impl SixteenBits for half::bf16 {
         f32::from_bits(rounded(value) & 0xffff_0000)
     }
 
-    // The lower half of a NaN that is a sum of two numbers of this type is zero: it stays one without being told apart.
+    // The lower half of a NaN that is a sum of two numbers of this type is zero, so it stays NaN without a test.
     #[inline(always)]
     fn of_sum(sum: f32) -> half::bf16 {
         half::bf16::from_bits((nearest(sum.to_bits()) >> 16) as u16)
@@ -114,7 +113,7 @@ impl SixteenBits for half::bf16 {
     #[inline(always)]
     fn by_chance(value: f32, random: u16) -> f32 {
         let bits = value.to_bits();
-        // It carries into the upper half where the lower one is more than the random bits.
+        // Carries into the upper half if the lower one is more than the random bits.
         let chosen = f32::from_bits(bits.wrapping_add(u32::from(!random)) & 0xffff_0000);
         let nearest = half::bf16::rounded(value);
         if bits & 0x7fff_ffff < 0x7f7f_0000 { chosen } else { nearest }
@@ -126,18 +125,18 @@ impl SixteenBits for half::f16 {
     fn by_chance(value: f32, random: u16) -> f32 {
         let (bits, random) = (value.to_bits(), u32::from(random));
         let magnitude = bits & 0x7fff_ffff;
-        // It carries where the lower 13 bits, of which each counts eight, are more than the random ones.
+        // Carries if the lower 13 bits, each worth eight, are more than the random ones.
         let normal = (magnitude + ((u32::from(u16::MAX) - random) >> 3)) & !0x1fff;
-        // Subnormal: multiples of 2⁻²⁴, of which there are few enough that no step of this is rounded.
+        // Subnormal: multiples of 2⁻²⁴, small enough that no step rounds.
         const LARGE: f32 = (1 << 24) as f32;
         let multiples = f32::from_bits(magnitude) * LARGE;
-        // In floats, since a conversion to integers that saturates is not vectorised.
+        // In floats, since a saturating conversion to integers does not vectorize.
         let whole = (multiples + LARGE / 2.0) - LARGE / 2.0;
         let below = if whole > multiples { whole - 1.0 } else { whole };
         let up = if (multiples - below) * 65536.0 > random as i32 as f32 { 1.0 } else { 0.0 };
         let subnormal = ((below + up) / LARGE).to_bits();
         let chosen = if magnitude < (127 - 14) << 23 { subnormal } else { normal };
-        // Infinity begins half a step above the largest number. Of a NaN what fits is kept.
+        // Infinity begins half a step above the largest number. A NaN keeps its upper fraction bits.
         const INFINITY: u32 = f32::INFINITY.to_bits();
         const LARGEST: u32 = 65504.0_f32.to_bits();
         let infinite = if magnitude > INFINITY { (magnitude | 0x40_0000) & !0x1fff } else { INFINITY };
@@ -146,13 +145,14 @@ impl SixteenBits for half::f16 {
     }
 }
 
-/// An `f32` that rounds to the same 16-bit value as the `f64` does: rounding to nearest twice can go wrong at a tie, so
-/// the first rounding truncates and remembers in the last bit that something was lost.
+/// Returns an `f32` that rounds to the same 16-bit value as the `f64`.
+///
+/// Rounding to nearest twice can go wrong at a tie, so the first rounding truncates and sets the last bit if inexact.
 #[inline(always)]
 fn round_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let inexact = f64::from(near) != value && near.is_finite();
-    // Back towards zero if it was rounded away from it; then the last bit is set, which is also right if it was set.
+    // Towards zero if it was rounded away from it; then sets the last bit, which is also right if it was set.
     let away = inexact && f64::from(near).abs() > value.abs();
     f32::from_bits((near.to_bits() - u32::from(away)) | u32::from(inexact))
 }
@@ -163,10 +163,10 @@ mod tests {
 
     use super::*;
 
-    /// Of all random bits, the mean is the number, and each result is a neighbour; numbers of the type stay.
+    /// Checks that the mean over all random bits is the number, and that results are neighbours; exact numbers stay.
     fn is_unbiased<H: SixteenBits>(of_bits: fn(u16) -> H) {
         for i in 0..90_u16 {
-            // All sizes that the type has, on its numbers and between them.
+            // All sizes of the type, on its numbers and between them.
             let from = of_bits(i.wrapping_mul(727)).widen();
             let between = [1, 0x7ff, 0x1000, 0x7fff, 0x8000, 0xffff][usize::from(i) % 6];
             for value in [from, f32::from_bits(from.to_bits().wrapping_add(between))] {
@@ -184,7 +184,7 @@ mod tests {
                 assert!((mean - f64::from(value)).abs() <= step / 65536.0, "{mean:e} {value:e}");
             }
         }
-        // The largest number of `f16`, half a step beyond it, and what is next to these; not a number, quiet or not.
+        // The largest `f16`, half a step beyond it, and their neighbours; NaN, quiet or not.
         let near = [65504.0_f32, 65520.0].map(|x| [x.to_bits() - 1, x.to_bits(), x.to_bits() + 1].map(f32::from_bits));
         let of_f16 = near.as_flattened().iter().filter(|x| H::DTYPE == DType::F16 && **x >= 65504.0);
         let not = [0x7f80_0001, 0x7fff_ffff, 0x7fc0_2000, 0x7fa0_1fff].map(f32::from_bits);
@@ -204,13 +204,13 @@ mod tests {
         is_unbiased(bf16::from_bits);
     }
 
-    /// Each number of a type with some of each size, sign and kind.
+    /// Checks each number of a type with some of each size, sign and kind.
     fn sums_are_rounded<H: SixteenBits>(of_bits: fn(u16) -> H, bits: fn(H) -> u16) {
         for other in (0..=u16::MAX).step_by(373).chain([0, 0x7f80, 0xff80, 0x7f81, 0x7fff, 0x7c00, 0x7c01, 0x8000]) {
             for one in 0..=u16::MAX {
                 let sum = of_bits(one).widen() + of_bits(other).widen();
                 assert_eq!(bits(H::of_sum(sum)), bits(H::narrow(sum)), "{one:x} + {other:x}");
-                // And something that is no number of the type.
+                // And a number that is not of the type.
                 let value = f32::from_bits(u32::from(one) << 16 | u32::from(other));
                 let rounded = (H::rounded(value).to_bits(), H::narrow(value).widen().to_bits());
                 assert_eq!(rounded.0, rounded.1, "{value:e}");
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn rounding_from_f64_is_rounding_once() {
-        // Just above, at and just below a tie, by less than f32 can tell.
+        // Just above, at and just below a tie, by less than the precision of `f32`.
         let tiny = 2.0_f64.powi(-40);
         for (tie, up) in [
             (1.0 + 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-10)),
