@@ -6,18 +6,18 @@ use core::ops::Range;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// The most arrays that are prefetched for a tile.
+/// Maximum number of arrays prefetched for a tile.
 const MOST: usize = 10;
 
-/// How many bytes ahead a loop prefetches its own arrays. The processor's prefetcher follows each array too, but stops
-/// at the end of each page and falls behind where the arithmetic of a block takes long.
+/// Prefetch distance of a loop's own arrays, in bytes. The CPU's prefetcher follows each array too, but stops at the
+/// end of each page and falls behind if the arithmetic of a block takes long.
 pub(crate) const DISTANCE: usize = 1024;
 
-/// The same for loops that only read, into the second-level cache.
+/// The prefetch distance of loops that only read, into the L2 cache.
 const READ_DISTANCE: usize = 4096;
 
-/// Prefetches the memory that a loop comes to after a block. The address is made from the block's, so that the compiler
-/// knows that no other memory is meant: sums that are in registers stay there.
+/// Prefetches the memory that a loop reaches after a block. The address is derived from the block's, so that the
+/// compiler knows that no other memory is accessed: sums in registers stay there.
 #[inline(always)]
 pub(crate) fn prefetch_after<T>(block: &[T]) {
     for line in (0..size_of_val(block)).step_by(LINE) {
@@ -33,7 +33,7 @@ pub(crate) fn prefetch_beside<T>(block: &[T], address: usize) {
     }
 }
 
-/// The same in a loop that only reads.
+/// As [`prefetch_after`] in a loop that only reads.
 #[inline(always)]
 pub(crate) fn prefetch_to_read<T>(block: &[T]) {
     for line in (0..size_of_val(block)).step_by(LINE) {
@@ -41,7 +41,7 @@ pub(crate) fn prefetch_to_read<T>(block: &[T]) {
     }
 }
 
-/// Prefetches a line, or no further than into the second-level cache; elsewhere than on x86-64 nothing.
+/// Prefetches a cache line, optionally only into the L2 cache; does nothing except on x86-64.
 #[inline(always)]
 fn prefetch<const SECOND_LEVEL: bool>(address: *const i8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -59,34 +59,34 @@ fn prefetch<const SECOND_LEVEL: bool>(address: *const i8) {
     let _ = address;
 }
 
-/// The memory that the next tile reads, prefetched in equal shares before each loop over this one: while one loop
-/// waits for memory, others calculate. All tiles of a piece read the same arrays, one stretch after another, so that
-/// only the first says which. A line of each array is prefetched before the next line of any: a processor that reads
-/// ahead by itself then does so in all of them.
+/// The memory that the next tile reads, prefetched in equal shares before each loop over the current one.
+///
+/// While one loop waits for memory, others compute. All tiles of a chunk read the same arrays in order, so that only
+/// the first records them. Arrays take turns line by line, so that the CPU's prefetcher starts in all of them.
 #[derive(Debug)]
 pub(crate) struct Ahead {
-    /// The stretches that the next tile reads: where each begins, and how many lines it has.
+    /// The ranges that the next tile reads: the start and the number of cache lines of each.
     memory: [(usize, usize); MOST],
     len: usize,
-    /// The most lines of any, and which of them is next.
+    /// The largest number of lines of any range, and the next line.
     lines: usize,
     next: usize,
     is_first: bool,
-    /// How many loops have gone over this tile.
+    /// Number of loops over this tile so far.
     loops: usize,
-    /// Lines before each loop, by how many loops the tile before had; none before a single loop, which reads its arrays
-    /// in order as the processor's own prefetcher does.
+    /// Lines before each loop, from the number of loops of the previous tile. Zero for a single loop, which reads its
+    /// arrays in order and leaves them to the CPU's prefetcher.
     share: usize,
 }
 
 impl Ahead {
-    /// For a piece in which a tile of the same length follows the first, or none does.
+    /// Returns the state for a chunk; `follows` is true if a tile of the same length follows the first.
     #[inline]
     pub(crate) fn new(follows: bool) -> Ahead {
         Ahead { memory: [(0, 0); MOST], len: 0, lines: 0, next: 0, is_first: follows, loops: 0, share: 0 }
     }
 
-    /// Begins a tile that is not the first; `follows` says whether one of the same length comes after it.
+    /// Begins a later tile; `follows` is true if one of the same length comes after it.
     pub(crate) fn go_on(&mut self, follows: bool) {
         self.share = if self.loops > 1 { self.lines.div_ceil(self.loops) } else { 0 };
         self.memory[..self.len].iter_mut().for_each(|(from, lines)| *from += *lines * LINE);
@@ -100,7 +100,7 @@ impl Ahead {
         self.is_first
     }
 
-    /// Says that the first tile reads a stretch of memory. The next one reads what lies after it.
+    /// Records a range that the first tile reads. The next tile reads the range after it.
     pub(crate) fn reads(&mut self, now: Range<usize>) {
         if self.len < MOST {
             let lines = now.len().div_ceil(LINE);
@@ -135,7 +135,7 @@ mod tests {
         for (array, len) in [(1 << 20, 4096), (1 << 30, 2048)] {
             ahead.reads(array..array + len);
         }
-        // Nothing is known of how many loops come.
+        // The number of loops is not known yet.
         (0..4).for_each(|_| ahead.prefetch_share());
         assert_eq!((ahead.lines, ahead.next), (64, 0));
         ahead.go_on(true);
@@ -146,7 +146,7 @@ mod tests {
         ahead.go_on(false);
         ahead.prefetch_share();
         assert_eq!(ahead.next, 64);
-        // One loop goes over its arrays in order, as the processor's prefetcher does.
+        // A single loop reads its arrays in order and leaves them to the CPU's prefetcher.
         ahead.go_on(true);
         assert_eq!(ahead.share, 0);
     }

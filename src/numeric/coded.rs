@@ -1,13 +1,12 @@
-//! Numbers in 8 bits: blocks of 256, each with the size of its largest finite number as an `f32` before the codes.
+//! Quantized numbers: blocks of 256 8-bit codes after a scale, the size of the largest finite number as an `f32`.
 //!
-//! The scale of a block with NaN or infinities has its sign bit set. In such a block the codes of size 1 stand for
-//! infinities and those of size 2 for NaN, so that each harms its own element only.
+//! The scale of a block with NaN or infinities has its sign bit set. In such a block codes of size 1 are infinities and
+//! those of size 2 NaN, so that each affects its own element only.
 //!
-//! Whatever a code cannot say exactly goes to one of the two codes next to it, with chances in proportion to how near
-//! they are, in the root where codes are roots: a mean that takes in a thousandth of a square each step would never
-//! come down again if it were always rounded to the nearest. The chances are drawn from the last bits of the number
-//! itself, and its place. So no key is needed, the result is the same on each machine, and a number that a code says
-//! exactly stays as it is.
+//! Other numbers are rounded stochastically to one of the two adjacent codes, with probabilities proportional to their
+//! nearness, in the root if codes are roots: a mean that takes a thousandth of a square each step would never decrease
+//! under rounding to nearest. The random bits are the last bits of the number itself, and its place. Hence no key is
+//! needed, the result is the same on each CPU, and numbers that are exact codes stay.
 
 use core::marker::PhantomData;
 
@@ -17,37 +16,37 @@ use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 /// One block: its scale and its codes.
 type Block = [u8; BLOCK + SCALE];
 
-/// Sizes of codes in a block whose scale is marked: infinities, NaN, and the least of all other numbers.
+/// Sizes of codes in a block with a marked scale: infinities, NaN, and the least of all other numbers.
 const INFINITE: u32 = 1;
 const NAN: u32 = 2;
 const LEAST_FINITE: u32 = 3;
 
-/// How numbers of a block become codes.
+/// The quantization of the numbers of a block.
 trait Code: Copy {
-    /// Whether the highest bit of a code tells a sign.
+    /// True if the highest bit of a code is a sign.
     const SIGNED: bool;
-    /// The size of a code without its sign.
+    /// Returns the size of a code without its sign.
     fn size(code: u8) -> u32;
-    /// The code of this size, negative if it is said and there are signs.
+    /// Returns the code of this size, negative if requested and signed.
     fn with_sign(size: u32, negative: bool) -> u32;
-    /// The least that a scale can be, so that what is worked out from it is a normal number.
+    /// Lower bound of a scale, so that values derived from it are normal numbers.
     const LEAST: f32;
     fn of(scale: f32) -> Self;
     fn decode(self, code: u8) -> f32;
-    /// Nothing, for what cannot be negative and is.
+    /// Quantizes a number; zero for a negative number without a sign.
     fn encode(self, x: f32, place: usize) -> u32;
 }
 
-/// Where in a step between two codes rounding goes up: 8 bits, of the number and its place in the block. Of numbers
-/// with few bits the upper ones count too. All places of a block together have each of the 256 once, so that of equal
-/// numbers as many go up as should.
+/// Returns the rounding threshold between two codes: 8 bits, from the number and its place in the block.
+///
+/// The upper bits of numbers with short fractions contribute too. The places of a block have each of the 256 thresholds
+/// once, so that the right share of equal numbers is rounded up.
 #[inline(always)]
 fn chance(x: f32, place: usize) -> u32 {
     (x.to_bits() ^ x.to_bits() >> 15 ^ PLACES[place]) & 0xff
 }
 
-/// What a place in a block has to do with it. A table, since products of whole numbers take long, and SSE2 has no
-/// instruction for them.
+/// The contribution of a place in a block. A table, since integer products are slow, and SSE2 lacks them.
 static PLACES: [u32; BLOCK] = {
     let mut places = [0; BLOCK];
     let mut place = 0;
@@ -58,13 +57,13 @@ static PLACES: [u32; BLOCK] = {
     places
 };
 
-/// The whole number that is nearest to `x`, which is not negative and less than 2²².
+/// Rounds a non-negative `x` less than 2²² to the nearest integer.
 #[inline(always)]
 fn whole(x: f32) -> u32 {
     (x + 8_388_608.0).to_bits() & 0x7f_ffff
 }
 
-/// `scale·(k/127)²` with the sign of `k`.
+/// The quantization `scale·(k/127)²` with the sign of `k`.
 #[derive(Clone, Copy)]
 struct Root {
     scale: f32,
@@ -97,7 +96,7 @@ impl Code for Root {
     }
 }
 
-/// `scale·(k/255)⁴`.
+/// The quantization `scale·(k/255)⁴`.
 #[derive(Clone, Copy)]
 struct FourthRoot {
     scale: f32,
@@ -125,8 +124,8 @@ impl Code for FourthRoot {
     }
     #[inline(always)]
     fn encode(self, x: f32, place: usize) -> u32 {
-        // What is less becomes the first code after nothing, whatever the chance, and so does this: nothing is for what
-        // is nothing.
+        // Smaller numbers become the first code after zero, whatever the threshold, and so does this one: only zero has
+        // the code of zero.
         const LEAST: f32 = 1.0 / (255.0 * 255.0 * 255.0 * 255.0);
         let part = x * self.inverse;
         let part = if part > LEAST { part } else { LEAST };
@@ -135,15 +134,17 @@ impl Code for FourthRoot {
     }
 }
 
-/// The bits of an `f32` from the third of its fraction on up, less a number that makes the largest of the block 127 or,
-/// without a sign, 255: eighths of an octave, in each octave evenly. Zero is none of them.
+/// The bits of an `f32` down to the third of its fraction, less an offset.
+///
+/// The offset maps the largest of the block to 127 or, without a sign, 255. Codes are eighths of an octave, evenly
+/// within each octave. Zero has a code of its own.
 #[derive(Clone, Copy)]
 struct Log<const SIGNED: bool> {
-    /// The bits that the code 0 would stand for.
+    /// The bits that the code 0 would represent.
     base: i32,
 }
 
-/// How many bits of an `f32` are below those of such a code.
+/// Number of bits of an `f32` below those of a code.
 const BELOW: u32 = 20;
 
 impl<const SIGNED: bool> Code for Log<SIGNED> {
@@ -203,8 +204,8 @@ impl<K: Code> Job for Decode<'_, K> {
     }
 }
 
-/// A function of its own, as `encode_block` is: arguments are known not to overlap, fields are not, and then the loop
-/// is compiled a second time, for numbers one by one.
+/// A separate function, as `encode_block` is: arguments are known not to alias, fields are not, and aliasing would make
+/// the loop compile twice, with a scalar version.
 #[inline(always)]
 fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
     for i in 0..BLOCK {
@@ -212,7 +213,7 @@ fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
     }
 }
 
-/// A block with numbers that are not finite. One whose scale is not finite is NaN throughout.
+/// Decodes a block with infinities or NaN. A block with a scale that is not finite is NaN throughout.
 #[cold]
 #[inline(never)]
 fn decode_marked<K: Code>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
@@ -228,7 +229,7 @@ fn decode_marked<K: Code>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK])
     }
 }
 
-/// As [`encode_block`], of a block with numbers that are not finite.
+/// As [`encode_block`], for a block with infinities or NaN.
 #[cold]
 #[inline(never)]
 fn encode_marked<K: Code>(scale: f32, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
@@ -251,7 +252,7 @@ fn encode_marked<K: Code>(scale: f32, from: &[f32; BLOCK], to: &mut [u8; BLOCK])
     }
 }
 
-/// The scale of a block with numbers that are not finite, before it is marked: the largest of the others.
+/// Returns the scale of a block with infinities or NaN, before it is marked: the largest of the others.
 #[cold]
 #[inline(never)]
 fn largest_finite(block: &[f32; BLOCK]) -> f32 {
@@ -268,13 +269,13 @@ impl<K: Code> Job for Encode<'_, K> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        // All scales first: the codes of a block wait for its scale, but no scale waits for codes.
+        // All scales first: the codes of a block depend on its scale, but no scale depends on codes.
         let Encode { from, to, .. } = self;
         let from = &from[..to.len()];
         for (b, to) in to.iter_mut().enumerate() {
             let largest = largest(&from[b]);
             let least = if largest < K::LEAST { K::LEAST } else { largest };
-            // Of zeros as the memory was before the first step.
+            // For zeros, as the memory is before the first step.
             let scale = if largest == 0.0 { 0.0 } else { least };
             let marked = || -largest_finite(&from[b]).max(K::LEAST);
             let [s0, s1, s2, s3, ..] = to;
@@ -301,7 +302,7 @@ fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
     }
 }
 
-/// The size of the largest number of a block, by its bits, so that NaN is the largest of all.
+/// Returns the size of the largest number of a block, by its bits, so that NaN is the largest of all.
 #[inline(always)]
 fn largest(block: &[f32; BLOCK]) -> f32 {
     let mut most = 0;
@@ -312,7 +313,7 @@ fn largest(block: &[f32; BLOCK]) -> f32 {
     f32::from_bits(most as u32)
 }
 
-/// Runs `$job` with the code of a [`DType`].
+/// Runs `$job` with the quantization of a [`DType`].
 macro_rules! with_code {
     ($isa:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr }) => {
         match $dtype {
@@ -325,8 +326,9 @@ macro_rules! with_code {
     };
 }
 
-/// How many numbers the scales of their blocks leave no digits: those that have the code next to zero, and of numbers
-/// with signs those that are zero among others.
+/// Returns the number of elements without significant digits at their block's scale.
+///
+/// These have the code next to zero; with a sign, also those that are zero among others.
 pub(crate) fn floored(dtype: DType, from: &[u8]) -> usize {
     match dtype {
         DType::Root8 => count_floored::<Root>(from),
@@ -348,7 +350,7 @@ fn count_floored<K: Code>(from: &[u8]) -> usize {
     from.chunks(BLOCK + SCALE).map(of_block).sum()
 }
 
-/// Reads so many numbers as there is room for. `from` has their blocks, the last perhaps a short one.
+/// Decodes `to.len()` numbers from their blocks, the last maybe shorter.
 pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32]) {
     let ((blocks, short), (whole, rest)) = (from.as_chunks(), to.as_chunks_mut());
     with_code!(isa, dtype, Decode { blocks, whole });
@@ -360,7 +362,7 @@ pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32]) {
     }
 }
 
-/// Writes numbers, whose blocks `to` has, the last perhaps a short one.
+/// Encodes numbers into their blocks, the last maybe shorter.
 pub(crate) fn encode(isa: Isa, dtype: DType, from: &[f32], to: &mut [u8]) {
     let ((whole, rest), (blocks, short)) = (from.as_chunks(), to.as_chunks_mut());
     with_code!(isa, dtype, Encode { whole, blocks });

@@ -1,4 +1,4 @@
-//! Moving stretches of a leaf into the compute type and back.
+//! Conversion of chunks of a leaf to the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
 use super::coded;
@@ -10,7 +10,7 @@ use crate::memory::RawSlice;
 #[cfg(feature = "half")]
 use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
 
-/// Numbers of one type as those of another.
+/// Converts numbers from one type to another.
 pub(crate) struct Convert<'a, A, B> {
     pub(crate) from: &'a [A],
     pub(crate) to: &'a mut [B],
@@ -32,7 +32,7 @@ fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
     }
 }
 
-/// Numbers of `f16` as those of another type.
+/// Converts numbers from `f16` to another type.
 #[cfg(feature = "half")]
 struct FromF16<'a>(Isa, &'a [half::f16]);
 
@@ -49,7 +49,7 @@ impl<'a> ByReal for FromF16<'a> {
     fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// Numbers of another type as those of `f16`.
+/// Converts numbers from another type to `f16`.
 #[cfg(feature = "half")]
 struct ToF16<'a>(Isa, &'a mut [half::f16]);
 
@@ -66,7 +66,7 @@ impl<'a> ByReal for ToF16<'a> {
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// By the processor's own instructions.
+/// Converts by the CPU's own instructions.
 #[cfg(feature = "half")]
 struct Widen<'a>(Convert<'a, half::f16, f32>);
 
@@ -82,7 +82,7 @@ impl Job for Widen<'_> {
         let (from, from_end) = self.0.from.reinterpret_cast().as_chunks();
         let (to, to_end) = self.0.to.as_chunks_mut();
         for (block, to) in to.iter_mut().enumerate() {
-            // SAFETY: `dispatch` has chosen the instruction set.
+            // SAFETY: `dispatch` has chosen the SIMD level.
             unsafe { half_floats::widen::<S>(&from[block], to) };
         }
         convert_slice::<half::f16, f32>(from_end.reinterpret_cast(), to_end);
@@ -111,7 +111,7 @@ impl Job for Narrow<'_> {
     }
 }
 
-/// The numbers of whole blocks, to be read in a compute type.
+/// Decodes whole blocks to a compute type.
 struct Decode<'a>(Isa, DType, &'a [u8]);
 
 impl<'a> ByReal for Decode<'a> {
@@ -128,11 +128,11 @@ impl<'a> ByReal for Decode<'a> {
             convert_slice(numbers, to);
         }
     }
-    /// What is recorded is not read from memory.
+    /// Does nothing: recorded values are not read from memory.
     fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// Whole blocks, to be written from a compute type.
+/// Encodes whole blocks from a compute type.
 struct Encode<'a>(Isa, DType, &'a mut [u8]);
 
 impl<'a> ByReal for Encode<'a> {
@@ -152,11 +152,11 @@ impl<'a> ByReal for Encode<'a> {
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// Reads a stretch; of what is coded, one of whole blocks.
+/// Loads a chunk; of a quantized array, one of whole blocks.
 ///
 /// # Safety
 ///
-/// The memory is alive and not written to meanwhile.
+/// The memory is alive and has no concurrent writer.
 pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &mut [C]) {
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
@@ -172,7 +172,7 @@ pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &m
     with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
 }
 
-/// Writes a stretch; of what is coded, one of whole blocks.
+/// Stores a chunk; of a quantized array, one of whole blocks.
 ///
 /// # Safety
 ///

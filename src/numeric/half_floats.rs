@@ -1,25 +1,26 @@
-//! `f16` to `f32` and back: by the processor's own instructions where an instruction set has them, which take one where
-//! the same in bits takes seven and fifteen. The bits are the same, those of NaN too.
+//! Conversion between `f16` and `f32`: by one CPU instruction on SIMD levels that have it, instead of seven and fifteen
+//! on bits. The results are bitwise identical, including NaN.
 #![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
 
 use super::isa::{Isa, ONE_SET, Set};
 use crate::element::Element;
 
-/// Elements that are converted at a time.
+/// Elements converted at a time.
 pub(crate) const BLOCK: usize = 32;
 
-/// Whether there are loops that convert `f16` in registers for an instruction set: on x86-64 for those that have an
-/// instruction for it. Where it takes a dozen for each number, tiles are converted, which takes as long as such a loop
-/// does, and a loop has four times as many instructions as another.
+/// Returns whether loops convert `f16` in registers on a SIMD level: on x86-64 on those with an instruction for it.
+///
+/// Otherwise a conversion takes a dozen instructions. Then tiles are converted first, which takes as long as such a
+/// loop would, with a quarter of its code.
 pub(crate) const fn are_converted(isa: Isa) -> bool {
     cfg!(not(target_arch = "x86_64")) || ONE_SET || !matches!(isa, Isa::Baseline)
 }
 
-/// Numbers as `f32`.
+/// Converts numbers to `f32`.
 ///
 /// # Safety
 ///
-/// The CPU has the instruction set: [`dispatch`](super::isa::dispatch) has chosen it.
+/// The CPU has the SIMD level: [`dispatch`](super::isa::dispatch) has chosen it.
 #[inline(always)]
 pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
     match S::ISA {
@@ -38,7 +39,7 @@ pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
     }
 }
 
-/// The nearest numbers, ties to even.
+/// Converts to the nearest numbers, ties to even.
 ///
 /// # Safety
 ///
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
     use crate::numeric::isa::{Isa, Job, detected_isa, dispatch};
 
-    /// What a block is as `f32`, and that as `f16`.
+    /// Converts a block to `f32`, and back to `f16`.
     struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
 
     impl Job for There<'_> {
@@ -135,7 +136,7 @@ mod tests {
         #[inline(always)]
         fn run_on<S: Set>(self) -> Self::Output {
             let (mut wide, mut narrowed) = ([0.0; BLOCK], [0; BLOCK]);
-            // SAFETY: `dispatch` has chosen the set.
+            // SAFETY: `dispatch` has chosen the SIMD level.
             unsafe {
                 widen::<S>(self.0, &mut wide);
                 narrow::<S>(self.1, &mut narrowed);
@@ -149,7 +150,7 @@ mod tests {
         for isa in [Isa::Baseline, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= detected_isa()) {
             for first in (0..=u16::MAX).step_by(BLOCK) {
                 let bits: [u16; BLOCK] = core::array::from_fn(|i| first + i as u16);
-                // Each of them, and numbers between: ties, what is next to them, and NaN of any kind.
+                // Each `f16`, and numbers between: ties, their neighbours, and NaN of all kinds.
                 for between in [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff] {
                     let values = bits.map(|bits| f32::from_bits(f16::from_bits(bits).to_f32().to_bits() + between));
                     let (wide, narrowed) = dispatch(isa, There(&bits, &values));

@@ -1,27 +1,27 @@
-//! Which vector instructions to run a loop with, decided at run time.
+//! Choice of the SIMD level of a loop at run time.
 #![allow(unsafe_code, reason = "calling a function that was compiled for an instruction set the CPU was found to have")]
 
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicU8, Ordering};
 
-/// An instruction set that loops are compiled for.
+/// A SIMD level that loops are compiled for.
 ///
-/// The arithmetic is the same in each, to the last bit: only how many elements are in flight differs.
+/// Results are bitwise identical on all levels: only the number of elements in flight differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Isa {
-    /// What every CPU of the target has: SSE2 on x86-64, NEON on aarch64.
+    /// The baseline of the target: SSE2 on x86-64, NEON on aarch64.
     Baseline,
-    /// x86-64 with AVX2, and F16C, which all that have AVX2 have.
+    /// x86-64 with AVX2, and with F16C, which all CPUs with AVX2 have.
     Avx2,
     /// x86-64 with AVX-512 (F, BW, DQ, VL).
     Avx512,
 }
 
-/// 0: not asked for; else one more than the number of the set.
+/// 0 if not forced; else one more than the number of the level.
 static FORCED: AtomicU8 = AtomicU8::new(0);
 
-/// The widest instruction set of this CPU.
+/// Returns the widest SIMD level of this CPU.
 pub fn detected_isa() -> Isa {
     #[cfg(target_arch = "x86_64")]
     {
@@ -40,10 +40,9 @@ pub fn detected_isa() -> Isa {
     Isa::Baseline
 }
 
-/// Makes all steps of this process use one instruction set, or with `None` the detected one again. For tests and
-/// benchmarks; the results do not depend on it.
+/// Forces a SIMD level for all steps of this process, or with `None` the detected one again.
 ///
-/// Asking for more than the CPU has gives what it has.
+/// It is for tests and benchmarks; results do not depend on it. A level beyond the CPU's is lowered to the CPU's.
 pub fn force_isa(isa: Option<Isa>) {
     FORCED.store(isa.map_or(0, |isa| isa as u8 + 1), Ordering::Relaxed);
 }
@@ -58,14 +57,14 @@ pub(crate) fn current_isa() -> Isa {
 }
 
 /// A loop to run. A struct with a method, not a closure: a closure that is not strictly `FnOnce` is called through a
-/// shim that may not be inlined, and then the loop is compiled for the baseline.
+/// shim that may not be inlined, and the loop would be compiled for the baseline.
 pub(crate) trait Job {
     type Output;
-    /// Whether it is ever run. One on numbers of a type that only records is not, and has no loop.
+    /// False for a job on recorded numbers, which never runs and needs no loop.
     const IS_RUN: bool = true;
-    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
+    /// Must be `#[inline(always)]`, so that it takes on the SIMD level of its caller.
     fn run(self) -> Self::Output;
-    /// As `run`, for what is written differently for each instruction set.
+    /// As `run`, for code that differs between SIMD levels.
     #[inline(always)]
     fn run_on<S: Set>(self) -> Self::Output
     where
@@ -75,7 +74,7 @@ pub(crate) trait Job {
     }
 }
 
-/// The instruction set that a loop is compiled for, as a type.
+/// The SIMD level that a loop is compiled for, as a type.
 pub(crate) trait Set {
     const ISA: Isa;
 }
@@ -102,7 +101,7 @@ impl Set for Avx512 {
 #[inline]
 pub(crate) fn dispatch<J: Job>(isa: Isa, job: J) -> J::Output {
     match isa {
-        // SAFETY: `current_isa` gives this value only where the CPU was found to have these features.
+        // SAFETY: `current_isa` returns this value only if the CPU has these features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { avx512(job) },
         // SAFETY: as above.
@@ -112,19 +111,19 @@ pub(crate) fn dispatch<J: Job>(isa: Isa, job: J) -> J::Output {
     }
 }
 
-/// Whether the loops of chains are compiled for one instruction set only, the baseline: in the tests of this crate, for
-/// which `.cargo/config.toml` asks. There are thousands of them, and not optimized they are much the same for all sets.
-/// Other loops, some of which are written differently for each set, are there for all.
+/// True if the loops of chains are compiled for the baseline only: in the tests of this crate, as `.cargo/config.toml`
+/// requests. Tests have thousands of them, and unoptimized they hardly differ between SIMD levels. Other loops, some
+/// with code per SIMD level, exist for all.
 pub(super) const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_ONE_INSTRUCTION_SET").is_some();
 
-/// The same for a loop of a chain, which is compiled for each chain and type of numbers.
+/// As [`dispatch`], for a loop of a chain, which is compiled for each chain and number type.
 #[inline]
 pub(crate) fn dispatch_chain<J: Job>(isa: Isa, job: J) -> J::Output {
     Chosen::<J>::CHAIN(isa, job)
 }
 
-/// How a job is run. A constant says it, since of what a condition rules out the compiler goes through all that is
-/// called in it.
+/// The way to run a job. A constant, since the compiler still instantiates all calls under a condition that it rules
+/// out.
 struct Chosen<J>(PhantomData<J>);
 
 impl<J: Job> Chosen<J> {

@@ -1,8 +1,8 @@
-//! Matrix products, by ndarray and so by `matrixmultiply`, with the same bits for any number of threads.
+//! Matrix products by ndarray, and so by `matrixmultiply`, bitwise identical for any number of threads.
 //!
-//! How the library adds up depends on what the machine has, so between instruction sets the last bits differ. It is
-//! called for blocks of the product that are cut by its shape alone: so threads decide who works out a block, and never
-//! what is in it.
+//! The library's order of summation depends on the CPU, so between SIMD levels the last bits differ. It is called for
+//! blocks of the product that depend on its shape alone: threads determine where a block is computed, and never its
+//! values.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
@@ -10,23 +10,24 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
 use super::split::{half, join};
 use crate::element::Real;
 
-/// Rows of a block. The library reads the other factor again for each, which costs a tenth of the time of so many rows.
+/// Rows of a block. The library reads the other factor again for each, a tenth of the time of a block of this size.
 const ROWS: usize = 256;
-/// Columns of a block: only a product of few rows is cut across them.
+/// Columns of a block: only a product with few rows is split across them.
 const COLS: usize = 1024;
 
-/// A matrix in row-major order.
+/// Returns a view of a matrix in row-major order.
 pub(crate) fn matrix<C>(data: &[C], rows: usize, cols: usize) -> ArrayView2<'_, C> {
     ArrayView2::from_shape((rows, cols), data).expect("as many elements as the shape says")
 }
 
-/// `out ← a·b`, in row-major order.
+/// Computes `out ← a·b`, in row-major order.
 pub(crate) fn matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
     product(a, b, false, out);
 }
 
-/// `out ← a·b` where the product is known to be symmetric, as `x·xᵀ` is and the square of a symmetric matrix: of blocks
-/// on both sides of the diagonal one is worked out, and mirrored.
+/// Computes `out ← a·b` for a symmetric product, as `x·xᵀ` is and the square of a symmetric matrix.
+///
+/// Of blocks on both sides of the diagonal one is computed, and mirrored.
 pub(crate) fn symmetric_matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
     let n = a.nrows();
     product(a, b, true, out);
@@ -42,8 +43,8 @@ fn product<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, upper: bool, out
     blocks(a, b, if upper { Some(0) } else { None }, out);
 }
 
-/// The product, halved until it is a block. Of a symmetric one, what is left of the diagonal is left out: `diagonal` is
-/// the column of its first element.
+/// Computes the product, halved until it is a block. For a symmetric one omits the part below the diagonal; `diagonal`
+/// is the column of the diagonal in the first row.
 fn blocks<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, diagonal: Option<usize>, mut out: ArrayViewMut2<'_, C>) {
     let (rows, cols) = out.dim();
     if let Some(half) = half(rows, ROWS) {

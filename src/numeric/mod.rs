@@ -1,4 +1,4 @@
-//! Arithmetic on numbers and arrays of them, which knows of no tree, no state and no step.
+//! Arithmetic on numbers and arrays, independent of trees, states and steps.
 
 pub(crate) mod ahead;
 pub(crate) mod coded;

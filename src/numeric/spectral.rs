@@ -1,8 +1,9 @@
 //! The largest eigenvalue of a symmetric matrix.
 
-/// The largest eigenvalue of a positive semidefinite matrix of `n` rows, which is overwritten: Householder reflections
-/// to tridiagonal form, then bisection by Sturm counts. Golub and Van Loan, Matrix computations, sections 8.3.1 and
-/// 8.4.1.
+/// Returns the largest eigenvalue of a positive semidefinite matrix of `n` rows, which is overwritten.
+///
+/// It uses Householder reflections to tridiagonal form, then bisection by Sturm counts: Golub and Van Loan, Matrix
+/// computations, sections 8.3.1 and 8.4.1.
 pub(crate) fn spectral_norm(a: &mut [f64], n: usize, work: &mut Vec<f64>) -> f64 {
     work.clear();
     work.resize(4 * n, 0.0);
@@ -18,7 +19,7 @@ pub(crate) fn spectral_norm(a: &mut [f64], n: usize, work: &mut Vec<f64>) -> f64
     bisect(diagonal, &beside[..n.saturating_sub(1)])
 }
 
-/// Makes row and column `k` zero beyond the place beside the diagonal, which is returned.
+/// Zeroes row and column `k` beyond the off-diagonal element, which is returned.
 fn reflect(a: &mut [f64], n: usize, k: usize, v: &mut [f64], w: &mut [f64]) -> f64 {
     let first = k + 1;
     let (v, w) = (&mut v[first..n], &mut w[first..n]);
@@ -27,7 +28,7 @@ fn reflect(a: &mut [f64], n: usize, k: usize, v: &mut [f64], w: &mut [f64]) -> f
     if norm == 0.0 {
         return 0.0;
     }
-    // Away from the first element, so that nothing cancels.
+    // Away from the first element, to avoid cancellation.
     let target = if v[0] > 0.0 { -norm } else { norm };
     v[0] -= target;
     let beta = 2.0 / v.iter().map(|x| x * x).sum::<f64>();
@@ -56,7 +57,7 @@ fn bisect(diagonal: &[f64], beside: &[f64]) -> f64 {
     let mut low = diagonal.iter().copied().fold(0.0, f64::max);
     loop {
         let middle = 0.5 * (low + high);
-        // The bounds are neighbours.
+        // The bounds are adjacent numbers.
         if middle <= low || middle >= high {
             return high;
         }
@@ -64,7 +65,7 @@ fn bisect(diagonal: &[f64], beside: &[f64]) -> f64 {
     }
 }
 
-/// Whether all eigenvalues are below `x`: whether all pivots of the matrix less `x` are negative.
+/// Returns whether all eigenvalues are below `x`, that is, whether all pivots of the matrix minus `x` are negative.
 fn all_below(diagonal: &[f64], beside: &[f64], x: f64) -> bool {
     let mut pivot = 1.0;
     diagonal.iter().enumerate().all(|(i, d)| {
@@ -89,7 +90,7 @@ mod tests {
         check(&[1.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 5.0], 3, 5.0);
         // All ones.
         check(&[1.0; 49], 7, 7.0);
-        // min(i, j): the inverse of a second difference, whose smallest eigenvalue is known.
+        // min(i, j): the inverse of a second difference with a known smallest eigenvalue.
         let n = 9;
         let a: Vec<f64> = (0..n * n).map(|k| (k / n).min(k % n) as f64 + 1.0).collect();
         let angle = core::f64::consts::PI / (2.0 * (2 * n + 1) as f64);

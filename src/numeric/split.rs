@@ -1,4 +1,4 @@
-//! Work on arrays that is halved until there is little of it, for rayon's threads.
+//! Parallel work on arrays by recursive halving, on rayon's threads.
 
 use core::ops::Range;
 #[cfg(feature = "rayon")]
@@ -7,26 +7,26 @@ use std::sync::{Mutex, PoisonError};
 
 use super::isa::{Isa, Job, current_isa, dispatch};
 
-/// The fewest elements of one array that threads share.
+/// Parallelism threshold: the least elements of one array that threads share.
 pub(crate) const FEW: usize = 1 << 18;
 
-/// True if so many elements are shared among threads: at least `few`, and there are threads.
+/// Returns whether threads share `elements` elements: at least `few`, and more than one thread.
 pub(crate) fn worth_sharing(elements: usize, few: usize) -> bool {
     elements >= few && threads() > 1
 }
 
-/// Work of which the halves have nothing to do with each other.
+/// Work with independent halves.
 pub(crate) trait Split: Job<Output = ()> + Send + Sized {
-    /// Its halves, or itself if there is too little of it. Where it is cut must not depend on the number of threads.
+    /// Returns its halves, or itself if too small. The split must not depend on the number of threads.
     fn split(self) -> Result<[Self; 2], Self>;
 }
 
-/// Where to cut `len` rows, of which `per` belong together; nowhere if there are no more.
+/// Returns where to split `len` rows in groups of `per`; none if a group holds them all.
 pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
     (len > per).then(|| (len / 2).next_multiple_of(per))
 }
 
-/// Does all of it, to so many elements, on rayon's threads if there are several.
+/// Runs all of it, on `elements` elements, on rayon's threads if available.
 pub(crate) fn in_parts<J: Split>(elements: usize, job: J) {
     let isa = current_isa();
     if !worth_sharing(elements, FEW) {
@@ -51,15 +51,16 @@ fn cut<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
     }
 }
 
-/// Does something to each of some parts, as [`shared`].
+/// Calls `one` with each of some parts, as [`shared`].
 pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
     let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
-    // Each is one task's, so nobody waits here.
+    // Each mutex belongs to one task, so no thread waits.
     shared(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
-/// Runs each of some tasks once, on rayon's threads if there are several, in order or from the last on. Each thread
-/// takes the next task when it has done one. Takes a `dyn Fn`, so that it is compiled once.
+/// Runs each task once, on rayon's threads if available, forwards or backwards.
+///
+/// Each thread takes the next task when it has finished one. Takes a `dyn Fn`, so that it compiles once.
 pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) + Sync)) {
     let in_order = |i: usize| one(if backwards { tasks.end - 1 - i } else { tasks.start + i });
     #[cfg(feature = "rayon")]
@@ -67,7 +68,7 @@ pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) 
         let next = AtomicUsize::new(0);
         let work = || {
             loop {
-                // A scope ends after all that its threads have written.
+                // A scope ends after all writes of its threads.
                 match next.fetch_add(1, Ordering::Relaxed) {
                     i if i < tasks.len() => in_order(i),
                     _ => break,
@@ -82,7 +83,7 @@ pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) 
     (0..tasks.len()).for_each(in_order);
 }
 
-/// How many threads rayon has, if it is used.
+/// Returns the number of rayon's threads; 1 without rayon.
 pub(crate) fn threads() -> usize {
     #[cfg(feature = "rayon")]
     let threads = rayon::current_num_threads();
@@ -91,7 +92,7 @@ pub(crate) fn threads() -> usize {
     threads
 }
 
-/// Does both, at the same time if a thread has nothing else to do.
+/// Runs both, concurrently if a thread is idle.
 pub(crate) fn join(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
     let (mut one, mut other) = (Some(one), Some(other));
     both(&mut || one.take().into_iter().for_each(|one| one()), &mut || {
@@ -101,7 +102,7 @@ pub(crate) fn join(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
 
 type Half<'a> = &'a mut (dyn FnMut() + Send);
 
-/// Not of the types of what is to be done: what rayon does for two halves is compiled once.
+/// Not generic over the work, so that rayon's join compiles once.
 fn both(one: Half<'_>, other: Half<'_>) {
     #[cfg(feature = "rayon")]
     if threads() > 1 {

@@ -1,16 +1,15 @@
-//! Sums whose order does not depend on the instruction set.
+//! Sums in an order independent of the SIMD level.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::isa::Isa;
 use super::isa::{Job, Set, current_isa, dispatch};
 use crate::element::Real;
 
-/// How many sums are kept side by side, so that adding up can be vectorised; their number fixes the order of addition
-/// and so the result's bits.
+/// Number of partial sums side by side, for vectorization. It fixes the order of addition and so the result's bits.
 pub(crate) const LANES: usize = 16;
 
-/// Adds to what is kept side by side, a register at a time. Written by hand: of several such sums at once the compiler
-/// takes lanes of different ones together, and of some it adds half a register.
+/// Adds to the partial sums, a register at a time. Written by hand, since the compiler mixes the lanes of several such
+/// sums, or adds half registers.
 macro_rules! add_by_registers {
     ($(#[$doc:meta])* $name:ident($T:ty), $in_order:expr, $($Set:ident: $width:literal $load:ident $add:ident $store:ident),*) => {
         $(#[$doc])*
@@ -23,7 +22,7 @@ macro_rules! add_by_registers {
                     use core::arch::x86_64::{$load, $add, $store};
                     let mut i = 0;
                     while i < LANES {
-                        // SAFETY: whole registers of the lanes; `dispatch` has chosen the instruction set.
+                        // SAFETY: whole registers of the lanes; `dispatch` has chosen the SIMD level.
                         unsafe {
                             let to = to.as_mut_ptr().add(i);
                             $store(to.cast(), $add($load(to.cast()), $load(terms.as_ptr().add(i).cast())));
@@ -57,7 +56,7 @@ add_by_registers! {
     Baseline: 4 _mm_loadu_si128 _mm_add_epi32 _mm_storeu_si128
 }
 
-/// The sum of `f` over a tile, in `f64`, in an order that does not depend on the instruction set.
+/// Returns the sum of `f` over a tile, in `f64`, in an order independent of the SIMD level.
 #[inline(always)]
 pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];
@@ -73,7 +72,7 @@ pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     lanes.iter().sum()
 }
 
-/// The sum of the squares of a stretch.
+/// Returns the sum of the squares of a chunk.
 pub(crate) fn squares<C: Real>(x: &[C]) -> f64 {
     dispatch(current_isa(), Squares(x))
 }
@@ -89,13 +88,13 @@ impl<C: Real> Job for Squares<'_, C> {
     }
 }
 
-/// The sum of `f` over two stretches of one length, in the order of [`sum_tile`].
+/// Returns the sum of `f` over two chunks of one length, in the order of [`sum_tile`].
 #[inline(always)]
 pub(crate) fn sum_pairs<C: Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
     sum_triples(x, y, y, |x, y, _| f(x, y))
 }
 
-/// The same over three.
+/// Returns the same over three chunks.
 #[inline(always)]
 pub(crate) fn sum_triples<C: Real>(x: &[C], y: &[C], z: &[C], f: impl Fn(C, C, C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];

@@ -1,4 +1,4 @@
-//! The factor of a QR decomposition that is orthogonal.
+//! The orthogonal factor of a QR decomposition.
 
 use faer::dyn_stack::StackReq;
 use faer::linalg::householder::{
@@ -10,16 +10,16 @@ use faer::{Conj, MatMut, Par};
 
 use super::{Room, zeros};
 
-/// Room for a decomposition; grows to the largest matrix.
+/// Scratch space for a decomposition; grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Orthogonal {
     factors: Vec<f64>,
     room: Room,
 }
 
-/// The `Q` of `S = QR`, with a positive diagonal of `R`. What was in `s` is lost.
+/// Computes the `Q` of `S = QR`, with a positive diagonal of `R`. Overwrites `s`.
 ///
-/// Orthogonal to the last digits whatever `S` is, even if its columns depend on each other.
+/// Orthogonal to the last digits for any `S`, even with linearly dependent columns.
 pub(crate) fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], room: &mut Orthogonal) {
     if n == 0 {
         return;

@@ -1,4 +1,4 @@
-//! The first left singular vectors of a matrix that has no fewer rows than columns.
+//! The first left singular vectors of a matrix with at least as many rows as columns.
 
 use faer::diag::DiagMut;
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
@@ -6,7 +6,7 @@ use faer::{MatMut, MatRef, Par};
 
 use super::{Room, scale, zeros};
 
-/// Room for a decomposition; grows to the largest matrix.
+/// Scratch space for a decomposition; grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Svd {
     columns: Vec<f64>,
@@ -16,10 +16,10 @@ pub(crate) struct Svd {
 }
 
 impl Svd {
-    /// Hands out the first `rank` left singular vectors of the matrix of `rows × cols` whose element `[i, j]` is
-    /// `element(i, j)`, one after another. Where singular values are zero, which vectors there are is arbitrary but for
-    /// being at right angles to the others. All are NaN if an element is not finite, or if the iteration does not end,
-    /// of which no case is known.
+    /// Passes on the first `rank` left singular vectors of the matrix of `rows × cols` with these elements, in order.
+    ///
+    /// Vectors of zero singular values are arbitrary but orthogonal to the others. All are NaN if an element is not
+    /// finite, or if the iteration does not converge, which has not been observed.
     pub(crate) fn left(
         &mut self,
         [rows, cols]: [usize; 2],
@@ -38,7 +38,7 @@ impl Svd {
     }
 }
 
-/// Left singular vectors, those of the largest values first: whether they were found.
+/// Computes left singular vectors, by decreasing singular value; returns whether it converged.
 fn decompose(
     columns: &[f64],
     [rows, cols]: [usize; 2],
@@ -58,7 +58,7 @@ fn decompose(
 mod tests {
     use super::*;
 
-    /// The first vectors, one after another.
+    /// Returns the first vectors, in order.
     fn left(size: [usize; 2], rank: usize, element: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
         let mut found = Vec::new();
         Svd::default().left(size, rank, element, |_, vector| found.push(vector.to_vec()));
@@ -87,7 +87,7 @@ mod tests {
             are_orthonormal(&vectors, &format!("{rows}×{cols}"));
             let (mut last, mut most) = (f64::INFINITY, 0.0_f64);
             for (k, u) in vectors.iter().enumerate() {
-                // A·Aᵀ·u = σ²·u, with σ falling.
+                // A·Aᵀ·u = σ²·u, with decreasing σ.
                 let across: Vec<f64> = (0..cols).map(|j| (0..rows).map(|i| a(i, j) * u[i]).sum()).collect();
                 let squared = dot(&across, &across);
                 assert!(squared <= last * (1.0 + 1e-12));

@@ -1,4 +1,4 @@
-//! Eigenvalues and eigenvectors of symmetric matrices. Values are right to the last digits of the largest.
+//! Eigenvalues and eigenvectors of symmetric matrices. Values are accurate to the last digits of the largest.
 
 use faer::diag::DiagMut;
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
@@ -7,24 +7,25 @@ use faer::{MatMut, MatRef, Par};
 use super::{Room, scale, zeros};
 use crate::numeric::order::largest_first;
 
-/// A decomposition, and room for the next; grows to the largest matrix.
+/// A decomposition, with scratch space for the next; grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Symmetric {
     n: usize,
     matrix: Vec<f64>,
-    /// Eigenvectors, one after another.
+    /// Eigenvectors, in sequence.
     vectors: Vec<f64>,
     values: Vec<f64>,
     room: Room,
-    /// Eigenvectors by their values, the largest first.
+    /// Eigenvectors by decreasing value.
     order: Vec<(f64, usize)>,
-    /// What the elements were divided by.
+    /// Divisor of the elements.
     scale: f64,
 }
 
 impl Symmetric {
-    /// Decomposes the matrix of `n × n` with these elements. All is NaN if one is not finite, or if the iteration does
-    /// not end, of which no case is known.
+    /// Decomposes the matrix of `n × n` with these elements.
+    ///
+    /// All is NaN if one is not finite, or if the iteration does not converge, which has not been observed.
     pub(crate) fn decompose(&mut self, n: usize, element: impl Fn(usize, usize) -> f64) {
         self.n = n;
         self.matrix.clear();
@@ -41,18 +42,18 @@ impl Symmetric {
         largest_first(&mut self.order);
     }
 
-    /// The eigenvalue of this number, the largest first.
+    /// Returns the eigenvalue of this number, the largest first.
     pub(crate) fn value(&self, k: usize) -> f64 {
         self.order[k].0 * self.scale
     }
 
-    /// The eigenvector of this number, of length 1.
+    /// Returns the eigenvector of this number, of length 1.
     pub(crate) fn vector(&self, k: usize) -> &[f64] {
         &self.vectors[self.order[k].1 * self.n..][..self.n]
     }
 }
 
-/// Eigenvalues and eigenvectors, in no order: whether they were found.
+/// Computes eigenvalues and eigenvectors, unordered; returns whether it converged.
 fn decompose(matrix: &[f64], n: usize, vectors: &mut [f64], values: &mut [f64], room: &mut Room) -> bool {
     if n == 0 {
         return true;
@@ -87,7 +88,7 @@ mod tests {
         for n in [1, 2, 3, 5, 17, 64, 101] {
             let a = |i: usize, j: usize| ((1 + i + j + 7 * i * j) as f64).sin() * 1e3;
             check(n, a, 1e3);
-            // Of rank 3, and with values that fall by a factor of 10.
+            // Of rank 3, and with values that decrease by a factor of 10.
             check(n, |i, j| (0..3).map(|k| ((i * k + i) as f64).cos() * ((j * k + j) as f64).cos()).sum(), 3.0);
             check(n, |i, j| if i == j { 10.0_f64.powi(-(i as i32)) } else { 0.0 }, 1.0);
             check(n, |_, _| 0.0, 1.0);

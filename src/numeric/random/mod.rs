@@ -1,14 +1,14 @@
-//! Random numbers by counter: a number is a function of a key and a place, so that it does not matter who asks first.
+//! Counter-based random numbers: a number is a function of a key and a place, independent of the order of requests.
 //!
-//! Everything here is plain arithmetic, without the system's mathematical library, so that it has the same bits
-//! everywhere.
+//! They use plain arithmetic, without the system's mathematical library, and are bitwise identical on all CPUs.
 
 mod normal;
 
 pub(crate) use normal::{BLOCK, Normal, TOGETHER};
 
-/// Philox4x32-10 of Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011: ten rounds that scramble a
-/// counter by a key.
+/// Returns the output of Philox4x32-10: ten rounds that scramble a counter by a key.
+///
+/// Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011.
 #[inline(always)]
 pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let [a, b, c, d] = counter;
@@ -16,8 +16,7 @@ pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a as u32, b as u32, c as u32, d as u32]
 }
 
-/// The rounds of [`philox`] on words that are each the lower half of a wider one, which is how processors multiply
-/// several at once.
+/// Computes the rounds of [`philox`] on words in the lower halves of wider ones, as SIMD multiplications need.
 #[inline(always)]
 fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
     const LOW: u64 = u32::MAX as u64;
@@ -31,18 +30,18 @@ fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
     x
 }
 
-/// The halves of a word, low first.
+/// Returns the halves of a word, low first.
 #[inline(always)]
 pub(crate) fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// FNV-1a of a leaf's path, as in [`Structure::fingerprint`](crate::tree::Structure::fingerprint).
+/// Returns the FNV-1a hash of a leaf's path, as in [`Structure::fingerprint`](crate::tree::Structure::fingerprint).
 pub(crate) fn path_hash(path: &str) -> u64 {
     path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// One key for each seed, step and leaf; the counter is then free to be the element's.
+/// Returns the key of a seed, step and leaf; the counter is then the element's.
 pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
     let [a, b] = halves(path_hash);
     let [c, d] = halves(step);
@@ -50,12 +49,13 @@ pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
     [k0, k1]
 }
 
-/// Elements of a block of [`words`]: each of 16 counters gives eight of 16 bits.
+/// Elements of a block of [`words`]: each of 16 counters yields eight words of 16 bits.
 pub(crate) const WORDS: usize = 128;
 const COUNTERS: usize = WORDS / 8;
 
-/// The 16 random bits of each element of blocks of a leaf, from block `first` on. Those of one counter belong to
-/// elements that lie 16 apart, so that a register of counters is registers of elements.
+/// Returns the 16 random bits of each element of blocks of a leaf, from block `first` on.
+///
+/// The words of one counter belong to elements 16 apart, so that a register of counters yields registers of elements.
 #[inline(always)]
 pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
     for (block, to) in to.iter_mut().enumerate() {
@@ -70,7 +70,7 @@ pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
     }
 }
 
-/// The ones of one element: those in its block.
+/// Returns the random bits of one element, as in its block.
 #[inline(always)]
 pub(crate) fn word(element: u64, key: [u32; 2]) -> u16 {
     let at = element as usize % WORDS;
@@ -78,7 +78,7 @@ pub(crate) fn word(element: u64, key: [u32; 2]) -> u16 {
     (bits[at / COUNTERS / 2] >> (at / COUNTERS % 2 * 16)) as u16
 }
 
-/// The bits of a counter of [`words`], which no pair of normal numbers is made of.
+/// Returns the bits of a counter of [`words`], which no pair of normal numbers uses.
 #[inline(always)]
 fn counted(index: u64, key: [u32; 2]) -> [u32; 4] {
     let [low, high] = halves(index);
@@ -116,8 +116,8 @@ mod tests {
                 assert_eq!(x, word(block * WORDS as u64 + i as u64, key), "{block}, {i}");
             }
         }
-        // Of 2²⁰ words: each bit is set in half of them, as is whether one and the next differ in it; each upper byte
-        // is as frequent as the others, all within five standard deviations.
+        // In 2²⁰ words each bit is set in half of them, as is its difference between neighbours; upper bytes are
+        // equally frequent; all within five standard deviations.
         let n = 1 << 20;
         let mut all = vec![[0; WORDS]; n / WORDS];
         words(0, key, &mut all);

@@ -1,9 +1,9 @@
-//! Normal numbers, by Box and Muller: a pair of them is a radius and an angle at random.
+//! Normal numbers, by Box and Muller: a pair of them is a random radius and angle.
 //!
-//! Those for `f64` are made of 64 random bits each and those for `f32` of 32, in arithmetic of their type.
+//! Those for `f64` use 64 random bits each and those for `f32` 32, in arithmetic of their type.
 //!
-//! No step of it is a branch or a conversion of integers that only wide instruction sets have, so that a loop over it
-//! becomes vector instructions everywhere.
+//! No step is a branch or an integer conversion that only wide SIMD levels have, so that loops vectorize on all of
+//! them.
 
 use super::{halves, rounds};
 
@@ -11,25 +11,26 @@ use super::{halves, rounds};
 pub(crate) const BLOCK: usize = 32;
 const PAIRS: usize = BLOCK / 2;
 
-/// Elements of the blocks of [`normals`](Normal::normals) that are worked out side by side.
+/// Elements of the blocks of [`normals`](Normal::normals) that are computed side by side.
 pub(crate) const TOGETHER: usize = 4 * BLOCK;
 
-/// A type that normal numbers are drawn in.
+/// A type of normal numbers.
 pub(crate) trait Normal: Copy + Default {
-    /// The standard normal numbers of blocks of a leaf's elements, from block `first` on. A pair belongs to two
-    /// elements that lie half a block apart, so that a register of pairs is two registers of elements. Must be
-    /// `#[inline(always)]`, as `normal`.
+    /// Draws the standard normal numbers of blocks of a leaf's elements, from block `first` on.
     ///
-    /// Bits, logarithms and angles have a loop each. Each waits for itself: a round of the bits for the one before, a
-    /// term of a polynomial for the last. A loop of all three is longer than what a processor looks ahead, which then
-    /// has nothing else to do.
+    /// A pair belongs to two elements half a block apart, so that a register of pairs is two registers of elements.
+    /// Must be `#[inline(always)]`, as `normal`.
+    ///
+    /// Bits, logarithms and angles have a loop each. Each is a dependency chain: a round of the bits needs the previous
+    /// one, a term of a polynomial the last. A loop of all three would exceed the CPU's reorder window and leave units
+    /// idle.
     fn normals(first: u64, key: [u32; 2], to: &mut [[Self; BLOCK]]);
 
-    /// The one of one element: that in its block.
+    /// Draws the number of one element, as in its block.
     fn normal(element: u64, key: [u32; 2]) -> Self;
 }
 
-/// The number of an element's pair, and whether it is the first or the second of it.
+/// Returns the number of an element's pair, and its place in the pair.
 #[inline(always)]
 fn place(element: u64) -> (u64, usize) {
     let at = element as usize % BLOCK;
@@ -71,16 +72,16 @@ impl Normal for f64 {
     }
 }
 
-/// What a pair's radius and angle in `f64` are made of: a counter's 128 bits.
+/// Returns the bits of a pair's radius and angle in `f64`: a counter's 128 bits.
 #[inline(always)]
 fn wide_bits(pair: u64, key: [u32; 2]) -> [u64; 2] {
     let [low, high] = halves(pair);
-    // Not as words of 32 bits: put together in pairs on the stack, they would wait for those of the counter before.
+    // Not as words of 32 bits, which would be combined on the stack and wait for those of the previous counter.
     let x = rounds([low.into(), high.into(), 0, 0], key);
     [x[1] << 32 | x[0], x[3] << 32 | x[2]]
 }
 
-/// A number in `(0, 1]`, of which the logarithm is finite.
+/// Returns a number in `(0, 1]`, whose logarithm is finite.
 #[inline(always)]
 fn unit_interval(bits: u64) -> f64 {
     2.0 - double::from_one(bits)
@@ -89,7 +90,7 @@ fn unit_interval(bits: u64) -> f64 {
 impl Normal for f32 {
     #[inline(always)]
     fn normals(first: u64, key: [u32; 2], to: &mut [[f32; BLOCK]]) {
-        // Bytes, as which what is written as halves of numbers of 64 bits is read as numbers of 32.
+        // Bytes, since halves of 64-bit integers are read as 32-bit ones.
         let mut room = [[[0; 4 * PAIRS]; 2]; TOGETHER / BLOCK];
         let mut radii = [[0.0; PAIRS]; TOGETHER / BLOCK];
         let mut block = first;
@@ -128,23 +129,23 @@ impl Normal for f32 {
     }
 }
 
-/// What the radii and angles of two pairs in `f32` are made of: those of the first in the lower halves.
+/// Returns the bits of the radii and angles of two pairs in `f32`: those of the first in the lower halves.
 #[inline(always)]
 fn narrow_bits(pairs: u64, key: [u32; 2]) -> [u64; 2] {
     let [low, high] = halves(pairs);
-    // The third word says that these are no bits of a pair in `f64`.
+    // The third word distinguishes these bits from those of a pair in `f64`.
     let x = rounds([low.into(), high.into(), 2, 0], key);
     [x[2] << 32 | x[0], x[3] << 32 | x[1]]
 }
 
-/// The middle of one of 2³⁰ intervals of `(0, 1)`, rounded: small numbers are as exact as others.
+/// Returns the rounded middle of one of 2³⁰ intervals of `(0, 1)`: small numbers are as exact as others.
 #[inline(always)]
 fn unit_interval_of(bits: u32) -> f32 {
     ((bits >> 1 | 1) as i32) as f32 * (1.0 / (1_u32 << 31) as f32)
 }
 
-/// Radius and angle in a type: the type, that of its bits, how many of these are the fraction, and how many terms of
-/// the series of the logarithm and of sine and cosine are as exact as it is.
+/// Implements radius and angle in a type: the type, that of its bits, its number of fraction bits, and the number of
+/// terms of the series of the logarithm and of sine and cosine for full precision.
 macro_rules! arithmetic {
     ($name:ident, $float:ident, $bits:ident, $fraction:literal, $of_logarithm:literal, $of_angle:literal) => {
         mod $name {
@@ -154,13 +155,13 @@ macro_rules! arithmetic {
             const ONE: $bits = (1.0 as $float).to_bits();
             const SIGN: u32 = $bits::BITS - 1;
 
-            /// A number in `[1, 2)` from the upper bits, exactly.
+            /// Returns a number in `[1, 2)` from the upper bits, exactly.
             #[inline(always)]
             pub(super) fn from_one(bits: $bits) -> $float {
                 $float::from_bits(bits >> ($bits::BITS - $fraction) | ONE)
             }
 
-            /// The distance from the origin of two normal numbers, from a number in `(0, 1]`.
+            /// Returns the distance from the origin of two normal numbers, from a number in `(0, 1]`.
             #[inline(always)]
             pub(super) fn radius(x: $float) -> $float {
                 (-2.0 * ln(x)).sqrt()
@@ -172,11 +173,12 @@ macro_rules! arithmetic {
                 [radius * cos, radius * sin]
             }
 
-            /// The logarithm of a positive normal number, to a few units in the last place: `2·atanh((m − 1)/(m + 1))`
-            /// by its series, for `m` between √½ and √2.
+            /// Returns the logarithm of a positive normal number, to a few units in the last place.
+            ///
+            /// It is `2·atanh((m − 1)/(m + 1))` by its series, for `m` between √½ and √2.
             #[inline(always)]
             pub(super) fn ln(x: $float) -> $float {
-                // Adding 1 − √½ to the bits carries into the exponent where the fraction is above √2.
+                // Adding 1 − √½ to the bits carries into the exponent if the fraction is above √2.
                 let shifted = x.to_bits() + (ONE - FRAC_1_SQRT_2.to_bits());
                 let m =
                     $float::from_bits(x.to_bits().wrapping_sub((shifted >> $fraction << $fraction).wrapping_sub(ONE)));
@@ -194,7 +196,7 @@ macro_rules! arithmetic {
                 2.0 * s * sum + exponent * LN_2
             }
 
-            /// The reciprocals of odd numbers.
+            /// Returns the reciprocals of odd numbers.
             const fn odd_parts() -> [$float; $of_logarithm] {
                 let (mut all, mut k) = ([1.0; $of_logarithm], 1);
                 while k < all.len() {
@@ -204,8 +206,7 @@ macro_rules! arithmetic {
                 all
             }
 
-            /// Coefficients of Taylor's series of the cosine (`odd` is 0) or the sine (1), less the powers that they
-            /// have in common.
+            /// Returns coefficients of Taylor's series of the cosine (`odd` 0) or sine (1), less common powers.
             const fn series(odd: usize) -> [$float; $of_angle] {
                 let (mut all, mut k, mut term) = ([1.0; $of_angle], 1, 1.0_f64);
                 while k < all.len() {
@@ -216,8 +217,9 @@ macro_rules! arithmetic {
                 all
             }
 
-            /// Sine and cosine of the angle that random bits stand for: the last two say the quarter turn, and the
-            /// upper ones how far from its middle, on either side.
+            /// Returns sine and cosine of the angle of random bits.
+            ///
+            /// The last two bits are the quarter turn, and the upper ones the signed distance from its middle.
             #[inline(always)]
             pub(super) fn sin_cos_turn(bits: $bits) -> [$float; 2] {
                 const SERIES: [[$float; $of_angle]; 2] = [series(0), series(1)];
@@ -228,8 +230,8 @@ macro_rules! arithmetic {
                     sums = [sums[0] * square + SERIES[0][k], sums[1] * square + SERIES[1][k]];
                 }
                 let [cos, sin] = [sums[0].to_bits(), (sums[1] * angle).to_bits()];
-                // After an odd number of quarters they change places; the sine is negative after two and three, the
-                // cosine after one and two.
+                // After an odd number of quarters they swap; the sine is negative after two and three, the cosine after
+                // one and two.
                 let swap = (sin ^ cos) & (bits & 1).wrapping_neg();
                 let (second, either) = ((bits & 2) << (SIGN - 1), ((bits ^ bits << 1) & 2) << (SIGN - 1));
                 [$float::from_bits(sin ^ swap ^ second), $float::from_bits(cos ^ swap ^ either)]
@@ -280,7 +282,7 @@ mod tests {
             let found = single::radius(unit_interval_of(bits));
             assert!((f64::from(found) - expected).abs() < 1e-6, "{bits:x} {found} {expected}");
         }
-        // Next to 1, where the logarithm could be rounded to more than 0, which has no root.
+        // Next to 1, where the logarithm could be rounded above 0, without a real root.
         for below in 1..100_000 {
             let (one, other) = (f32::from_bits(1.0_f32.to_bits() - below), 1.0_f64.to_bits() - u64::from(below));
             assert!(single::radius(one) > 0.0 && double::radius(f64::from_bits(other)) > 0.0, "{below}");
@@ -293,7 +295,7 @@ mod tests {
     fn is_its_elements<X: Normal + PartialEq + core::fmt::Debug>() {
         let key = leaf_key(3, 1, path_hash("layer/weight"));
         for block in [0, 1, u64::from(u32::MAX) / 16, 1 << 40] {
-            // More than are worked out side by side, and not a multiple of them.
+            // More than are computed side by side, and not a multiple of them.
             let mut numbers = [[X::default(); BLOCK]; TOGETHER / BLOCK + 3];
             X::normals(block, key, &mut numbers);
             for (i, x) in numbers.into_iter().flatten().enumerate() {
@@ -308,8 +310,10 @@ mod tests {
         is_its_elements::<f32>();
     }
 
-    /// Mean, variance, skewness, kurtosis, how many are beyond 1, 2, 3 and 4, and how far neighbours, members of a
-    /// pair, and blocks go together: each within five standard deviations of a million numbers.
+    /// Checks moments, tails and correlations of a million numbers, within five standard deviations.
+    ///
+    /// The moments are mean, variance, skewness and kurtosis; the tails begin at 1, 2, 3 and 4; the correlations are of
+    /// neighbours, members of a pair, and blocks.
     fn are_normal_and_independent(x: &[f64]) {
         let n = x.len();
         let mean = |f: &dyn Fn(usize) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
@@ -336,7 +340,7 @@ mod tests {
         }
     }
 
-    /// The standard normal distribution, by the series of its integral from 0.
+    /// Returns the standard normal distribution, by the series of its integral from 0.
     fn distribution(x: f64) -> f64 {
         let (mut term, mut sum) = (x, x);
         for k in 1..200 {
@@ -358,7 +362,7 @@ mod tests {
         are_normal_and_independent(&a_million::<f32>().into_iter().map(f64::from).collect::<Vec<_>>());
     }
 
-    /// Those of one type say nothing of those of the other.
+    /// Numbers of one type are independent of those of the other.
     #[test]
     fn numbers_of_two_types_are_independent() {
         let (wide, narrow) = (a_million::<f64>(), a_million::<f32>());
