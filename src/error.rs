@@ -8,16 +8,15 @@ use self::known::Known;
 pub(crate) use self::known::is_meant;
 use crate::layout::Difference;
 
-/// What went wrong, where, what was expected and what was found.
+/// An error: its place, the expected and the found value.
 ///
-/// Whatever returned it changed nothing: parameters, state and updates are as they were before the call. There is one
-/// exception: after an error of a loss that was asked in the middle of a step the parameters are as they were, and the
-/// state [cannot be used any more](Error::is_poisoned).
+/// A call that returns it has changed nothing: parameters, state and updates are as before. The exception is an error
+/// of a loss called during a step: the parameters are unchanged, and the state [is poisoned](Error::is_poisoned).
 ///
-/// The kinds are private so that messages can improve; the `is_*` predicates tell them apart.
+/// The kinds are private so that messages can improve; the `is_*` predicates distinguish them.
 ///
-/// `{:?}` is the sentence too, so that a `main` that returns an error prints it. Of a long list of differences both
-/// show the first 24; `{:#}` shows all.
+/// `{:?}` prints the message too, so that a `main` that returns an error prints it. Of a long list of differences both
+/// print the first 24; `{:#}` prints all.
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Kind>);
 
@@ -27,7 +26,7 @@ impl fmt::Debug for Error {
     }
 }
 
-/// The result of everything in this crate that can fail.
+/// The result of all fallible functions of this crate.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 #[derive(Clone, PartialEq)]
@@ -46,7 +45,7 @@ enum Kind {
         what: String,
         pattern: String,
         paths: Vec<String>,
-        /// A pattern that would match some.
+        /// A similar pattern that would match leaves.
         meant: Option<String>,
     },
     UnknownName {
@@ -63,7 +62,7 @@ enum Kind {
     File {
         file: String,
         problem: String,
-        /// The system refused to read or write it; nothing is known of its contents.
+        /// True if the system refused to read or write it; its contents are then unknown.
         refused: bool,
     },
     State {
@@ -79,16 +78,16 @@ enum Kind {
         problem: String,
     },
     Poisoned,
-    /// At least two, each of another kind than this.
+    /// At least two errors, each of another kind than this.
     Several(Vec<Error>),
 }
 
-/// What does not fit, and what would help: a line each.
+/// The misfits, and hints, a line each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Misfit {
     pub(crate) lines: Vec<String>,
     pub(crate) hints: Vec<String>,
-    /// Lines with verbs of a migration, all of which together make it fit.
+    /// Lines with verbs of a migration, which together make it fit.
     pub(crate) proposed: Vec<String>,
 }
 
@@ -99,12 +98,12 @@ impl From<Vec<String>> for Misfit {
 }
 
 impl Error {
-    /// Two trees, or a tree and a state, that do not fit each other, with every difference.
+    /// Returns an error for two trees, or a tree and a state, that do not fit, with every difference.
     pub(crate) fn structure(what: impl Into<String>, differences: Vec<Difference>) -> Error {
         Error(Box::new(Kind::Structure { what: what.into(), differences }))
     }
 
-    /// An argument out of its range, for use by transformations of your own.
+    /// Returns an error for an argument out of its range, also for custom transformations.
     ///
     /// ```
     /// use gradchain::Error;
@@ -120,7 +119,7 @@ impl Error {
         }))
     }
 
-    /// Names the function or the leaf that the argument belongs to.
+    /// Names the function or the leaf of the argument.
     pub(crate) fn of(mut self, place: String) -> Error {
         if let Kind::Argument { function, .. } = &mut *self.0 {
             *function = place;
@@ -147,35 +146,37 @@ impl Error {
         Error(Box::new(Kind::UnknownName { place: place.into(), what, name: name.into(), known }))
     }
 
-    /// A state, or a value meant for one, that cannot be used; for use by transformations of your own.
+    /// Returns an error for an unusable state, or a value meant for one, also for custom transformations.
     pub fn state(place: impl Into<String>, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
     }
 
-    /// A state that is given to another transformation than the one that made it.
+    /// Returns an error for a state of another transformation.
     pub(crate) fn other_transformation(place: String) -> Error {
         Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 
-    /// A state that does not fit where it is to go.
+    /// Returns an error for a state that does not fit its target.
     pub(crate) fn mismatch(what: impl Into<String>, misfit: Misfit) -> Error {
         Error(Box::new(Kind::Mismatch { what: what.into(), misfit }))
     }
 
-    /// What was saved, and what it does not fit into.
+    /// Returns an error for saved data that does not fit its target.
     #[cfg(feature = "serde")]
     pub(crate) fn misfit(called: &str, misfit: Misfit) -> Error {
         Error::mismatch(format!("{called} does not fit"), misfit)
     }
 
-    /// A file that cannot be written, or read, or is not what it says.
+    /// Returns an error for a file that cannot be written or read, or is invalid.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::File { file: file.into(), problem: problem.into(), refused: false }))
     }
 
-    /// An error of the system on a file. A file that is missing, too short or a folder is as good as damaged; any other
-    /// error (too many open files, no permission, a failing disk) says nothing about the file.
+    /// Returns an error of the system on a file.
+    ///
+    /// A missing or truncated file, or a folder, counts as damaged; any other error (too many open files, no
+    /// permission, a failing disk) says nothing about the file.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn io(file: impl Into<String>, error: &std::io::Error) -> Error {
         use std::io::ErrorKind::{InvalidData, IsADirectory, NotFound, UnexpectedEof};
@@ -183,19 +184,20 @@ impl Error {
         Error(Box::new(Kind::File { file: file.into(), problem: error.to_string(), refused }))
     }
 
-    /// Returns whether the system refused to read or write a file, so that nothing is known of its contents.
+    /// Returns whether the system refused to read or write a file, so that its contents are unknown.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn is_refused(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::File { refused: true, .. }))
     }
 
-    /// Element arithmetic that does something which cannot be written down.
+    /// Returns an error for element arithmetic that cannot be recorded.
     pub(crate) fn unrecordable(part: &str, problem: &'static str) -> Error {
         Error(Box::new(Kind::Unrecordable { part: part.into(), problem }))
     }
 
-    /// Machines that do not come together: one is gone, late, or does something else. For use by a
-    /// [`Collective`](crate::collective::Collective) of your own; `rank` is the machine that noticed.
+    /// Returns an error for processes that do not meet: one is gone, late, or does something else.
+    ///
+    /// It is for custom [`Collective`](crate::collective::Collective)s; `rank` is the rank that noticed.
     ///
     /// ```
     /// use gradchain::Error;
@@ -211,7 +213,7 @@ impl Error {
         Error(Box::new(Kind::Poisoned))
     }
 
-    /// All that is wrong at once; for use by transformations of your own.
+    /// Combines all errors into one; also for custom transformations.
     ///
     /// ```
     /// use gradchain::Error;
@@ -227,7 +229,7 @@ impl Error {
     ///
     /// # Errors
     ///
-    /// If any of the results is one: each is on a line of its own.
+    /// Fails if any of the results is an error: each is on a line of its own.
     pub fn all(results: impl IntoIterator<Item = Result<()>>) -> Result<()> {
         let mut all = Vec::new();
         for result in results {
@@ -246,7 +248,7 @@ impl Error {
         }
     }
 
-    /// The errors that it is made of.
+    /// Returns the errors that it combines.
     pub(crate) fn each(self) -> Vec<Error> {
         match *self.0 {
             Kind::Several(all) => all,
@@ -254,12 +256,12 @@ impl Error {
         }
     }
 
-    /// An argument that must be given and was not.
+    /// Returns an error for a missing argument.
     pub(crate) fn missing(function: &str, argument: &str) -> Error {
         Error::argument(function, argument, GIVEN, "nothing")
     }
 
-    /// Whether it is [of that](Error::missing).
+    /// Returns whether it is for a [missing](Error::missing) argument.
     #[cfg(feature = "config")]
     pub(crate) fn is_missing(&self) -> bool {
         matches!(&*self.0, Kind::Argument { expected, .. } if expected == GIVEN)
@@ -272,12 +274,12 @@ impl Error {
         }
     }
 
-    /// Whether two structures did not fit each other.
+    /// Returns whether two structures did not fit each other.
     pub fn is_structure(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Structure { .. }))
     }
 
-    /// Every leaf that differs, if two structures did not fit each other; else empty.
+    /// Returns every leaf that differs, if two structures did not fit each other; else empty.
     pub fn differences(&self) -> &[Difference] {
         match &*self.0 {
             Kind::Structure { differences, .. } => differences,
@@ -285,47 +287,49 @@ impl Error {
         }
     }
 
-    /// Whether a state, or what a file holds, did not fit where it was to go.
+    /// Returns whether a state, or the contents of a file, did not fit its target.
     pub fn is_mismatch(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Mismatch { .. }))
     }
 
-    /// Whether a file could not be written or read, or was damaged.
+    /// Returns whether a file could not be written or read, or was damaged.
     #[cfg(feature = "checkpoint")]
     #[cfg_attr(docsrs, doc(cfg(feature = "checkpoint")))]
     pub fn is_file(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::File { .. }))
     }
 
-    /// Whether an argument was out of its range.
+    /// Returns whether an argument was out of its range.
     pub fn is_argument(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Argument { .. }))
     }
 
-    /// Whether a mask or label pattern matched no leaf.
+    /// Returns whether a mask or label pattern matched no leaf.
     pub fn is_no_match(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::NoMatch { .. }))
     }
 
-    /// Whether a name (of a hyperparameter, a label, a config key) is not known.
+    /// Returns whether a name (of a hyperparameter, a label, a config key) is not known.
     pub fn is_unknown_name(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::UnknownName { .. }))
     }
 
-    /// Whether a rule could not be recorded as a [`Program`](crate::program::Program).
+    /// Returns whether a rule could not be recorded as a [`Program`](crate::program::Program).
     pub fn is_unrecordable(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Unrecordable { .. }))
     }
 
-    /// Whether [machines that work together](crate::collective) have lost each other, or disagree. After that they do
-    /// not come together any more: the process should end, and go on from its last checkpoint.
+    /// Returns whether a [process group](crate::collective) has lost a rank, or disagrees.
+    ///
+    /// The group cannot recover: the process should exit, and resume from its last checkpoint.
     pub fn is_collective(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Collective { .. }))
     }
 
-    /// Whether the state was left half written by a panic in code that a step called (a rule, a schedule, a loss), or
-    /// by an error of a loss or a machine. Go on from a copy or a checkpoint; see
-    /// [`step`](crate::GradientTransformation::step) for what the parameters are then.
+    /// Returns whether the state is half written.
+    ///
+    /// The cause is a panic in code called by a step (a rule, a schedule, a loss), or an error of a loss or a device.
+    /// Resume from a copy or a checkpoint; [`step`](crate::GradientTransformation::step) describes the parameters then.
     pub fn is_poisoned(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::Poisoned))
     }
@@ -375,14 +379,14 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// What an argument must be that has no default.
+/// The expectation for an argument without a default.
 const GIVEN: &str = "given";
 
-/// How many differences there are, and the first ones, each on a line of its own; with `{:#}` all.
+/// The number of differences, and the first ones, each on a line of its own; with `{:#}` all.
 struct Lines<'a, T>(&'a [T]);
 
 impl<T> Lines<'_, T> {
-    /// What follows, such as the verbs that would help, should not be pushed off the screen.
+    /// Limited, so that hints, such as proposed verbs, stay on the screen.
     const SHOWN: usize = 24;
 }
 

@@ -1,8 +1,8 @@
-//! What to suggest for a name that is not known.
+//! Suggestions for unknown names.
 
 use core::fmt;
 
-/// What things are called elsewhere, in lower case, and here. Where a name has several, those that are known are meant.
+/// Names elsewhere, in lower case, and here. Of several names those that are known are suggested.
 const ALIASES: &[(&str, &[&str])] = &[
     ("alpha", &["decay", "learning_rate"]),
     ("base_lr", &["learning_rate", "init_value"]),
@@ -43,15 +43,15 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("wd", &["weight_decay"]),
 ];
 
-/// The name that is not known, and those that are: the nearest first.
+/// An unknown name, and the known ones, to display the nearest first.
 pub(super) struct Known<'a>(pub(super) &'a str, pub(super) &'a [String]);
 
 impl<'a> Known<'a> {
-    /// Those that are known, the nearest first, and how many of these are meant.
+    /// Returns the known names, the nearest first, and the number of good suggestions.
     fn nearest(&self) -> (Vec<&'a str>, usize) {
         let Known(name, known) = self;
         let name = &*name.to_lowercase();
-        // Optax's schedules are called so.
+        // Optax's schedules have this suffix.
         let name = name.strip_suffix("_schedule").unwrap_or(name);
         let called = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(&[][..], |(_, names)| names);
         let is_called = |known: &str| called.contains(&known.rsplit('.').next().unwrap_or(known));
@@ -67,7 +67,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Whether a name that is not known means one of those that are, and no other.
+/// Returns whether an unknown name means exactly this one of the known names.
 pub(crate) fn is_meant(name: &str, known: &[&str], one: &str) -> bool {
     let known: Vec<String> = known.iter().map(|known| String::from(*known)).collect();
     let (nearest, meant) = Known(name, &known).nearest();
@@ -90,14 +90,14 @@ impl fmt::Display for Known<'_> {
     }
 }
 
-/// In order, by which letters that changed places are found.
+/// Returns the sorted letters, which detect transpositions.
 fn letters(name: &str) -> Vec<char> {
     let mut letters: Vec<char> = name.chars().collect();
     letters.sort_unstable();
     letters
 }
 
-/// How far a name is from a known one, or from the last levels of it if it is a path with dots.
+/// Returns the distance of a name to a known one, or to the last levels of a dotted path.
 fn distance(name: &str, known: &str) -> usize {
     let tails = known.match_indices('.').map(|(dot, _)| &known[dot + 1..]);
     tails.fold(edit_distance(name, known), |least, tail| least.min(edit_distance(name, tail)))
@@ -160,7 +160,7 @@ mod tests {
             let expected = if meant.is_empty() { " (the nearest".into() } else { format!("; did you mean {meant}? (") };
             assert!(said.starts_with(&expected), "{name}: {said}");
         }
-        // By its last level, where it is one of a path.
+        // By the last level of a path.
         let known = ["inner.learning_rate", "inner.b1"].map(String::from);
         assert!(Known("lr", &known).to_string().starts_with("; did you mean `inner.learning_rate`?"));
         assert!(ALIASES.is_sorted() && ALIASES.iter().all(|(alias, _)| *alias == alias.to_lowercase()));
