@@ -1,4 +1,4 @@
-//! What users hold: a transformation, and the state of one.
+//! Transformations and their states, as users see them.
 
 mod state;
 
@@ -14,7 +14,7 @@ use crate::program::{Machine, Passes, Programs};
 use crate::state::Readings;
 use crate::tree::{Tree, TreeMut, buffers_of};
 
-/// What an error says where updates take the place of gradients and a window may give an update to a leaf without one.
+/// The end of an error message if updates replace gradients and a window may emit an update for a leaf without one.
 const OF_WINDOW: &str = "; a window may have an update for a leaf without a gradient: use `step` or `update`";
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
@@ -39,15 +39,15 @@ const OF_WINDOW: &str = "; a window may have an update for a leaf without a grad
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 pub trait GradientTransformation: Stage {
-    /// The state before the first step, for parameters of this structure.
+    /// Returns the state before the first step, for parameters of this structure.
     ///
     /// # Errors
     ///
-    /// If an argument is out of its range, or a mask or label does not fit the parameters; if the transformation has
-    /// more than 31 barriers; if two leaves share memory, as clones of an `ArcArray` do (see
-    /// [`Tied`](crate::tree::Tied)). If something in it is surely a mistake, of which [`plan`](Self::plan) only warns:
-    /// a mask or a group by paths that takes no leaf, a negative learning rate or weight decay, two learning rates in a
-    /// row. [`allow`](crate::wrapper::allow()) says that it is meant.
+    /// Fails if an argument is out of its range, or a mask or label does not fit the parameters; if the transformation
+    /// has more than 31 barriers; if two leaves share memory, as clones of an `ArcArray` do (see
+    /// [`Tied`](crate::tree::Tied)). Fails for certain mistakes, of which [`plan`](Self::plan) only warns: a mask or a
+    /// group by paths without a leaf, a negative learning rate or weight decay, two learning rates in a row.
+    /// [`allow`](crate::wrapper::allow()) permits them.
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>
     where
         Self: Sized,
@@ -57,23 +57,24 @@ pub trait GradientTransformation: Stage {
         Ok(state)
     }
 
-    /// Transforms gradients and adds the updates to the parameters, in one go. The gradient of a leaf may be that of
-    /// some [rows](crate::tree::SparseRows) only.
+    /// Transforms gradients and adds the updates to the parameters, in one pass over memory.
     ///
-    /// The result has the same bits as [`update`](Self::update) followed by
-    /// [`apply_updates`](crate::apply_updates), without the updates ever being in memory.
+    /// The gradient of a leaf may be [row-sparse](crate::tree::SparseRows).
+    ///
+    /// The result is bitwise identical to [`update`](Self::update) followed by [`apply_updates`](crate::apply_updates),
+    /// without storing the updates.
     ///
     /// # Errors
     ///
-    /// If the parameters or gradients do not have the structure that the state was made for: all differing leaves are
-    /// listed, and nothing has been changed. Gradients may be a tree of another type, and of another float type as long
-    /// as nothing is lost by converting them to the one that the leaf's arithmetic is done in.
+    /// Fails, with nothing changed, if the parameters or gradients do not have the structure of the state: all
+    /// differing leaves are listed. Gradients may be a tree of another type, and of another float type if it converts
+    /// to the leaf's compute type without loss.
     ///
     /// # Panics
     ///
-    /// Only if code of yours does: a rule, a schedule made of a function, a tree. Unless that was before the step
-    /// began, the state [is an error](crate::Error::is_poisoned) to use from then on. Parameters have not been changed,
-    /// unless it was in a rule in the last pass: then each element is as before or as after the step.
+    /// Only if your code does: a rule, a schedule made of a function, a tree. Unless that was before the step began,
+    /// the state [is poisoned](crate::Error::is_poisoned) from then on. Parameters have not been changed, except by a
+    /// rule in the last pass: then each element is as before or as after the step.
     fn step<P, G>(&self, params: &mut P, grads: &G, state: &mut OptState<Self>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -87,7 +88,7 @@ pub trait GradientTransformation: Stage {
         state.run(self, None, None, Sink::Params)
     }
 
-    /// As [`step`](Self::step), with what the transformation [needs](crate::needs) besides gradients, such as the loss.
+    /// As [`step`](Self::step), with the further [needs](crate::needs) of the transformation, such as the loss.
     ///
     /// ```
     /// use gradchain::extra;
@@ -104,8 +105,8 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// As [`step`](Self::step). If a function that gives gradients gives one of another structure, the parameters are
-    /// not changed, and the state cannot be used any more, since the step had begun.
+    /// As [`step`](Self::step). If a function returns gradients of another structure, the parameters are unchanged, and
+    /// the state is poisoned, since the step had begun.
     fn step_with<P, G, E>(&self, params: &mut P, grads: &G, mut extra: E, state: &mut OptState<Self>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,
@@ -121,7 +122,7 @@ pub trait GradientTransformation: Stage {
         state.run(self, value, objective.as_deref_mut(), Sink::Params)
     }
 
-    /// Transforms gradients into updates, to look at or to apply later; the parameters are not changed.
+    /// Transforms gradients into updates, for inspection or for a later step; the parameters are not changed.
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ pub trait GradientTransformation: Stage {
         Ok(updates)
     }
 
-    /// As [`update`](Self::update), with what the transformation [needs](crate::needs) besides gradients.
+    /// As [`update`](Self::update), with the further [needs](crate::needs) of the transformation.
     ///
     /// # Errors
     ///
@@ -155,11 +156,11 @@ pub trait GradientTransformation: Stage {
         Ok(updates)
     }
 
-    /// As [`update`](Self::update), into updates that an earlier call made, so that nothing is allocated.
+    /// As [`update`](Self::update), into updates of an earlier call, so that nothing is allocated.
     ///
     /// # Errors
     ///
-    /// As [`step`](Self::step); and if the updates were made for parameters of another structure.
+    /// As [`step`](Self::step); also if the updates were made for parameters of another structure.
     fn update_into<P, G>(
         &self,
         grads: &G,
@@ -176,11 +177,11 @@ pub trait GradientTransformation: Stage {
         self.update_into_with(grads, (), state, params, updates)
     }
 
-    /// As [`update_into`](Self::update_into), with what the transformation [needs](crate::needs) besides gradients.
+    /// As [`update_into`](Self::update_into), with the further [needs](crate::needs) of the transformation.
     ///
     /// # Errors
     ///
-    /// As [`step_with`](Self::step_with); and if the updates were made for parameters of another structure.
+    /// As [`step_with`](Self::step_with); also if the updates were made for parameters of another structure.
     fn update_into_with<P, G, E>(
         &self,
         grads: &G,
@@ -209,11 +210,12 @@ pub trait GradientTransformation: Stage {
         Ok(outcome)
     }
 
-    /// As [`update`](Self::update), in the gradients' own arrays: they are given by value, and come back as the
-    /// updates.
+    /// As [`update`](Self::update), in the gradients' own arrays.
     ///
-    /// Nothing is allocated, and no second tree is in memory. The bits are those of `update`. Gradients that are lent
-    /// (`&mut grads`) are written in place.
+    /// The gradients are passed by value, and returned as the updates.
+    ///
+    /// Nothing is allocated, and memory holds no second tree. The result is bitwise identical to that of `update`.
+    /// Borrowed gradients (`&mut grads`) are overwritten in place.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -231,8 +233,8 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// As [`step`](Self::step); and if gradients are of other types than the parameters, since they have to hold the
-    /// updates. Then nothing has been written, and what was given by value is dropped.
+    /// As [`step`](Self::step); also if gradients are of other types than the parameters, since they have to hold the
+    /// updates. Then nothing has been written, and gradients passed by value are dropped.
     fn update_owned<P, G>(&self, grads: G, state: &mut OptState<Self>, params: &P) -> Result<(G, Outcome)>
     where
         P: Tree + ?Sized,
@@ -243,7 +245,7 @@ pub trait GradientTransformation: Stage {
         self.update_owned_with(grads, (), state, params)
     }
 
-    /// As [`update_owned`](Self::update_owned), with what the transformation [needs](crate::needs) besides gradients.
+    /// As [`update_owned`](Self::update_owned), with the further [needs](crate::needs) of the transformation.
     ///
     /// # Errors
     ///
@@ -264,7 +266,7 @@ pub trait GradientTransformation: Stage {
         state.ready(self)?;
         table::params(params, &state.structure, &mut state.work.params, &mut state.work.path)?;
         let Work { grads: to, path, absent, .. } = &mut state.work;
-        // A leaf that is counted may have an update, for which there would be no place.
+        // A counted leaf may have an update, without a place for it.
         let (rests, counts) = (self.absent() == Absent::Rests, self.absent() == Absent::Counts);
         let instead = || if counts { OF_WINDOW.into() } else { advice(self) };
         table::grads_mut(&mut grads, &state.structure, to, path, rests.then_some(absent), &instead)?;
@@ -274,12 +276,14 @@ pub trait GradientTransformation: Stage {
         Ok((grads, outcome))
     }
 
-    /// Numbers of the last step, by path: learning rates and other arguments as the step used them, norms and factors
-    /// that it found, counts of NaN, and what a [`monitor`](crate::transform::monitor) measured.
+    /// Returns numbers of the last step, by path.
+    ///
+    /// They are learning rates and other arguments as the step used them, norms and factors that it found, counts of
+    /// NaN, and the measurements of a [`monitor`](crate::transform::monitor).
     ///
     /// Nothing is measured for it: the numbers are in the state, or follow from its counts. Arguments of a named
-    /// optimizer have the optimizer's path, not the path of the part that uses them. A number that no step has found
-    /// since the state was made or loaded is NaN. Before the first step a schedule has its value of that step.
+    /// optimizer have the optimizer's path, not the path of the part that uses them. A number without a value since the
+    /// state was made or loaded is NaN. Before the first step a schedule has its value of that step.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -300,11 +304,11 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Cost
     ///
-    /// A walk over the chain, whatever the size of the parameters; a text for each number.
+    /// A walk over the chain, independent of the size of the parameters; a text for each number.
     ///
     /// # Errors
     ///
-    /// If the state was made by another transformation, or [cannot be used any more](crate::Error::is_poisoned).
+    /// Fails if the state was made by another transformation, or [is poisoned](crate::Error::is_poisoned).
     fn readings(&self, state: &OptState<Self>) -> Result<Readings>
     where
         Self: Sized,
@@ -312,22 +316,23 @@ pub trait GradientTransformation: Stage {
         state.readings(self)
     }
 
-    /// Does a step whose passes are done by another machine, such as a GPU, which has the parameters, the gradients and
-    /// the state's arrays. The counts, scalars and decisions of the state are worked out here, as in
-    /// [`step`](Self::step); its arrays here stay as they are.
+    /// Does a step whose passes run on a device, such as a GPU.
     ///
-    /// See [`Machine`] for what it is told, and [`Interpreter`](crate::program::Interpreter) for an example.
+    /// The device holds the parameters, the gradients and the state's arrays. The host computes the counts, scalars and
+    /// decisions of the state, as in [`step`](Self::step); its own arrays stay unchanged.
+    ///
+    /// See [`Machine`] for the interface, and [`Interpreter`](crate::program::Interpreter) for an example.
     ///
     /// # Cost
     ///
-    /// Each pass is recorded for each leaf: some microseconds. What costs a machine time to prepare, it can keep:
-    /// programs that do the same [are equal](crate::program::Program), whatever the step.
+    /// Each pass is recorded for each leaf: some microseconds. A device can cache its preparations: programs that do
+    /// the same [are equal](crate::program::Program), in all steps.
     ///
     /// # Errors
     ///
-    /// If a part [cannot be recorded](crate::Error::is_unrecordable), of which the name is said; if the machine fails.
-    /// Unless that was found before the step began, the state [cannot be used any more](crate::Error::is_poisoned):
-    /// [`programs`](Self::programs) tells beforehand.
+    /// Fails if a part [cannot be recorded](crate::Error::is_unrecordable), with its name; or if the device fails.
+    /// Unless that happened before the step began, the state [is poisoned](crate::Error::is_poisoned).
+    /// [`programs`](Self::programs) checks in advance.
     fn step_on<E>(&self, machine: &mut dyn Machine, extra: E, state: &mut OptState<Self>) -> Result<Outcome>
     where
         E: Extra<()> + Provides<Self::Needs>,
@@ -340,9 +345,9 @@ pub trait GradientTransformation: Stage {
         state.run_elsewhere(self, extra.loss(), &mut passes)
     }
 
-    /// The arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or written in another
-    /// language: of the first step for parameters of this structure, when all that is added up at barriers is 0 and the
-    /// loss is 1.
+    /// Returns the arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or translated.
+    ///
+    /// They are those of the first step for parameters of this structure, with all sums 0 and a loss of 1.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -368,10 +373,10 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init); and if a part [cannot be recorded](crate::Error::is_unrecordable), since it works on
-    /// whole leaves (but `scale_by_muon` can), asks for the loss at other points, goes by where an element is, looks at
-    /// stretches of updates, or does to numbers what is neither arithmetic nor comparison. The error says which part,
-    /// and why.
+    /// As [`init`](Self::init); also if a part [cannot be recorded](crate::Error::is_unrecordable), since it works on
+    /// whole leaves (except `scale_by_muon`), evaluates the loss at other points, depends on the places of elements,
+    /// inspects chunks of updates, or uses operations other than arithmetic and comparisons. The error names the part
+    /// and the reason.
     fn programs<P: Tree + ?Sized>(&self, params: &P) -> Result<Programs>
     where
         Self: Sized,
@@ -385,7 +390,7 @@ pub trait GradientTransformation: Stage {
         Ok(programs)
     }
 
-    /// What a step does to memory, for parameters of this structure and gradients of the same types.
+    /// Returns the memory traffic of a step, for parameters of this structure and gradients of the same types.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -399,7 +404,7 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Errors
     ///
-    /// As [`init`](Self::init), but for what is surely a mistake: that is among the [warnings](Plan::warnings).
+    /// As [`init`](Self::init), except for certain mistakes, which are among the [warnings](Plan::warnings).
     fn plan<P: Tree + ?Sized>(&self, params: &P) -> Result<Plan>
     where
         Self: Sized,

@@ -1,4 +1,4 @@
-//! The state of one, and what may be done with it.
+//! The state of a transformation, and operations on it.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -19,38 +19,39 @@ use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, items, 
 use crate::tree::Walk;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 
-/// The state of a transformation of type `T`, made by [`init`](crate::GradientTransformation::init) for parameters of
-/// one structure.
+/// The state of a transformation of type `T`, for parameters of one structure.
 ///
-/// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, what is
-/// inside a wrapper by `inner()`.
+/// [`init`](crate::GradientTransformation::init) returns it.
 ///
-/// If a panic goes through a step, the state and copies of it are refused from then on, with an error that
+/// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, the inner
+/// state of a wrapper by `inner()`.
+///
+/// If a step panics, the state and its later copies are refused from then on, with an error that
 /// [`is_poisoned`](crate::Error::is_poisoned): by every step, by [`migrate`](Self::migrate), [`reset`](Self::reset),
-/// [`average`](Self::average), and when it is saved. Copies from before the panic can be used.
+/// [`average`](Self::average), and by saving. Copies from before the panic stay usable.
 pub struct OptState<T: Stage> {
     pub(super) inner: T::State,
     /// The transformation that made it, or the last one that could have.
     made_by: T,
     pub(super) structure: Arc<Structure>,
     pub(super) work: Work,
-    /// A step began and did not end: a panic went through it.
+    /// True if a step began and did not end, since it panicked.
     poisoned: bool,
-    /// What `init` made, from when the state was first lent to be written: then another may have been put in its place.
+    /// The layout after `init`, kept once the state has been lent mutably, when another may take its place.
     layout: Option<Box<Layout>>,
-    /// It was lent since it was last compared with that.
+    /// True if it was lent since the last comparison with the layout.
     lent: bool,
-    /// Updates are counted for each leaf.
+    /// True if updates are counted for each leaf.
     by_leaf: bool,
-    /// What is known of the loss since [`minimize_step`](crate::Minimize::minimize_step) evaluated it.
+    /// Cached evaluations of the loss from [`minimize_step`](crate::Minimize::minimize_step).
     pub(crate) recall: Option<Box<Recall>>,
-    /// The parameters to evaluate with that were made last.
+    /// The last computed parameters to evaluate with.
     #[cfg(feature = "checkpoint")]
     evaluated: Evaluated,
 }
 
-/// The check sum of parameters to evaluate with, if they are not those that are trained: no checkpoint may have them in
-/// their place.
+/// The check sum of parameters to evaluate with, if they differ from the trained ones: checkpoints refuse them in their
+/// place.
 #[cfg(feature = "checkpoint")]
 #[derive(Default)]
 struct Evaluated(AtomicU64);
@@ -71,7 +72,7 @@ pub(crate) fn check_sum<P: Tree + ?Sized>(params: &P) -> u64 {
             Ok(())
         });
     }));
-    // Never that of none.
+    // Never zero, which stands for none.
     1 << 32 | u64::from(hasher.finalize())
 }
 
@@ -80,7 +81,7 @@ impl<T: Stage> OptState<T> {
         OptState::new_counting(transformation, params, false)
     }
 
-    /// The same; `by_leaf` says whether updates are counted for each leaf, since some begin later than others.
+    /// The same; `by_leaf` is true if updates are counted for each leaf, since some begin later than others.
     pub(crate) fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
@@ -104,45 +105,46 @@ impl<T: Stage> OptState<T> {
         })
     }
 
-    /// The structure of the parameters that the state was made for.
+    /// Returns the structure of the parameters that the state was made for.
     pub fn structure(&self) -> &Structure {
         &self.structure
     }
 
-    /// The transformation that made it, or did the last step.
+    /// Returns the transformation that made it, or did the last step.
     #[cfg(feature = "serde")]
     pub(crate) fn made_by(&self) -> &T {
         &self.made_by
     }
 
-    /// True if updates are counted for each leaf.
+    /// Returns whether updates are counted for each leaf.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn is_by_leaf(&self) -> bool {
         self.by_leaf
     }
 
-    /// Every value and array of the state: field, leaf, kind, type, shape.
+    /// Returns every value and array of the state: field, leaf, kind, type, shape.
     pub fn schema(&self) -> Schema {
         Schema::of(&self.inner, &self.structure)
     }
 
-    /// Updates of zero, for [`update_into`](crate::GradientTransformation::update_into).
+    /// Returns updates of zero, for [`update_into`](crate::GradientTransformation::update_into).
     pub fn zero_updates(&self) -> Updates {
         Updates::new(self.structure.clone())
     }
 
-    /// The same, of other types.
+    /// The same in other types.
     pub(crate) fn zero_updates_of(&self, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
         Updates::of_types(self.structure.clone(), dtype)
     }
 
-    /// Takes over the values of another state of the same schema, such as an [`average`](crate::state::average):
-    /// counts, flags and numbers, and arrays element by element, in whatever memory order they lie there. Everything
-    /// that is not in the schema, such as the leaves of a mask, stays as `init` made it here.
+    /// Takes the values of another state of the same schema, such as an [`average`](crate::state::average).
+    ///
+    /// These are counts, flags and numbers, and arrays element by element, from any memory order. Anything outside of
+    /// the schema, such as the leaves of a mask, stays as `init` made it.
     ///
     /// # Errors
     ///
-    /// If the schemas differ, or an argument on which the meaning of the values depends; then nothing has been changed.
+    /// Fails, with nothing changed, if the schemas differ, or an argument that determines the meaning of the values.
     pub fn replace(&mut self, inner: T::State) -> Result<()> {
         self.fits()?;
         let (ours, theirs) = (self.schema(), Schema::of(&inner, &self.structure));
@@ -162,7 +164,7 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    /// A state of the same structure that holds another of the same schema.
+    /// Returns a state of the same structure that holds another of the same schema.
     pub(crate) fn holding(&self, inner: T::State) -> OptState<T> {
         let (structure, work) = (self.structure.clone(), self.work.fresh(&self.structure));
         OptState {
@@ -180,14 +182,14 @@ impl<T: Stage> OptState<T> {
         }
     }
 
-    /// Remembers parameters to evaluate with, where they differ from those that are trained, whose sum is given.
+    /// Records parameters to evaluate with, if they differ from the trained ones, whose check sum is given.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn note_evaluated<P: Tree + ?Sized>(&self, trained: u64, evaluated: &P) {
         let sum = check_sum(evaluated);
         self.evaluated.0.store(if sum == trained { 0 } else { sum }, Ordering::Relaxed);
     }
 
-    /// True if these are the parameters to evaluate with that were made last, and not those that are trained.
+    /// Returns whether these are the last parameters to evaluate with, and not the trained ones.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn is_evaluated<P: Tree + ?Sized>(&self, params: &P) -> bool {
         match self.evaluated.0.load(Ordering::Relaxed) {
@@ -196,24 +198,24 @@ impl<T: Stage> OptState<T> {
         }
     }
 
-    /// It is half written: no step can use it.
+    /// Marks the state as half written, so that no step can use it.
     pub(crate) fn poison(&mut self) {
         self.poisoned = true;
     }
 
-    /// Whether it can be used: it is whole, and it fits.
+    /// Checks that it is complete and fits.
     pub(crate) fn usable(&self) -> Result<()> {
         if self.poisoned { Err(Error::poisoned()) } else { self.fits() }
     }
 
-    /// Whether what was put in the state's place, if something was, is what `init` could have made.
+    /// Checks that a replacement of the state, if any, could be the result of `init`.
     pub(crate) fn fits(&self) -> Result<()> {
         let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
         let misfit = |problem| Error::state("a state was put in the place of the one that `init` made", problem);
         layout.compare(&self.inner, &self.structure).map_err(misfit)
     }
 
-    /// Whether a step of this transformation can be done.
+    /// Checks that a step of this transformation is possible.
     pub(super) fn ready(&mut self, transformation: &T) -> Result<()> {
         if self.belongs(transformation)? {
             self.made_by = transformation.clone();
@@ -224,7 +226,7 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    /// Checks that it can be used, and that this transformation could have made it. Returns whether an argument other
+    /// Checks that it is usable, and that this transformation could have made it. Returns whether an argument other
     /// than a number or a schedule has changed since.
     pub(super) fn belongs(&self, transformation: &T) -> Result<bool> {
         self.usable()?;
@@ -237,7 +239,7 @@ impl<T: Stage> OptState<T> {
         }
     }
 
-    /// Checks that the state is such as `init` makes it with another value of an argument.
+    /// Checks that the state equals that of `init` with another value of an argument.
     #[cold]
     fn survives(&self, transformation: &T, argument: &str) -> Result<()> {
         transformation.validate()?;
@@ -261,7 +263,7 @@ impl<T: Stage> OptState<T> {
         Ok(reader.found())
     }
 
-    /// Finds the gradients of whole leaves, and of rows, and which are not there.
+    /// Finds the gradients of whole leaves, and of rows, and the missing ones.
     pub(super) fn find_gradients<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
         let Work { grads: table, rows, path, absent, .. } = &mut self.work;
         let absent = (transformation.absent() != Absent::Refused).then_some(absent);
@@ -280,7 +282,7 @@ impl<T: Stage> OptState<T> {
         self.run_at(transformation, &at, objective, sink, None)
     }
 
-    /// A step whose passes are done elsewhere.
+    /// Does a step whose passes run on a device.
     pub(crate) fn run_elsewhere(
         &mut self,
         transformation: &T,
@@ -324,7 +326,7 @@ impl<T: Stage> OptState<T> {
         Ok(outcome)
     }
 
-    /// A step from a value and a gradient that are known already.
+    /// Does a step from a known value and gradient.
     pub(crate) fn step_from<P: TreeMut + ?Sized>(
         &mut self,
         transformation: &T,
@@ -338,12 +340,12 @@ impl<T: Stage> OptState<T> {
         self.run(transformation, Some(known.value), objective, Sink::Params)
     }
 
-    /// The structure, to hold on to while the state changes.
+    /// Returns a shared structure, to keep while the state changes.
     pub(crate) fn shared_structure(&self) -> Arc<Structure> {
         self.structure.clone()
     }
 
-    /// A step without gradients, which emits what wrappers have accumulated.
+    /// Does a step without gradients, which emits the updates that wrappers have accumulated.
     pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
         self.ready(transformation)?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
@@ -358,14 +360,14 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// The state before the first step.
+/// Returns the state before the first step.
 fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf], by_leaf: bool) -> Result<T::State> {
     let active = vec![true; structure.len()];
     let (codes, in_full, whole) = (None, false, None);
     transformation.init_state(&InitContext { structure, active: &active, params, by_leaf, codes, in_full, whole })
 }
 
-/// Apart from the step, which is compiled for each transformation.
+/// Not part of the step, which is compiled for each transformation.
 #[cfg(feature = "tracing")]
 fn warn_of_skipped(outcome: Outcome) {
     if outcome.skipped {
