@@ -1,4 +1,4 @@
-//! Arguments by name: for configs, for messages, and for what sets them while training runs.
+//! Named arguments: for configs, for messages, and for setters in a run.
 
 use crate::error::{Error, Result};
 use crate::range::Range;
@@ -13,19 +13,19 @@ use crate::state::Given;
     note = "a chain has none of its own: inject its members, `chain((clip(1.0), inject_hyperparams(adam(0.1))))`"
 )]
 pub trait Arguments {
-    /// The name of the transformation, as in messages and configs.
+    /// Name of the transformation in messages and configs.
     const NAME: &'static str;
 
-    /// The name, which of what is boxed is known at run time only.
+    /// Returns the name, which is known only at run time for boxed transformations.
     fn name(&self) -> &'static str {
         Self::NAME
     }
 
-    /// Shows every argument, under the name it has in its builder, in a fixed order.
+    /// Visits every argument, under its name in the builder, in a fixed order.
     fn arguments(&mut self, visit: &mut Visit<'_>);
 }
 
-/// What is shown arguments, one after the other.
+/// Receives arguments in turn.
 pub type Visit<'a> = dyn FnMut(&'static str, Argument<'_>) + 'a;
 
 /// One argument of a transformation.
@@ -33,12 +33,12 @@ pub type Visit<'a> = dyn FnMut(&'static str, Argument<'_>) + 'a;
 pub enum Argument<'a> {
     /// A number or a schedule.
     Hyperparam(&'a mut Hyperparam),
-    /// Anything that is not a number: a mask, a flag, a type. Never injected.
+    /// Any argument other than a number: a mask, a flag, a type. Never injected.
     Static(&'a mut dyn Setting),
 }
 
 impl<'a> Argument<'a> {
-    /// The argument, whatever its type.
+    /// Returns the argument as a setting.
     pub fn setting(self) -> &'a mut dyn Setting {
         match self {
             Argument::Hyperparam(hyperparam) => hyperparam,
@@ -47,7 +47,7 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// What can be out of its range: a number, a hyperparameter, or one of these that there may be none of.
+/// A value that can be out of its range: a number, a hyperparameter, or an option of these.
 ///
 /// # Example
 ///
@@ -60,11 +60,11 @@ impl<'a> Argument<'a> {
 /// assert!(None::<f64>.within("soap", "shampoo_beta", range::DECAY).is_ok());
 /// ```
 pub trait Within {
-    /// Checks that it is in a range; what there is none of is in any.
+    /// Checks that it is in a range; an absent value always is.
     ///
     /// # Errors
     ///
-    /// If it is not, or if a schedule is impossible: its values are not known beforehand.
+    /// Fails if it is not, or if a schedule is invalid; the values of a schedule are not known in advance.
     fn within(&self, function: &str, argument: &str, range: Range) -> Result<()>;
 }
 
@@ -104,7 +104,7 @@ impl Within for usize {
     }
 }
 
-/// Checks that a number is in a range; `shown` is the number as messages show it.
+/// Checks that a number is in a range; `shown` is the number for messages.
 fn number_within(
     number: f64,
     shown: impl core::fmt::Display,
@@ -115,7 +115,7 @@ fn number_within(
     if (range.holds)(number) { Ok(()) } else { Err(Error::argument(function, argument, range.text, shown)) }
 }
 
-/// A hyperparameter that there may be none of: there for good, or not.
+/// Returns an optional hyperparameter as an argument; its presence is fixed.
 pub fn optional(hyperparam: &mut Option<Hyperparam>) -> Argument<'_> {
     match hyperparam {
         Some(hyperparam) => Argument::Hyperparam(hyperparam),
@@ -123,20 +123,19 @@ pub fn optional(hyperparam: &mut Option<Hyperparam>) -> Argument<'_> {
     }
 }
 
-/// In place of a number that a config must give, where a part is made for one to be read into: see
-/// `config::Registry`.
+/// Returns a placeholder for a number that a config must give: see `config::Registry`.
 pub fn required() -> Hyperparam {
     Hyperparam::MISSING
 }
 
-/// The recipe of what shows its arguments.
+/// Returns the recipe of arguments.
 pub fn recipe_of(name: &str, arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Recipe {
     let mut entries = Vec::new();
     arguments(&mut |name, argument| entries.push((String::from(name), argument.setting().to_recipe())));
     Recipe::Map(vec![(name.into(), Recipe::Map(entries))])
 }
 
-/// The numbers and schedules among arguments.
+/// Returns the numbers and schedules among arguments.
 pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Given {
     let mut all = Vec::new();
     arguments(&mut |name, argument| {

@@ -1,4 +1,4 @@
-//! Parameters to evaluate with, which are not the ones to train.
+//! Parameters to evaluate with, which differ from those to train.
 
 use core::ops::Deref;
 
@@ -11,11 +11,10 @@ use crate::transformation::OptState;
 use crate::transformation::check_sum;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, Walk};
 
-/// Parameters to evaluate a model with: what [`eval_params`](OptState::eval_params) gives.
+/// Parameters to evaluate a model with, returned by [`eval_params`](OptState::eval_params).
 ///
-/// It holds a tree of the parameters' own type and dereferences to it, so a model can be called, saved and looked at.
-/// It is a tree to read and never one to write: training goes on from the parameters it was made from, and giving it to
-/// `step` does not compile.
+/// It holds a tree of the parameters' own type and dereferences to it, so a model can be called, saved and inspected.
+/// It is a read-only tree: training continues from the original parameters, and passing it to `step` does not compile.
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
@@ -32,7 +31,7 @@ use crate::tree::{LeafSpec, Structure, Tree, TreeMut, Walk};
 pub struct EvalParams<P>(P);
 
 impl<P> EvalParams<P> {
-    /// The tree, to do with it what one likes, at the end of training for example.
+    /// Returns the owned tree, at the end of training for example.
     pub fn into_inner(self) -> P {
         self.0
     }
@@ -52,11 +51,12 @@ impl<P: Tree> Tree for EvalParams<P> {
 }
 
 impl<T: Stage> OptState<T> {
-    /// The parameters to evaluate with, where a wrapper such as [`params_ema`](crate::params_ema()),
-    /// [`schedule_free`](crate::wrapper::schedule_free) or [`lookahead`](crate::lookahead) trains others: averages, or
-    /// slow copies. `params` are the ones that are trained.
+    /// Returns the parameters to evaluate with, if a wrapper trains others.
     ///
-    /// The wrapper can be anywhere: in a chain, under a mask, behind a box. Leaves that it does not act on are those of
+    /// Wrappers such as [`params_ema`](crate::params_ema()), [`schedule_free`](crate::wrapper::schedule_free) or
+    /// [`lookahead`](crate::lookahead) keep averages, or slow copies. `params` are the trained parameters.
+    ///
+    /// The wrapper can be anywhere: in a chain, under a mask, in a box. Leaves that it does not act on are those of
     /// `params`. The result is computed in `f64` and rounded once; the state is not changed.
     ///
     /// ```
@@ -76,20 +76,22 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If nothing in the state says what to evaluate with, or more than one wrapper does for the same leaf, or one
-    /// inside a [`flatten`](crate::wrapper::flatten()), which knows no leaves; or the parameters do not have the
-    /// structure that the state was made for.
+    /// Fails if nothing in the state determines the parameters to evaluate with, or more than one wrapper does for the
+    /// same leaf, or one inside a [`flatten`](crate::wrapper::flatten()), which has no leaves; or if the parameters do
+    /// not have the structure of the state.
     pub fn eval_params<P: TreeMut + Clone>(&self, params: &P) -> Result<EvalParams<P>> {
         let mut params = params.clone();
         self.eval_params_into(&mut params)?;
         Ok(EvalParams(params))
     }
 
-    /// Overwrites trained parameters with those to evaluate with: [`eval_params`](Self::eval_params) for trees that
-    /// cannot be cloned, such as [`SlicesMut`](crate::tree::SlicesMut) and the trees that adapters lend.
+    /// Overwrites trained parameters with those to evaluate with.
     ///
-    /// The trained values are gone afterwards. Give it a copy, such as [`DynTree::of`](crate::tree::DynTree::of), or
-    /// keep one and [assign](crate::tree::tree_assign()) it before training goes on.
+    /// It is [`eval_params`](Self::eval_params) for trees that cannot be cloned, such as
+    /// [`SlicesMut`](crate::tree::SlicesMut) and the borrowed trees of adapters.
+    ///
+    /// The trained values are lost. Pass a copy, such as [`DynTree::of`](crate::tree::DynTree::of), or keep one and
+    /// [assign](crate::tree::tree_assign()) it before training continues.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -114,7 +116,7 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// As [`eval_params`](Self::eval_params); then nothing has been written.
+    /// As [`eval_params`](Self::eval_params), with nothing written.
     pub fn eval_params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let evaluate = self.evaluate()?;
         #[cfg(feature = "checkpoint")]
@@ -125,11 +127,11 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    /// How parameters to evaluate with are made.
+    /// Returns how to compute the parameters to evaluate with.
     ///
     /// # Errors
     ///
-    /// As [`eval_params`](Self::eval_params), but for what the parameters are.
+    /// As [`eval_params`](Self::eval_params), except for the structure of the parameters.
     pub(crate) fn evaluate(&self) -> Result<Evaluate<'_>> {
         self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
@@ -179,14 +181,14 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// How parameters to evaluate with are made, leaf by leaf.
+/// The computation of parameters to evaluate with, leaf by leaf.
 pub(crate) struct Evaluate<'a> {
     structure: &'a Structure,
     by_leaf: Vec<Option<Evaluation<'a>>>,
 }
 
 impl Evaluate<'_> {
-    /// Turns the parameters that are trained into those to evaluate with.
+    /// Converts trained parameters to those to evaluate with.
     pub(crate) fn apply<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let (mut leaves, mut path) = (leaf::Table::new(), String::new());
         table::params_mut(params, self.structure, &mut leaves, &mut path)?;
@@ -202,9 +204,9 @@ impl Evaluate<'_> {
     }
 }
 
-/// Turns the training parameters of a leaf into those to evaluate with.
+/// Converts the trained parameters of a leaf to those to evaluate with.
 fn evaluate(e: &Evaluation<'_>, leaf: usize, spec: &LeafSpec, values: &mut [f64]) {
-    // What has no part in it is not looked at: it may be infinite.
+    // A term with weight 0 is not read: it may be infinite.
     let part = |of: f64, x: f64| if of == 0.0 { -0.0 } else { of * x };
     let one = |p: f64, m: f64| part(e.of_params, p) + part(e.of_moments, m);
     let same_order = e.moments.strides(leaf) == spec.strides();

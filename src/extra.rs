@@ -1,8 +1,8 @@
-//! What a step is given besides gradients: [`value`], [`value_fn`], [`value_and_grad_fn`], or `()` for nothing.
+//! Inputs of a step besides gradients: [`value`], [`value_fn`], [`value_and_grad_fn`], or `()` for none.
 //!
 //! Guide: [More than gradients](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
-//! Whether it is enough is decided by the compiler; see [`needs`]. More than is needed may be given.
+//! The compiler checks that they suffice; see [`needs`]. More than needed is allowed.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -13,16 +13,16 @@ use crate::engine::{Evaluate, GradientSink, Trial};
 use crate::needs::{self, Provides};
 use crate::tree::{Tree, TreeMut};
 
-/// What [`step_with`](crate::GradientTransformation::step_with) takes, for parameters of type `P`.
+/// Inputs of [`step_with`](crate::GradientTransformation::step_with), for parameters of type `P`.
 pub trait Extra<P: ?Sized>: Given<P> {}
 
 impl<P: ?Sized, E: Given<P>> Extra<P> for E {}
 
-/// It has no path outside of this crate.
+/// Sealed: no path outside of this crate.
 mod given {
     use crate::engine::Evaluate;
 
-    /// What the engine asks of what it is given.
+    /// The inputs as the engine uses them.
     pub trait Given<P: ?Sized> {
         fn loss(&self) -> Option<f64>;
 
@@ -31,7 +31,7 @@ mod given {
     }
 }
 
-/// Nothing besides gradients.
+/// No inputs besides gradients.
 impl<P: ?Sized> Given<P> for () {
     fn loss(&self) -> Option<f64> {
         None
@@ -45,7 +45,7 @@ impl<P: ?Sized> Given<P> for () {
 
 impl Provides<needs::Nothing> for () {}
 
-/// The value of the loss at the parameters, where the gradients were taken.
+/// Returns the value of the loss at the parameters at which the gradients were computed.
 ///
 /// ```
 /// use gradchain::extra;
@@ -55,7 +55,7 @@ impl Provides<needs::Nothing> for () {}
 /// let optimizer = polyak_sgd();
 /// let mut params = 2.0_f64;
 /// let mut state = optimizer.init(&params)?;
-/// // Of p²/2 the value is 2 and the gradient 2: the step is 2 / 2² times the gradient.
+/// // For p²/2 the value is 2 and the gradient 2: the step is 2 / 2² times the gradient.
 /// optimizer.step_with(&mut params, &2.0, extra::value(2.0), &mut state)?;
 /// assert_eq!(params, 1.0);
 /// # Ok::<(), gradchain::Error>(())
@@ -84,9 +84,9 @@ impl<P: ?Sized> Given<P> for Value {
 impl Provides<needs::Nothing> for Value {}
 impl Provides<needs::Value> for Value {}
 
-/// The value of the loss at the parameters, and a function that gives it at other points.
+/// Returns the value of the loss at the parameters, and a function for other points.
 ///
-/// The function is called with a copy of the parameters, made once a step, in which other values have been put.
+/// The function is called with a copy of the parameters, made once a step, with other values.
 ///
 /// ```
 /// use gradchain::extra;
@@ -135,7 +135,7 @@ impl<P: ?Sized, F> Provides<needs::Nothing> for ValueFn<P, F> {}
 impl<P: ?Sized, F> Provides<needs::Value> for ValueFn<P, F> {}
 impl<P: ?Sized, F> Provides<needs::ValueFn> for ValueFn<P, F> {}
 
-/// The value of the loss at the parameters, and a function that gives value and gradient at other points.
+/// Returns the value of the loss at the parameters, and a function for value and gradient at other points.
 ///
 /// ```
 /// use gradchain::extra;
@@ -190,7 +190,7 @@ where
     }
 }
 
-/// The value; the gradient goes where it is wanted.
+/// Returns the value, and passes the gradient on if requested.
 pub(crate) fn deliver<V: Into<f64>, G: Tree>(
     (value, gradient): (V, G),
     to: Option<GradientSink<'_>>,

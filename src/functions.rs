@@ -1,4 +1,4 @@
-//! The functions of first steps, which the root and the prelude have too. All functions are in the module of their
+//! The functions of first steps, which the root and the prelude re-export. All functions are in the module of their
 //! subject.
 
 pub use crate::optimizer::{

@@ -1,7 +1,7 @@
-//! Composable gradient transformations, as Optax has for JAX, for everything that is trained in Rust.
+//! Composable gradient transformations, as Optax has for JAX, for any training in Rust.
 //!
-//! A *transformation* turns gradients into updates and remembers what it needs in a *state*. Transformations are small
-//! and [`chain`]; a chain of any length runs as one loop over memory.
+//! A *transformation* turns gradients into updates and keeps a *state*. Transformations are small and [`chain`]; a
+//! chain of any length runs as one loop over memory.
 //!
 //! ```text
 //! cargo add gradchain
@@ -36,9 +36,9 @@
 //! # Ok::<(), gradchain::Error>(())
 //! ```
 //!
-//! **[The guide](_guide)** goes on from here: [first steps](_guide::first_steps), [coming from
+//! **[The guide](_guide)** continues from here: [first steps](_guide::first_steps), [coming from
 //! PyTorch](_guide::from_pytorch), [from Optax](_guide::from_optax), [which optimizer?](_guide::which_optimizer), and
-//! the rest. Models of [burn] and [candle] are stepped in place by crates of their own, and [GPUs] by another.
+//! the rest. Separate crates step models of [burn] and [candle] in place, and another runs steps on [GPUs].
 //!
 //! [burn]: https://docs.rs/gradchain-burn/latest/gradchain_burn/_guide/index.html
 //! [candle]: https://docs.rs/gradchain-candle/latest/gradchain_candle/_guide/index.html
@@ -47,14 +47,14 @@
 //! In a debug build a step is almost a thousand times slower: [two lines](_guide::debug_builds) in your `Cargo.toml`
 //! change that.
 //!
-//! # Where things are
+//! # Modules
 //!
-//! The root has what everybody uses: [trees](Tree) of parameters, [transformations](GradientTransformation) and their
+//! The root has the common items: [trees](Tree) of parameters, [transformations](GradientTransformation) and their
 //! [state](OptState), [masks](Mask), the [plan](Plan) of a step, [errors](Error), and the optimizers, parts and
-//! wrappers of first steps. The [`prelude`] has the latter too, and the commonest schedules. Every function is in the
-//! module of its subject, also those of the root and the prelude:
+//! wrappers of first steps. The [`prelude`] has the latter too, and common schedules. Every function is in the module
+//! of its subject, also those of the root and the prelude:
 //!
-//! | module | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`optimizer`] | all optimizers, as chains: `adamw`, `muon`, `prodigy`, and their types |
 //! | [`transform`] | all parts of chains: clips, moments, noise, projections, measurements |
@@ -63,21 +63,21 @@
 //! | [`state`] | typed state: counts, flags, numbers, arrays; schemas and averages |
 //! | [`tree`] | leaves, paths, arithmetic on trees |
 //! | [`select`] | masks and labels by path, shape and type |
-//! | [`constraint`], [`projection`] | parameters that must stay in a set |
-//! | [`minimize`] | fitting by L-BFGS until it converges, bounds, standard errors, checks of gradients |
-//! | [`needs`], [`extra`] | losses and other things that a step may need |
-//! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | for transformations of your own |
+//! | [`constraint`], [`projection`] | parameters constrained to a set |
+//! | [`minimize`] | fitting by L-BFGS until convergence, bounds, standard errors, checks of gradients |
+//! | [`needs`], [`extra`] | losses and other inputs of a step |
+//! | [`part`](mod@part), [`range`](mod@range), [`arguments`], [`program`] | custom transformations |
 //! | [`recipe`], [`config`](https://docs.rs/gradchain/latest/gradchain/config/index.html) | optimizers as data; `config` is a feature |
 //! | [`checkpoint`](https://docs.rs/gradchain/latest/gradchain/checkpoint/index.html) | state and parameters in files; a feature |
 //! | [`watch`], [`plot`](https://docs.rs/gradchain/latest/gradchain/plot/index.html) | readings of a run, as JSON and as pictures; `plot` is a feature |
-//! | [`collective`] | machines that train together |
+//! | [`collective`] | process groups that train together |
 //! | [`device`] | states and steps on devices, for adapters of frameworks |
 //!
 //! Features: `half` (f16 and bf16), `rayon` (threads), `serde`, `faer` (`soap`, `shampoo`, `galore`), `config`,
 //! `checkpoint`, `tracing`, `plot`; and `derive`, on by default.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// Lets the derive macros name this crate by `::gradchain`, here as elsewhere.
+// The derive macros name this crate `::gradchain`, here as elsewhere.
 extern crate self as gradchain;
 
 #[cfg(any(doc, doctest))]
@@ -149,8 +149,8 @@ pub use wrapper::Boxed;
 
 /// The names of first steps, for `use gradchain::prelude::*`.
 ///
-/// It has traits, trees, masks, state, [`chain`], the commonest optimizers, parts, wrappers and schedules, and no name
-/// that means something else elsewhere. All others are in the module of their subject.
+/// It has traits, trees, masks, state, [`chain`], common optimizers, parts, wrappers and schedules, and no name with
+/// another usual meaning. All other items are in the module of their subject.
 pub mod prelude {
     pub use crate::functions::*;
     pub use crate::minimize::Minimize;

@@ -1,4 +1,4 @@
-//! A state for parameters of another structure: nothing is lost, moved or started afresh unless it is asked for.
+//! State for parameters of another structure: nothing is lost, moved or started afresh without a request.
 
 mod parts;
 
@@ -15,10 +15,11 @@ use crate::state::{
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, LeafSpec, Structure, Tree};
 
-/// What is to become of the state of leaves that were renamed, added or removed, and of the parts of the state when the
-/// optimizer is another one: see [`OptState::migrate`](crate::OptState::migrate).
+/// A description of changed leaves and parts, for their state: see [`OptState::migrate`](crate::OptState::migrate).
 ///
-/// Without any verb it says that the leaves are the same, in any order.
+/// Leaves may be renamed, added or removed, and the optimizer may have other parts.
+///
+/// Without any verb the leaves are the same, in any order.
 #[derive(Clone, Debug, Default)]
 #[must_use = "a migration does nothing until it is given to `migrate`"]
 pub struct Migration {
@@ -30,33 +31,37 @@ pub struct Migration {
 }
 
 impl Migration {
-    /// The same leaves, in any order.
+    /// Returns a migration for the same leaves, in any order.
     pub fn new() -> Migration {
         Migration::default()
     }
 
-    /// The leaf at `from`, or all leaves below it, are at `to` now: `rename("encoder", "backbone")` takes
-    /// `encoder/0/weight` to `backbone/0/weight`.
+    /// Moves the leaf at `from`, or all leaves below it, to `to`.
+    ///
+    /// `rename("encoder", "backbone")` moves `encoder/0/weight` to `backbone/0/weight`.
     pub fn rename(mut self, from: impl Into<String>, to: impl Into<String>) -> Migration {
         self.renames.push((from.into(), to.into()));
         self
     }
 
-    /// The state of these new leaves starts as `init` makes it, also where a leaf of that path was there before, of
-    /// whatever shape or type. [Buffers](crate::tree::Buffer) of these paths keep the values they have.
+    /// Starts the state of these new leaves as in `init`.
+    ///
+    /// An old leaf of that path, of any shape or type, has no effect. [Buffers](crate::tree::Buffer) of these paths
+    /// keep their values.
     pub fn fresh(mut self, leaves: impl Into<Mask>) -> Migration {
         self.fresh.push(leaves.into());
         self
     }
 
-    /// The state of these old leaves is thrown away, and the values of old [buffers](crate::tree::Buffer).
+    /// Drops the state of these old leaves, and the values of old [buffers](crate::tree::Buffer).
     pub fn drop(mut self, leaves: impl Into<Mask>) -> Migration {
         self.dropped.push(leaves.into());
         self
     }
 
-    /// These leaves may be of another type here than before: their state is rounded to the types that it has here, each
-    /// number once, and so are their values where values are loaded.
+    /// Permits another type of these leaves than before.
+    ///
+    /// Their state is rounded to its types here, each number once, and so are their values if values are loaded.
     ///
     /// ```
     /// use gradchain::Migration;
@@ -74,31 +79,31 @@ impl Migration {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     ///
-    /// Moments of 16-bit leaves are `f32` unless asked, so they keep all their bits on the way from `f32` to `bf16`.
+    /// Moments of 16-bit leaves are `f32` by default, so they keep all their bits on the way from `f32` to `bf16`.
     /// [`params_to_part`](Migration::params_to_part) keeps those of the parameters too.
     pub fn cast(mut self, leaves: impl Into<Mask>) -> Migration {
         self.cast.push(leaves.into());
         self
     }
 
-    /// True if it gives leaves other paths.
+    /// Returns whether it renames leaves.
     #[cfg(feature = "serde")]
     pub(crate) fn renames(&self) -> bool {
         !self.renames.is_empty()
     }
 
-    /// Whether it speaks of parts of the state.
+    /// Returns whether it concerns parts of the state.
     #[cfg(feature = "serde")]
     pub(crate) fn moves_parts(&self) -> bool {
         !self.parts.is_empty()
     }
 
-    /// What it means for leaves of these two structures.
+    /// Resolves it for leaves of these two structures.
     pub(crate) fn resolve(&self, old: &Structure, new: &Structure) -> Result<Resolved> {
         self.resolve_beside((old, &[]), (new, &[]))
     }
 
-    /// The same, for two models of leaves and [buffers](crate::tree::Buffer), of which verbs speak by path too.
+    /// The same for two models of leaves and [buffers](crate::tree::Buffer), which verbs name by path too.
     pub(crate) fn resolve_beside(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
         let (there, here) = (old.beside(kept), new.beside(wanted));
         let dropped = any(&self.dropped, &there, "drop")?;
@@ -109,7 +114,7 @@ impl Migration {
         let (mut to, mut values) = (HashMap::new(), HashMap::new());
         for (number, ((path, rename), dropped)) in there.paths().zip(renames).zip(&dropped).enumerate() {
             let new = rename.map_or_else(|| path.to_owned(), |i| moved(path, &self.renames[i]));
-            // A leaf that is dropped loses its state: its value may have become a buffer's.
+            // A dropped leaf loses its state; its value may have become a buffer's.
             if !dropped || number < old.len() {
                 values.insert(new.clone(), path.to_owned());
             }
@@ -132,7 +137,7 @@ impl Migration {
 /// The leaves and buffers of a model.
 pub(crate) type Model<'m> = (&'m Structure, &'m [BufferSpec]);
 
-/// The leaves that any of the masks takes; each takes some.
+/// Returns the leaves that any of the masks selects; each selects some.
 fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
     let what = format!("migrate: {verb}");
     let mut all = vec![false; structure.len()];
@@ -147,7 +152,7 @@ fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
     Ok(all)
 }
 
-/// The path of a leaf at or below `from`, moved to `to`; either may be the root.
+/// Returns the path of a leaf at or below `from`, moved to `to`; either may be the root.
 fn moved(path: &str, (from, to): &(String, String)) -> String {
     let rest = path[from.len()..].trim_start_matches('/');
     let between = if to.is_empty() || rest.is_empty() { "" } else { "/" };
@@ -158,15 +163,15 @@ fn moved(path: &str, (from, to): &(String, String)) -> String {
 pub(crate) struct Resolved {
     to: HashMap<String, String>,
     fresh: HashSet<String>,
-    /// The leaves that may be of another type.
+    /// The leaves whose type may change.
     cast: HashSet<String>,
-    /// The buffers that keep the values they have here.
+    /// The buffers that keep their values here.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only what was saved has buffers"))]
     kept: HashSet<String>,
-    /// By the new path: the old one, of leaves that are dropped too.
+    /// The old path by the new one, also of dropped leaves.
     values: HashMap<String, String>,
     identity: bool,
-    /// The leaves are the same but for their types.
+    /// True if the leaves differ in their types only.
     retyped: bool,
     parts: parts::Verbs,
 }
@@ -196,18 +201,18 @@ impl Moves for Resolved {
 }
 
 impl Resolved {
-    /// True if a buffer keeps the value that it has here.
+    /// Returns whether a buffer keeps its value here.
     #[cfg(feature = "serde")]
     pub(crate) fn is_kept(&self, new: &str) -> bool {
         self.kept.contains(new)
     }
 
-    /// Whether leaves begin later than others, so that their updates are counted apart.
+    /// Returns whether some leaves begin later than others, so that their updates are counted separately.
     pub(crate) fn starts_leaves(&self) -> bool {
         !self.fresh.is_empty()
     }
 
-    /// The same, where leaves that differ so start afresh or are thrown away.
+    /// Returns the same, with leaves that differ so started afresh or dropped.
     #[cfg(feature = "serde")]
     pub(crate) fn without(mut self, differences: &[Difference]) -> Resolved {
         (self.identity, self.retyped) = (false, false);
@@ -224,7 +229,8 @@ impl Resolved {
         self
     }
 
-    /// What no verb explains: the new leaves are what is expected, the old ones, under their new names, what is found.
+    /// Returns the unexplained differences: new leaves are the expected ones, old ones, under their new names, the
+    /// found.
     pub(crate) fn differences(&self, old: &Structure, new: &Structure) -> Vec<Difference> {
         let (mut found, numbers) = (Vec::new(), new.numbers());
         let mut taken: HashMap<&str, &LeafSpec> = HashMap::new();
@@ -253,13 +259,15 @@ impl Resolved {
 }
 
 impl<T: Stage> OptState<T> {
-    /// The state for parameters of another structure: every leaf's own values come along by its path, counts and other
-    /// values that there is one of stay as they are. If some leaves are [fresh](Migration::fresh), updates are counted
-    /// for each leaf from then on, so that corrections of bias begin anew for those. This state is not changed.
+    /// Returns the state for parameters of another structure.
     ///
-    /// `transformation` is the one that the state was made by, or another, for which the migration says what becomes of
-    /// the parts of the state: [`insert_part`](Migration::insert_part), [`wrap_part`](Migration::wrap_part) and the
-    /// like. Masks and labels are resolved again.
+    /// Every leaf's own values move along by its path; counts and other single values stay. If some leaves are
+    /// [fresh](Migration::fresh), updates are counted for each leaf from then on, so that bias corrections restart for
+    /// those. This state is not changed.
+    ///
+    /// `transformation` is that of the state, or another, for which the migration describes the parts of the state:
+    /// [`insert_part`](Migration::insert_part), [`wrap_part`](Migration::wrap_part) and the like. Masks and labels are
+    /// resolved again.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -290,10 +298,10 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not say what is to
-    /// become of it; every such leaf is listed. If a verb matches no leaf. If part of the state belongs to all leaves
-    /// together, as that of [`flatten`](crate::wrapper::flatten), and they are not all the same. If this state was left
-    /// half written by a panic.
+    /// Fails if a leaf was added, removed, renamed, reshaped or has another type, and `migration` does not explain it;
+    /// every such leaf is listed. Fails if a verb matches no leaf, or if part of the state belongs to all leaves
+    /// together, as that of [`flatten`](crate::wrapper::flatten), and they are not all the same. Fails if a panic left
+    /// this state half written.
     pub fn migrate<U: Stage, P: Tree + ?Sized>(
         &self,
         transformation: &U,
@@ -322,7 +330,7 @@ impl<T: Stage> OptState<T> {
         Ok(new)
     }
 
-    /// The state of the chosen leaves as `init` makes it; what there is one of, such as the count of steps, goes on.
+    /// Resets the state of the chosen leaves to that of `init`; single values, such as the count of steps, stay.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -340,8 +348,8 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If the parameters are not of the structure that the state was made for, the mask matches no leaf, or part of the
-    /// state belongs to all leaves together.
+    /// Fails if the parameters do not have the structure of the state, the mask matches no leaf, or part of the state
+    /// belongs to all leaves together.
     pub fn reset<P>(&mut self, transformation: &T, params: &P, leaves: impl Into<Mask>) -> Result<()>
     where
         P: Tree + ?Sized,
@@ -409,12 +417,13 @@ impl<T: Stage> OptState<T> {
 #[cfg(feature = "serde")]
 type Leaf<'a> = (&'a str, &'a [usize]);
 
-/// Returns the renames of unexpected leaves to missing ones: where levels were added before names or taken away, or
-/// where one level has another name and the shapes are the same. One rename for all of either, or one for each that is
-/// missing; none if it is not clear which.
+/// Returns the renames of unexpected leaves to missing ones.
+///
+/// A rename adds or removes leading levels, or changes the name of one level between leaves of the same shape. The
+/// result is one rename for all of either, or one for each missing leaf; none if ambiguous.
 #[cfg(feature = "serde")]
 pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
-    /// So that a message about a model of very many leaves takes no time.
+    /// Limits, so that messages on models with very many leaves take no time.
     const FEW: usize = 16;
     const MANY: usize = 1000;
     let heads_of = |leaf: &Leaf<'_>| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, leaf)).collect() };
@@ -441,8 +450,9 @@ pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(
     if one_each && apart { all.into_iter().collect() } else { Vec::new() }
 }
 
-/// Returns the heads of two paths with the same last levels, if they are the same but for levels more in one, or for
-/// the name of one level and the leaves have the same shape.
+/// Returns the heads of two paths with the same last levels, if only extra levels, or the name of one level, differ.
+///
+/// In the latter case the leaves must have the same shape.
 #[cfg(feature = "serde")]
 fn heads((from, here): &Leaf<'_>, (to, there): &Leaf<'_>) -> Option<(String, String)> {
     let [from, to]: [Vec<&str>; 2] = [from, to].map(|path| path.split('/').collect());
@@ -453,7 +463,7 @@ fn heads((from, here): &Leaf<'_>, (to, there): &Leaf<'_>) -> Option<(String, Str
     (same > 0 && (is_more || here == there && is_another_name(&head))).then_some(head)
 }
 
-/// True if two heads are the same but for the name of their last level.
+/// Returns whether two heads differ only in the name of their last level.
 #[cfg(feature = "serde")]
 fn is_another_name((from, to): &(String, String)) -> bool {
     let split = |path: &'_ str| path.rsplit_once('/').map_or(String::new(), |(outer, _)| outer.to_owned());

@@ -1,11 +1,11 @@
-//! What a transformation must be given besides gradients, as a type.
+//! The inputs that a transformation needs besides gradients, as a type.
 //!
 //! Guide: [More than gradients](https://docs.rs/gradchain/latest/gradchain/_guide/extra/index.html).
 //!
 //! Most transformations need [`Nothing`]. Some need the [`Value`] of the loss
-//! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some must be able to ask for it at other points
-//! ([`ValueFn`]), line searches also for the gradient there ([`ValueAndGradFn`]). Each includes those before it. What a
-//! chain or a wrapper needs follows from what is inside, so that leaving it out does not compile:
+//! ([`reduce_on_plateau`](crate::transform::reduce_on_plateau)), some also its value at other points ([`ValueFn`]),
+//! line searches also the gradient there ([`ValueAndGradFn`]). Each includes those before it. The needs of a chain or a
+//! wrapper follow from its members, so that a missing input does not compile:
 //!
 //! ```compile_fail
 //! use gradchain::prelude::*;
@@ -17,7 +17,7 @@
 //! optimizer.step(&mut params, &1.0, &mut state).unwrap(); // Polyak's step size needs the loss
 //! ```
 //!
-//! and giving it is:
+//! and with it:
 //!
 //! ```
 //! use gradchain::extra;
@@ -32,20 +32,20 @@
 //! # Ok::<(), gradchain::Error>(())
 //! ```
 //!
-//! Code that is generic over transformations and gives nothing says `T: GradientTransformation<Needs = Nothing>`.
+//! Code that is generic over transformations without inputs has the bound `T: GradientTransformation<Needs = Nothing>`.
 //!
-//! Random numbers are not among these: a key is part of the state, so that a run that goes on has the numbers of the
-//! run that was not interrupted.
+//! Random numbers are not among these: a key is part of the state, so that a resumed run has the numbers of an
+//! uninterrupted one.
 
 /// One of [`Nothing`], [`Value`], [`ValueFn`], [`ValueAndGradFn`]: each includes those before it.
 pub trait Needs: Includes<Self> + Includes<Nothing> + private::Sealed + Sized + 'static {
-    /// What this and another need together: the larger of the two.
+    /// The larger of two needs.
     type Or<Other: Needs>: Needs;
-    /// Which of the four it is, as a value.
+    /// The need as a value.
     const LEVEL: Level;
 }
 
-/// What [`Needs`] are at run time.
+/// A need at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Level {
@@ -79,7 +79,7 @@ mod private {
     }
 }
 
-/// What includes what.
+/// The order of needs.
 pub trait Includes<Other> {}
 
 macro_rules! needs {
@@ -116,7 +116,7 @@ needs! {
     }
 }
 
-/// What a step is given is enough for [`Needs`]; see [`extra`](crate::extra).
+/// Inputs of a step that satisfy [`Needs`]; see [`extra`](crate::extra).
 #[diagnostic::on_unimplemented(
     message = "the transformation needs `{N}`, and a step is given `{Self}`",
     label = "not enough for this transformation",

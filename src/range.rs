@@ -1,17 +1,17 @@
-//! The ranges of arguments, by name: what is checked, what messages say, and what the documentation links to.
+//! The ranges of arguments, by name: for checks, messages and links in the documentation.
 
-/// A set of numbers, in words and as a test.
+/// A set of numbers, as a text and as a predicate.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Range {
-    /// What messages say of it: "in [0, 1)".
+    /// The text in messages: "in [0, 1)".
     pub text: &'static str,
-    /// Whether a number is in it.
+    /// Returns true if a number is in it.
     pub holds: fn(f64) -> bool,
 }
 
 impl Range {
-    /// The numbers that `holds` accepts; `text` goes on from "must be" in messages.
+    /// Returns the numbers that `holds` accepts; `text` continues "must be" in messages.
     pub const fn new(text: &'static str, holds: fn(f64) -> bool) -> Range {
         Range { text, holds }
     }
@@ -35,10 +35,10 @@ pub const ABOVE_0: Range = Range::new("positive", |x| x > 0.0);
 /// The decay of a running mean: from 0 on, less than 1. Messages say "in [0, 1)".
 pub const DECAY: Range = Range::new("in [0, 1)", |x| (0.0..1.0).contains(&x));
 
-/// A share: from 0 to 1. Messages say "in [0, 1]".
+/// A fraction: from 0 to 1. Messages say "in [0, 1]".
 pub const SHARE: Range = Range::new("in [0, 1]", |x| (0.0..=1.0).contains(&x));
 
-/// A share that is not 0. Messages say "in (0, 1]".
+/// A fraction that is not 0. Messages say "in (0, 1]".
 pub const PART: Range = Range::new("in (0, 1]", |x| x > 0.0 && x <= 1.0);
 
 /// Between 0 and 1, without the two. Messages say "between 0 and 1".
@@ -59,5 +59,5 @@ pub const AT_LEAST_4: Range = Range::new("at least 4", |x| x >= 4.0);
 /// Any number but NaN. Messages say "a number".
 pub const NUMBER: Range = Range::new("a number", |x: f64| !x.is_nan());
 
-/// Whatever is given. Messages say "any number".
+/// Any number. Messages say "any number".
 pub const ANY: Range = Range::new("any number", |_| true);

@@ -7,17 +7,18 @@ use crate::state::{AverageOptions, Item, ItemMut, ItemName, Single, average, ite
 use crate::transformation::OptState;
 
 impl<T: Stage> OptState<T> {
-    /// The weighted mean of replicas' states, by kind: a state to go on with from the mean of their
-    /// [parameters](crate::tree::average_params).
+    /// Returns the weighted mean of replicas' states, by kind.
     ///
-    /// Moments and scalars are averaged as by [`average`]; counts, flags and keys go by their policy and are never made
-    /// into anything else. What is no part of the [`schema`](OptState::schema), such as masks, is the first state's.
+    /// It is the state for the mean of their [parameters](crate::tree::average_params).
+    ///
+    /// Moments and scalars are averaged as by [`average`]; counts, flags and keys follow their policy and never change
+    /// their kind. Anything outside of the [`schema`](OptState::schema), such as masks, is the first state's.
     ///
     /// # Errors
     ///
-    /// If there is no state, a weight is negative or not finite, all weights are zero, a policy refuses, or the states
-    /// do not fit each other: they were made for parameters of other structures, or by transformations with other
-    /// fields. If one was left half written by a panic. The states are not changed.
+    /// Fails without states, if a weight is negative or not finite, all weights are zero, a policy refuses, or the
+    /// states do not fit each other: they were made for parameters of other structures, or by transformations with
+    /// other fields. Fails if a panic left one half written. The states are not changed.
     ///
     /// # Example
     ///
@@ -66,20 +67,21 @@ impl<T: Stage> OptState<T> {
         Ok(first.holding(average(&inner, options)?))
     }
 
-    /// Replaces the state by the mean of those of all ranks, by kind, for ranks that train alone for a while: as
-    /// [`average`](OptState::average) of all, each of the same weight, and what
-    /// [`collective::average`](crate::collective::average) is for parameters. All ranks have the same bits then: of
-    /// keys, where they are not refused, those of rank 0.
+    /// Replaces the state by the mean of those of all ranks, by kind, for ranks that train alone for a while.
+    ///
+    /// It is the [`average`](OptState::average) of all with equal weights, as
+    /// [`collective::average`](crate::collective::average) is for parameters. The result is bitwise identical on all
+    /// ranks; keys, if not refused, are those of rank 0.
     ///
     /// # Errors
     ///
-    /// If the ranks' states differ in a leaf or a field, or a policy refuses: all ranks have an error then that names
-    /// it, and nothing has been changed. If a rank is lost: the state cannot be used any more then. If this state was
-    /// left half written by a panic.
+    /// If the ranks' states differ in a leaf or a field, or a policy refuses, all ranks return an error that names it,
+    /// and nothing has been changed. If a rank is lost, the state is poisoned. Fails if a panic left this state half
+    /// written.
     ///
     /// # Cost
     ///
-    /// That of [`collective::average`](crate::collective::average) for the arrays, and one message for all else.
+    /// As [`collective::average`](crate::collective::average) for the arrays, and one message for the rest.
     ///
     /// # Example
     ///
