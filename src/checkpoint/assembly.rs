@@ -158,7 +158,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
 }
 
 impl Scattered {
-    /// Locates a tensor of which each file has a chunk, all or nothing.
+    /// Locates a tensor with a chunk in each file, all or nothing.
     fn of(tensor: &str, files: &[Checkpoint]) -> Result<Scattered> {
         let having = files.iter().enumerate().filter(|(_, file)| file.tensors.get(tensor).is_some());
         let having: Vec<_> = having.collect();

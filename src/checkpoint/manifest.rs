@@ -46,7 +46,7 @@ pub(super) struct Manifest {
     /// The rank that wrote this shard, and the number of ranks; none for a complete file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) shard: Option<(usize, usize)>,
-    /// Arrays of which the file has a chunk, by the name of the tensor.
+    /// Arrays with a chunk in the file, by the name of the tensor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) parts: BTreeMap<String, PartOf>,
     /// Tensors that are the bytes of 8-bit arrays in memory order.
@@ -80,7 +80,7 @@ impl Default for Manifest {
     }
 }
 
-/// The type of an 8-bit array, of which the file itself only knows the number of bytes. For a chunk, that of the whole.
+/// The type of an 8-bit array: the file itself has only its number of bytes. For a chunk, the type of the whole array.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Coded {
     pub(super) dtype: DType,

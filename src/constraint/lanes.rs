@@ -65,7 +65,7 @@ fn split(leaf: &Site<'_>, axis: Option<usize>) -> Result<[usize; 3]> {
     }
 }
 
-/// A length as a product of two factors, neither of which overflows nor vanishes.
+/// A length as a product of two factors that neither overflow nor vanish.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length {
     most: f64,

@@ -205,7 +205,7 @@ impl Recorder {
             return self.put(Op::Constant(value));
         }
         let ty = match op {
-            // Values of this step, some of which may have the type of sums.
+            // Values of this step; some may have the type of sums.
             Op::Scalar(_) => unreachable!("scalars come in through `number`"),
             _ => op.ty(self.ty, |line| self.lines.ty(line)),
         };

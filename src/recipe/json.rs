@@ -56,7 +56,7 @@ pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T
     reader.end().map(|()| value)
 }
 
-/// A value of at most [`DEEPEST`] levels without duplicate keys, one of which would be lost silently.
+/// A value of at most [`DEEPEST`] levels without duplicate keys, which would be lost silently.
 pub(crate) struct Bounded(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Bounded {

@@ -110,7 +110,7 @@ pub(crate) struct Parts {
     pub(crate) of_params: Vec<String>,
     /// The fields of the old state that become the parameters.
     pub(crate) to_params: Vec<usize>,
-    /// Fields of which a copy was dropped.
+    /// Fields with a dropped copy.
     pub(crate) dropped: HashSet<usize>,
 }
 

@@ -95,7 +95,7 @@ fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bo
     let stays = |i: usize| matched.to[i] == tried.to[i];
     let mut gone: BTreeSet<&str> = BTreeSet::new();
     for &[one, other] in &tried.twice {
-        // The value moved there is the one searched for.
+        // The value moved there is the result.
         let of = match (stays(one), stays(other)) {
             (false, true) => other,
             (true, false) => one,
@@ -263,7 +263,7 @@ fn number(path: &str) -> Option<usize> {
     split(path).1.parse().ok()
 }
 
-/// Returns the chain of which both are members.
+/// Returns the chain that has both as members.
 fn chain_of_both<'a>(from: &'a str, to: &str) -> Option<&'a str> {
     let ((chain, _), (other, _)) = (split(from), split(to));
     (chain == other && number(from).is_some() && number(to).is_some()).then_some(chain)

@@ -45,7 +45,7 @@ pub trait GradientTransformation: Stage {
     ///
     /// Fails if an argument is out of its range, or a mask or label does not fit the parameters; if the transformation
     /// has more than 31 barriers; if two leaves share memory, as clones of an `ArcArray` do (see
-    /// [`Tied`](crate::tree::Tied)). Fails for certain mistakes, of which [`plan`](Self::plan) only warns: a mask or a
+    /// [`Tied`](crate::tree::Tied)). Fails for mistakes that [`plan`](Self::plan) only warns of: a mask or a
     /// group by paths without a leaf, a negative learning rate or weight decay, two learning rates in a row.
     /// [`allow`](crate::wrapper::allow()) permits them.
     fn init<P: Tree + ?Sized>(&self, params: &P) -> Result<OptState<Self>>

@@ -42,14 +42,14 @@ impl LeafRef<'_> {
     pub(crate) fn read_bytes<E>(&self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
-            // SAFETY: borrowed for as long as `self` is, and dense.
+            // SAFETY: borrowed while `self` is, and dense.
             return parts.pieces().try_for_each(|(start, len)| take(unsafe { parts.data.bytes(start, len) }));
         }
         let (view, mut ordered) = (parts.view(), Vec::with_capacity(PIECE));
         parts.pieces().try_for_each(|(start, len)| {
             ordered.clear();
             for run in parts.cursor(start).take(len) {
-                // SAFETY: borrowed for as long as `self` is, and the cursor stays inside the shape.
+                // SAFETY: borrowed while `self` is, and the cursor stays inside the shape.
                 unsafe { view.read_bytes(run, &mut ordered) };
             }
             swap(&mut ordered, size);
@@ -73,7 +73,7 @@ impl LeafMut<'_> {
     pub(crate) fn write_bytes<E>(&mut self, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
-            // SAFETY: borrowed exclusively for as long as `self` is, and dense.
+            // SAFETY: borrowed exclusively while `self` is, and dense.
             return parts.pieces().try_for_each(|(start, len)| fill(unsafe { parts.data.bytes_mut(start, len) }));
         }
         let (view, mut ordered) = (parts.view(), vec![0; PIECE]);
@@ -83,7 +83,7 @@ impl LeafMut<'_> {
             swap(ordered, size);
             let mut elements = ordered.chunks_exact(size);
             for run in parts.cursor(start).take(len) {
-                // SAFETY: borrowed exclusively for as long as `self` is, and the cursor stays inside the shape.
+                // SAFETY: borrowed exclusively while `self` is, and the cursor stays inside the shape.
                 unsafe { view.write_bytes(run, &mut elements) };
             }
             Ok(())

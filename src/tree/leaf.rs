@@ -138,7 +138,7 @@ impl LeafParts {
         let mut room = [C::zero(); STRETCH];
         for start in (0..self.data.len()).step_by(STRETCH) {
             let numbers = &mut room[..STRETCH.min(self.data.len() - start)];
-            // SAFETY: the leaf is borrowed exclusively, and the stretch ends where it does.
+            // SAFETY: the leaf is borrowed exclusively, and the chunk ends within it.
             #[allow(unsafe_code, reason = "as above")]
             unsafe {
                 load(current_isa(), self.data, start, numbers);
@@ -158,7 +158,7 @@ impl LeafParts {
     }
 }
 
-/// The array of which some elements are a chunk, in memory order.
+/// The array of a chunk, in memory order.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct PartOf {
