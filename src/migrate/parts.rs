@@ -146,9 +146,9 @@ impl Migration {
 
     /// Starts the arrays of the part at this path as the saved parameters, with all their bits.
     ///
-    /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when a run in `f32` continues
-    /// in 16 bits. It is supported where parameters are loaded, by [`Load::load`](crate::checkpoint::Load::load) and
-    /// [`Import::load`](crate::checkpoint::Import::load).
+    /// `params_to_part("master")` fills the copies of [`master`](crate::wrapper::master) when an `f32` run continues
+    /// with 16-bit parameters. It is supported where parameters are loaded, by
+    /// [`Load::load`](crate::checkpoint::Load::load) and [`Import::load`](crate::checkpoint::Import::load).
     ///
     /// ```
     /// # #[cfg(all(feature = "checkpoint", feature = "half"))] {

@@ -252,7 +252,7 @@ impl Recorder {
         }
     }
 
-    /// Notes an operation that cannot be recorded: the recording goes on with meaningless values, and ends in an error.
+    /// Notes an operation that cannot be recorded: recording continues with meaningless values, and ends in an error.
     pub(super) fn refuse(&mut self, problem: &'static str) {
         self.problem.get_or_insert((self.part, problem));
     }

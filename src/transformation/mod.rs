@@ -72,9 +72,9 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Panics
     ///
-    /// Only if your code does: a rule, a schedule made of a function, a tree. Unless that was before the step began,
-    /// the state [is poisoned](crate::Error::is_poisoned) from then on. Parameters have not been changed, except by a
-    /// rule in the last pass: then each element is as before or as after the step.
+    /// Panics only if user code does: a rule, a schedule by a function, a tree. Unless it did so before the step began,
+    /// the state [is poisoned](crate::Error::is_poisoned). Parameters are unchanged, except if a rule of the last pass
+    /// panicked: then each element is as before or as after the step.
     fn step<P, G>(&self, params: &mut P, grads: &G, state: &mut OptState<Self>) -> Result<Outcome>
     where
         P: TreeMut + ?Sized,

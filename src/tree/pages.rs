@@ -12,7 +12,7 @@ use crate::memory::move_to_huge_pages;
 ///
 /// Returns the number of bytes of leaves in huge pages afterwards: the parts of a leaf that are not a whole page of 2
 /// MiB, and thus all smaller leaves, stay where they are. Returns 0 if the system does not grant such pages on request:
-/// elsewhere than on Linux 6.1 and later. The request is granted even with `transparent_hugepage` set to `never`.
+/// only Linux 6.1 and later does, even with `transparent_hugepage` set to `never`.
 ///
 /// # Cost
 ///

@@ -126,7 +126,7 @@ pub struct SlicesMut<'a> {
     layout: Layout,
 }
 
-/// A leaf that is lent again at each walk.
+/// A leaf that each walk reborrows.
 #[derive(Debug)]
 struct Held<'a> {
     parts: LeafParts,

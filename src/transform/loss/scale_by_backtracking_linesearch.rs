@@ -58,7 +58,7 @@ use crate::part::prelude::*;
 /// derivatives](https://doi.org/10.2140/pjm.1966.16.1), 1966; Vaswani and others, [Painless stochastic gradient:
 /// interpolation, line-search, and convergence rates](https://arxiv.org/abs/1905.09997), 2019. Optax,
 /// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
-/// after a search that ended at 0 the next one starts anew, where Optax stays at 0 for good; a loss of −∞ is not
+/// after a search that ended at 0 the next one starts anew, where Optax stays at 0 forever; a loss of −∞ is not
 /// accepted; `rtol` is a part of the loss's size, where Optax has `(1 + rtol)·f(w)`, which asks of a negative loss
 /// that it falls by that part; in the state the value after a search that ended at 0 is that of where it stayed; no
 /// `store_grad`, since [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.

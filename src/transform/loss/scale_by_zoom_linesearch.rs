@@ -68,7 +68,7 @@ use crate::recipe::words;
 /// approximate condition. Optax,
 /// [`scale_by_zoom_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a search
 /// that finds no lower point does not step, where Optax goes to the last point however high; after that the next one
-/// starts from 1, where Optax stays at 0 for good; a loss of −∞ is not accepted; the errors in the state are those of
+/// starts from 1, where Optax stays at 0 forever; a loss of −∞ is not accepted; the errors in the state are those of
 /// the point taken, where Optax has those of the point tried last;
 /// [`interpolation`](ScaleByZoomLinesearch::interpolation) can be by slopes, as in Nocedal and Wright's equation 3.59.
 pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLinesearch {

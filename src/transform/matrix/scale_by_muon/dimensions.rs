@@ -341,8 +341,9 @@ impl ToRecipe for WeightDimensionNumbers {
     }
 }
 
-/// `null` takes the leaves with two axes; else axes by path under `by_path`, a list of pairs of pattern and axes under
-/// `paths`, or both.
+/// Reads axes by path under `by_path`, a list of pairs of pattern and axes under `paths`, or both.
+///
+/// `null` selects the leaves with two axes.
 impl FromRecipe for WeightDimensionNumbers {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<WeightDimensionNumbers> {
         if node.is_none() {
