@@ -1,4 +1,4 @@
-//! What wrappers do to elements themselves.
+//! The element arithmetic of wrappers.
 
 use super::super::super::Access;
 use super::super::super::{InitContext, Slot, Sums, Term, Tile};
@@ -16,7 +16,7 @@ use crate::tree::LeafSpec;
 /// The form of a [`Wrapper`] that has [`Arithmetic`].
 pub type AroundWithArithmetic<Asks = Nothing> = Around<Asks, WithArithmetic>;
 
-/// In [`Around`]: the wrapper leaves elements to what is inside.
+/// In [`Around`]: the wrapper has no element arithmetic.
 pub enum NoArithmetic {}
 
 /// In [`Around`]: the wrapper has [`Arithmetic`].
@@ -27,7 +27,7 @@ pub enum WithArithmetic {}
 /// ```
 /// use gradchain::part::Elements;
 ///
-/// // It changes the update after what is inside, and reads the parameter for that.
+/// // It changes the update after the inner transformation, and reads the parameter for that.
 /// const ELEMENTS: Elements = Elements::NONE.after(true).reads_params();
 /// # let _ = ELEMENTS;
 /// ```
@@ -47,7 +47,7 @@ pub struct Elements {
 }
 
 impl Elements {
-    /// Nothing.
+    /// No arithmetic.
     pub const NONE: Elements = Elements {
         before: false,
         after: false,
@@ -67,36 +67,37 @@ impl Elements {
         self.before_reads && self.rewrites[0]
     }
 
-    /// The same, and [`before`](Arithmetic::before) what is inside; `rewrites` says whether that changes the update,
-    /// not only the state arrays.
+    /// The same, and [`before`](Arithmetic::before) the inner transformation; `rewrites` if it changes the update,
+    /// besides the state arrays.
     #[must_use]
     pub const fn before(self, rewrites: bool) -> Elements {
         Elements { before: true, rewrites: [rewrites, self.rewrites[1]], ..self }
     }
 
-    /// The same, and [`after`](Arithmetic::after) what is inside; `rewrites` says whether that changes the update, not
-    /// only the state arrays.
+    /// The same, and [`after`](Arithmetic::after) the inner transformation; `rewrites` if it changes the update,
+    /// besides the state arrays.
     #[must_use]
     pub const fn after(self, rewrites: bool) -> Elements {
         Elements { after: true, rewrites: [self.rewrites[0], rewrites], ..self }
     }
 
-    /// The same, whose `before` only reads its arrays in a step in which it makes an update: what it writes there is
-    /// lost. Then it can be done again in a later pass, where the updates would have to be stored for it. In a step
-    /// that holds the updates back ([`Hold`](super::Decision::Hold)) it writes.
+    /// The same, whose `before` only reads its arrays in a step that makes an update: its writes are discarded.
+    ///
+    /// A later pass can then repeat it, so that the engine stores no updates for it. In a step that holds the updates
+    /// back ([`Hold`](super::Decision::Hold)) it writes.
     #[must_use]
     pub const fn before_reads(self) -> Elements {
         Elements { before_reads: true, ..self }
     }
 
-    /// The same, which makes zeros of zeros, so that it need not run where what is inside holds its updates back.
+    /// The same, which maps zeros to zeros, so that it need not run where the inner transformation emits nothing.
     #[must_use]
     pub const fn keeps_zeros(self) -> Elements {
         Elements { keeps_zeros: true, ..self }
     }
 
-    /// The same, whose `after` completes what `before` has begun in the arrays, so that it also runs where the inner
-    /// transformation emits nothing. It must not rewrite the update.
+    /// The same, whose `after` completes the array update that `before` began. It also runs where the inner
+    /// transformation emits nothing, and must not rewrite the update.
     #[must_use]
     pub const fn completes(self) -> Elements {
         assert!(!self.rewrites[1], "what completes arrays does not rewrite updates");
@@ -109,39 +110,38 @@ impl Elements {
         Elements { params: true, ..self }
     }
 
-    /// The same, which works on gradients of some [rows](crate::tree::SparseRows) of a leaf although it has state
-    /// arrays: these need not follow where there is no gradient.
+    /// The same, with support for [row-sparse](crate::tree::SparseRows) gradients although it has state arrays: these
+    /// need no update in rows without a gradient.
     #[must_use]
     pub const fn rows(self) -> Elements {
         Elements { rows: true, ..self }
     }
 
-    /// The same, with the number of the state array that what is inside is shown in the place of the parameters. It has
-    /// the type that arithmetic is done in.
+    /// The same, with the number of the state array that the inner transformation sees in place of the parameters. The
+    /// array has the compute type.
     #[must_use]
     pub const fn point(self, slot: usize) -> Elements {
         Elements { point: Some(slot), ..self }
     }
 
-    /// The same, with state arrays for some leaves only: [`has_slots`](Arithmetic::has_slots) says for which.
+    /// The same, with state arrays for some leaves only, those of [`has_slots`](Arithmetic::has_slots).
     #[must_use]
     pub const fn some_leaves(self) -> Elements {
         Elements { some_leaves: true, ..self }
     }
 
-    /// The same, which depends on the type of the leaf, not only on the one that it calculates in: by
-    /// [`typed`](Arithmetic::typed).
+    /// The same, which depends on the dtype of the leaf besides the compute type, by [`typed`](Arithmetic::typed).
     #[must_use]
     pub const fn typed(self) -> Elements {
         Elements { typed: true, ..self }
     }
 }
 
-/// What a [`Wrapper`] does to each element, before what is inside or after it, with state arrays of its own.
+/// The element arithmetic of a [`Wrapper`], before and after the inner transformation, with its own state arrays.
 ///
 /// # Example
 ///
-/// Doubles gradients, and takes what comes of them half as far:
+/// Doubles gradients, and halves the updates made of them:
 ///
 /// ```
 /// use gradchain::Real;
@@ -149,7 +149,7 @@ impl Elements {
 /// use gradchain::prelude::*;
 ///
 /// gradchain::wrapper! {
-///     /// Shows what is inside larger gradients.
+///     /// Shows larger gradients to the inner transformation.
 ///     pub Magnify<T> as "magnify" around inner: AroundWithArithmetic {}
 /// }
 ///
@@ -191,42 +191,43 @@ impl Elements {
 pub trait Arithmetic: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Arithmetic::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// Its element arithmetic, and the inputs of that.
+    /// The element arithmetic, and its inputs.
     const ELEMENTS: Elements;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
-    /// What it needs to know of a leaf.
+    /// The scalars of a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Whether a leaf has the state arrays. One that has none is left to what is inside.
+    /// Returns true if a leaf has the state arrays. A leaf without them is left to the inner transformation.
     fn has_slots(&self, leaf: &LeafSpec) -> bool {
         let _ = leaf;
         true
     }
 
-    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    /// Returns a state array with the initial value and dtype that the arguments of the part ask for.
     fn slot(&self, slot: Slot) -> Slot {
         slot
     }
 
-    /// Works out, in `f64`, what the arithmetic on a leaf needs, and rounds it once with [`Real::of`].
+    /// Computes the scalars of a leaf in `f64`, and rounds them once with [`Real::of`].
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
-    /// The scalars in a loop that is compiled for leaves of one type, if the arithmetic [depends](Elements::typed) on
-    /// it: equal to the given ones, but made of what is known then, so that the loop is spared what other types need.
-    /// Write `#[inline(always)]` on it.
+    /// Returns the scalars for a loop compiled for one dtype, if the arithmetic [depends](Elements::typed) on it.
+    ///
+    /// They equal the given ones, but are made of constants, so that the loop has no code for other dtypes. Write
+    /// `#[inline(always)]` on it.
     fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
         let _ = dtype;
         k
     }
 
-    /// One element before what is inside. Write `#[inline(always)]` on it.
+    /// Transforms one element before the inner transformation. Write `#[inline(always)]` on it.
     fn before<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
         let _ = (k, slots, p);
         u
     }
 
-    /// One element after what is inside, of which `u` is the update. Write `#[inline(always)]` on it.
+    /// Transforms `u`, one update of the inner transformation. Write `#[inline(always)]` on it.
     fn after<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
         let _ = (k, slots, p);
         u
@@ -347,7 +348,7 @@ impl<P: Arithmetic> Loops<P> for WithArithmetic {
     }
 }
 
-/// What a wrapper does to one element before what is inside, or after; whether the update is another one afterwards.
+/// The element arithmetic before or after the inner transformation; `REWRITES` if it changes the update.
 pub(super) struct Half<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
     pub(super) O::Scalars<C>,
 );
@@ -370,7 +371,7 @@ impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>
 {
     type Slots = O::Slots<C>;
     type Sums = [C::Wide; 0];
-    // Without a new update it is done in a step that holds.
+    // A step that holds updates back runs it without rewriting the update.
     const ACCESS: &'static [Access] = match BEFORE && REWRITES && O::ELEMENTS.only_reads_before() {
         true => &[Access::Read; MOST_SLOTS],
         false => &[Access::Write; MOST_SLOTS],

@@ -1,4 +1,4 @@
-//! What wrappers tell the inner transformation, and what they emit.
+//! The step context of the inner transformation, and the emission of a wrapper.
 
 use super::super::super::leaf::is_among;
 use super::super::super::{Emission, Stage, StepContext, Transform};
@@ -6,8 +6,7 @@ use super::arithmetic::Loops;
 use super::run::{AroundRun, Inner, StateOf, is_on};
 use super::{Decision, Elsewhere, Wrapper};
 
-/// Writes down on which leaves nothing is emitted, as far as that is decided; `before` are those for which nothing came
-/// in.
+/// Records the leaves without an update, as far as they are decided; `before` are those without an input.
 pub(super) fn settle<P: Wrapper, O: Loops<P>>(
     part: &P,
     state: &mut StateOf<P>,
@@ -25,7 +24,7 @@ pub(super) fn settle<P: Wrapper, O: Loops<P>>(
     state.resting = resting;
 }
 
-/// What comes out of the inner transformation, where the wrapper acts.
+/// Returns the emission of the inner transformation on the leaves of the wrapper.
 fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inner<P> as Stage>::Run>) -> Emission {
     match (run.decision, &run.inner) {
         (None, _) => Emission::Undecided,
@@ -40,9 +39,9 @@ pub(super) fn emission<P: Wrapper, O: Loops<P>>(
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
 ) -> Emission {
-    // Leaves that are not acted on have an update of their own, if their gradients go through.
+    // Leaves outside of the mask have updates of their own if their gradients pass through.
     let is_part = P::RUNS.chooses && part.elsewhere() == Elsewhere::Pass && state.others;
-    // What is done after what is inside is done in the last pass.
+    // The arithmetic after the inner transformation runs in the last pass.
     let rewrites =
         run.decision == Some(Decision::Run) && (O::ELEMENTS.after || O::REDUCES.waits) && !O::ELEMENTS.keeps_zeros;
     match inner_emission(part, state, run).after(P::RUNS.looks as usize) {
@@ -55,7 +54,7 @@ pub(super) fn emission<P: Wrapper, O: Loops<P>>(
     }
 }
 
-/// Returns what the inner transformation is told of a step.
+/// Returns the step context of the inner transformation.
 pub(super) fn told<'a, P: Wrapper, O: Loops<P>>(
     part: &P,
     memory: &'a P::Memory,

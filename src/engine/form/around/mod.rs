@@ -1,4 +1,4 @@
-//! Around another: wrappers.
+//! Wrappers: transformations around an inner one.
 
 mod arithmetic;
 mod emission;
@@ -21,34 +21,34 @@ use crate::state::State;
 
 /// The form of a [`Wrapper`].
 ///
-/// `Asks` is what a step must be given for the wrapper itself, besides what is inside needs; `Loops` says whether it does
-/// [`Arithmetic`], see [`AroundWithArithmetic`], or is [`Weighing`], see [`AroundWithSums`].
+/// `Asks` are the inputs of a step that the wrapper needs besides those of the inner transformation. `Loops` selects
+/// [`Arithmetic`], see [`AroundWithArithmetic`], or [`Weighing`], see [`AroundWithSums`].
 pub struct Around<Asks = Nothing, Loops = NoArithmetic>(PhantomData<fn() -> (Asks, Loops)>);
 
-/// What a wrapper does in a step.
+/// The action of a wrapper in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Decision {
-    /// Its own arithmetic and what is inside.
+    /// Runs its own arithmetic and the inner transformation.
     Run,
-    /// What is inside alone: the wrapper's own arrays are not touched.
+    /// Runs the inner transformation alone; the wrapper's own arrays stay untouched.
     Inside,
-    /// Its own arithmetic alone, on the gradients as they are.
+    /// Runs its own arithmetic alone, on the gradients.
     Alone,
-    /// Its own arithmetic before alone, to collect something. The update is zero, and nothing is emitted.
+    /// Runs only its arithmetic before the inner transformation, to accumulate. Emits nothing; the update is zero.
     Hold,
-    /// Nothing: the gradients go through as they are.
+    /// Passes the gradients through.
     Pass,
-    /// Nothing: the gradients are thrown away, and the update is zero.
+    /// Discards the gradients; the update is zero.
     Skip,
 }
 
-/// When what is inside a wrapper runs.
+/// The steps and leaves on which the inner transformation of a wrapper runs.
 ///
 /// ```
 /// use gradchain::part::Runs;
 ///
-/// // The wrapper sees a sum over all gradients, and may throw a step away.
+/// // The wrapper sees a sum over all gradients, and may discard a step.
 /// const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
 /// # let _ = RUNS;
 /// ```
@@ -66,7 +66,7 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// In steps in which [`decide`](Wrapper::decide) says so, on all leaves.
+    /// Runs in the steps that [`decide`](Wrapper::decide) selects, on all leaves.
     pub const DECIDED: Runs = Runs {
         looks: false,
         chooses: false,
@@ -79,92 +79,92 @@ impl Runs {
         windows: false,
     };
 
-    /// In every step: whatever [`decide`](Wrapper::decide) says is [`Run`](Decision::Run), and no loops are compiled
-    /// for steps in which it does not.
+    /// Runs in every step. The result of [`decide`](Wrapper::decide) is ignored, and no loops are compiled for other
+    /// steps.
     pub const ALWAYS: Runs = Runs { always: true, ..Runs::DECIDED };
 
-    /// The same, when the wrapper has looked at all gradients, which takes a pass.
+    /// The same, after a reduction over all gradients, which takes a pass.
     #[must_use]
     pub const fn looks(self, looks: bool) -> Runs {
         Runs { looks, ..self }
     }
 
-    /// The same, on some leaves only: those of the [`mask`](Wrapper::mask).
+    /// The same, on the leaves of the [`mask`](Wrapper::mask) only.
     #[must_use]
     pub const fn chooses(self) -> Runs {
         Runs { chooses: true, ..self }
     }
 
-    /// The same, if [`decide`](Wrapper::decide) may say [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). Where
-    /// such a wrapper acts on some leaves only, parts after it count updates leaf by leaf.
+    /// The same, if [`decide`](Wrapper::decide) may return [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). If
+    /// such a wrapper acts on some leaves only, later parts count updates leaf by leaf.
     #[must_use]
     pub const fn holds_back(self, holds_back: bool) -> Runs {
         Runs { holds_back, ..self }
     }
 
-    /// The same, with many steps in which [`decide`](Wrapper::decide) says [`Inside`](Decision::Inside): then loops are
-    /// compiled for what is inside alone, and these steps are as fast as without the wrapper. Nothing changes for one
-    /// that chooses leaves, adds up sums or shows what is inside other parameters.
+    /// The same, with loops for the inner transformation alone.
+    ///
+    /// Steps in which [`decide`](Wrapper::decide) returns [`Inside`](Decision::Inside) are then as fast as without the
+    /// wrapper. It has no effect on a wrapper that selects leaves, reduces, or shows other parameters.
     #[must_use]
     pub const fn steps_aside(self) -> Runs {
         Runs { steps_aside: true, ..self }
     }
 
-    /// The inner transformation only estimates something for the wrapper, which makes the update of its own: then the
-    /// wrapper runs whether or not the inner transformation emits anything.
+    /// The same, whose inner transformation only estimates a value for the wrapper, which makes the update. The wrapper
+    /// runs even if the inner transformation emits nothing.
     pub(crate) const fn estimates(self) -> Runs {
         Runs { estimates: true, ..self }
     }
 
-    /// A leaf may rest in some steps and not in others, so that what is inside counts updates leaf by leaf.
+    /// The same, whose leaves may rest in some steps, so that the inner transformation counts updates leaf by leaf.
     pub(crate) const fn rests(self) -> Runs {
         Runs { rests: true, ..self.chooses() }
     }
 
-    /// A leaf without a gradient rests.
+    /// The same, in which a leaf without a gradient rests.
     pub(crate) const fn skips_absent(self) -> Runs {
         Runs { skips_absent: true, ..self.rests() }
     }
 
-    /// It holds windows over steps, in which a leaf without a gradient counts as one of zeros.
+    /// The same, with windows over steps, in which a leaf without a gradient counts as zeros.
     pub(crate) const fn windows(self) -> Runs {
         Runs { windows: true, ..self }
     }
 }
 
-/// What happens to the leaves that a wrapper does not act on.
+/// The treatment of leaves outside of the mask of a wrapper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Elsewhere {
-    /// Their gradients go through as they are.
+    /// Their gradients pass through.
     Pass,
-    /// Their updates are zero: their parameters keep their bits.
+    /// Their updates are zero; their parameters stay bitwise identical.
     Zero,
 }
 
 /// A part that holds another transformation. [`wrapper!`](crate::wrapper!) writes it.
 pub trait Holds: Part {
-    /// What is inside.
+    /// The inner transformation.
     type Inner: Stage;
-    /// The name under which the state of what is inside is found.
+    /// The name of the state of the inner transformation in the schema.
     const STATE: &'static str = "inner";
 
-    /// What configs call it.
+    /// The key of the inner transformation in configs.
     const KEY: &'static str;
 
-    /// What is inside.
+    /// Returns the inner transformation.
     fn inner(&self) -> &Self::Inner;
 }
 
-/// A part that holds another transformation: it says on which leaves that acts and whether it runs in a step. With
-/// [`Arithmetic`] it may do something to each element before and after.
+/// A part around an inner transformation, which selects its leaves and its steps.
 ///
-/// What is inside keeps its own state, is checked, saved, averaged and planned by itself, and fuses with the wrapper's
-/// arithmetic into one loop.
+/// With [`Arithmetic`] it transforms each element before and after. The inner transformation has its own state, checks,
+/// checkpoint entries and plan, and fuses with the arithmetic of the wrapper into one loop.
 ///
 /// # Example
 ///
-/// Runs what is inside in every second step only:
+/// Runs the inner transformation in every second step only:
 ///
 /// ```
 /// use gradchain::part::{Around, Decision, StepContext, Wrapper};
@@ -172,7 +172,7 @@ pub trait Holds: Part {
 /// use gradchain::state::{Count, State};
 ///
 /// gradchain::wrapper! {
-///     /// Runs what is inside in every second step.
+///     /// Runs the inner transformation in every second step.
 ///     pub EverySecond<T> as "every_second" around inner: Around {}
 /// }
 ///
@@ -200,95 +200,95 @@ pub trait Holds: Part {
 ///
 /// # Cost
 ///
-/// That of what is inside, and a pass over the gradients if it [looks](Runs::looks) at them.
+/// The cost of the inner transformation, and a pass over the gradients if it [looks](Runs::looks) at them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has a form of wrappers and does not implement `Wrapper`",
     note = "`impl Wrapper for {Self}` says what the wrapper does in a step; `docs/own-wrapper.md` has an example"
 )]
 pub trait Wrapper: Holds {
-    /// What is remembered besides the state arrays and the state of what is inside.
+    /// The state besides the state arrays and the inner state.
     type Memory: State + Default;
 
-    /// When what is inside runs, and what the wrapper needs for that.
+    /// The steps and leaves of the inner transformation, and their requirements.
     const RUNS: Runs = Runs::DECIDED;
 
-    /// Which state inside is in 8 bits, if any is.
+    /// Returns the 8-bit arrays of the inner state, if any.
     fn codes<'a>(&self, memory: &'a Self::Memory) -> Option<Codes<'a>> {
         let _ = memory;
         None
     }
 
-    /// What is inside, as it is in this step; usually the same.
+    /// Returns the inner transformation of this step, usually always the same.
     fn inner_now<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {
         let _ = memory;
         self.inner()
     }
 
-    /// The mask of the leaves to act on, if it [chooses](Runs::chooses) any. What is inside makes state for these only.
+    /// Returns the mask, if it [chooses](Runs::chooses) leaves. The inner transformation has state for these only.
     fn mask(&self) -> Option<&Mask> {
         None
     }
 
-    /// Which leaves rest in this step, here or in a wrapper around this one, if any may.
+    /// Returns the leaves that rest in this step, here or in an outer wrapper, if any may.
     fn resting<'a>(&self, memory: &'a Self::Memory) -> &'a [bool] {
         let _ = memory;
         &[]
     }
 
-    /// What happens to the leaves that it does not act on.
+    /// Returns the treatment of leaves outside of the mask.
     fn elsewhere(&self) -> Elsewhere {
         Elsewhere::Zero
     }
 
-    /// Fills in the memory before the first step, where its default is not what it starts with, and before the state
-    /// inside is made.
+    /// Initializes the memory if its default is not the initial value, before the inner state is made.
     ///
     /// # Errors
     ///
-    /// If the parameters are not of a kind that the wrapper can work on.
+    /// If the wrapper does not support the parameters.
     fn start(&self, memory: &mut Self::Memory, at: &InitContext<'_>) -> Result<()> {
         let _ = (memory, at);
         Ok(())
     }
 
-    /// The last chance to refuse a step: nothing has been changed yet.
+    /// Checks a step before anything is changed.
     ///
     /// # Errors
     ///
-    /// If the step cannot be done.
+    /// If the step is invalid.
     fn check(&self, memory: &Self::Memory, at: &StepContext<'_>) -> Result<()> {
         let _ = (memory, at);
         Ok(())
     }
 
-    /// What is added up over all gradients, if the wrapper [looks](Runs::looks) at them. Write
-    /// `#[inline(always)]` on it.
+    /// Returns the contribution of an element to the sum over all gradients, if the wrapper [looks](Runs::looks) at
+    /// them. Write `#[inline(always)]` on it.
     fn look<C: Real>(u: C) -> C::Wide {
         let _ = u;
         <C::Wide as Real>::of(0.0)
     }
 
-    /// Decides what happens in this step. `seen` is the sum of what [`look`](Wrapper::look) gave; 0 if it does not
-    /// look.
+    /// Decides the action of this step. `seen` is the sum of [`look`](Wrapper::look); 0 if the wrapper does not look.
     ///
-    /// It comes before the inner transformation, which may emit nothing. So what counts updates or steps of the inner
-    /// transformation is counted in [`finish`](Wrapper::finish); what is counted here are the gradients that come in.
+    /// It runs before the inner transformation, which may emit nothing. Count gradients here; count updates or steps of
+    /// the inner transformation in [`finish`](Wrapper::finish).
     ///
-    /// What it works out for the step goes into the memory too: into fields that are no part of the state.
+    /// Values for the rest of the step go into fields of the memory that are not part of the state.
     fn decide(&self, memory: &mut Self::Memory, at: &StepContext<'_>, seen: f64) -> Decision {
         let _ = (memory, at, seen);
         Decision::Run
     }
 
-    /// What is inside is told of a step in which all [`Run`](Decision::Run): usually what the wrapper was told.
+    /// Returns the context of the inner transformation in a step that [`Run`](Decision::Run)s, usually the given one.
     fn tell<'a>(&self, memory: &'a Self::Memory, at: &StepContext<'a>) -> StepContext<'a> {
         let _ = memory;
         *at
     }
 
-    /// Ends a step, and counts it. `inside` is what the step of the inner transformation did; `None` if that did not
-    /// run, or emitted nothing. A wrapper does nothing in a step in which the inner transformation emits nothing: its
-    /// arithmetic after it has not run, and `finish` counts nothing of what comes out.
+    /// Ends a step and counts it. `inside` is the outcome of the inner transformation; `None` if it did not run or
+    /// emitted nothing.
+    ///
+    /// In a step without inner updates the arithmetic after the inner transformation has not run, so do not count
+    /// updates then.
     fn finish(
         &self,
         memory: &mut Self::Memory,

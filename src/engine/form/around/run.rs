@@ -1,4 +1,4 @@
-//! How wrappers run.
+//! The wrapper form in the engine.
 
 use super::super::super::Access;
 use super::super::super::in_piece::as_one_loop;
@@ -26,16 +26,16 @@ use crate::state::{State, StateWalk};
 pub(super) type Inner<P> = <P as Holds>::Inner;
 pub(super) type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as Stage>::State>;
 
-/// What was decided for a step, and what is inside worked out for it.
+/// The decision of a step, and the values of the inner transformation for it.
 pub struct AroundRun<R> {
-    /// Not decided before the first barrier of a wrapper that looks.
+    /// `None` before the first barrier of a wrapper that looks at the gradients.
     pub(super) decision: Option<Decision>,
     pub(super) inner: Option<R>,
     /// True if the inner transformation emits nothing, so that nothing of the wrapper runs after it.
     pub(super) nothing: bool,
 }
 
-/// What the element loop of one leaf needs.
+/// The scalars of the element loop of one leaf.
 #[derive(Clone, Copy)]
 pub struct AroundKernel<K, I> {
     own: K,
@@ -44,7 +44,7 @@ pub struct AroundKernel<K, I> {
     zero: bool,
 }
 
-/// A look at all gradients.
+/// The structure of a reduction over all gradients.
 pub(super) const fn look<P: Wrapper>() -> Shape {
     Shape { barriers: P::RUNS.looks as usize, ..Shape::NOTHING }.adding(P::RUNS.looks as usize)
 }
@@ -53,8 +53,8 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: Shape) -> Shape {
     const fn own<P: Wrapper, O: Loops<P>>(is_there: bool, writes: bool) -> Shape {
         Shape::elementwise(is_there && writes && arrays::<P, O>() > 0, is_there && O::ELEMENTS.params)
     }
-    // What is given out is written to the updates only. What is taken in may be written to arrays, in the one pass that
-    // ends there, so that the engine need not store the updates for that.
+    // The last pass writes updates only. The first may write state arrays, in the one pass that ends there, so that the
+    // engine need not store updates for it.
     let last = Shape {
         barriers: O::REDUCES.waits as usize,
         reads_params: (O::REDUCES.last_reads_params as u32) << 1,
@@ -68,7 +68,7 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: Shape) -> Shape {
             of_updates: 1,
             ..Shape::elementwise(false, O::ELEMENTS.params)
         },
-        // In a step in which it writes, it needs the gradients in the first pass that it has.
+        // A step that writes the arrays needs the gradients in the first pass of the wrapper.
         false => Shape {
             of_updates: O::ELEMENTS.only_reads_before() as u32,
             ..own::<P, O>(O::ELEMENTS.before, !O::ELEMENTS.only_reads_before())
@@ -78,7 +78,7 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: Shape) -> Shape {
     Shape { typed: all.typed || O::ELEMENTS.typed, ..all }
 }
 
-/// What each pass does to the wrapper's own arrays, around what has so many barriers.
+/// Returns the accesses of each pass to the wrapper's own arrays, around `inside` barriers.
 const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
     let (begins, ends) = (P::RUNS.looks as usize, P::RUNS.looks as usize + inside);
     if O::ELEMENTS.point.is_some() || ends + 1 >= u32::BITS as usize {
@@ -89,20 +89,20 @@ const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
     Uses::of(before | after, if O::ELEMENTS.only_reads_before() { after } else { before | after })
 }
 
-/// Whether what is done before what is inside changes arrays only; it is done in the one pass that ends there.
+/// Returns true if `before` changes arrays only. It runs in the one pass that ends at its barrier interval.
 const fn looks_before<P: Wrapper, O: Loops<P>>() -> bool {
     O::ELEMENTS.before && !O::ELEMENTS.rewrites[0]
 }
 
-/// Whether a pass does what is done before what is inside, which begins there.
+/// Returns true if a pass runs `before`, in the interval in which the inner transformation begins.
 #[inline(always)]
 pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: Span) -> bool {
     let begins = if const { looks_before::<P, O>() } { at == span.to } else { span.has(at) };
     begins && const { O::ELEMENTS.before }
 }
 
-/// Whether there is nothing of the wrapper in a step in which only what is inside runs: not which leaves, nor which
-/// parameters it sees.
+/// Returns true if the wrapper does nothing in a step in which only the inner transformation runs: it selects no leaves
+/// and shows the parameters themselves.
 const fn steps_aside<P: Wrapper, O: Loops<P>>() -> bool {
     P::RUNS.steps_aside && !P::RUNS.chooses && O::ELEMENTS.point.is_none() && !weighs::<P, O>()
 }
@@ -112,13 +112,13 @@ const fn only_after<P: Wrapper, O: Loops<P>>() -> bool {
     !(O::ELEMENTS.before || O::ELEMENTS.completes) && O::ELEMENTS.point.is_none()
 }
 
-/// True if a leaf without a gradient is to what is inside what it is to the wrapper: a look takes it for zeros, of
-/// which it adds nothing up.
+/// True if a leaf without a gradient means the same to the inner transformation and to the wrapper. A reduction over
+/// the gradients takes it for zeros, which contribute nothing.
 const fn hands_on<P: Wrapper, O: Loops<P>>() -> bool {
     !(O::ELEMENTS.before || O::ELEMENTS.after || O::REDUCES.waits || O::REDUCES.count() > 0)
 }
 
-/// Whether the gradients are kept until what is inside has done its passes.
+/// Returns true if the gradients are kept until the inner transformation has run its passes.
 fn keeps<P: Wrapper, O: Loops<P>>(part: &P) -> bool {
     (const { O::REDUCES.meets }) && part.inner().shape().barriers > 0
 }
@@ -145,7 +145,7 @@ fn decide<P: Wrapper, O: Loops<P>>(
     settle::<P, O>(part, state, run, before);
 }
 
-/// What was added up, and of which leaves nothing was.
+/// Returns the sums, with the leaves that contributed nothing.
 fn summed<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, sums: Sums<'a>) -> Sums<'a> {
     if P::RUNS.rests { Sums { resting: part.resting(memory), ..sums } } else { sums }
 }
@@ -176,7 +176,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         && !P::RUNS.looks
         && (!(P::RUNS.chooses || O::ELEMENTS.some_leaves) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
-    // Sums are compared with whole leaves.
+    // Reductions are over whole leaves.
     const ROWS: bool = (O::ELEMENTS.rows || arrays::<P, O>() == 0) && O::REDUCES.count() == 0;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
@@ -294,7 +294,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     }
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        // What is inside is asked alone: elsewhere in a chain or partition something may hold back its own updates.
+        // Asks the inner transformation alone: another stage of a chain or partition may hold back its own updates.
         let runs = run.decision == Some(Decision::Run) && !run.nothing;
         let changes = const { O::ELEMENTS.before && O::ELEMENTS.rewrites[0] };
         let inside = run.inner.map(|inner| {
@@ -314,7 +314,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             Decision::Skip | Decision::Hold => Outcome { skipped: decision == Decision::Skip, ..Outcome::NOTHING },
             _ => inside.unwrap_or(*outcome),
         };
-        // What is given out may be more than what comes out of what is inside.
+        // The last pass may emit updates where the inner transformation emits none.
         let weighs = matches!(decision, Decision::Run | Decision::Alone) && !run.nothing;
         let gives = O::REDUCES.count() > 0 && !O::ELEMENTS.keeps_zeros && weighs;
         let rewrites = O::ELEMENTS.after && O::ELEMENTS.rewrites[1] && !O::ELEMENTS.keeps_zeros && runs || gives;
@@ -341,7 +341,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     }
 
     fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        // Where what is inside has the same passes it is a whole chain, whose loops go from gradients to parameters.
+        // With equal passes the inner transformation is a whole chain, with loops from gradients to parameters.
         let is_aside = run.decision == Some(Decision::Inside) || run.nothing && const { only_after::<P, O>() };
         if const { steps_aside::<P, O>() } && is_aside {
             let inside = part.inner_now(&state.memory);
@@ -373,8 +373,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     fn fuses_now(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> bool {
         let Some(inner) = &run.inner else { return false };
-        // In a step in which the wrapper does nothing of its own, its arrays are not to be touched, not even read; nor
-        // are those of a leaf that is not acted on.
+        // The wrapper must not access its arrays in a step without arithmetic of its own, nor those of a leaf outside
+        // of the mask.
         <P as Stage>::FUSES
             && !run.nothing
             && (run.decision == Some(Decision::Run)
@@ -385,7 +385,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     #[inline]
     fn kernel<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> Self::Kernel<C> {
-        let inner = run.inner.as_ref().expect("the fused loop is run in steps in which what is inside runs");
+        let inner = run.inner.as_ref().expect("the fused loop runs only with the inner transformation");
         AroundKernel {
             own: O::scalars(part, &state.memory, leaf),
             inner: part.inner_now(&state.memory).kernel(&state.inner, inner, leaf),
@@ -419,7 +419,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             _ => k.own,
         };
         let u = match does_before::<P, O>(at, span) {
-            // What it writes is lost, as in a tile: it may be done in several passes.
+            // Its writes are discarded, as in a tile, since several passes may run it.
             true if const { O::ELEMENTS.only_reads_before() } => {
                 on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(scalars, own, u, p))
             }
@@ -436,7 +436,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         } else {
             u
         };
-        // The one pass that ends here counts, whatever is run again later.
+        // Only the pass that ends here contributes; later passes may repeat the arithmetic.
         if const { O::REDUCES.count() > 0 } && end == span.to {
             let (u, _) = goes_in(own_terms, span, (u, p));
             O::add(k.own, u, own_terms);

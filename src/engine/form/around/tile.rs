@@ -1,4 +1,4 @@
-//! What a wrapper does to a tile that is not one loop with what is inside.
+//! The tiles of a wrapper that does not fuse with its inner transformation.
 
 use core::marker::PhantomData;
 
@@ -16,18 +16,18 @@ use super::{Around, Decision, Elsewhere, Wrapper};
 use crate::element::{Element, Real};
 use crate::needs::Needs;
 
-/// Whether it is one loop with what is inside. A wrapper without arithmetic has no loop of its own: what is inside
-/// fuses by itself. Nor has one around what does not fuse.
+/// Returns true if the wrapper and the inner transformation are one loop. A wrapper without arithmetic has no loop, nor
+/// has one around a transformation that does not fuse.
 pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>>() -> bool {
     (O::ELEMENTS.before || O::ELEMENTS.after || O::REDUCES.waits) && by_one_loop::<P>()
 }
 
-/// Whether more has to be done around what is inside than something before it and something after it.
+/// Returns true if the wrapper does more than element arithmetic before and after the inner transformation.
 pub(super) const fn weighs<P: Wrapper, O: Loops<P>>() -> bool {
     O::REDUCES.count() > 0 || O::REDUCES.meets || O::REDUCES.waits
 }
 
-/// Transforms a tile as far as a pass goes; `inside` is what transforms it inside, where that runs.
+/// Transforms a tile in a pass range. `inside` runs the inner transformation; `None` if it does not run.
 #[inline(never)]
 pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>, C: Real>(
     part: &P,
@@ -60,7 +60,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
     if inside.is_none() && !runs {
         if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
-            // In the one pass that ends here, whatever is run again later.
+            // Only in the pass that ends here; later passes may repeat the arithmetic.
             if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == span.to {
                 each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
@@ -68,7 +68,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
         }
         return;
     }
-    // Constants come first and stand alone, so that only the loops that there are are compiled.
+    // Constants come first and alone in a condition, so that rustc instantiates no unused loop.
     if const { O::ELEMENTS.before } && runs && does_before::<P, O>(begin.at, span) {
         if const { O::ELEMENTS.rewrites[0] } {
             each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
@@ -101,8 +101,8 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     }
 }
 
-/// What a wrapper with sums does to a tile. `begin` is where what is inside begins and `end` where it ends; `ran` is
-/// whether it runs.
+/// Transforms a tile of a wrapper with reductions. The inner transformation begins at `begin`, ends at `end`, and runs
+/// if `ran`.
 fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
@@ -113,7 +113,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     run_inside: &mut OnTile<'_, C>,
 ) {
     let (memory, arrays) = (&state.memory, &state.arrays);
-    // What adds up, or keeps, does it in the one pass that ends here, whatever is run again later.
+    // Reductions and copies happen only in the pass that ends here; later passes may repeat the arithmetic.
     if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
         O::take_in(part, memory, arrays, end.sum, tile);
     }
@@ -126,7 +126,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
         Some(kept) => {
             run_inside(tile);
             if meets {
-                // They are of the compute type.
+                // The copies have the compute type.
                 with_stretch(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
                     O::meet(part, memory, arrays, gradient, tile)
                 });
@@ -149,7 +149,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     }
 }
 
-/// Writes the gradients down.
+/// Copies the gradients to an array.
 #[derive(Clone, Copy)]
 struct Keep;
 

@@ -1,4 +1,4 @@
-//! Wrappers that add up over all elements, and do something to the updates when they have seen them all.
+//! Wrappers with reductions over all elements.
 
 use super::super::super::Access;
 use super::super::super::{InitContext, Slot, Sums, Term, Tile};
@@ -23,7 +23,7 @@ pub enum WithSums {}
 /// ```
 /// use gradchain::part::WeighingPasses;
 ///
-/// // It rewrites each update given the gradient, and once more when it knows the sums.
+/// // It rewrites each update given the gradient, and again given the sums.
 /// const PASSES: WeighingPasses = WeighingPasses::TWO.meets();
 /// # let _ = PASSES;
 /// ```
@@ -38,7 +38,7 @@ pub struct WeighingPasses {
 }
 
 impl WeighingPasses {
-    /// It [gives out](Weighing::give_out) the updates when it has seen all.
+    /// It rewrites the updates in a second pass, after the reductions: see [`give_out`](Weighing::give_out).
     pub const TWO: WeighingPasses = WeighingPasses {
         meets: false,
         gives_out: true,
@@ -48,36 +48,36 @@ impl WeighingPasses {
         rarely: [&[]; 3],
     };
 
-    /// The updates are those that come out, or were [met](WeighingPasses::meets): [`weigh`](Weighing::weigh) comes at
+    /// It emits the inner updates, or those that it [met](WeighingPasses::meets). [`weigh`](Weighing::weigh) runs at
     /// the end of the step.
     pub const ONE: WeighingPasses = WeighingPasses { gives_out: false, ..WeighingPasses::TWO };
 
-    /// The same, which rewrites what comes out, [given the gradient](Weighing::meet).
+    /// The same, which rewrites the inner updates [given the gradient](Weighing::meet).
     #[must_use]
     pub const fn meets(self) -> WeighingPasses {
         WeighingPasses { meets: true, ..self }
     }
 
-    /// The same, which makes zeros of zeros, so that it need not run where what is inside holds its updates back.
+    /// The same, which maps zeros to zeros, so that it need not run where the inner transformation emits nothing.
     #[must_use]
     pub const fn keeps_zeros(self) -> WeighingPasses {
         WeighingPasses { keeps_zeros: true, ..self }
     }
 
-    /// The same, of which `take_in` and `give_out` read the parameter or do not.
+    /// The same, with `params` if `take_in` and `give_out` read the parameter.
     #[must_use]
     pub const fn reads_params(self, params: [bool; 2]) -> WeighingPasses {
         WeighingPasses { params, ..self }
     }
 
-    /// The same, of which `take_in`, `meet` and `give_out` do this to each state array; to those not listed nothing.
-    /// `give_out` only reads.
+    /// The same, with the accesses of `take_in`, `meet` and `give_out` to each state array. They do not access arrays
+    /// past the end of a list, and `give_out` only reads.
     #[must_use]
     pub const fn accesses(self, accesses: [&'static [Access]; 3]) -> WeighingPasses {
         WeighingPasses { accesses, rarely: accesses, ..self }
     }
 
-    /// The same, which does this to state arrays in a step that [`is_rare`](Weighing::is_rare); after
+    /// The same, with other accesses in a step that [`is_rare`](Weighing::is_rare). Call it after
     /// [`accesses`](WeighingPasses::accesses).
     #[must_use]
     pub const fn rarely(self, rarely: [&'static [Access]; 3]) -> WeighingPasses {
@@ -85,16 +85,16 @@ impl WeighingPasses {
     }
 }
 
-/// A [`Wrapper`] that adds up over what goes into what is inside, or over what comes out of it, and gives out the
-/// updates when it has seen all of that. It may also meet each update with the gradient that it was made of.
+/// A [`Wrapper`] with reductions over the gradients, or over the updates of the inner transformation.
 ///
-/// In the order of a step: [`take_in`](Weighing::take_in), what is inside, [`meet`](Weighing::meet),
-/// [`measure`](Weighing::measure), [`weigh`](Weighing::weigh), which is told the sums, and
+/// It rewrites each update given the sums, and may rewrite it given the gradient. In the order of a step:
+/// [`take_in`](Weighing::take_in), the inner transformation, [`meet`](Weighing::meet),
+/// [`measure`](Weighing::measure), [`weigh`](Weighing::weigh), which receives the sums, and
 /// [`give_out`](Weighing::give_out).
 ///
 /// # Example
 ///
-/// Takes the direction of what is inside, and the length of the gradients:
+/// Takes the direction of the inner updates, and the norm of the gradients:
 ///
 /// ```
 /// use gradchain::Real;
@@ -155,9 +155,9 @@ impl WeighingPasses {
 ///
 /// # Cost
 ///
-/// One more pass if it [gives out](WeighingPasses::TWO). If it [meets](WeighingPasses::meets) the gradients and what is
-/// inside has passes of its own, a copy of the gradients is kept meanwhile, which is no part of the state. It fuses
-/// with what is inside and with its neighbours if it has no state arrays, takes nothing in, and gives out.
+/// One more pass with [`WeighingPasses::TWO`]. If it [meets](WeighingPasses::meets) the gradients and the inner
+/// transformation has passes of its own, it keeps a copy of the gradients during the step, outside of the state. It
+/// fuses with the inner transformation and its neighbours if it has no state arrays and no `take_in`, and gives out.
 pub trait Weighing: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Weighing::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
@@ -165,41 +165,41 @@ pub trait Weighing: Wrapper {
     const PASSES: WeighingPasses = WeighingPasses::TWO;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
-    /// What is added up over what goes in: `[W; N]`, at most 4. The first of the sums.
+    /// The contributions of an input element, the first of the sums: `[W; N]`, at most 4.
     type TakenIn<W: Real>: SlotArray<W>;
-    /// What is added up over what comes out: `[W; N]`, at most 4. The others.
+    /// The contributions of an inner update, the other sums: `[W; N]`, at most 4.
     type Measured<W: Real>: SlotArray<W>;
-    /// What must be known of a leaf.
+    /// The scalars of a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Whether this step does to state arrays what [`rarely`](WeighingPasses::rarely) says: one that starts them, for
+    /// Returns true if this step has the accesses of [`rarely`](WeighingPasses::rarely), to initialize arrays for
     /// instance.
     fn is_rare(&self, memory: &Self::Memory) -> bool {
         let _ = memory;
         false
     }
 
-    /// Works out, in `f64`, what must be known of a leaf, and rounds it once with [`Real::of`]. Called for each pass:
-    /// what follows from the sums is not known before [`weigh`](Weighing::weigh).
+    /// Computes the scalars of a leaf in `f64`, and rounds them once with [`Real::of`]. Called in each pass: scalars
+    /// that follow from the sums exist only after [`weigh`](Weighing::weigh).
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
-    /// What one element that goes in adds to the sums. Write `#[inline(always)]` on it.
+    /// Returns the contribution of an input element to the first sums. Write `#[inline(always)]` on it.
     fn take_in<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> Self::TakenIn<C::Wide>;
 
-    /// What becomes of the update `u`, given the gradient that went in. Where what is inside has not run, `u` is that
-    /// gradient. Write `#[inline(always)]` on it.
+    /// Rewrites the update `u` given the gradient. If the inner transformation has not run, `u` is the gradient. Write
+    /// `#[inline(always)]` on it.
     fn meet<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, gradient: C) -> C {
         let _ = (k, slots, gradient);
         u
     }
 
-    /// What one element that has come out, and was met, adds to the sums. Write `#[inline(always)]` on it.
+    /// Returns the contribution of an update after [`meet`](Weighing::meet). Write `#[inline(always)]` on it.
     fn measure<C: Real>(k: Self::Scalars<C>, u: C) -> Self::Measured<C::Wide>;
 
-    /// The sums are complete, over the tree and by leaf.
+    /// Receives the complete sums, over the tree and by leaf.
     fn weigh(&self, memory: &mut Self::Memory, sums: Sums<'_>);
 
-    /// The update that comes of `u` when all have been seen. Write `#[inline(always)]` on it.
+    /// Rewrites the update `u` after the reductions. Write `#[inline(always)]` on it.
     fn give_out<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
         let _ = (k, slots, p);
         u
@@ -294,13 +294,13 @@ impl<P: Weighing> Loops<P> for WithSums {
     }
 }
 
-/// What goes in.
+/// The loop over input elements.
 struct TakeIn<P: Weighing, C: Real, const RARE: bool>(P::Scalars<C>);
-/// What has come out, with the gradient in the place of the parameter.
+/// The loop over updates, with the gradient in place of the parameter.
 struct Meet<P: Weighing, C: Real, const RARE: bool>(P::Scalars<C>);
-/// What has been met.
+/// The loop over updates after `meet`.
 struct Out<P: Weighing, C: Real>(P::Scalars<C>);
-/// What is given out.
+/// The loop of the last pass.
 struct GiveOut<P: Weighing, C: Real>(P::Scalars<C>);
 
 macro_rules! passes {
