@@ -1,4 +1,4 @@
-//! Stages in an order: a chain runs them one after another, a partition side by side.
+//! Ordered stages: a chain runs them in sequence, a partition side by side.
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
@@ -13,16 +13,16 @@ use crate::error::Result;
 use crate::needs::Needs;
 use crate::state::{State, StateWalk};
 
-/// Stages in an order: a tuple, or a `Vec` of boxes.
+/// Ordered stages: a tuple, or a `Vec` of boxes.
 pub trait Stages: Transform + Clone {
-    /// As [`Stage::Needs`](super::Stage::Needs), of all together.
+    /// As [`Stage::Needs`](super::Stage::Needs), for all stages together.
     type Needs: Needs;
     /// The states of the stages.
     type States: State;
     /// The values that each stage computes for a step.
     type Runs: Default + Send + Sync;
 
-    /// Returns how many there are.
+    /// Returns the number of stages.
     fn len(&self) -> usize;
 
     /// Returns barriers and reductions of one stage.
@@ -55,28 +55,28 @@ pub trait Stages: Transform + Clone {
     );
 }
 
-/// The values that the members of a chain have computed for a step: of those that have begun.
+/// The values of a step that the members of a chain have computed so far.
 #[derive(Debug, Default)]
 pub struct ChainRun<R> {
     pub(crate) members: R,
-    /// How many members have begun.
+    /// The number of members that have begun.
     begun: usize,
-    /// True if a member emitted updates of some leaves only, so that the others rest in those after it.
+    /// True if a member emitted updates for some leaves only; the other leaves rest in later members.
     pub(super) partly: bool,
 }
 
-/// [`Transform::skips`] of a chain.
+/// Implements [`Transform::skips`] for a chain.
 pub(crate) fn skips(chain: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
     goes_around(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
 }
 
-/// Returns the leaves that rest from a member of a chain on: those of the member, which has those before it among them,
-/// or those before it.
+/// Returns the leaves that rest after a member: its own, which include those that rest before it, or else those before
+/// it.
 fn resting_from<'a>(before: &'a [bool], member: &'a [bool]) -> &'a [bool] {
     if member.is_empty() { before } else { member }
 }
 
-/// Returns whether leaves may rest in some steps after this member of a chain, and not in others.
+/// Returns true if, after this member of a chain, leaves may rest in some steps and not in others.
 fn rests_by_leaf(chain: &dyn Transform, member: &dyn Transform) -> bool {
     member.holds_back() == HoldsBack::Some && !chain.shape().joins
 }
@@ -100,7 +100,7 @@ pub(crate) fn begin<S: Stages>(chain: &S, states: &mut S::States, at: &StepConte
     run
 }
 
-/// Begins the members that updates reach and that have not begun: those after one that is decided to emit.
+/// Begins the members that updates have reached: those behind a member that emits.
 fn begin_reached<S: Stages>(
     chain: &S,
     states: &mut S::States,
@@ -123,7 +123,7 @@ fn begin_next<'a>(
     member.begin(at);
     let Some(emission) = member.emission().filter(|emission| emission.reaches_next()) else { return Break(()) };
     at.by_leaf |= rests_by_leaf(chain, member.transform());
-    // What works on several leaves together works on all of them.
+    // A chain that joins leaves runs on all of them.
     if emission == Emission::Partly && !chain.shape().joins {
         *partly = true;
         at.resting = resting_from(at.resting, member.resting());
@@ -201,7 +201,7 @@ pub(crate) fn resting<'a, S: Stages>(chain: &S, states: &'a S::States) -> &'a [b
     resting
 }
 
-/// The members of a chain that run on a leaf.
+/// The members of a chain that run on one leaf.
 struct OnLeaf<'a, S: Stages> {
     chain: &'a S,
     states: &'a S::States,
@@ -236,7 +236,7 @@ pub(crate) fn in_piece<S: Stages, C: Real>(
 ) {
     let mut len = run.begun;
     if run.partly {
-        // The members after one in which the leaf rests do not run on it.
+        // A leaf that rests in a member skips all later members.
         chain.views(states, Some(&run.members), &mut |i, member| match is_among(member.resting(), at.leaf) {
             true => {
                 len = len.min(i + 1);
@@ -267,7 +267,7 @@ pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut S
     done
 }
 
-/// The methods of [`Stage`](super::Stage) that are the same for every chain: each is the function of its name above.
+/// Implements the [`Stage`](super::Stage) methods that all chains share by the functions above.
 macro_rules! chain_methods {
     () => {
         fn changed(&self, made: &Self) -> Option<&'static str> {

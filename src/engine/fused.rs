@@ -1,4 +1,4 @@
-//! Running a fused loop on a tile, or on a whole piece at once.
+//! Fused loops on one tile or one whole chunk.
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use super::convert::{load, store};
@@ -17,11 +17,11 @@ use crate::state::Moments;
 #[inline]
 pub(super) fn list_slots<'a, S: Stage>(list: &mut SlotList<'a>, stage: &S, state: &'a S::State, leaf: usize) {
     stage.slots(state, leaf, list);
-    // It is a constant from here on.
+    // Makes the length a constant in the code below.
     assert_eq!(list.len(), S::SLOTS, "a stage lists as many arrays as it has slots");
 }
 
-/// Does pass `pass` of a stage that is a whole chain and always fuses on a tile.
+/// Runs pass `pass` of a whole chain that always fuses on a tile.
 pub(crate) fn chain_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
@@ -41,17 +41,16 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     }
 }
 
-/// What a loop over a tile writes.
+/// The output of a loop over a tile.
 #[derive(Clone, Copy)]
 pub(super) enum To {
     Nowhere,
     Updates,
-    /// It adds the updates to these parameters.
+    /// The loop adds the updates to these parameters.
     Params(RawSlice),
 }
 
-/// Runs a loop on a tile, with other elements in the place of the parameters if there are some `beside`. Not part of
-/// every chain that calls it.
+/// Runs a loop on a tile; `beside` replaces the parameters. Not inlined: all chains share one copy.
 #[inline(never)]
 pub(super) fn loop_on_tile<C: Real>(
     list: &SlotList<'_>,
@@ -74,8 +73,9 @@ pub(super) fn loop_on_tile<C: Real>(
     let to = if let To::Params(params) = to { params } else { RawSlice::of_mut(u).placed_at(start) };
     let (from, p) = (RawSlice::of(from), p.placed_at(start));
     let mut on_slots = |slots: &RawSlots| {
-        // SAFETY: the tile is borrowed; parameters are lent for the step to be written, and the engine holds the state
-        // exclusively; each piece is given to one task and run once in a pass, and all arrays are different memory.
+        // SAFETY: the tile is borrowed, the parameters are borrowed for the step to be written, and the engine holds
+        // the state exclusively. Each chunk belongs to one task and runs once in a pass, so no other task accesses
+        // these elements. Updates, parameters, state arrays and spare room are separate allocations.
         added = run(&unsafe { Arrays::new((start, n), (from, 0, ahead), (p, to), slots) });
     };
     if list.is_stored(|dtype| dtype == C::DTYPE) {
@@ -87,9 +87,10 @@ pub(super) fn loop_on_tile<C: Real>(
     added
 }
 
-/// Calls a function with the listed state arrays of a tile: those that are not `stored` as loops go through them are
-/// brought into the spare room in the compute type and back. The function comes as a reference, here and below, so that
-/// this is compiled once and not for every loop there is.
+/// Calls `f` with the listed state arrays of a tile.
+///
+/// Arrays that loops cannot access as `stored` are copied to the spare room in the compute type and back. Here and
+/// below `f` is a trait object, so that this is compiled once and not per loop.
 pub(super) fn with_list<C: Real>(
     list: &SlotList<'_>,
     start: usize,
@@ -107,7 +108,7 @@ pub(super) fn with_list<C: Real>(
         if let Some(raw) = slot.filter(|raw| !stored(raw.dtype()))
             && let Some(room) = rooms.next()
         {
-            // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
+            // SAFETY: the engine holds the state exclusively for the step and gives each chunk to one task.
             unsafe { load(isa, raw, start, &mut room[..n]) };
             *slot = Some(RawSlice::of_mut(&mut room[..n]).placed_at(start));
         }
@@ -126,13 +127,13 @@ pub(super) fn with_list<C: Real>(
         if let (Some(slot), Some(raw)) = (slot, raw)
             && !stored(raw.dtype())
         {
-            // SAFETY: as above, and nobody has the room any more.
+            // SAFETY: as above; `f` has returned, so nothing borrows the room.
             unsafe { store(isa, *raw, start, slot.slice::<C>(start, n)) };
         }
     }
 }
 
-/// Calls a function with the stretches of the listed state arrays that belong to a tile, in the compute type.
+/// Calls `f` with a tile's slices of the listed state arrays, in the compute type.
 pub(crate) fn with_slices<C: Real>(
     list: &SlotList<'_>,
     start: usize,
@@ -143,7 +144,7 @@ pub(crate) fn with_slices<C: Real>(
     with_list(list, start, n, &|dtype| dtype == C::DTYPE, room, &mut |raw| {
         let mut slots = no_slots();
         for (slot, raw) in slots.iter_mut().zip(raw) {
-            // SAFETY: as above; different slots are different allocations.
+            // SAFETY: as above; distinct slots are distinct arrays or distinct slices of the room.
             *slot = raw.map_or(&mut [], |raw| unsafe { raw.slice_mut(start, n) });
         }
         f(slots);
@@ -154,16 +155,16 @@ pub(super) fn add(shape: &Shape, added: &Added, place: Place, sums: &mut [f64]) 
     sums[place.sum..place.sum + shape.sums].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
-/// A pass, as a stage with so many barriers of its own sees it; `None` if the stage has nothing to do in it.
+/// Returns the part of a pass that a stage with `barriers` barriers runs; `None` if it has nothing to do in the pass.
 pub(super) fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
     let to = span.to.checked_sub(at)?.min(barriers);
     let from = span.from.saturating_sub(at);
     (from <= to).then_some(Span { from, to, ..span })
 }
 
-/// Something done to a tile and the one state array that belongs to it.
+/// Work on a tile and the one state array that belongs to it.
 pub(crate) trait SlotJob<C>: Copy {
-    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
+    /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn run(self, u: &mut [C], p: &[C], slot: &mut [C]);
 }
 
@@ -183,7 +184,7 @@ impl<C: Real, J: SlotJob<C>> Job for OnSlot<'_, C, J> {
     }
 }
 
-/// Calls a function with a tile's stretch of a state array of the compute type; not where there is none.
+/// Calls `f` with a tile's slice of a state array. Does nothing if the array is missing or not of the compute type.
 pub(crate) fn with_stretch<C: Real>(
     moments: &Moments,
     (leaf, start, n): (usize, usize, usize),
@@ -193,11 +194,11 @@ pub(crate) fn with_stretch<C: Real>(
     if const { C::RECORDS } {
         return f(&[C::record(&[moments.in_record(leaf)], 0..0, &|slots, _| slots[0])]);
     }
-    // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
+    // SAFETY: the engine holds the state exclusively for the step and gives each chunk to one task.
     f(unsafe { raw.slice::<C>(start, n) });
 }
 
-/// Does something to a tile and the stretch of a state array that belongs to it, whatever its type.
+/// Runs a job on a tile and its slice of a state array of any dtype.
 pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Tile<'_, C>, job: J) {
     let Some(raw) = moments.raw(tile.leaf) else { return };
     if const { C::RECORDS } {
@@ -211,7 +212,7 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
     let (start, isa, n) = (tile.start, tile.isa, tile.u.len());
     tile.settle();
     if raw.dtype() == C::DTYPE {
-        // SAFETY: the engine holds the state exclusively for the step and gives each piece to one task.
+        // SAFETY: the engine holds the state exclusively for the step and gives each chunk to one task.
         let slot = unsafe { raw.slice_mut::<C>(start, n) };
         dispatch_chain(isa, OnSlot { job, u: tile.u, p: tile.p, slot });
     } else {
@@ -224,7 +225,7 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
     }
 }
 
-/// Does something to a tile as if the parameters were at another point: at arrays of their shapes and compute types.
+/// Runs `inside` on a tile with `point` as parameters: arrays of the same shapes, in the compute type.
 pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: &mut dyn FnMut(&mut Tile<'_, C>)) {
     let Some(raw) = point.raw(tile.leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return inside(tile) };
     if const { C::RECORDS } {
@@ -234,7 +235,7 @@ pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside:
         inside(&mut moved);
         return tile.zero = moved.zero;
     }
-    // SAFETY: the arrays are part of a state that the engine holds for the step, and are only read in it from here on.
+    // SAFETY: the arrays belong to a state that the engine holds for the step; until the step ends they are only read.
     let there = unsafe { raw.slice::<C>(tile.start, tile.u.len()) };
     let here = core::mem::replace(&mut tile.p, there);
     inside(tile);

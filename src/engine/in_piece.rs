@@ -1,6 +1,6 @@
-//! The tile driver: each stage finds its arrays and chooses its loop once per chunk, and then transforms tiles.
+//! The tile driver: each stage looks up its arrays and selects its loop once per chunk, then transforms tiles.
 //!
-//! Finding arrays takes as long as the loop over a tile.
+//! Looking up arrays takes as long as the loop over a tile.
 
 use core::marker::PhantomData;
 
@@ -13,7 +13,7 @@ use super::tile::DoesTo;
 use super::{Place, Shape, Span, Stage, Tile};
 use crate::element::{Real, Term};
 
-/// Transforms one tile as a stage does in a pass.
+/// Transforms one tile by a stage in a pass.
 pub(crate) fn on_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
@@ -35,7 +35,7 @@ pub(crate) trait Members<C: Real> {
     fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>);
 }
 
-/// The members of a chain, one after the other.
+/// Runs the members of a chain in sequence on each tile.
 pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: PieceAt, then: &mut Then<'_, C>) {
     let at = if members.is_whole() { at } else { at.followed() };
     match members.len() {
@@ -47,7 +47,7 @@ pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: PieceAt, then: &
     }
 }
 
-/// The members from `next` on, after what those before do.
+/// Runs the members from `next` on after `before`.
 fn from_member<C: Real>(
     members: &dyn Members<C>,
     next: usize,
@@ -68,34 +68,34 @@ fn from_member<C: Real>(
     });
 }
 
-/// A stage in a step.
+/// The state and the run of a stage.
 type Held<'a, S> = (&'a <S as Stage>::State, &'a <S as Stage>::Run);
 
-/// The one loop of a stage that fuses.
+/// A function that sets up a fusing stage's loop for a chunk.
 type LoopFn<S, C> = fn(&S, Held<'_, S>, PieceAt, &mut Then<'_, C>);
 
-/// The ways of a stage through a piece, for a type of numbers. Constants of function type choose them. A condition
-/// would not do: of what it rules out the compiler still goes through all that is called in it.
+/// The loops of a stage over a chunk, for one number type. Constants of function type select them: rustc instantiates
+/// both sides of an `if const`.
 struct Ways<S, C>(PhantomData<(S, C)>);
 
 impl<S: Stage, C: Real> Ways<S, C> {
     const LOOP: LoopFn<S, C> = if C::RECORDS { record::<S, C> } else { one_loop::<S, C> };
-    /// Members are recorded one by one, so that the ways through them do not multiply.
+    /// `None` when recording: members are recorded one by one, so that instantiations do not multiply.
     const CHAIN: Option<LoopFn<S, C>> = if by_one_loop::<S>() && !C::RECORDS { Some(one_loop::<S, C>) } else { None };
 }
 
-/// Returns true if a fusing stage transforms tiles by one loop. Stages with both leaf statistics and reductions do so
-/// in whole passes only: a boxed one would need a loop for each pass range, of which `adafactor` has ten.
+/// Returns true if a fusing stage transforms tiles by one loop. Stages with both leaf statistics and reductions fuse
+/// only in whole passes: a boxed one would need a loop for each pass range, ten for `adafactor`.
 pub(super) const fn by_one_loop<S: Stage>() -> bool {
     S::FUSES && (S::SHAPE.looks == 0 || S::SHAPE.sums == 0)
 }
 
-/// The loop of a stage that is one for this leaf in this step.
+/// Runs a stage that is one loop for this leaf in this step.
 pub(crate) fn fused<S: Stage, C: Real>(stage: &S, held: Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
     Ways::<S, C>::LOOP(stage, held, at, then);
 }
 
-/// The loop of what joins stages, if it is one for this leaf in this step.
+/// Returns the loop of a stage that joins others, if it is one loop for this leaf in this step.
 pub(super) fn as_one_loop<S: Stage, C: Real>(
     stage: &S,
     (state, run): Held<'_, S>,
@@ -104,21 +104,21 @@ pub(super) fn as_one_loop<S: Stage, C: Real>(
     if S::FUSES_ALWAYS || stage.fuses_now(state, run, leaf) { Ways::<S, C>::CHAIN } else { None }
 }
 
-/// One loop over tiles, with what it needs in this pass.
+/// Runs one loop over tiles, with its arrays and kernel for this pass.
 #[inline(never)]
 fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
-    // Filled where it is, since it is some cache lines to copy.
+    // Filled in place: the list spans several cache lines.
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
-    // The last loop of a pass whose updates nobody reads writes none.
+    // The last loop of a pass that drops its updates stores none.
     let dropping = if matches!(at.next, Next::Dropped) { passes::dropping::<S, C>(local) } else { None };
     let (pass, to) = match (dropping, passes::last::<S, C>(local), at.next) {
         (Some(dropping), ..) => (dropping, To::Nowhere),
         (_, Some(last), Next::Added(params)) => (last, To::Params(params)),
         _ => (passes::map::<S, C>(local), To::Updates),
     };
-    // A pass that only repeats what an earlier pass has done must not count it twice.
+    // A pass that repeats an earlier pass's work must not reduce it twice.
     let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
     then(&mut |tile| {
         let isa = tile.isa;
@@ -129,7 +129,7 @@ fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt
     });
 }
 
-/// The same for an element that is recorded.
+/// As [`one_loop`] for a recorded element.
 #[inline(never)]
 fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
@@ -143,7 +143,7 @@ fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, 
     });
 }
 
-/// Not inlined: it is the same for all.
+/// Not inlined: all stages share one copy.
 #[inline(never)]
 fn record_element<C: Real>(
     shape: Shape,

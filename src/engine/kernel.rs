@@ -1,8 +1,8 @@
-//! The block loop: every element of every chain, and of every part outside of one, goes through it.
+//! The block loop, which processes every element of every chain and of every part outside of one.
 //!
-//! A block of each array is brought into locals, the arithmetic is done on these, and they are put back. Locals cannot
-//! overlap, so the compiler vectorizes the arithmetic whatever arrays there are and however each is stored. Where all
-//! arrays have the compute type the loop is compiled apart: locals stay in registers.
+//! It loads a block of each array into locals, computes on the locals and stores them back. LLVM knows that locals do
+//! not alias, so it vectorizes the arithmetic for any number of arrays and any storage format. A separate instance
+//! serves arrays of the compute type, whose locals stay in registers.
 #![allow(unsafe_code, reason = "arrays of any type, and conversions of the SIMD level that a loop is compiled for")]
 
 use core::marker::PhantomData;
@@ -18,34 +18,35 @@ use crate::element::{DType, Real, Term};
 use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
 
-/// How many blocks of 16 bits are worked on before the first of them is added to the parameters. Rounding waits for the
-/// root and the division before it, and while it waits the processor has no room for what follows.
+/// Blocks of 16-bit parameters between computing an update and adding it. Rounding waits for the square root and the
+/// division of the arithmetic; done at once, it would stall in the processor's reorder buffer and leave no room for
+/// later blocks.
 const LAG: usize = 7;
 
-/// What becomes of the updates: nothing, they are written, or they are added to the parameters.
+/// Output modes of a loop: drop the updates, store them, or add them to the parameters.
 pub(super) const DROP: u8 = 0;
 pub(super) const GIVE: u8 = 1;
 pub(super) const ADD: u8 = 2;
 
-/// What is done to one element.
+/// The arithmetic on one element.
 pub(super) trait Body<C: Real> {
-    /// What is known of the leaf.
+    /// The scalars of a leaf.
     type Kernel: Copy;
-    /// How many state arrays it has, which of them it reads, and which it writes.
+    /// The number of state arrays, the arrays that it reads, and those that it writes.
     const ARRAYS: usize;
     const READS: [bool; MOST_SLOTS];
     const WRITES: [bool; MOST_SLOTS];
     const READS_PARAMS: bool;
-    /// How many sums it adds to, and which of them are counts.
+    /// The number of reductions, and the mask of those that are counts.
     const SUMS: usize = 0;
     const COUNTS: u32 = 0;
-    /// True if a second loop over a block may reduce, from what went into the part and its state as it was.
+    /// True if a second loop over a block may reduce, from the inputs of the part and its old state.
     const ADDS_LATER: bool = false;
-    /// True if it depends on the dtype of the parameters.
+    /// True if the arithmetic depends on the dtype of the parameters.
     const TYPED: bool = false;
 
-    /// Returns the update; `later` says that all is done but the sums, and `dtype` is the type of the parameters in a
-    /// loop that is compiled for it. Must be `#[inline(always)]`, so that it takes on the SIMD level of its caller.
+    /// Returns the update. `how` holds the dtype of the parameters, in a loop compiled for one, and a flag that only
+    /// the reductions remain to be done. Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn apply(
         kernel: &Self::Kernel,
         how: (Option<DType>, bool),
@@ -64,13 +65,13 @@ pub(super) fn run<B: Body<C>, C: Real, const OUT: u8>(isa: Isa, kernel: &B::Kern
 /// A loop of a body.
 type LoopFn<B, C> = fn(Isa, &<B as Body<C>>::Kernel, &Arrays<'_>) -> Added;
 
-/// Runs a body over arrays of the compute type or of 16 bits.
+/// Runs a body over arrays of the compute type or 16-bit floats.
 pub(super) fn run_mixed<B: Body<C>, C: Real, const OUT: u8>(
     isa: Isa,
     kernel: &B::Kernel,
     arrays: &Arrays<'_>,
 ) -> Added {
-    // A constant of function type chooses: of what a condition rules out the compiler goes through all that is called.
+    // Constants of function type select: rustc instantiates both sides of an `if const`.
     let mixed: Option<LoopFn<B, C>> = const { if in_singles::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
     match mixed.filter(|_| !arrays.is_native::<C>(OUT == ADD)) {
         Some(mixed) => mixed(isa, kernel, arrays),
@@ -86,7 +87,7 @@ fn in_mode<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(
     dispatch_chain(isa, Run::<B, C, OUT, MIXED>(kernel, arrays))
 }
 
-/// A body's kernel and what it goes through.
+/// A body's kernel and arrays.
 struct Run<'r, B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(&'r B::Kernel, &'r Arrays<'r>);
 
 impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C, OUT, MIXED> {
@@ -110,7 +111,7 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
     }
 }
 
-/// The loop with as many lanes as there are sums, which a constant chooses as above.
+/// The loop, instantiated for the number of reductions.
 struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
 
 impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
@@ -130,9 +131,9 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         }
     }
 
-    /// True if a second loop over each block reduces: from what went into the part, or, for a body without state, by
-    /// all of the arithmetic again. Elements of `f32` fill half as many registers as their sums, and a compiler takes
-    /// as many elements together as the wider ones allow: one loop would do all arithmetic on halves of registers.
+    /// True if a second loop over each block reduces: from the inputs of the part (`LATER`), or, for a stateless body,
+    /// by repeating the arithmetic (`AGAIN`). LLVM vectorizes a loop for its widest type; in one loop the `f64`
+    /// contributions of `f32` elements would halve the vector width of all arithmetic.
     const LATER: bool = OUT != DROP && B::ARRAYS > 0 && B::ADDS_LATER && size_of::<C>() < size_of::<f64>();
     const AGAIN: bool = OUT != DROP && B::ARRAYS == 0;
 
@@ -171,7 +172,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
             }
         }
         let n = len / W;
-        // A loop over a few blocks is through before what it prefetches is there.
+        // A loop over few blocks ends before its prefetches arrive.
         let asks = OUT != GIVE && len * size_of::<C>() > DISTANCE;
         let only_reads = const { OUT == DROP && !any(B::WRITES) };
         let mut ring = [[C::zero(); W]; LAG + 1];
@@ -179,8 +180,10 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         let lag = if rounds && !to.is_native() { LAG } else { 0 };
         // The lanes of the blocks stay in registers; the tail indexes lanes with a variable.
         let mut of_blocks = Lanes::<N>::new();
-        // SAFETY: `Arrays` are alive and have `len` elements, and `dispatch_chain` has chosen the SIMD level: here and
-        // below, of blocks below `n` and elements below `len`.
+        // SAFETY: `Arrays` guarantees that its arrays are alive and have `len` elements, and that no array that is
+        // written overlaps another, except that `to` may be `from`: each block is read from all arrays before it is
+        // written. The blocks `b` and `b - lag` accessed here are below `n`, so that they end within `len`; `i` is
+        // below `len`. `dispatch_chain` checked that the CPU has the SIMD level.
         unsafe {
             for b in 0..n + lag {
                 if !rounds || b < n {
@@ -208,8 +211,9 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                         }
                     }
                     let next = Self::block(&kernel, dtype, &u, &here, &mut rows, &mut of_blocks);
-                    // LLVM would otherwise vectorize short bodies across blocks, with gathers, and turn a select between
-                    // a loaded and a new value into a masked store, ten times slower with AVX2 on AMD processors.
+                    // Keeps LLVM from vectorizing short bodies across blocks, with gathers, and from turning a select
+                    // between an old and a new value into a masked store, which is ten times slower with AVX2 on AMD
+                    // processors.
                     compiler_fence(Ordering::SeqCst);
                     for j in 0..B::ARRAYS {
                         if B::WRITES[j] {
@@ -255,7 +259,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         }
     }
 
-    /// Does a block: what becomes of the updates, or where nothing is rounded of the parameters.
+    /// Computes a block and returns its updates, or its new parameters in a native loop in mode `ADD`.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "zip and iterators of arrays are calls in builds without LTO")]
     fn block<const N: usize, const W: usize>(
@@ -333,7 +337,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
     }
 }
 
-/// What went into the part that adds to sums in this pass.
+/// Returns the inputs of the part that reduces in this pass.
 #[inline(always)]
 fn went_into<C: Real>(sums: usize, terms: &[Term<C>; MOST_SUMS]) -> [C; 2] {
     let mut i = 0;

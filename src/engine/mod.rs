@@ -1,7 +1,7 @@
-//! The fused pass: how a chain of transformations becomes as few loops over memory as it can be.
+//! The engine: runs a chain of transformations in as few passes over memory as possible.
 //!
-//! Most authors need only [`Rule`]: arithmetic on one element. What must look at more than one element, or holds
-//! another transformation, is a [`Stage`]. `docs/architecture.md` tells how the pieces fit together.
+//! Most authors need only [`Rule`], the arithmetic on one element. Reductions, whole-leaf work and wrappers have forms
+//! of their own, and all forms implement [`Stage`]. `docs/architecture.md` explains the design.
 
 #![allow(
     unreachable_pub,
@@ -113,7 +113,7 @@ pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafLooker, LeafVisitor, WholeLeaf, WholeTree};
 pub(crate) use written::{Sink, add_rounded};
 
-// What the loops are made of, under the names that they have had here.
+// Parts of the loops, re-exported under their names in the engine.
 pub(crate) use crate::element::Term;
 pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
 pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};

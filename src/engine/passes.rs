@@ -1,5 +1,5 @@
-//! The loops of the passes of a chain, chosen by constants, so that the others are not compiled: of what a condition
-//! rules out the compiler still goes through all that is called in it.
+//! The loops of a chain's passes. Constants of function type select them: rustc instantiates both sides of an `if
+//! const`.
 
 use core::marker::PhantomData;
 
@@ -15,7 +15,7 @@ use crate::element::{DType, Real, Term};
 /// A loop of a chain.
 pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &Arrays<'_>) -> Added;
 
-/// What a chain does to one element in the pass from one barrier to another.
+/// The element body of a chain in the pass from one barrier to another.
 struct Fused<S, const FROM: usize, const TO: usize>(PhantomData<S>);
 
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S, FROM, TO> {
@@ -42,16 +42,16 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
     }
 }
 
-/// The passes of a chain, and the last one.
+/// The loops of a chain's passes.
 pub(super) struct Passes<S, C>(PhantomData<(S, C)>);
 
-/// One for each barrier interval, by where they begin and end.
+/// A table by the first and last interval of a pass.
 type BySpan<F> = [[Option<F>; MOST_BARRIERS + 1]; MOST_BARRIERS + 1];
 
 macro_rules! passes {
     ($($from:literal $to:literal),*) => {
         impl<S: Stage, C: Real> Passes<S, C> {
-            /// Those that a chain can have that this is part of.
+            /// The passes that some chain with this member can have.
             const SPANS: BySpan<PassFn<S, C>> = {
                 let mut spans: BySpan<PassFn<S, C>> = [[None; _]; _];
                 $(if S::SHAPE.can_span($from, $to) {
@@ -60,8 +60,8 @@ macro_rules! passes {
                 spans
             };
 
-            /// Those of the chain itself, by where they end. Which it has, where they begin and which of them drop the
-            /// updates is known.
+            /// The passes of the chain itself, by their last interval. The shape determines which exist, where each
+            /// begins, and which drop the updates.
             const OWN: [Option<PassFn<S, C>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<PassFn<S, C>>; _] = [None; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && !S::SHAPE.is_idle($to) {
@@ -74,7 +74,7 @@ macro_rules! passes {
                 own
             };
 
-            /// Whether the loop of each of these is given the state arrays.
+            /// True for passes in `OWN` that get the state arrays.
             pub(super) const GIVEN: [bool; MOST_BARRIERS + 1] = {
                 let mut given = [true; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from {
@@ -83,7 +83,7 @@ macro_rules! passes {
                 given
             };
 
-            /// The last one: from gradients (or stored updates) to parameters.
+            /// The last pass: from gradients, or stored updates, to parameters.
             pub(super) const LAST: PassFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) => run_mixed::<Fused<S, $from, $to>, C, ADD>,)*
                 _ => unreachable!(),
@@ -93,43 +93,43 @@ macro_rules! passes {
 }
 passes!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2, 0 3, 1 3, 2 3, 3 3);
 
-/// How many barriers a loop goes over; what has more does not fuse.
+/// The number of barriers that a loop handles; stages with more do not fuse.
 const fn barriers<S: Stage>() -> usize {
     if S::SHAPE.barriers < MOST_BARRIERS { S::SHAPE.barriers } else { MOST_BARRIERS }
 }
 
-/// What transforms a tile of updates as the chain does in a pass, from one place to another: the first loop of a pass
-/// reads the gradients where they are.
+/// Returns the loop that applies a pass to a tile of updates, from one buffer to another. The first loop of a pass
+/// reads the gradients in place.
 pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
     let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else { unreachable!("a pass spans what its shape can") };
     pass
 }
 
-/// A pass of a whole chain, after so many barriers.
+/// Returns the loop of a whole chain for its pass `number`.
 pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
     let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
     pass
 }
 
-/// The same for a pass that ends at a barrier of the stage's own and drops the updates, if it has one.
+/// Returns that loop if the pass ends at a barrier of the stage itself and drops the updates.
 pub(super) fn dropping<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
     let is_own = span.to < S::SHAPE.barriers && S::SHAPE.drops(span.to) && S::SHAPE.span(span.to).from == span.from;
     if is_own { Passes::<S, C>::OWN[span.to] } else { None }
 }
 
-/// The last pass of a stage with state, from updates to parameters, if this is it. What has no state calculates too
-/// little for it to save anything.
+/// Returns the loop from updates to parameters if `span` is the last pass of a stage with state. Stateless stages do
+/// too little arithmetic to gain from it.
 pub(super) fn last<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
     let is_last = span.to == S::SHAPE.barriers && S::SHAPE.span(span.to).from == span.from;
     if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
 }
 
-/// How many arrays a loop has; of what does not fuse there are none to run.
+/// The number of arrays in a loop; stages that do not fuse run none of these loops.
 const fn arrays<S: Stage>() -> usize {
     if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
 }
 
-/// The arrays that a pass reads, or those that it writes.
+/// The arrays that a pass reads, or writes.
 const fn slots_in<S: Stage>(span: Span, written: bool) -> [bool; MOST_SLOTS] {
     let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
     while slot < arrays::<S>() {
@@ -139,7 +139,7 @@ const fn slots_in<S: Stage>(span: Span, written: bool) -> [bool; MOST_SLOTS] {
     slots
 }
 
-/// Whether the loop of a pass is given the arrays. One that drops updates, and reads none of them, is not.
+/// Returns true if the loop of a pass gets the arrays. A pass that drops updates and reads no array does not.
 const fn is_given<S: Stage>(drops: bool, from: usize, to: usize) -> bool {
     !drops || any(slots_in::<S>(Span::of(from, to), false))
 }

@@ -1,4 +1,4 @@
-//! The state arrays of a leaf, as loops have them.
+//! The state arrays of a leaf, as loops access them.
 
 use core::ops::Range;
 
@@ -9,16 +9,16 @@ use crate::element::{DType, InRecord};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
-/// State arrays by number.
+/// State arrays by slot number.
 pub(crate) type RawSlots = [Option<RawSlice>; MOST_SLOTS];
 
-/// The state arrays of one leaf, in the order in which a fused loop has them.
+/// The state arrays of one leaf, in the order of a fused loop's slots.
 pub struct SlotList<'a> {
     slots: RawSlots,
-    /// Which arrays they are, for values that are nowhere in memory.
+    /// Ids of the arrays, for recorded values, which have no storage.
     arrays: [usize; MOST_SLOTS],
     len: usize,
-    /// What those have that are no arrays, and which these are. A loop has such of one part only.
+    /// Leaf statistics and the slots that hold them instead of arrays. At most one part of a loop has them.
     found: Option<(Found<'a>, Range<usize>)>,
 }
 
@@ -28,47 +28,47 @@ impl<'a> SlotList<'a> {
         SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0, found: None }
     }
 
-    /// Adds a leaf's array. Whoever adds it owns it together with the state that a step holds exclusively, and adds it
-    /// once: that is what the slices made of the list rest on.
+    /// Adds a leaf's array. The caller owns it as part of a state that the step holds exclusively, and adds it once;
+    /// slices made from the list rely on both.
     pub(crate) fn push(&mut self, moments: &Moments, leaf: usize) {
         self.slots[self.len] = moments.raw(leaf);
         self.arrays[self.len] = moments.address();
         self.len += 1;
     }
 
-    /// Adds an array that loops do not touch.
+    /// Adds a slot whose array loops do not access.
     pub(crate) fn push_none(&mut self) {
         self.len += 1;
     }
 
-    /// Adds so many numbers that have been found out of a leaf.
+    /// Adds `count` slots for statistics of a leaf.
     pub(super) fn push_found(&mut self, found: Found<'a>, count: usize) {
         self.found = Some((found, self.len..self.len + count));
         self.len += count;
     }
 
-    /// Returns true if loops go through each of these arrays as it is stored.
+    /// Returns true if loops access every array as it is stored.
     #[inline]
     pub(super) fn is_stored(&self, is_stored: impl Fn(DType) -> bool) -> bool {
         self.found.is_none() && self.slots[..self.len].iter().flatten().all(|slot| is_stored(slot.dtype()))
     }
 
-    /// The arrays by number.
+    /// Returns the arrays by slot number.
     pub(super) fn slots(&self) -> &RawSlots {
         &self.slots
     }
 
-    /// What those have that are no arrays, and which these are.
+    /// Returns leaf statistics and their slots.
     pub(super) fn found(&self) -> Option<&(Found<'a>, Range<usize>)> {
         self.found.as_ref()
     }
 
-    /// How many arrays there are.
+    /// Returns the number of slots.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The arrays of values that are nowhere in memory.
+    /// Returns the arrays of recorded values.
     pub(super) fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
         core::array::from_fn(|slot| {
             let (address, raw) = (self.arrays[slot], self.slots[slot]);
@@ -76,12 +76,12 @@ impl<'a> SlotList<'a> {
         })
     }
 
-    /// Says that a stretch of each array is read now.
+    /// Reports to `ahead` that the current tile reads this range of each array.
     pub(crate) fn read(&self, start: usize, len: usize, ahead: &mut Ahead) {
         self.slots[..self.len].iter().flatten().for_each(|slot| ahead.reads(slot.addresses(start, len)));
     }
 
-    /// Whether each array is there.
+    /// Returns true if every slot has its array or statistics.
     pub(super) fn is_whole(&self) -> bool {
         let is_found = |slot: &usize| self.found.as_ref().is_some_and(|(_, slots)| slots.contains(slot));
         (0..self.len).all(|slot| self.slots[slot].is_some() || is_found(&slot))

@@ -1,4 +1,4 @@
-//! What the engine runs.
+//! The engine's protocol for everything that it runs.
 
 use core::ops::ControlFlow::{Break, Continue};
 
@@ -13,12 +13,12 @@ use crate::error::{Error, Result};
 use crate::needs::Needs;
 use crate::state::{State, StateWalk};
 
-/// What the engine runs: a rule lifted, something that must look at more than one element, or a wrapper.
+/// A transformation with its types: state, the scalars of a step, and element loops.
 ///
-/// You need it only for wrappers of your own; arithmetic on elements is a [`Rule`](super::Rule), and what looks at
-/// whole leaves or the whole tree is a [`WholeTree`](crate::part::WholeTreeTransformation). `docs/architecture.md`
-/// describes the phases of a step: `check` (may fail, changes nothing), `begin`, then passes with `barrier` between
-/// them, then `finish`. A pass runs `apply` in one loop, or `in_piece` by tiles.
+/// Custom parts do not implement it: arithmetic on elements is a [`Rule`](super::Rule), and whole leaves or the whole
+/// tree take a [`WholeTreeTransformation`](crate::part::WholeTreeTransformation). A step calls `check` (may fail,
+/// changes nothing), `begin`, then passes with `barrier` between them, then `finish`. A pass runs `apply` in one loop,
+/// or `in_piece` by tiles. See `docs/architecture.md`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     label = "not a transformation of gradients",
@@ -32,34 +32,33 @@ use crate::state::{State, StateWalk};
 pub trait Stage: Transform + Clone {
     // Once a step.
 
-    /// What a step must be given besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
+    /// The inputs of a step besides gradients, such as [`needs::Nothing`](crate::needs::Nothing).
     type Needs: Needs;
-    /// What is remembered between steps.
+    /// The values kept between steps.
     type State: State;
-    /// What is worked out for one step: scalars, decisions.
+    /// The values computed once per step: scalars, decisions.
     type Run: Send + Sync;
 
     /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
     fn changed(&self, made: &Self) -> Option<&'static str>;
 
-    /// The state before the first step.
+    /// Returns the state before the first step.
     ///
     /// # Errors
     ///
     /// If a mask or label does not fit the parameters.
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// Calls `visit` with each member and its state. What a stage leaves to its members is done by them in order: see
-    /// the default methods.
+    /// Calls `visit` with each member and its state. The default methods forward to the members in order.
     fn views<'a>(&self, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
         let _ = (state, run, visit);
     }
 
-    /// Checks, before anything is changed, that the step can be done.
+    /// Checks that the step can run. Changes nothing.
     ///
     /// # Errors
     ///
-    /// If the step cannot be done.
+    /// If the step cannot run.
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         let mut checked = Ok(());
         self.views(state, None, &mut |_, member| {
@@ -69,11 +68,11 @@ pub trait Stage: Transform + Clone {
         checked
     }
 
-    /// Starts a step: counts it and works out the scalars.
+    /// Starts a step: advances its count and computes the scalars.
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
 
-    /// Between passes: barrier `index` of this stage has been reached, its sums are complete, and if it
-    /// [materializes](Shape::materializes) the updates are in `tree`.
+    /// Handles barrier `index` of this stage, between two passes. Its reductions are complete; if the stage
+    /// [materializes](Shape::materializes) there, `tree` holds the updates.
     fn barrier(
         &self,
         state: &mut Self::State,
@@ -86,28 +85,27 @@ pub trait Stage: Transform + Clone {
         let _ = (state, run, at, index, sums, tree);
     }
 
-    /// Ends a step: writes down what the sums tell, and what the step did. `outcome` says what came in, as far as it is
-    /// known: whether it was anything but zeros; and then what comes out.
+    /// Ends a step: writes reductions to the state and reports the step. `outcome` describes the input (whether all of
+    /// it was zero, if known) and then the output.
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let _ = (state, run, sums, outcome);
     }
 
-    /// Returns what the stage emits in this step, as far as that is decided. Called after `begin` and after every
-    /// barrier.
+    /// Returns the output mode of this step, if decided. Called after `begin` and after every barrier.
     #[inline(always)]
     fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
         let _ = (state, run);
         Emission::Updates
     }
 
-    /// The leaves for which nothing is emitted in a step that emits [`Partly`](Emission::Partly), and those that rested
-    /// before.
+    /// Returns the leaves that rest: those without an update in a step that emits [`Partly`](Emission::Partly), and
+    /// those that rested before this stage.
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         let _ = state;
         &[]
     }
 
-    /// Names the masks and groups inside that take no leaf, and says whether that is surely a mistake.
+    /// Reports masks and groups that match no leaf. The flag is true if that is certainly a mistake.
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.views(state, None, &mut |_, member| {
             member.unused(report);
@@ -115,54 +113,56 @@ pub trait Stage: Transform + Clone {
         });
     }
 
-    /// Shows what there is to read of the last step: single values of the state, what parts say besides, and arguments
-    /// as they were in that step.
+    /// Shows the readings of the last step: single values of the state, readings of parts, and the arguments of that
+    /// step.
     ///
     /// # Errors
     ///
-    /// If the state was made by another transformation.
+    /// If another transformation made the state.
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 
     // In passes and their loops.
 
-    /// What the element loop of one leaf needs.
+    /// The values that the element loop needs for one leaf.
     type Kernel<C: Real>: Copy + Send + Sync;
-    /// Barriers and sums. For what is only known at run time, override [`shape`](Transform::shape).
+    /// Barriers and reductions known at compile time; override [`shape`](Transform::shape) for the rest.
     const SHAPE: Shape;
-    /// Whether the whole stage can run as one element loop.
+    /// True if the whole stage can run as one element loop.
     const FUSES: bool;
-    /// Whether it does so in every step: [`fuses_now`](Stage::fuses_now) is not asked, and no member has its own loop.
+    /// True if it does so in every step: the engine skips [`fuses_now`](Stage::fuses_now), and no member has its own
+    /// loop.
     const FUSES_ALWAYS: bool = false;
-    /// Whether a box whose type allows more than this needs has loops for it as a whole chain. Such a box is mostly a
-    /// member among others; so true for what joins parts, and for what is a whole chain by its type.
+    /// True if a box whose type allows more than this stage needs instantiates whole-chain loops for it. Such a box is
+    /// usually a member of a chain, so this is true only for stages that join parts and for types that are whole
+    /// chains.
     const WHOLE: bool = true;
-    /// State arrays in that loop.
+    /// The number of state arrays in that loop.
     const SLOTS: usize = 0;
-    /// What each pass does to each of them.
+    /// The accesses of each pass to these arrays.
     const USES: AllUses = Uses::ALWAYS.of_all();
 
-    /// Does a pass over all leaves, as a whole chain: by [`by_own_loops`](super::by_own_loops), or what is only another
-    /// name for a chain, or a box around one, by the loops of that, which go from gradients to parameters.
+    /// Runs a pass over all leaves, as a whole chain: by [`by_own_loops`](super::by_own_loops). A stage that only
+    /// renames or boxes a chain forwards to that chain's loops, from gradients to parameters.
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare);
 
-    /// Finds what the tiles of a chunk have in common, and calls `then` with a function that transforms a tile.
+    /// Looks up the values that the tiles of a chunk share, and calls `then` with a function that transforms a tile.
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>);
 
-    /// Whether the fused loop is right for this leaf in this step.
+    /// Returns true if the fused loop is valid for this leaf in this step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (state, run, leaf);
         Self::FUSES
     }
 
-    /// What the element loop of a leaf needs.
+    /// Returns the values that the element loop needs for a leaf.
     fn kernel<C: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<C>;
 
-    /// Lists the state arrays of a leaf, [`SLOTS`](Stage::SLOTS) of them.
+    /// Lists the [`SLOTS`](Stage::SLOTS) state arrays of a leaf.
     fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         let _ = (state, leaf, list);
     }
 
-    /// Transforms one element, and says what it adds to the sums of this stage.
+    /// Transforms one element and sets its contributions to this stage's reductions.
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
@@ -176,7 +176,8 @@ pub trait Stage: Transform + Clone {
         u
     }
 
-    /// How many bytes of state a pass reads and writes for a leaf, counted from this stage's own place.
+    /// Returns the bytes of state that a pass reads and writes for a leaf. `at` is the number of barriers before this
+    /// stage.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         let mut bytes = 0;
         self.views(state, None, &mut |_, member| {
@@ -187,13 +188,13 @@ pub trait Stage: Transform + Clone {
     }
 }
 
-/// States that begin anew in a step.
+/// Reinitializing a state within a step.
 impl StepContext<'_> {
-    /// A state as `init` makes it, for the parameters of this step.
+    /// Makes a state as `init` does, for the parameters of this step.
     ///
     /// # Errors
     ///
-    /// Those of `init`. Asked for before the step begins, by [`can_begin_anew`](Self::can_begin_anew).
+    /// Those of `init`. [`can_begin_anew`](Self::can_begin_anew) calls this before the step begins.
     fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
         if self.elsewhere {
             return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
@@ -201,12 +202,12 @@ impl StepContext<'_> {
         self.as_init(active, |at| transformation.init_state(at))
     }
 
-    /// Whether [`anew`](Self::anew) will find a state: for [`Stage::check`], before anything is changed.
+    /// Returns an error if [`anew`](Self::anew) would fail: for [`Stage::check`], which changes nothing.
     pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<()> {
         self.try_anew(transformation, active).map(drop)
     }
 
-    /// A state as `init` makes it, in a step for which it was found that there is one.
+    /// Makes a state as `init` does. The step must have passed [`can_begin_anew`](Self::can_begin_anew).
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
         self.try_anew(transformation, active).expect("what `check` could begin anew can begin")
     }

@@ -1,4 +1,4 @@
-//! Arrays as loops go through them: a block is brought into locals, as it is calculated with, and put back.
+//! Arrays as loops access them: a block is loaded in the compute type and stored back.
 #![allow(unsafe_code, reason = "arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use core::marker::PhantomData;
@@ -23,13 +23,13 @@ use crate::tree::add_update;
 /// State arrays in the compute type; those past the last are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
-/// No array at any place.
+/// Returns empty arrays for all slots.
 #[inline(always)]
 pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
     [&mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut []]
 }
 
-/// Returns true if loops for the SIMD level go through arrays of this type, calculating in `C`.
+/// Returns true if loops of this SIMD level that compute in `C` access arrays of this dtype directly.
 pub(super) fn is_stored<C: Real>(dtype: DType, isa: Isa) -> bool {
     match dtype {
         dtype if dtype == C::DTYPE => true,
@@ -44,20 +44,21 @@ pub(super) fn is_stored<C: Real>(dtype: DType, isa: Isa) -> bool {
     }
 }
 
-/// Returns true if arithmetic in this type is done on 16-bit leaves.
+/// Returns true if loops that compute in `C` access 16-bit leaves directly.
 pub(super) const fn in_singles<C: Real>() -> bool {
     cfg!(feature = "half") && matches!(C::DTYPE, DType::F32)
 }
 
-/// The arrays of a loop: `len` elements of each from `start` on, of the updates from `from_start` on. A loop that adds
-/// updates to parameters writes to `to` and does not read `p`. Arrays that its body neither reads nor writes may be
-/// missing.
+/// The arrays of a loop: `len` elements of each from `start` on, of the updates from `from_start` on.
+///
+/// A loop that adds updates to parameters writes to `to` and does not read `p`. Arrays that the body neither reads nor
+/// writes may be missing.
 pub(crate) struct Arrays<'a> {
     len: usize,
     start: usize,
     from: RawSlice,
     from_start: usize,
-    /// The address of what is prefetched with the first of the updates.
+    /// The address to prefetch with the first of the updates.
     ahead: usize,
     p: RawSlice,
     to: RawSlice,
@@ -66,13 +67,13 @@ pub(crate) struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// `len` elements from `start` on, of the updates from `from_start` on.
+    /// Lends `len` elements of each array from `start` on, of the updates from `from_start` on.
     ///
     /// # Safety
     ///
-    /// While this lives all arrays are alive; nothing else reads or writes these elements of `to` and of the state
-    /// arrays, and nothing writes the others. No two of `from`, `to` and the state arrays overlap, unless `from` is
-    /// `to`: a loop reads a block of all arrays before it writes one.
+    /// While this lives, all arrays are alive; nothing else reads or writes these elements of `to` and of the state
+    /// arrays, and nothing writes these elements of the others. No two of `from`, `to` and the state arrays overlap,
+    /// except that `from` may be `to`: a loop reads a block of all arrays before it writes one.
     pub(super) unsafe fn new(
         (start, len): (usize, usize),
         (from, from_start, ahead): (RawSlice, usize, usize),
@@ -90,7 +91,7 @@ impl<'a> Arrays<'a> {
         self.ahead
     }
 
-    /// Returns true if all arrays have the compute type. `adds` says that the parameters are `to`.
+    /// Returns true if all arrays have the compute type. In a loop that `adds`, the parameters are `to`.
     pub(super) fn is_native<C: Real>(&self, adds: bool) -> bool {
         let p = if adds { &self.to } else { &self.p };
         self.from.dtype() == C::DTYPE
@@ -119,13 +120,13 @@ impl<'a> Arrays<'a> {
         Array::of(raw, self.start, self.len)
     }
 
-    /// The type of the parameters that updates are added to.
+    /// Returns the dtype of the parameters that updates are added to.
     pub(super) fn params_dtype(&self) -> DType {
         self.to.dtype()
     }
 }
 
-/// The elements of an array that a loop goes through: of the compute type, or if it is `MIXED` of that or of 16 bits.
+/// One array of a loop, of the compute type; if `MIXED`, of that or of 16-bit floats.
 #[derive(Clone, Copy)]
 pub(super) struct Array<C, const MIXED: bool> {
     first: *mut C,
@@ -133,7 +134,7 @@ pub(super) struct Array<C, const MIXED: bool> {
 }
 
 impl<C: Real, const MIXED: bool> Array<C, MIXED> {
-    /// No array.
+    /// The missing array.
     pub(super) const NOWHERE: Self = Array { first: core::ptr::null_mut(), dtype: C::DTYPE };
 
     #[inline(always)]
@@ -149,7 +150,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         Array { first, dtype }
     }
 
-    /// The block of this number, of `W` elements of a type.
+    /// Returns block `b` of `W` elements.
     ///
     /// # Safety
     ///
@@ -171,7 +172,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         unsafe { if self.is_native() { *self.block(b) } else { resized(&self.widen::<I>(&*self.block(b))) } }
     }
 
-    /// Writes a block, rounded to the nearest numbers that there are.
+    /// Stores a block, rounded to nearest.
     ///
     /// # Safety
     ///
@@ -188,7 +189,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// Adds updates to a block of parameters, of 16 bits rounded before and after.
+    /// Adds updates to a block of parameters. Updates and sums of 16-bit parameters are rounded.
     ///
     /// # Safety
     ///
@@ -208,23 +209,23 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// An element, as it is calculated with. Of 16 bits, here and below, it is converted as a block of which the others
-    /// are zero: as few instructions, and the same bits.
+    /// Loads an element in the compute type. Here and below, a 16-bit element is converted as a block padded with
+    /// zeros: this takes as few instructions and is bitwise identical to the block loop.
     ///
     /// # Safety
     ///
-    /// As [`bring`](Array::bring), for an element of this number.
+    /// As [`bring`](Array::bring), for element `i`.
     #[inline(always)]
     pub(super) unsafe fn get<I: Set>(self, i: usize) -> C {
         // SAFETY: by the caller's promise.
         unsafe { if self.is_native() { *self.first.add(i) } else { self.widen::<I>(&before_zeros(*self.short(i)))[0] } }
     }
 
-    /// Writes an element, rounded to the nearest number that there is.
+    /// Stores an element, rounded to nearest.
     ///
     /// # Safety
     ///
-    /// As [`put`](Array::put), for an element of this number.
+    /// As [`put`](Array::put), for element `i`.
     #[inline(always)]
     pub(super) unsafe fn set<I: Set>(self, i: usize, x: C) {
         // SAFETY: by the caller's promise.
@@ -237,7 +238,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// Adds an update to a parameter, of 16 bits rounded before and after.
+    /// Adds an update to a parameter. The update and the sum of a 16-bit parameter are rounded.
     ///
     /// # Safety
     ///
@@ -254,22 +255,22 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// An element of 16 bits.
+    /// Returns element `i` of a 16-bit array.
     ///
     /// # Safety
     ///
-    /// The array has this element, and is of 16 bits.
+    /// The array has this element, of 16 bits.
     #[inline(always)]
     unsafe fn short(self, i: usize) -> *mut u16 {
         // SAFETY: by the caller's promise.
         unsafe { self.first.cast::<u16>().add(i) }
     }
 
-    /// The numbers that these bits are.
+    /// Converts 16-bit floats to the compute type.
     ///
     /// # Safety
     ///
-    /// The CPU has the SIMD level; the array is of 16 bits.
+    /// The CPU has the SIMD level; the array has 16-bit elements.
     #[inline(always)]
     unsafe fn widen<I: Set>(self, bits: &[u16; BLOCK]) -> [C; BLOCK] {
         match self.dtype {
@@ -284,8 +285,8 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// The nearest numbers, as bits. These are a block of their own, here and below: it is not known that the array is
-    /// not the one given, and with a check of that comes a loop over single elements.
+    /// Rounds a block to 16-bit floats. Here and below the result is a local block: LLVM cannot prove that the array
+    /// does not overlap the argument, and its run-time check for overlap adds a scalar loop.
     ///
     /// # Safety
     ///
@@ -308,7 +309,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         bits
     }
 
-    /// The sums of numbers, which are bits, and updates, rounded before and after.
+    /// Adds updates to 16-bit floats. Rounds the updates and the sums.
     ///
     /// # Safety
     ///
@@ -328,13 +329,13 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         bits
     }
 
-    /// Returns true if its elements are of the compute type.
+    /// Returns true if the elements have the compute type.
     #[inline(always)]
     pub(super) fn is_native(self) -> bool {
         !MIXED || self.dtype == C::DTYPE
     }
 
-    /// Prefetches a later block; of a loop that only reads, further ahead.
+    /// Prefetches a later block, further ahead in a loop that only reads.
     ///
     /// # Safety
     ///
@@ -352,7 +353,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// Prefetches the block of this number of those that begin at an address.
+    /// Prefetches block `b` of those that begin at `address`.
     ///
     /// # Safety
     ///
@@ -369,7 +370,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     }
 }
 
-/// Returns the elements that blocks of both lengths have. Loops with 16-bit arrays call it with equal lengths.
+/// Copies a block to one of another length. Loops with 16-bit arrays call it with equal lengths.
 #[inline(always)]
 #[allow(clippy::manual_memcpy, reason = "slices are copied by a call in builds without LTO")]
 fn resized<C: Real, const FROM: usize, const TO: usize>(block: &[C; FROM]) -> [C; TO] {
@@ -400,7 +401,7 @@ fn to_singles<C: Real>(block: &[C; BLOCK]) -> [f32; BLOCK] {
     singles
 }
 
-/// A block of which all elements but the first are zero.
+/// Returns a block of `first` followed by zeros.
 #[inline(always)]
 fn before_zeros<T: Copy + Default>(first: T) -> [T; BLOCK] {
     let mut block = [T::default(); BLOCK];

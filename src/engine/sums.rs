@@ -1,23 +1,22 @@
-//! Sums over elements: kept for each piece, added in the order of the pieces, whatever the number of threads.
+//! Reductions over elements: kept by chunk and added in the order of chunks, for any number of threads.
 
 use super::isa::Set;
 use crate::element::{Real, Term};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::numeric::sums::{add_counts, add_lanes};
 
-/// The most sums that a fused chain may have.
+/// The most reductions of a fused chain.
 pub(crate) const MOST_SUMS: usize = 8;
 
-/// What a stretch adds to each sum of a chain.
+/// The contribution of a range of elements to each reduction of a chain.
 pub(crate) type Added = [f64; MOST_SUMS];
 
 pub(crate) const NOTHING: Added = [0.0; MOST_SUMS];
 
-/// The sums of a stretch, and counts as sums: side by side in lanes, so that adding up can be vectorised and stays in
-/// registers; see [`LANES`].
+/// The sums and counts of a range, in lanes, so that the additions are vectorized and stay in registers; see [`LANES`].
 pub(crate) struct Lanes<const N: usize = MOST_SUMS> {
     sums: [[f64; LANES]; N],
-    /// As whole numbers, of which twice as many go into a register.
+    /// Integers: a register holds twice as many as of `f64`.
     counts: [[u32; LANES]; N],
 }
 
@@ -27,9 +26,9 @@ impl<const N: usize> Lanes<N> {
         Lanes { sums: [[0.0; LANES]; N], counts: [[0; LANES]; N] }
     }
 
-    /// Writes down what one element of a block adds, to be added with that of the others. Whether there is a number to
-    /// add is often known where this is compiled into a loop. Where it depends on the leaf, it is minus zero, which
-    /// changes no number: a condition would take the sums through memory.
+    /// Records an element's contributions for [`add_block`](Self::add_block). A leaf that contributes no number
+    /// contributes minus zero, which changes no sum: a branch would move the sums through memory. The compiler removes
+    /// the addition where it knows that in the loop.
     #[inline(always)]
     pub(super) fn set<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Term<C>; MOST_SUMS]) {
         let mut i = 0;
@@ -45,7 +44,7 @@ impl<const N: usize> Lanes<N> {
         }
     }
 
-    /// Adds what one element adds.
+    /// Adds an element's contributions.
     #[inline(always)]
     pub(super) fn add<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Term<C>; MOST_SUMS]) {
         let mut i = 0;
@@ -59,8 +58,8 @@ impl<const N: usize> Lanes<N> {
         }
     }
 
-    /// Adds what the elements of a block add, a register at a time. With one number after the other the compiler finds
-    /// registers by itself, but among several sums it takes lanes of different ones together.
+    /// Adds the contributions of a block, in explicit vector registers: with several sums LLVM would combine lanes of
+    /// different sums.
     #[inline(always)]
     pub(super) fn add_block<I: Set>(&mut self, sums: usize, counts: u32, block: &Self) {
         let mut i = 0;
@@ -74,7 +73,7 @@ impl<const N: usize> Lanes<N> {
         }
     }
 
-    /// What a chain has no sums for is not looked at, so that there is nothing to clear either.
+    /// Returns the totals of the first `sums` sums. The others are not read, so they need no clearing.
     #[inline(always)]
     pub(super) fn total(&self, sums: usize, counts: u32) -> Added {
         let mut total = [0.0; MOST_SUMS];
@@ -88,8 +87,8 @@ impl<const N: usize> Lanes<N> {
     }
 }
 
-/// The numbers of one element that belong to a member, of which there are so many, and those of the members after it.
-/// Where it has none there is nothing to cut, which in builds that are not optimized takes longer than arithmetic.
+/// Splits off the first `many` elements, which belong to a member, from those of later members. The branch for none
+/// saves time in unoptimized builds.
 #[inline(always)]
 pub(super) fn cut_off<T>(numbers: &mut [T], many: usize) -> (&mut [T], &mut [T]) {
     if many == 0 { (&mut [], numbers) } else { numbers.split_at_mut(many) }

@@ -1,4 +1,4 @@
-//! The host protocol: what the engine asks of a transformation once per step, whatever its types.
+//! The type-erased protocol of a transformation, called once per step.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use crate::recipe::Recipe;
 
 /// A transformation without its types.
 ///
-/// The default methods are those of a chain of the [`members`](Transform::members).
+/// The default methods describe a chain of the [`members`](Transform::members).
 pub trait Transform: fmt::Debug + Send + Sync + 'static {
     /// Calls `visit` with each member, in order.
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform));
@@ -22,21 +22,22 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         shape
     }
 
-    /// Returns what a step must be given besides gradients, which can be less than the type says.
+    /// Returns the inputs of a step besides gradients, which can be fewer than the type declares.
     fn needs(&self) -> Level {
         let mut needs = Level::Nothing;
         self.members(&mut |member| needs = needs.max(member.needs()));
         needs
     }
 
-    /// Returns what becomes of leaves without a gradient.
+    /// Returns the treatment of leaves without a gradient.
     fn absent(&self) -> Absent {
         let mut absent = Absent::Rests;
         self.members(&mut |member| absent = absent.max(member.absent()));
         absent
     }
 
-    /// Returns true if it has windows over steps, of which a leaf that rests would see a part.
+    /// Returns true if state covers a window of steps, so that a leaf that rests in some steps would see part of a
+    /// window.
     fn has_windows(&self) -> bool {
         let mut has_windows = false;
         self.members(&mut |member| has_windows |= member.has_windows());
@@ -50,8 +51,8 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         holds_back
     }
 
-    /// Adds where [`skip_absent`](crate::wrapper::skip_absent) goes so that leaves may lack gradients. Returns false if
-    /// there is no such place. `place` is that of this transformation.
+    /// Adds the places where [`skip_absent`](crate::wrapper::skip_absent) lets leaves lack gradients. Returns false if
+    /// none exists. `place` is the path of this transformation.
     fn skips(&self, skips: &mut Skips, place: &str) -> bool;
 
     /// Checks the arguments.
@@ -65,26 +66,26 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         Error::all(checked)
     }
 
-    /// Shows its own arguments, and not those of its members.
+    /// Visits the transformation's own arguments, without those of its members.
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         let _ = visit;
     }
 
-    /// Returns what it is made of, and what each part does to updates.
+    /// Returns the structure of the transformation, with the effect of each part on updates.
     fn outline(&self) -> Outline {
         let mut outlines = Vec::new();
         self.members(&mut |member| outlines.push(member.outline()));
         Outline::Chain(outlines)
     }
 
-    /// Returns how it is made, as data.
+    /// Returns the construction of the transformation as data.
     fn recipe(&self) -> Recipe {
         let mut recipes = Vec::new();
         self.members(&mut |member| recipes.push(member.recipe()));
         Recipe::Map(vec![("chain".into(), Recipe::List(recipes))])
     }
 
-    /// Returns the parts in a line, for messages and [`Plan`](super::Plan).
+    /// Describes the transformation in one line, for messages and [`Plan`](super::Plan).
     fn describe(&self) -> String {
         let mut parts = Vec::new();
         self.members(&mut |member| parts.push(member.describe()));
@@ -93,10 +94,10 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The description of a chain without members, which a chain around it leaves out: `sgd` without momentum has one.
+/// The description of a chain without members. An outer chain omits it; `sgd` without momentum contains one.
 const EMPTY: &str = "chain()";
 
-/// [`Transform::skips`] of each member, at the place of its number.
+/// Runs [`Transform::skips`] for each member, at the path `place` of its index.
 pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool {
     let (mut i, mut all) = (0, true);
     of.members(&mut |member| {
@@ -106,11 +107,11 @@ pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn
     all
 }
 
-/// Returns the shape of a transformation, if there can be passes for its barriers.
+/// Returns the shape of a transformation.
 ///
 /// # Errors
 ///
-/// If it has more barriers than the masks have bits for.
+/// If it has more barriers than the masks have bits.
 pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<Shape> {
     let shape = transformation.shape();
     if shape.barriers <= Shape::MOST_BARRIERS {
@@ -124,7 +125,7 @@ pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<Shape> {
     Err(Error::argument("init", "transformation", &expected, found))
 }
 
-/// As [`Transform::skips`], of a transformation that it goes around as a whole or not at all.
+/// Runs [`Transform::skips`] for a transformation that `skip_absent` can wrap only as a whole.
 pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
     let skips_already = stage.absent() != Absent::Refused;
     let fits = !stage.shape().joins && !stage.has_windows();
@@ -134,7 +135,7 @@ pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str)
     skips_already || fits
 }
 
-/// What an error says where all that is wrong is that gradients are missing.
+/// Returns the advice of an error about missing gradients only.
 pub(crate) fn advice(transformation: &dyn Transform) -> String {
     let mut skips = Skips::default();
     if transformation.skips(&mut skips, "$") { skips.advice() } else { super::table::ZEROS.into() }

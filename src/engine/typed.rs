@@ -1,4 +1,4 @@
-//! Stages with their states and without their types.
+//! Type-erased stages with their states.
 
 use core::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use super::{Emission, Outcome, Span, Stage, StepContext, Sums, WholeTree};
 use crate::error::{Error, Result};
 use crate::state::StateWalk;
 
-/// A transformation and its state, without their types.
+/// A type-erased transformation with its state.
 pub trait View<'a> {
     /// Returns the transformation.
     fn transform(&self) -> &dyn Transform;
@@ -25,7 +25,7 @@ pub trait View<'a> {
     fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
 
-/// A transformation in a step, without its types. It does nothing before it has begun.
+/// A type-erased transformation in a step. It does nothing before it has begun.
 pub trait InStep<'a> {
     /// Returns the transformation.
     fn transform(&self) -> &dyn Transform;
@@ -37,9 +37,9 @@ pub trait InStep<'a> {
     fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>);
     /// As [`Stage::finish`]; returns false if the transformation has not begun.
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool;
-    /// Drops what an earlier step has left.
+    /// Drops the values of an earlier step.
     fn reset(&mut self);
-    /// As [`Stage::resting`], as the last call: nothing else works after it.
+    /// As [`Stage::resting`]. Must be the last call: it gives up the state.
     fn resting(&mut self) -> &'a [bool];
 }
 
@@ -128,7 +128,7 @@ impl<'a, S: Stage> InStep<'a> for Running<'_, 'a, S> {
     }
 }
 
-/// A transformation with a state that another one has made.
+/// A transformation with a state that another transformation made.
 pub(crate) struct Foreign<'s>(pub(crate) &'s dyn Transform);
 
 impl<'a> View<'a> for Foreign<'_> {

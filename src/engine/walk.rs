@@ -1,4 +1,4 @@
-//! How a pass goes through the leaves, whatever the chain: compiled once.
+//! A pass over the leaves, compiled once for all chains.
 #![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
 
 use core::ops::Range;
@@ -21,7 +21,7 @@ use crate::memory::{Buffer, RawSlice};
 use crate::numeric::split::{shared, threads, worth_sharing};
 use crate::tree::Structure;
 
-/// The leaves of a pass, what it is for, and where it ends.
+/// The leaves, range and output of a pass.
 pub struct Walk<'a> {
     pub(super) structure: &'a Structure,
     pub(super) pieces: &'a Pieces,
@@ -31,16 +31,16 @@ pub struct Walk<'a> {
     pub(super) stored: &'a [Buffer],
     pub(super) sums: RawSlice,
     pub(super) span: Span,
-    /// What it starts from; nothing if it needs no updates, or they have been kept elsewhere.
+    /// The input of the pass; `None` if it needs no updates or they are stored elsewhere.
     pub(super) start: Option<Start>,
-    /// Whether it begins with the last piece: what the pass before went through last is still in the cache. No bit
-    /// depends on the order, since sums are kept by piece.
+    /// True if the pass runs from the last chunk to the first: the previous pass left the last chunks in the cache.
+    /// Results do not depend on the order, because sums are kept by chunk.
     pub(super) backwards: bool,
     pub(super) shape: Shape,
-    /// All updates are zero after this pass, and no further pass is needed.
+    /// True if all updates are zero after this pass, so that no further pass is needed.
     pub(super) ends: bool,
     pub(super) sink: Sink<'a>,
-    /// The leaves that it goes through; empty for all.
+    /// The leaves of the pass; empty for all.
     pub(super) only: &'a [usize],
     pub(super) isa: Isa,
 }
@@ -48,28 +48,28 @@ pub struct Walk<'a> {
 /// The input of a chunk's tiles.
 #[derive(Clone, Copy)]
 struct Source<'a> {
-    /// Where the gradients are, or what an earlier pass has stored.
+    /// The gradients, or the updates that an earlier pass stored.
     leaf: Option<&'a TableLeaf>,
-    /// The pass stores the updates; the pass reads parameters.
+    /// True if the pass stores the updates; true if it reads parameters.
     stores: bool,
     reads_params: bool,
 }
 
-/// How many pieces a pass that goes backwards does in their order before it goes back. A processor that reads ahead
-/// begins anew wherever the order breaks: by single pieces such a pass took half as long again on an EPYC of family 26.
-/// Few enough that the caches hold what is read for all of them.
+/// Chunks that a backward pass runs in forward order before it steps back. Hardware prefetchers restart where the order
+/// breaks: stepping back by single chunks makes a pass half as slow again on AMD Zen 5. The caches hold the data of 16
+/// chunks.
 const STRETCH: usize = 16;
 
-/// What a pass starts from.
+/// The input of a pass.
 #[derive(Clone, Copy)]
 pub(super) enum Start {
     Gradients,
-    /// What an earlier pass has stored.
+    /// Updates that an earlier pass stored.
     Stored,
 }
 
 impl Start {
-    /// What a pass of a chain of this shape starts from.
+    /// Returns the input of a pass of a chain of this shape.
     pub(super) fn of(shape: Shape, span: Span) -> Option<Start> {
         match span.from {
             _ if !shape.needs_updates(span.to) => None,
@@ -79,7 +79,7 @@ impl Start {
     }
 }
 
-/// What is done to one piece, of which the number is given too: its sums are found by it.
+/// Runs one chunk. The index of the chunk selects its sums.
 pub(super) type EachPiece<'a> = dyn Fn(usize, &Piece, &mut Spare) + Sync + 'a;
 
 impl Walk<'_> {
@@ -111,16 +111,16 @@ impl Walk<'_> {
         }
     }
 
-    /// A function of its own, since the spare room would be part of every frame that halves tasks otherwise: a dozen of
-    /// them, and a thread that waits does what it finds on top of these, are more than the two megabytes of a thread.
+    /// Not inlined: the spare room would enlarge each frame of the recursive split. A dozen such frames, and the tasks
+    /// that a waiting thread runs on top of them, overflow a stack of 2 MiB.
     #[cfg(feature = "rayon")]
     #[inline(never)]
     fn few(&self, each: &EachPiece<'_>, pieces: Range<usize>) {
         self.some(each, pieces, &mut Spare::default());
     }
 
-    /// Whether a chain of another shape would do this pass alike: over the same barriers, with the same sums, and with
-    /// the same stored before and after it.
+    /// Returns true if a chain of another shape would run this pass identically: with the same barriers, reductions,
+    /// and stored updates before and after it.
     pub(super) fn is_of(&self, shape: Shape) -> bool {
         let (own, to) = (self.shape, self.span.to);
         let sums = |shape: Shape| (shape.barriers, shape.sums, shape.adds, shape.counts);
@@ -128,7 +128,7 @@ impl Walk<'_> {
         sums(own) == sums(shape) && shape.span(to) == self.span && stores(own) == stores(shape)
     }
 
-    /// Whether there is nothing to do.
+    /// Returns true if the pass has nothing to do.
     pub(super) fn is_idle(&self) -> bool {
         self.shape.is_idle(self.span.to) && !self.ends
     }
@@ -137,7 +137,7 @@ impl Walk<'_> {
         self.shape.stores(self.span.to) && !self.ends
     }
 
-    /// Whether this pass ends with parameters.
+    /// Returns true if this pass writes parameters.
     pub(super) fn writes_params(&self) -> bool {
         self.is_last() && !self.ends && matches!(self.sink, Sink::Params)
     }
@@ -146,7 +146,7 @@ impl Walk<'_> {
         self.span.to == self.shape.barriers
     }
 
-    /// Goes through a piece tile by tile. Sums are added up by tile.
+    /// Runs a chunk tile by tile. `sums` accumulates over the tiles.
     pub(super) fn tiles<C: Real>(
         &self,
         piece: &Piece,
@@ -166,7 +166,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where this pass starts from: the gradients, or what an earlier pass stored.
+    /// Returns the leaf that this pass reads: gradients, or updates that an earlier pass stored.
     pub(super) fn source(&self, leaf: usize) -> Option<Cow<'_, TableLeaf>> {
         match self.start? {
             Start::Gradients => self.gradient(leaf).map(Cow::Borrowed),
@@ -174,8 +174,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The same of a piece, if elements of it and of the parameters follow one another; and where in it the piece
-    /// begins. A pass that needs no updates has parameters in their place, which it does not read.
+    /// Returns the array that a pass over a chunk reads, and the offset of the chunk in it, if it and the parameters
+    /// are contiguous. For a pass that needs no updates it is the parameters, which the pass does not read.
     pub(super) fn dense(&self, piece: &Piece) -> Option<(RawSlice, usize)> {
         let is_dense = |leaf: &&TableLeaf| leaf.strided.is_none();
         let p = Some(&self.params[piece.leaf]).filter(is_dense)?.data;
@@ -186,7 +186,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Where updates are stored between passes: of rows in the place of their gradients.
+    /// Returns the memory of updates stored between passes: for row-sparse leaves, that of their gradients.
     fn stored(&self, leaf: usize) -> RawSlice {
         match self.grads.get(leaf) {
             Some(grads) if grads.own => grads.data,
@@ -211,7 +211,7 @@ impl Walk<'_> {
         let (u, spare) = spare.split_at_mut(STEP);
         let (other, spare) = spare.split_at_mut(STEP);
         let (p, spare) = spare.split_at_mut(STEP);
-        // SAFETY: stored updates belong to the engine, and each piece is run once in a pass.
+        // SAFETY: the engine owns stored updates, and a pass runs each chunk once, in one task.
         let u = if stores { unsafe { self.stored(leaf).slice_mut(from, len) } } else { &mut u[..len] };
         let table = &self.params[leaf];
         if ahead.is_first() {
@@ -225,11 +225,11 @@ impl Walk<'_> {
         let coming = source.filter(|source| source.strided.is_none()).map_or(0, |source| source.data.end_of(from, len));
         let mut unread = None;
         match source {
-            // What was stored is already where it is going to be stored again.
+            // Stored updates are read and stored in place.
             Some(source) if stores && source.own => {}
             Some(source) if source.lies(C::DTYPE) => {
-                // SAFETY: gradients are lent for the step; while this is borrowed only stored updates, another stretch
-                // of memory, are written.
+                // SAFETY: gradients are borrowed for the step. While this slice lives, a pass writes only stored
+                // updates, which are other memory.
                 unread = Some(unsafe { source.data.slice(from, len) });
             }
             // SAFETY: as above.
@@ -237,7 +237,8 @@ impl Walk<'_> {
             None => u.fill(C::zero()),
         }
         let p = if table.lies(C::DTYPE) {
-            // SAFETY: parameters are lent for the step, and this stretch is written only at the end of this function.
+            // SAFETY: parameters are borrowed for the step. This range of them is written only at the end of this
+            // function, or by a loop that first replaces `tile.p`.
             unsafe { table.data.slice(start, len) }
         } else {
             let p = &mut p[..len];
@@ -257,7 +258,7 @@ impl Walk<'_> {
         }
         tile.zero |= self.ends;
         let ends = self.is_last() || self.ends;
-        // Parameters whose updates are zero are not touched.
+        // Zero updates leave parameters unmodified.
         let nothing = tile.zero && matches!(self.sink, Sink::Params);
         if stores {
             tile.settle();
@@ -270,10 +271,10 @@ impl Walk<'_> {
         }
         tile.prefetch_share();
         match self.sink {
-            // SAFETY: parameters are lent for the step to be written, and each piece is run once in a pass; what `p`
-            // borrowed is not used any more.
+            // SAFETY: parameters are borrowed for the step to be written, and a pass runs each chunk once, in one task;
+            // the slice `p` is not used after this point.
             Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.input()) },
-            // SAFETY: the updates are lent for the step to be written, and each piece is run once in a pass.
+            // SAFETY: `buffers` are borrowed for the step to be written, and a pass runs each chunk once, in one task.
             Sink::Updates(buffers) => unsafe { store(self.isa, buffers[leaf].raw(), start, tile.input()) },
             Sink::Arrays(arrays) => {
                 // SAFETY: as above; `Nested` holds the arrays exclusively.
@@ -282,8 +283,8 @@ impl Walk<'_> {
             Sink::Messages(layout, messages) => layout.put(messages, &mut tile),
             Sink::Gradients => {
                 tile.settle();
-                // SAFETY: gradients are lent for the step to be written, no pass comes after this one, and each piece
-                // is run once in a pass; what `source` borrowed is not used any more.
+                // SAFETY: gradients are borrowed for the step to be written, no pass follows, and a pass runs each
+                // chunk once, in one task; the slice of `source` is not used after this point.
                 self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
             }
         }

@@ -1,4 +1,4 @@
-//! Finished updates, written to where they go: to leaves of any type and layout.
+//! Writing finished updates to leaves of any dtype and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
 use super::ahead::DISTANCE;
@@ -14,22 +14,22 @@ use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, add_update};
 
-/// Where the last pass puts the updates.
+/// The destination of the last pass.
 #[derive(Clone, Copy)]
 pub(crate) enum Sink<'a> {
-    /// They are added to the parameters.
+    /// Adds them to the parameters.
     Params,
-    /// They are written, rounded to the parameters' types.
+    /// Stores them, rounded to the parameters' dtypes.
     Updates(&'a [Buffer]),
-    /// They are written, rounded to the types of these arrays.
+    /// Stores them, rounded to the dtypes of these arrays.
     Arrays(&'a Moments),
-    /// They are brought to messages to other machines.
+    /// Puts them in messages to other processes.
     Messages(&'a Layout, &'a [RawBytes]),
-    /// They are written in place of the gradients, which are lent to be written and of the parameters' types.
+    /// Stores them over the gradients, which are borrowed to be written and have the parameters' dtypes.
     Gradients,
 }
 
-/// Updates as they are.
+/// The identity.
 enum AsIs {}
 
 impl<C: Real> Body<C> for AsIs {
@@ -45,53 +45,53 @@ impl<C: Real> Body<C> for AsIs {
     }
 }
 
-/// The update is rounded to the parameter's type before it is added, as it is when it is stored and applied later.
+/// Adds an update, rounded to the parameter's dtype first, as if it were stored and applied later.
 #[inline(always)]
 pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
     convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
 }
 
-/// Writes finished updates to a stretch of a leaf of any type and layout.
+/// Stores finished updates in a range of a leaf of any dtype and layout.
 ///
 /// # Safety
 ///
-/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
+/// The leaf is borrowed for the step to be written, and only the caller accesses this range.
 pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         return unsafe { super::convert::store(isa, leaf.data, start, u) };
     };
     with_dtype!(leaf.data.dtype(), T => {
         let view = RawStrided::new(leaf.data, strided.extent);
         let mut u = u.iter();
         for run in Cursor::new(spec.shape(), spec.strides(), &strided.strides, start).take(u.len()) {
-            // SAFETY: by the caller's promise.
+            // SAFETY: as the caller guarantees.
             unsafe { view.write::<T>(run, || u.next().map_or_else(T::default, |u| convert::<C, T>(*u))) };
         }
     });
 }
 
-/// Adds finished updates to a stretch of a parameter of any type and layout.
+/// Adds finished updates to a range of a parameter of any dtype and layout.
 ///
 /// # Safety
 ///
-/// The leaf is lent for the step to be written, and this stretch is the caller's alone.
+/// The leaf is borrowed for the step to be written, and only the caller accesses this range.
 pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         return unsafe { add_dense(leaf.data, isa, start, u) };
     };
     with_dtype!(leaf.data.dtype(), P => {
         let view = RawStrided::new(leaf.data, strided.extent);
         let mut u = u.iter();
         for run in Cursor::new(spec.shape(), spec.strides(), &strided.strides, start).take(u.len()) {
-            // SAFETY: by the caller's promise.
+            // SAFETY: as the caller guarantees.
             unsafe { view.update::<P>(run, |p| u.next().map_or(p, |u| add_rounded(p, *u))) };
         }
     });
 }
 
-/// As [`add_stretch`] where elements follow one another.
+/// As [`add_stretch`] for a contiguous leaf.
 ///
 /// # Safety
 ///
@@ -100,7 +100,7 @@ unsafe fn add_dense<C: Real>(leaf: RawSlice, isa: Isa, start: usize, u: &[C]) {
     if is_stored::<C>(leaf.dtype(), isa) {
         let from = RawSlice::of(u);
         let ahead = from.end_of(0, 0) + DISTANCE;
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees; `u` is borrowed, so that it does not overlap the leaf.
         let arrays =
             unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::NOWHERE, leaf), &[None; MOST_SLOTS]) };
         run_mixed::<AsIs, C, ADD>(isa, &(), &arrays);
