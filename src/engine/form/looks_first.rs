@@ -1,4 +1,4 @@
-//! A look at whole leaves, and then one element.
+//! Leaf statistics, then arithmetic on one element.
 
 use core::any::Any;
 
@@ -19,16 +19,16 @@ use crate::needs::Nothing;
 use crate::state::State;
 use crate::tree::LeafSpec;
 
-/// The form of a [`LooksFirst`]: it looks at whole leaves, and then changes each element by itself.
+/// The form of a [`LooksFirst`]: reads whole leaves, then transforms each element on its own.
 #[derive(Clone, Copy, Debug)]
 pub enum AfterALook {}
 
-/// A part that finds something out of whole leaves before it changes anything, and then changes each element by itself
-/// and by what was found: the means of rows and columns, say.
+/// A part that computes leaf statistics, such as the means of rows and columns, and then transforms each element by
+/// them.
 ///
-/// The second half is arithmetic on one element, as that of a [`Rule`](super::Rule), and fuses with what comes after it
-/// into one loop. What is found out need not be one number for a leaf: [`found`](LooksFirst::found) brings as many to
-/// each element as it says, and they are nowhere as long as the leaf.
+/// The second half is arithmetic on one element, as in a [`Rule`](super::Rule), and fuses with later parts into one
+/// loop. Statistics may differ between elements of a leaf: [`found`](LooksFirst::found) expands them to a few numbers
+/// per element, which never need an array of the leaf's length.
 ///
 /// # Example
 ///
@@ -92,31 +92,32 @@ pub enum AfterALook {}
 ///
 /// # Cost
 ///
-/// One more pass, which reads the updates where they are: they are stored in memory only if something before it in the
-/// chain has changed them. Gradients that are not dense, or not of the compute type (those of 16 bits), are copied for
-/// it, and those of rows are refused. The numbers of [`found`](LooksFirst::found) are brought into the first-level
-/// cache for half a thousand elements at a time.
+/// One additional pass, which reads the updates in place: they are stored in memory only if an earlier part of the
+/// chain has changed them. Gradients that are strided or not of the compute type (16-bit ones) are copied for it;
+/// row-sparse gradients are refused. The numbers of [`found`](LooksFirst::found) are expanded in L1, 512 elements at a
+/// time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has the form `AfterALook` and does not implement `LooksFirst`",
     note = "`impl LooksFirst for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
 )]
 pub trait LooksFirst: Part<Form = AfterALook> {
     /// The state arrays that [`apply`](LooksFirst::apply) rewrites, by name, as many as [`Slots`](LooksFirst::Slots)
-    /// has. Their numbers start at zero, and the state has each under its name, beside what
-    /// [`start`](LooksFirst::start) makes.
+    /// has.
+    ///
+    /// They start at zero, and the state has each under its name, beside the fields made by
+    /// [`start`](LooksFirst::start).
     const SLOTS: &'static [Slot] = &[];
-    /// Whether each leaf's update follows from that leaf and its own state alone, and those of leaves that are not
-    /// [acted on](WholeTree::is_active) are left as they are; see
-    /// [`Scope::LEAF`](super::Scope::LEAF).
+    /// True if each leaf's update follows from that leaf and its own state alone, and [inactive](WholeTree::is_active)
+    /// leaves are left unmodified; see [`Scope::LEAF`](super::Scope::LEAF).
     const BY_LEAF: bool = false;
-    /// What is remembered between steps, and what has been found.
+    /// The values kept between steps, and the statistics.
     type State: State;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
-    /// What was found for one element, besides what is the same for a leaf: `[C; N]`. With the slots at most 8: more do
-    /// not compile.
+    /// The statistics of one element, besides those of its leaf: `[C; N]`. With the slots at most 8; more do not
+    /// compile.
     type Found<C: Real>: SlotArray<C>;
-    /// What is the same for a leaf.
+    /// The values that all elements of a leaf share.
     type Scalars<C: Real>: Copy + Send + Sync;
 
     /// As [`WholeTreeTransformation::work`](super::WholeTreeTransformation::work).
@@ -124,39 +125,40 @@ pub trait LooksFirst: Part<Form = AfterALook> {
         leaf.len() as f64
     }
 
-    /// The state before the first step, without the [arrays](LooksFirst::SLOTS).
+    /// Returns the state before the first step, without the [arrays](LooksFirst::SLOTS).
     ///
     /// # Errors
     ///
-    /// If the parameters are not of a kind that the part can work on.
+    /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// [Looks](WholeTree::look) at the updates, and writes down what it finds. There are no
-    /// [leaves](WholeTree::leaf) to rewrite.
+    /// [Reads](WholeTree::look) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can be
+    /// rewritten.
     fn look(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 
-    /// Works out, in `f64`, what is the same for a leaf, and rounds it once with [`Real::of`].
+    /// Computes, in `f64`, the values that all elements of a leaf share, and rounds them once with [`Real::of`].
     fn scalars<C: Real>(&self, state: &Self::State, leaf: usize) -> Self::Scalars<C>;
 
-    /// Brings what was found to a stretch of a leaf's elements, in memory order, from number `start` on: `to` has a
-    /// stretch for each number of [`Found`](LooksFirst::Found), all of one length.
+    /// Expands the statistics of a leaf to its elements, in memory order, from element `start` on.
+    ///
+    /// `to` has a slice for each number of [`Found`](LooksFirst::Found), all of one length.
     fn found<C: Real>(state: &Self::State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
         let _ = (state, leaf, start, to);
     }
 
-    /// Transforms the update `u` of one element. Write `#[inline(always)]` on it. Without
-    /// [arrays](LooksFirst::SLOTS) it may be done more than once in a step.
+    /// Transforms the update `u` of one element. Write `#[inline(always)]` on it. Without [arrays](LooksFirst::SLOTS)
+    /// it may run more than once per element in a step.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, found: &Self::Found<C>, u: C) -> C;
 }
 
-/// How many numbers of one element come out of what was found.
+/// The statistics per element.
 const fn found<P: LooksFirst>() -> usize {
     <P::Found<f32> as SlotArray<f32>>::LEN
 }
 
-/// These, and those of its arrays.
+/// The statistics per element and the state arrays.
 ///
-/// Eight are room enough, nine are not:
+/// At most eight fit, nine do not compile:
 ///
 /// ```
 /// # use gradchain::part::{AfterALook, InitContext, LooksFirst, Part, Slot, StepContext, WholeTree};
@@ -218,7 +220,7 @@ fn fill<P: LooksFirst, C: Real>(state: &dyn Any, leaf: usize, start: usize, to: 
 impl<P: LooksFirst> Form<P> for AfterALook {
     type Needs = Nothing;
     type State = PartState<P::State>;
-    /// Whether it has looked: what comes later in a step may never be.
+    /// True once the barrier has read the updates; a step may end before.
     type Run = bool;
     type Kernel<C: Real> = P::Scalars<C>;
 
@@ -289,7 +291,7 @@ impl<P: LooksFirst> Form<P> for AfterALook {
 
     fn slots<'a>(_: &P, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
-        // With nothing to bring, arrays that are converted are gone through as those of other parts.
+        // Without statistics to expand, arrays are converted as those of other parts.
         if const { found::<P>() > 0 } {
             let (single, double) = (fill::<P, f32>, fill::<P, f64>);
             list.push_found(Found { state: &state.memory, leaf, single, double }, found::<P>());

@@ -1,4 +1,4 @@
-//! One function on each element of a tile and its state arrays, outside a fused chain.
+//! Element functions on tiles and their state arrays, outside fused chains.
 
 use core::marker::PhantomData;
 
@@ -11,13 +11,13 @@ use super::SlotArray;
 use super::state::Arrays as StateArrays;
 use crate::element::{DType, Real};
 
-/// The most sums of one loop.
+/// The most reductions of one loop.
 pub(super) const MOST_PART_SUMS: usize = 4;
 
-/// Says what an element of a fused loop adds up.
+/// Sets the contributions of an element in a fused loop.
 #[inline(always)]
 pub(super) fn add_sums<C: Real>(terms: &mut [Term<C>], sums: &impl SlotArray<C::Wide>) {
-    // By number: in a build that is not optimized an iterator takes longer than what is added up. So does `Lanes::add`.
+    // Indexed: in unoptimized builds an iterator takes longer than the additions. `Lanes::add` does the same.
     let (mut i, sums) = (0, sums.as_slice());
     while i < sums.len() {
         terms[i].sum = Some(sums[i]);
@@ -25,8 +25,8 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Term<C>], sums: &impl SlotArray<C::
     }
 }
 
-/// What goes into a part that adds to these sums: the update and the parameter. In a loop that only
-/// [adds to them](Span::later), that is what did when all else was done.
+/// Returns the inputs of a reducing part: the update and the parameter. In a loop that only [reduces](Span::later),
+/// these are the recorded inputs.
 #[inline(always)]
 pub(super) fn goes_in<C: Real>(terms: &mut [Term<C>], span: Span, into: (C, C)) -> (C, C) {
     let [first, ..] = terms else { return into };
@@ -35,21 +35,22 @@ pub(super) fn goes_in<C: Real>(terms: &mut [Term<C>], span: Span, into: (C, C)) 
     into
 }
 
-/// What is done to one element.
+/// A function of one element.
 pub(super) trait OnElement<C: Real>: Copy {
-    /// The state of one element. What is not read is zero.
+    /// The state of one element. Arrays that are not read are zero.
     type Slots: SlotArray<C>;
-    /// What is added up.
+    /// The contributions to reductions.
     type Sums: SlotArray<C::Wide>;
-    /// What is done to each state array; those past the last are not looked at.
+    /// The access to each state array; arrays past the last are not accessed.
     const ACCESS: &'static [Access];
-    /// Whether the update is another one afterwards.
+    /// True if it changes updates.
     const REWRITES: bool;
-    /// Must be `#[inline(always)]`, so that it takes on the instruction set of its caller.
+    /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> (C, Self::Sums);
 }
 
-/// Does something to the state of one element: what is not read is zero, and what is not written stays.
+/// Applies a function to the state of one element. Arrays that are not read are zero; those not written keep their
+/// value.
 #[inline(always)]
 pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     accesses: &[Access],
@@ -67,7 +68,7 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     done
 }
 
-/// Copies the numbers of those arrays that something may be done to.
+/// Copies the elements of the arrays that have this access.
 #[inline(always)]
 fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
     for slot in 0..from.len().min(to.len()) {
@@ -77,7 +78,7 @@ fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: 
     }
 }
 
-/// Whether any array is read.
+/// Returns true if any array is read.
 pub(super) const fn reads_any(all: &[Access]) -> bool {
     let mut slot = 0;
     while slot < all.len() && !all[slot].reads() {
@@ -86,7 +87,7 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
-/// A function on each element, as the block loop runs it.
+/// A function of one element as the body of the block loop.
 struct Each<F>(PhantomData<F>);
 
 impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
@@ -112,7 +113,7 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
     }
 }
 
-/// The state arrays that are read, or those that are written.
+/// The state arrays that are read, or written.
 const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
     let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
     while slot < MOST_SLOTS {
@@ -122,12 +123,13 @@ const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
     slots
 }
 
-/// Does it to the elements of a tile, and adds to the sums that begin at `sum`. The updates are read where they are.
+/// Applies a function to the elements of a tile and adds its contributions to the sums from `sum` on. Updates are read
+/// in place.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>) {
     each_beside(f, arrays, sum, tile, tile.p);
 }
 
-/// The same with other elements in the place of the parameters.
+/// As [`each`], with other elements in place of the parameters.
 pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     f: F,
     arrays: &StateArrays,
@@ -140,7 +142,7 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     }
 }
 
-/// The two ways through a tile, of which a type of numbers has one; see `passes`.
+/// The loop over a tile for one number type; see `passes`.
 struct Ways<F, C>(PhantomData<(F, C)>);
 
 /// As [`each_beside`].

@@ -1,4 +1,4 @@
-//! One element, with memory of any kind beside the state arrays.
+//! Arithmetic on one element, with memory of any kind beside the state arrays.
 
 use core::marker::PhantomData;
 
@@ -17,43 +17,42 @@ use crate::error::Result;
 use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of a [`RuleWithMemory`]. `Asks` is what a step must be given besides gradients.
+/// The form of a [`RuleWithMemory`]. `Asks` are the inputs of a step besides gradients.
 pub struct OneElementWithMemory<Asks = Nothing>(PhantomData<fn() -> Asks>);
 
-/// As [`Rule`](super::Rule), with memory of any kind instead of a count of steps, scalars that may differ from leaf to
-/// leaf, elements that are counted on the way, a word at the end of the step, and where one element is not enough a
-/// stretch of them at a time.
+/// A [`Rule`](super::Rule) with memory of any kind.
 ///
-/// For parts of the crate. Others that need memory are [`TwoPasses`](super::TwoPasses) without a second pass.
+/// In place of a step count it has memory; scalars may differ between leaves, `apply` may count elements, `finish` ends
+/// a step, and leaves may be transformed in slices where one element is not enough. For parts of the crate; others that
+/// need memory are [`TwoPasses`](super::TwoPasses) without a second pass.
 pub trait RuleWithMemory: Part {
     /// The state arrays, by name, as many as [`Slots`](RuleWithMemory::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
-    /// Whether `apply` reads the parameter.
+    /// True if `apply` reads the parameter.
     const READS_PARAMS: bool = false;
-    /// Whether `apply` depends on the type of the leaf, not only on the one that it calculates in; see
-    /// [`typed`](RuleWithMemory::typed).
+    /// True if `apply` depends on the leaf's dtype besides its compute type; see [`typed`](RuleWithMemory::typed).
     const TYPED: bool = false;
-    /// How many things `apply` counts.
+    /// The number of counts that `apply` keeps.
     const COUNTS: usize = 0;
-    /// Whether all updates are zero, whatever comes in: then they are not even written.
+    /// True if all updates are zero, for any input: then they are not even written.
     const ZERO: bool = false;
-    /// What is remembered besides the state arrays.
+    /// The values kept between steps besides the state arrays.
     type Memory: State;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
-    /// What is worked out once a step for a leaf.
+    /// The values of a leaf that are computed once per step.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    /// Adjusts a state array to the arguments of the part, if they set its initial value or dtype.
     fn slot(&self, slot: Slot) -> Slot {
         slot
     }
 
-    /// The memory before the first step.
+    /// Returns the memory before the first step.
     ///
     /// # Errors
     ///
-    /// If the parameters are not of a kind that the part can work on.
+    /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::Memory>;
 
     /// Starts a step: counts it, decides.
@@ -61,35 +60,35 @@ pub trait RuleWithMemory: Part {
         let _ = (memory, at);
     }
 
-    /// Works out, in `f64`, what is the same for all elements of a leaf, and rounds it once with [`Real::of`].
+    /// Computes, in `f64`, the values that all elements of a leaf share, and rounds them once with [`Real::of`].
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
-    /// Transforms the update `u` of one element with parameter `p`, and adds to what is counted. Write
-    /// `#[inline(always)]` on it.
+    /// Transforms the update `u` of one element with parameter `p`, and adds to the counts. Write `#[inline(always)]`
+    /// on it.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
 
-    /// The scalars in a loop that is compiled for leaves of one type, if `apply` [depends](RuleWithMemory::TYPED) on
-    /// it: equal to the given ones, but made of what is known then, so that the loop is spared what other types need.
-    /// Write `#[inline(always)]` on it.
+    /// Returns the scalars for a loop compiled for leaves of one dtype, if `apply` [depends](RuleWithMemory::TYPED) on
+    /// it. They must equal `k`, but are written so that the compiler drops the work for other dtypes. Write
+    /// `#[inline(always)]` on it.
     fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
         let _ = dtype;
         k
     }
 
-    /// Whether there may be leaves that go through [`apply_apart`](RuleWithMemory::apply_apart). If not,
-    /// [`is_apart`](RuleWithMemory::is_apart) is not asked, and no loop is compiled for them.
+    /// True if leaves may use [`apply_apart`](RuleWithMemory::apply_apart). Otherwise
+    /// [`is_apart`](RuleWithMemory::is_apart) is not called, and no loop is instantiated for them.
     const APART: bool = false;
 
-    /// Whether a leaf goes through [`apply_apart`](RuleWithMemory::apply_apart) in this step, and not through `apply`
-    /// in the loop of the whole chain: for arithmetic that depends on where an element is, or that would keep that loop
-    /// from being vectorised.
+    /// Returns true if a leaf uses [`apply_apart`](RuleWithMemory::apply_apart) in this step, and not `apply` in the
+    /// loop of the whole chain: for arithmetic that depends on the position of an element, or would keep that loop from
+    /// being vectorized.
     fn is_apart(&self, memory: &Self::Memory, leaf: usize) -> bool {
         let _ = (memory, leaf);
         false
     }
 
-    /// Transforms a stretch of a leaf that [`is_apart`](RuleWithMemory::is_apart), with the stretches of its state
-    /// arrays; counts nothing. Write `#[inline(always)]` on it.
+    /// Transforms a slice of a leaf that [`is_apart`](RuleWithMemory::is_apart), with the slices of its state arrays.
+    /// Counts nothing. Write `#[inline(always)]` on it.
     fn apply_apart<C: Real>(
         &self,
         memory: &Self::Memory,
@@ -100,38 +99,39 @@ pub trait RuleWithMemory: Part {
         let _ = (memory, k, slots, stretch);
     }
 
-    /// A state array that only leaves have which [need](RuleWithMemory::needs_beside) it, beside the
-    /// [`SLOTS`](RuleWithMemory::SLOTS). It starts as a copy of the parameters. Such leaves are
-    /// [apart](RuleWithMemory::is_apart), and the array is [`Stretch::beside`]. If the memory says what to evaluate
-    /// with, it is this array for these leaves.
+    /// An additional state array for leaves that [need](RuleWithMemory::needs_beside) it, besides
+    /// [`SLOTS`](RuleWithMemory::SLOTS).
+    ///
+    /// It starts as a copy of the parameters. Such leaves are [apart](RuleWithMemory::is_apart) and find it in
+    /// [`Stretch::beside`]. If the memory has parameters for evaluation, this array has them for these leaves.
     const BESIDE: Option<Slot> = None;
 
-    /// Returns whether a leaf needs the array [`BESIDE`](RuleWithMemory::BESIDE).
+    /// Returns true if a leaf needs the array [`BESIDE`](RuleWithMemory::BESIDE).
     fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
         let _ = (at, leaf);
         false
     }
 
-    /// How many bytes of its memory a step reads for a leaf, besides the state arrays; for
+    /// Returns the bytes of memory that a step reads for a leaf besides the state arrays, for
     /// [`plan`](crate::GradientTransformation::plan).
     fn memory_bytes(&self, memory: &Self::Memory, leaf: usize) -> usize {
         let _ = (memory, leaf);
         0
     }
 
-    /// Ends a step: writes down what was counted.
+    /// Ends a step: stores the counts.
     fn finish(&self, memory: &mut Self::Memory, counts: Sums<'_>) {
         let _ = (memory, counts);
     }
 }
 
-/// A stretch of one leaf's updates, with the parameters they belong to.
+/// A slice of one leaf's updates with its parameters.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Stretch<'a, C> {
-    /// The number of the leaf.
+    /// The index of the leaf.
     pub leaf: usize,
-    /// The number, in memory order, of the stretch's first element.
+    /// The index, in memory order, of the slice's first element.
     pub start: usize,
     /// The updates, to rewrite.
     pub u: &'a mut [C],
@@ -282,7 +282,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
             _ => *k,
         };
         let u = R::apply(k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
-        // A pass that computes this again must not count again.
+        // A pass that repeats this arithmetic must not count again.
         if at == span.to {
             for i in 0..R::COUNTS {
                 terms[i].count = counts[i];

@@ -1,4 +1,4 @@
-//! What authors write: a *part*, which says which *form* it has, and what that form asks.
+//! The forms of parts, as authors implement them.
 //!
 //! | form | trait | for |
 //! |---|---|---|
@@ -10,10 +10,10 @@
 //! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
 //!
 //! Two more are for parts of the crate: [`OneElementWithMemory`] for arithmetic on one element that depends on more
-//! than a count of steps, [`LooksOn`] for [`monitor`](crate::transform::monitor()).
+//! than a step count, [`LooksOn`] for [`monitor`](crate::transform::monitor()).
 //!
-//! Each form is made a [`Stage`], the engine's own protocol, in one file of this folder. Nothing else in the crate, but
-//! what joins parts (tuples, boxes, partitions), talks to the engine.
+//! One file of this folder implements [`Stage`], the engine's protocol, for each form. Elsewhere in the crate only
+//! tuples, boxes and partitions implement it.
 
 mod around;
 mod looks_first;
@@ -58,9 +58,9 @@ use crate::state::{Given, State, StateWalk};
 
 /// A value with a name and arguments that transforms gradients.
 ///
-/// [`Form`](Part::Form) says how, and with it which trait is to be implemented too; the table in the module's
-/// documentation has them all. Every part is a [`GradientTransformation`](crate::GradientTransformation): it can be
-/// chained, masked, wrapped, boxed, saved, resumed and averaged.
+/// [`Form`](Part::Form) selects the trait that the part implements as well; the table in the module's documentation
+/// lists them. Every part is a [`GradientTransformation`](crate::GradientTransformation): it can be chained, masked,
+/// wrapped, boxed, saved, resumed and averaged.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
@@ -69,10 +69,10 @@ use crate::state::{Given, State, StateWalk};
     note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
-    /// The name, as in messages and configs.
+    /// The name in messages and configs.
     const NAME: &'static str;
-    /// Which form it has: `OneElement`, `TwoPass`, `Whole`, `AfterALook`, `Around`, `AroundWithArithmetic`,
-    /// `AroundWithSums` or `Named`.
+    /// The form: `OneElement`, `TwoPass`, `Whole`, `AfterALook`, `Around`, `AroundWithArithmetic`, `AroundWithSums` or
+    /// `Named`.
     type Form: Form<Self>;
 
     /// Checks the arguments.
@@ -84,40 +84,40 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Shows the part's own arguments, each under its name, in a fixed order: what configs set. None unless it says so.
+    /// Visits the part's own arguments by name, in a fixed order; configs set these. By default a part has none.
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         let _ = visit;
     }
 
-    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`;
-    /// `None` unless it says so.
+    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
     ///
-    /// A state whose arrays, leaves or facts depend on an argument fits no other value of it. A step asks this about
-    /// the transformation that made the state. If an argument has changed, it refuses a state that differs from what
-    /// `init` would make now. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one argument.
+    /// A state whose arrays, leaves or facts depend on an argument does not fit another value of it. A step compares
+    /// the transformation with the one that made the state. If an argument has changed, the step refuses a state that
+    /// differs from a new one of `init`. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one
+    /// argument. Defaults to `None`.
     fn changed_argument(&self, made: &Self) -> Option<&'static str> {
         let _ = made;
         None
     }
 
-    /// What it does to updates, so that [`plan`](crate::GradientTransformation::plan) can warn of mistakes; nothing is
-    /// known unless it says so. Wrappers and named optimizers have what is inside.
+    /// Returns the effect on updates, from which [`plan`](crate::GradientTransformation::plan) finds mistakes. Unknown
+    /// by default; wrappers and named optimizers have that of their inner transformation.
     fn effect(&self) -> Effect {
         Effect::UNKNOWN
     }
 
-    /// How the part is made, as data; [`Opaque`](Recipe::Opaque) unless it says so.
+    /// Returns the construction of the part as data; [`Opaque`](Recipe::Opaque) by default.
     fn recipe(&self) -> Recipe {
         Recipe::Opaque(self.describe())
     }
 
-    /// The part in a line, for messages and [`Plan`](super::Plan): its name, unless it says more.
+    /// Describes the part in one line, for messages and [`Plan`](super::Plan). Defaults to its name.
     fn describe(&self) -> String {
         Self::NAME.into()
     }
 }
 
-/// How parts of one form are run. Implemented by the forms, and by nothing else.
+/// Runs the parts of one form. Only the forms implement it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not the form of a part",
     label = "not a form of `gradchain::part`",
@@ -137,7 +137,7 @@ pub trait Form<P: ?Sized> {
     const WHOLE: bool = false;
     const SLOTS: usize;
     const USES: AllUses = Uses::ALWAYS.of_all();
-    /// Whether it can work on some rows of a leaf.
+    /// True if parts can work on row-sparse gradients.
     const ROWS: bool;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
@@ -159,7 +159,7 @@ pub trait Form<P: ?Sized> {
         let _ = part;
         false
     }
-    /// As [`Transform::skips`], of what is inside.
+    /// As [`Transform::skips`], for the inner transformation.
     fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
         let _ = (part, skips, place);
         false
@@ -247,15 +247,15 @@ pub trait Form<P: ?Sized> {
             Ok(())
         })
     }
-    /// What is inside, if anything.
+    /// Returns the outline of the inner transformation, if any.
     fn inside(part: &P) -> Option<Outline> {
         let _ = part;
         None
     }
 }
 
-/// Returns whether an argument has another value than `made`. Numbers and schedules, on which no state depends, have
-/// not; an optional number has if only one of the two is present.
+/// Returns true if the values of an argument differ. Numbers and schedules, on which no state depends, never do; an
+/// optional number does if only one of the two is present.
 ///
 /// ```
 /// use gradchain::part::differs;
@@ -277,9 +277,9 @@ pub fn differs<A: PartialEq + 'static>(argument: &A, made: &A) -> bool {
     }
 }
 
-/// A part, for who asks for its arguments only.
+/// A part, by its arguments only.
 trait Shows {
-    /// Shows the arguments of a copy.
+    /// Visits the arguments of a copy.
     fn show(&self, visit: &mut Visit<'_>);
 }
 
@@ -289,13 +289,12 @@ impl<P: Part> Shows for P {
     }
 }
 
-/// The numbers and schedules that a part was given.
+/// Returns the numbers and schedules among a part's arguments.
 fn own_hyperparams(part: &dyn Shows) -> Given {
     hyperparams_of(&mut |visit| part.show(visit))
 }
 
-/// A part's name and what it shows of its arguments, as data: the [`recipe`](Part::recipe) of a part that shows them
-/// all.
+/// Returns a part's name and visible arguments as data: the [`recipe`](Part::recipe) of a part that shows all of them.
 pub fn own_recipe<P: Part>(part: &P) -> Recipe {
     recipe_named(P::NAME, part)
 }
@@ -304,7 +303,7 @@ fn recipe_named(name: &str, part: &dyn Shows) -> Recipe {
     recipe_of(name, &mut |visit| part.show(visit))
 }
 
-/// In the `impl Part` of what has [`Arguments`]: they are its own, and its recipe.
+/// Implements `own_arguments` and `recipe` in an `impl Part` by the type's [`Arguments`].
 macro_rules! recipe_of_arguments {
     () => {
         fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
@@ -318,7 +317,7 @@ macro_rules! recipe_of_arguments {
 }
 pub(crate) use recipe_of_arguments;
 
-/// Every part is run as its form says: the one place where the protocols meet.
+/// Forwards the engine's protocols to the part's form.
 impl<P: Part> Transform for P {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         P::Form::members(self, visit);

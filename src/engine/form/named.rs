@@ -1,4 +1,4 @@
-//! A chain under a name of its own.
+//! Named chains.
 
 use core::marker::PhantomData;
 
@@ -12,19 +12,19 @@ use crate::error::Result;
 use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
 
-/// The form of an [`Optimizer`]: what it does is done by a chain in one of its fields.
+/// The form of an [`Optimizer`]: a chain in one of its fields does the work.
 pub struct Named<Given = OfChain, Keeps = AsItIs>(PhantomData<fn() -> (Given, Keeps)>);
 
-/// In [`Named`]: a step must be given what the chain needs.
+/// In [`Named`]: a step needs the inputs of the chain.
 pub enum OfChain {}
 
-/// In [`Named`]: a step is given this, which the part has made sure is enough.
+/// In [`Named`]: a step needs these inputs, which the part guarantees to suffice.
 pub(crate) struct Exactly<N>(PhantomData<fn() -> N>);
 
-/// In [`Named`]: the state is the chain's.
+/// In [`Named`]: the state is that of the chain.
 pub enum AsItIs {}
 
-/// What the state of a part is, around that of its chain.
+/// The state of a part, made from that of its chain.
 #[allow(missing_docs, reason = "there and back")]
 pub trait Keeps<P: Optimizer> {
     type State: State;
@@ -35,7 +35,7 @@ pub trait Keeps<P: Optimizer> {
         let _ = state;
         &[]
     }
-    /// The mistakes that are meant.
+    /// Returns the mistakes that are allowed.
     fn allowed(part: &P) -> &[WarningKind] {
         let _ = part;
         &[]
@@ -58,7 +58,7 @@ impl<P: Optimizer> Keeps<P> for AsItIs {
     }
 }
 
-/// What a step of a part with this chain must be given.
+/// The needs of a part with this chain.
 pub trait Given<C> {
     /// One of [`needs`](crate::needs).
     type Needs: Needs;
@@ -72,7 +72,7 @@ impl<C, N: Needs> Given<C> for Exactly<N> {
     type Needs = N;
 }
 
-/// A transformation that is another one, usually a [`chain`](crate::chain), under a name and with arguments of its own.
+/// A transformation that consists of another, usually a [`chain`](crate::chain), under its own name and arguments.
 ///
 /// # Example
 ///
@@ -109,16 +109,16 @@ impl<C, N: Needs> Given<C> for Exactly<N> {
 ///
 /// None.
 pub trait Optimizer: Part {
-    /// Whether messages speak of the chain alone.
+    /// True if messages describe the chain alone.
     const HIDDEN: bool = false;
 
-    /// What it is.
+    /// The type of the chain.
     type Chain: Stage;
 
-    /// What it is.
+    /// Returns the chain.
     fn chain(&self) -> &Self::Chain;
 
-    /// The name in plans and states, which of what holds any optimizer is known at run time only.
+    /// Returns the name in plans and states. A part that holds any optimizer knows it only at run time.
     fn name_now(&self) -> &'static str {
         Self::NAME
     }
@@ -128,7 +128,7 @@ type Chain<P> = <P as Optimizer>::Chain;
 type StateOf<P> = <Chain<P> as Stage>::State;
 type Run<P> = <Chain<P> as Stage>::Run;
 
-/// Whether its loops are under its name, which a profile shows: those of a chain that is one loop are.
+/// Returns true if profiles show its loops under its name: those of a chain that is one loop.
 const fn shows<P: Optimizer>() -> bool {
     Chain::<P>::FUSES && !P::HIDDEN
 }
@@ -163,7 +163,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().has_windows()
     }
     fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
-        // What a named optimizer is made of cannot be wrapped part by part.
+        // The members of a named optimizer cannot be wrapped one by one.
         let named_chain = P::NAME == "named_chain";
         let allow = P::NAME == "allow";
         let inside = if allow { format!("{place}.allow.inner") } else { place.into() };

@@ -1,4 +1,4 @@
-//! Looking on.
+//! Observers of updates.
 
 use super::super::isa::{Job, dispatch_chain};
 use super::super::{InitContext, Outcome, PieceAt, Shape, Span, StepContext, Sums, Term, Then};
@@ -12,41 +12,41 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug)]
 pub enum LooksOn {}
 
-/// A part that looks at the updates that pass through and changes nothing. What it adds up over them is known at the
-/// end of the step; how many sums there are may differ from value to value.
+/// A part that observes the updates and changes nothing.
 ///
-/// For [`monitor`](crate::transform::monitor()), whose measures are the observers that users write.
+/// Its reductions over the updates are known at the end of the step; their number may differ between values of the
+/// type. [`monitor`](crate::transform::monitor()) is the only one; users write its measures.
 ///
 /// # Cost
 ///
-/// No pass of its own: it looks while the updates are in the first-level cache. A chain with such a part in it is run
-/// member by member on stretches instead of as one loop, in which the part would see what the last member makes of an
-/// element.
+/// No additional pass: it runs while the updates are in L1. A chain with an observer runs member by member on tiles
+/// instead of as one loop, in which the observer would see each element only after the last member.
 pub trait Onlooker: Part<Form = LooksOn> {
-    /// What is remembered between steps.
+    /// The values kept between steps.
     type Memory: State;
 
-    /// The memory before the first step.
+    /// Returns the memory before the first step.
     ///
     /// # Errors
     ///
-    /// If the parameters are not of a kind that it can look at.
+    /// If it cannot observe these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::Memory>;
 
-    /// How many sums there are.
+    /// Returns the number of reductions.
     fn sums(&self) -> usize;
 
-    /// Whether it looks at the parameters too, as they are before the step.
+    /// Returns true if it also observes the parameters, as of the start of the step.
     fn reads_params(&self) -> bool {
         false
     }
 
-    /// Adds what is seen in a stretch of a leaf's updates to the sums; `p` are the parameters that they belong to, or
-    /// none if it does not [read](Onlooker::reads_params) them. Write `#[inline(always)]` on it. Stretches are the same
-    /// for any number of threads and any instruction set.
+    /// Adds its readings of a slice of a leaf's updates to `sums`.
+    ///
+    /// `p` are the parameters of the slice, or empty if it does not [read](Onlooker::reads_params) them. Slices are the
+    /// same for any number of threads and any SIMD level. Write `#[inline(always)]` on it.
     fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]);
 
-    /// Ends a step: writes down what was seen.
+    /// Ends a step: stores the readings.
     fn finish(&self, memory: &mut Self::Memory, sums: Sums<'_>);
 }
 
@@ -97,7 +97,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
     }
 
     fn in_piece<C: Real>(part: &P, _: &P::Memory, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
-        // A later pass that computes the same updates again must not look at them again.
+        // A later pass that computes the same updates again must not observe them again.
         if at.place.at != at.span.to {
             return then(&mut |_| {});
         }

@@ -1,4 +1,4 @@
-//! One element: rules.
+//! Rules: arithmetic on one element.
 
 use core::marker::PhantomData;
 
@@ -12,11 +12,11 @@ use crate::element::{Both, PerReal, Real};
 use crate::error::Result;
 use crate::state::{Count, PerLeaf, state_fields};
 
-/// The form of a [`Rule`]: arithmetic on one element, a count of steps, and state arrays.
+/// The form of a [`Rule`]: arithmetic on one element, a step count, and state arrays.
 #[derive(Clone, Copy, Debug)]
 pub enum OneElement {}
 
-/// Element arithmetic that reads like the paper: hyperparameters, scalars worked out once a step, and one function.
+/// Arithmetic on one element that reads like the paper: hyperparameters, scalars per step, and one function.
 ///
 /// A rule is a [`GradientTransformation`](crate::GradientTransformation): it can be chained, masked, wrapped and boxed,
 /// and fuses with its neighbours into one loop. It has no loop, no tree, no dtype and no threads of its own.
@@ -68,50 +68,51 @@ pub enum OneElement {}
     note = "`impl Rule for {Self}` says what the part does; `docs/own-rule.md` has an example"
 )]
 pub trait Rule: Part<Form = OneElement> {
-    /// The state arrays, by name, as many as [`Slots`](Rule::Slots) has. At most 8: a rule with more of them, or
-    /// with another number of names, does not compile.
+    /// The state arrays, by name, as many as [`Slots`](Rule::Slots) has. A rule with more than 8, or with another
+    /// number of names, does not compile.
     const SLOTS: &'static [Slot] = &[];
-    /// Whether `apply` reads the parameter.
+    /// True if `apply` reads the parameter.
     const READS_PARAMS: bool = false;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
-    /// What is worked out once a step.
+    /// The values computed once per step.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    /// Adjusts a state array to the arguments of the part, if they set its initial value or dtype.
     fn slot(&self, slot: Slot) -> Slot {
         slot
     }
 
-    /// Works out, in `f64`, what is the same for all elements of a step, and rounds it once with [`Real::of`]. Once for
-    /// leaves that have been updated in every step, and for each that has not.
+    /// Computes, in `f64`, the values that all elements share, and rounds them once with [`Real::of`].
+    ///
+    /// Called once for the leaves that were updated in every step, and once for each other leaf.
     fn scalars<C: Real>(&self, clock: Clock) -> Self::Scalars<C>;
 
     /// Transforms the update `u` of one element with parameter `p`. Write `#[inline(always)]` on it.
     ///
-    /// A panic in here ends the step, and the state [cannot be used any more](crate::Error::is_poisoned).
+    /// A panic in it ends the step and [poisons](crate::Error::is_poisoned) the state.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 }
 
-/// How many steps a transformation has done, and how many of them updated a leaf.
+/// The numbers of past steps of a transformation and of past updates of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Clock {
-    /// Steps done before this one: what schedules are evaluated at.
+    /// Steps before this one, at which schedules are evaluated.
     pub count: u64,
-    /// Updates of the leaf before this one: what its state arrays have seen. Less than `count` where it was
-    /// [frozen](crate::wrapper::freezable) for some steps, or had [no gradient](crate::wrapper::skip_absent).
+    /// Updates of the leaf before this one, which its state arrays have seen. Less than `count` if the leaf was
+    /// [frozen](crate::wrapper::freezable) or had [no gradient](crate::wrapper::skip_absent) in some steps.
     pub updates: u64,
 }
 
 impl Clock {
-    /// After so many steps, all of which updated the leaf.
+    /// Returns the clock after `count` steps that all updated the leaf.
     pub fn after(count: u64) -> Clock {
         Clock { count, updates: count }
     }
 
-    /// Counts a step, and the updates of the leaves that do not [rest](StepContext::rests) in it: the time before it.
-    /// Where updates are not counted by leaf, `updates` has [no leaf](InitContext::updates).
+    /// Counts a step, and an update of each leaf that does not [rest](StepContext::rests) in it. Returns the clock
+    /// before it. If updates are not counted by leaf, `updates` is [empty](InitContext::updates).
     pub fn begin(count: &mut Count, updates: &mut PerLeaf<Count>, at: &StepContext<'_>) -> Clock {
         let clock = Clock::after(count.get());
         count.increment();
@@ -119,18 +120,18 @@ impl Clock {
         clock
     }
 
-    /// The time before the step that [began](Clock::begin) so, as a leaf that was updated in it has it.
+    /// Returns the clock of a leaf that was updated in the step that [began](Clock::begin) with `self`.
     pub fn of_leaf(self, updates: &PerLeaf<Count>, leaf: usize) -> Clock {
         let updates = updates.get(leaf).map_or(self.updates, |updates| updates.get().saturating_sub(1));
         Clock { updates, ..self }
     }
 
-    /// The number of this update of the leaf, from 1: the `t` of bias corrections.
+    /// Returns the number of this update of the leaf, from 1: the `t` of bias corrections.
     pub fn t(self) -> f64 {
         self.updates.saturating_add(1) as f64
     }
 
-    /// `1 − decayᵗ`, which a running mean that started at zero is divided by; 1 from where it no longer matters.
+    /// Returns `1 − decayᵗ`, the divisor of a running mean that started at zero; 1 for large `t`.
     pub fn bias_correction(self, decay: f64) -> f64 {
         1.0 - decay.powf(self.t())
     }
@@ -143,21 +144,21 @@ impl Clock {
     note = "`Slots` is an array of one value for each state array: `[C; 2]` for two, `[C; 0]` for none"
 )]
 pub trait SlotArray<C>: Cut<C> + Copy {
-    /// How many.
+    /// The number of values.
     const LEN: usize;
-    /// They, at the start of a slice of so many.
+    /// Borrows the first `LEN` values of a slice.
     fn of(slots: &mut [C]) -> &mut Self;
-    /// The values.
+    /// Returns the values.
     fn as_slice(&self) -> &[C];
 }
 
-/// How many arrays a loop is given. It has no path outside of this crate.
+/// The number of arrays of a loop. Users cannot name this trait.
 pub trait Cut<C> {
-    /// As many arrays.
+    /// An array of this many slices.
     type Slices<'a>
     where
         C: 'a;
-    /// The first so many.
+    /// Takes the first of the slices.
     fn slices<'a>(slots: [&'a mut [C]; MOST_SLOTS]) -> Self::Slices<'a>;
 }
 
@@ -181,14 +182,14 @@ impl<C: Real, const N: usize> Cut<C> for [C; N] {
     }
 }
 
-/// The memory of a rule: how many steps it has done.
+/// The memory of a rule: its step counts.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Steps {
-    /// Steps done.
+    /// The number of steps.
     pub count: Count,
-    /// How many of them updated each leaf; of no leaf where all are updated in every step, which is everywhere but
-    /// inside [`freezable`](crate::wrapper::freezable) and [`skip_absent`](crate::wrapper::skip_absent).
+    /// The number of updates of each leaf. Empty if all leaves are updated in every step, which is so outside of
+    /// [`freezable`](crate::wrapper::freezable) and [`skip_absent`](crate::wrapper::skip_absent).
     pub updates: PerLeaf<Count>,
 }
 
@@ -200,11 +201,10 @@ impl<R: Rule> PerReal for ScalarsOf<R> {
     type Of<C: Real> = R::Scalars<C>;
 }
 
-/// A rule's scalars of one step, for either compute type, and what any other works them out from.
+/// A rule's scalars of one step in both compute types, and the clock from which those of other types are computed.
 pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
 
-/// The number of a part's state arrays, if there is a name for each and room for all: else a program with it does not
-/// compile.
+/// The number of a part's state arrays. Does not compile unless each has a name and all fit.
 ///
 /// ```
 /// # use gradchain::{Real, part::{Clock, OneElement, Part, Rule, Slot}, prelude::*};
@@ -280,7 +280,7 @@ pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
     slots
 }
 
-/// Returns whether any array changes also where there is no gradient.
+/// Returns true if any array also changes where a gradient is absent.
 const fn need_all_rows(slots: &[Slot]) -> bool {
     let mut slot = 0;
     while slot < slots.len() && !slots[slot].needs_all_rows() {
@@ -348,8 +348,8 @@ impl<R: Rule> Form<R> for OneElement {
     }
 }
 
-/// Whether zeros are all that comes out of a rule if zeros are all that comes in: what depends on nothing but the
-/// update is asked.
+/// Returns true if a rule maps zero updates to zero. Evaluates rules that depend on the update alone; false for all
+/// others.
 pub(super) fn keeps_zeros<S: SlotArray<f64>>(reads_params: bool, of_zero: impl FnOnce(&mut S) -> f64) -> bool {
     S::LEN == 0 && !reads_params && of_zero(S::of(&mut [])) == 0.0
 }

@@ -1,4 +1,4 @@
-//! What parts remember: memory of their own, and arrays that the engine keeps for them.
+//! The state of parts: memory of their own, and arrays that the engine keeps for them.
 
 use core::ops::{Deref, DerefMut};
 
@@ -12,18 +12,18 @@ use crate::recipe::Recipe;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
 
-/// State arrays by name. They belong to the engine: while a step runs nobody else can reach them, which is why a part
-/// in safe code cannot make it read or write memory that is gone or somebody else's.
+/// State arrays by name. The engine owns them and is the only code that reaches them during a step: a part in safe code
+/// cannot make it access freed or foreign memory.
 #[derive(Clone, Debug)]
 pub struct Arrays {
     slots: &'static [Slot],
     pub(super) all: Vec<Moments>,
-    /// One more, which only some leaves have.
+    /// An additional array that only some leaves have.
     beside: Option<(Slot, Moments)>,
 }
 
-/// A state array with the type that an argument of the part asks for, if nothing else says it: `mu_dtype` of `mu`,
-/// `accumulator_dtype` of any.
+/// Sets the dtype of a state array from an argument of the part, unless it has one: `mu_dtype` for `mu`,
+/// `accumulator_dtype` for any.
 pub(super) fn of_part(part: &dyn Shows, slot: Slot) -> Slot {
     let mut asked = slot.dtype;
     part.show(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
@@ -39,7 +39,7 @@ fn dtype_of(slot: Slot, argument: &str, value: Argument<'_>) -> Option<DType> {
 }
 
 impl Arrays {
-    /// `given` says what a part's arguments make of each.
+    /// Makes the arrays, each adjusted by `given` to the part's arguments.
     pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, given: &dyn Fn(Slot) -> Slot) -> Result<Arrays> {
         let one = |declared: &Slot| {
             let Slot { dtype, of_leaf, start, as_params, .. } = given(*declared);
@@ -64,35 +64,35 @@ impl Arrays {
         Ok(Arrays { beside, ..self })
     }
 
-    /// Returns whether a leaf has the array that only some leaves have.
+    /// Returns true if a leaf has the additional array.
     pub(super) fn has_beside(&self, leaf: usize) -> bool {
         self.beside.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
     }
 
-    /// Not inlined, since each part has a loop for each type of numbers that would have it.
+    /// Not inlined: each part would have a copy for each number type.
     #[inline(never)]
     pub(super) fn list(&self, leaf: usize, list: &mut SlotList<'_>) {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }
 
-    /// Lists the arrays that a pass reads, each by its number.
+    /// Lists the arrays that a pass reads, each in its slot.
     pub(super) fn list_read(&self, accesses: &[Access], leaf: usize, list: &mut SlotList<'_>) {
         for (slot, array) in self.all.iter().enumerate() {
             if Access::of(accesses, slot).reads() { list.push(array, leaf) } else { list.push_none() }
         }
     }
 
-    /// The arrays of a leaf, where values are recorded.
+    /// Returns the arrays of a leaf for recording.
     pub(super) fn in_record(&self, leaf: usize) -> Vec<Option<InRecord>> {
         self.all.iter().map(|array| array.in_record(leaf)).collect()
     }
 
-    /// Whether a leaf has its arrays, or needs none.
+    /// Returns true if a leaf has all arrays.
     pub(super) fn has(&self, leaf: usize) -> bool {
         self.all.iter().all(|array| array.dtype(leaf).is_some())
     }
 
-    /// The arrays of a leaf, if it has any where the part has some.
+    /// Returns the arrays of a leaf, with the additional one; `None` if the leaf lacks arrays.
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList<'static>> {
         let mut list = SlotList::new();
         self.list(leaf, &mut list);
@@ -102,7 +102,7 @@ impl Arrays {
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)
     }
 
-    /// Bytes of each array of a leaf, times what `times` says of the array's number.
+    /// Returns the bytes of a leaf's arrays, each times `times` of its index.
     pub(super) fn bytes(&self, leaf: usize, times: &dyn Fn(usize) -> usize) -> usize {
         let arrays = self.all.iter().chain(self.beside.iter().map(|(_, array)| array));
         let sizes = arrays.map(|array| array.as_bytes(leaf).map_or(0, <[u8]>::len));
@@ -131,66 +131,65 @@ impl Arrays {
     }
 }
 
-/// What a part remembers: its own memory, to which it dereferences, and its state arrays by name.
+/// The state of a part: its memory, to which it dereferences, and its state arrays by name.
 #[derive(Clone, Debug)]
 pub struct PartState<M> {
     pub(super) memory: M,
     pub(super) arrays: Arrays,
 }
 
-/// What a wrapper remembers: its own memory, to which it dereferences, its state arrays by name, and the state of what
-/// is inside.
+/// The state of a wrapper: its memory, to which it dereferences, its state arrays by name, and the inner state.
 #[derive(Clone, Debug)]
 pub struct WrapperState<M, S> {
     pub(super) memory: M,
     pub(super) arrays: Arrays,
     pub(super) inner: S,
-    /// The leaves acted on, if they are not all.
+    /// The active leaves, unless all are.
     pub(super) active: Option<Vec<bool>>,
-    /// True if some leaves that a step moves are not among them: those of a mask around this one are.
+    /// True if the step changes leaves that are not active here. Leaves outside an outer mask do not count.
     pub(super) others: bool,
-    /// What the state of what is inside is called.
+    /// The key of the inner state.
     pub(super) name: &'static str,
-    /// The gradients of this step, for what must see them again. No part of the state.
+    /// The gradients of this step, for wrappers that read them again. Not part of the state.
     pub(super) kept: Arrays,
-    /// How many leaves there are.
+    /// The number of leaves.
     pub(super) leaves: usize,
-    /// The leaves for which nothing is emitted in this step, if others have updates; else empty. No part of the state.
+    /// The leaves without an update in this step, if others have one; else empty. Not part of the state.
     pub(super) resting: Vec<bool>,
 }
 
 impl<M, S> WrapperState<M, S> {
-    /// The state of the transformation inside.
+    /// Returns the state of the inner transformation.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The state of the transformation inside, to write.
+    /// Returns the state of the inner transformation, to write.
     pub fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The state arrays of this number, which the wrapper has.
+    /// Returns the wrapper's state arrays of this slot.
     pub(crate) fn slot(&self, slot: usize) -> &Moments {
         &self.arrays.all[slot]
     }
 
-    /// Whether each leaf is acted on, if that was said of the leaves.
+    /// Returns the active leaves, if leaves were selected.
     pub(crate) fn chosen(&self) -> Option<&[bool]> {
         self.active.as_deref()
     }
 }
 
-/// What both states have.
+/// The methods that both states have.
 macro_rules! arrays_and_memory {
     ($S:ident<$M:ident $(, $Inner:ident)?>) => {
         impl<$M $(, $Inner)?> $S<$M $(, $Inner)?> {
-            /// The state arrays of this name.
+            /// Returns the state arrays of this name.
             pub fn moment(&self, name: &str) -> Option<&Moments> {
                 self.arrays.named(name)
             }
 
-            /// The state arrays of this name, to write.
+            /// Returns the state arrays of this name, to write.
             pub fn moment_mut(&mut self, name: &str) -> Option<&mut Moments> {
                 self.arrays.named_mut(name)
             }
@@ -218,7 +217,7 @@ fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk
         && let Some(moments) = arrays.all.get(slot)
     {
         walk.evaluation(Evaluation { moments, of_params, of_moments: of_array });
-        // Where a leaf has an array beside the others, that is what to evaluate.
+        // For a leaf with the additional array, evaluation uses that array.
         if let Some((_, moments)) = &arrays.beside {
             walk.evaluation(Evaluation { moments, of_params: 0.0, of_moments: 1.0 });
         }

@@ -1,4 +1,4 @@
-//! Two passes: take in, decide, give out.
+//! Two passes: accumulate, decide, emit.
 
 use core::marker::PhantomData;
 
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of [`TwoPasses`]. `Asks` is what a step must be given besides gradients.
+/// The form of [`TwoPasses`]. `Asks` are the inputs of a step besides gradients.
 pub struct TwoPass<Asks = Nothing>(PhantomData<fn() -> Asks>);
 
 /// The inputs and outputs of the passes of a [`TwoPasses`].
@@ -42,49 +42,49 @@ impl Passes {
     pub const TWO: Passes =
         Passes { first: &[], second: &[], params: [false; 2], updates: true, transforms: false, gives_out: true };
 
-    /// One pass, which changes the update: [`decide`](TwoPasses::decide) comes at the end of the step, and
-    /// [`give_out`](TwoPasses::give_out) is not called.
+    /// One pass, which changes the update. [`decide`](TwoPasses::decide) runs at the end of the step, and
+    /// [`give_out`](TwoPasses::give_out) never.
     pub const ONE: Passes = Passes { transforms: true, gives_out: false, ..Passes::TWO };
 
-    /// The same, whose first pass and second pass do this to each state array; to those not listed nothing.
+    /// Sets the access of the first and the second pass to each state array; unlisted arrays have none.
     #[must_use]
     pub const fn accesses(self, first: &'static [Access], second: &'static [Access]) -> Passes {
         Passes { first, second, ..self }
     }
 
-    /// The same, whose first pass and second pass read the parameter or do not.
+    /// Sets whether the first and the second pass read the parameter.
     #[must_use]
     pub const fn reads_params(self, params: [bool; 2]) -> Passes {
         Passes { params, ..self }
     }
 
-    /// The same, whose first pass reads the update or does not. If it does not, and writes no arrays, the update is not
-    /// computed for it: its `u` is any number then.
+    /// Sets whether the first pass reads the update. If it does not, and writes no arrays, the update is not computed
+    /// for it: its `u` is then arbitrary.
     #[must_use]
     pub const fn reads_updates(self, updates: bool) -> Passes {
         Passes { updates, ..self }
     }
 
-    /// The same, whose first pass changes the update, which is stored for the second.
+    /// Makes the first pass change the update, which is stored for the second.
     #[must_use]
     pub const fn transforms(self) -> Passes {
         Passes { transforms: true, ..self }
     }
 
-    /// Whether it works on some rows of a leaf: what it adds up depends on neither parameters nor state arrays, and so
-    /// is zero where there is no gradient.
+    /// Returns true if it works on row-sparse gradients: its contributions depend on neither parameters nor state
+    /// arrays, and so are zero where a gradient is absent.
     const fn of_rows(self) -> bool {
         !self.params[0] && !reads_any(self.first)
     }
 }
 
-/// A part that takes in all elements, decides, and then gives out the updates: norms, trust ratios, estimates of
+/// A part that reduces over all elements, decides, and then emits the updates: norms, trust ratios, estimates of
 /// distances.
 ///
-/// The first pass, [`take_in`](TwoPasses::take_in), sees each element once and returns what is to be added up over
-/// them; the sums are kept in `f64`, in an order that depends neither on the number of threads nor on the instruction
-/// set. [`decide`](TwoPasses::decide) is told the sums. The second pass, [`give_out`](TwoPasses::give_out), sees each
-/// element again.
+/// The first pass, [`take_in`](TwoPasses::take_in), sees each element once and returns its contributions to the
+/// reductions, which are computed in `f64` in an order that depends neither on the number of threads nor on the SIMD
+/// level. [`decide`](TwoPasses::decide) gets the reductions. The second pass, [`give_out`](TwoPasses::give_out), sees
+/// each element again.
 ///
 /// # Example
 ///
@@ -151,7 +151,7 @@ impl Passes {
 ///
 /// # Cost
 ///
-/// One more pass, which reads what it says in [`PASSES`](TwoPasses::PASSES).
+/// One additional pass, with the accesses declared in [`PASSES`](TwoPasses::PASSES).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
     note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
@@ -161,56 +161,58 @@ pub trait TwoPasses: Part {
     const SLOTS: &'static [Slot] = &[];
     /// The inputs and outputs of its passes.
     const PASSES: Passes = Passes::TWO;
-    /// What is remembered besides the state arrays.
+    /// The values kept between steps besides the state arrays.
     type Memory: State;
-    /// What is worked out for one step.
+    /// The values of one step.
     type Run: Send + Sync;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
-    /// What is added up: `[W; N]`, at most 4.
+    /// The reductions: `[W; N]`, at most 4.
     type Sums<W: Real>: SlotArray<W>;
     /// The scalars of a leaf that the passes use.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Returns a state array as the arguments of the part want it: where they say how it starts, or its type.
+    /// Adjusts a state array to the arguments of the part, if they set its initial value or dtype.
     fn slot(&self, slot: Slot) -> Slot {
         slot
     }
 
-    /// The memory before the first step.
+    /// Returns the memory before the first step.
     ///
     /// # Errors
     ///
-    /// If the parameters are not of a kind that the part can work on.
+    /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::Memory>;
 
-    /// Starts a step: counts it, works out scalars.
+    /// Starts a step: counts it, computes scalars.
     fn begin(&self, memory: &mut Self::Memory, at: &StepContext<'_>) -> Self::Run;
 
-    /// Works out, in `f64`, what a pass over a leaf needs, and rounds it once with [`Real::of`]. Called for each pass:
-    /// what follows from the sums is not known in the first.
+    /// Computes, in `f64`, the scalars of a pass over a leaf, and rounds them once with [`Real::of`]. Called for each
+    /// pass; in the first, the reductions are not known.
     fn scalars<C: Real>(&self, memory: &Self::Memory, run: &Self::Run, leaf: usize) -> Self::Scalars<C>;
 
-    /// The first pass: the update for the second (ignored, unless the first pass
-    /// [transforms](Passes::transforms) it),
-    /// and what this element adds to the sums. Write `#[inline(always)]` on it.
+    /// The first pass. Returns the update for the second, which counts only if the first pass
+    /// [transforms](Passes::transforms) it, and the element's contributions to the reductions. Write
+    /// `#[inline(always)]` on it.
     ///
-    /// It may be run twice for an element, from the same numbers: for what it changes, and for the sums, where these
-    /// are worked out by a loop of their own.
+    /// It may run twice for an element, with the same inputs: once for its writes, and once for the reductions, if a
+    /// loop of their own computes these.
     fn take_in<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
 
-    /// Sums that are to be added up once more before [`decide`](TwoPasses::decide), because squares of `f64` elements
-    /// have overflowed or vanished: takes note of how to scale the elements of a leaf, by which
-    /// [`scalars`](TwoPasses::scalars) goes then, and names each such leaf to `again`. Asked once a step, in steps on
-    /// trees with `f64` leaves. Only a part without state arrays may name any.
+    /// Requests that reductions are repeated before [`decide`](TwoPasses::decide), because squares of `f64` elements
+    /// overflowed or vanished.
+    ///
+    /// Stores the scale of a leaf's elements, which [`scalars`](TwoPasses::scalars) then applies, and passes each such
+    /// leaf to `again`. Called once a step, in steps on trees with `f64` leaves. Only a part without state arrays may
+    /// request any.
     fn again(&self, memory: &mut Self::Memory, sums: Sums<'_>, again: &mut dyn FnMut(usize)) {
         let _ = (memory, sums, again);
     }
 
-    /// Between the passes: the sums are complete, over the tree and by leaf.
+    /// Runs between the passes. The reductions are complete, over the tree and by leaf.
     fn decide(&self, memory: &mut Self::Memory, run: &mut Self::Run, sums: Sums<'_>);
 
-    /// The second pass: the update that comes of `u`. Write `#[inline(always)]` on it.
+    /// The second pass: returns the new update. Write `#[inline(always)]` on it.
     fn give_out<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 }
 
@@ -224,7 +226,7 @@ const fn sums_of<P: TwoPasses>() -> usize {
     sums
 }
 
-/// Whether a pass writes to any array.
+/// Returns true if a pass writes any array.
 const fn writes(accesses: &[Access]) -> bool {
     let mut slot = 0;
     while slot < accesses.len() && !accesses[slot].writes() {
@@ -234,8 +236,8 @@ const fn writes(accesses: &[Access]) -> bool {
 }
 
 const fn shape<P: TwoPasses>() -> Shape {
-    // What the first pass writes into arrays does not make it stateful: it is run in the one pass that ends at the
-    // barrier, whatever is run again later, so that the engine need not store the updates for that.
+    // Writes to arrays do not make the first pass stateful: it runs only in the pass that ends at the barrier, even if
+    // later passes repeat other stages, so the engine need not store the updates.
     let shape = Shape {
         barriers: P::PASSES.gives_out as usize,
         stateful: (P::PASSES.transforms || !P::PASSES.gives_out) as u32 | (writes(P::PASSES.second) as u32) << 1,
@@ -260,7 +262,7 @@ const fn uses<P: TwoPasses>() -> AllUses {
     uses
 }
 
-/// Adds up the stored updates of an `f64` leaf.
+/// Reduces the stored updates of an `f64` leaf.
 fn add_stored<P: TwoPasses>(
     part: &P,
     memory: &P::Memory,
@@ -369,7 +371,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
         p: C,
         terms: &mut [Term<C>],
     ) -> C {
-        // The one pass that ends here takes in, whatever is run again later. A part without a second pass is run once.
+        // Only the pass that ends at this barrier reduces. A part without a second pass runs once.
         if span.to == at || const { !P::PASSES.gives_out } && span.has(at) {
             let (u, p) = goes_in(terms, span, (u, p));
             let (next, sums) = on_slots(const { P::PASSES.first }, slots, |slots| P::take_in(*k, slots, u, p));

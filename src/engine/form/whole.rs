@@ -13,36 +13,37 @@ use crate::needs::{Level, Needs, Nothing};
 use crate::state::{State, StateWalk};
 use crate::tree::LeafSpec;
 
-/// The form of a [`WholeTreeTransformation`]: the updates lie in memory, and it rewrites them.
+/// The form of a [`WholeTreeTransformation`], which rewrites the updates in memory.
 ///
-/// `Asks` is what a step must be given besides gradients; `Inside` says what it holds and runs itself.
+/// `Asks` are the inputs of a step besides gradients; `Inside` describes the inner transformations that the part runs
+/// itself.
 pub struct Whole<Asks = Nothing, Inside = NothingInside>(PhantomData<fn() -> (Asks, Inside)>);
 
-/// In [`Whole`]: the part holds no other transformation.
+/// In [`Whole`]: the part has no inner transformation.
 pub enum NothingInside {}
 
 /// The inner transformations of a part that sees whole leaves.
 pub trait RunsInside<P: WholeTreeTransformation> {
-    /// What this value needs, which can be less than its type says where it holds a box.
+    /// Returns the needs of this value, which can be less than those of its type if it holds a box.
     fn needs(_: &P, of_type: Level) -> Level {
         of_type
     }
 
-    /// The outcome of the last step.
+    /// Returns the outcome of the last step.
     fn outcome(_: &P, _: &P::State) -> Outcome {
         Outcome::GRADIENTS
     }
 
-    /// Returns whether [`outcome`](RunsInside::outcome) may be that of a step that emitted nothing: stages after and
-    /// around it do not run in such a step.
+    /// Returns true if [`outcome`](RunsInside::outcome) may be that of a step that emitted nothing. Later stages and
+    /// wrappers do not run in such a step.
     fn holds_back(_: &P) -> bool {
         false
     }
 
-    /// Names the masks and groups inside that take no leaf, and says whether that is surely a mistake.
+    /// Reports inner masks and groups that match no leaf. The flag is true if that is certainly a mistake.
     fn unused(_: &P, _: &P::State, _: &mut dyn FnMut(&str, bool)) {}
 
-    /// Shows the state, and what there is to read inside.
+    /// Shows the state and the inner readings.
     fn read<'a>(_: &P, state: &'a P::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         state.walk(walk);
         Ok(())
@@ -68,39 +69,40 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// The updates of the whole tree: that of a leaf may follow from any other.
+    /// The updates of the whole tree: the update of a leaf may follow from any other.
     pub const TREE: Scope = Scope { by_leaf: false, params: false, rows: false, remote: false };
 
-    /// Each leaf by itself: its update follows from that leaf and its own state alone, and those of leaves that are not
-    /// [acted on](WholeTree::is_active) are left as they are. Then leaves may rest: inside
-    /// [`freezable`](crate::wrapper::freezable) and [`skip_absent`](crate::wrapper::skip_absent), which refuse other
-    /// parts of this form. What depends on how many updates there were goes by
-    /// [`Clock::of_leaf`](crate::part::Clock::of_leaf).
+    /// Each leaf on its own: its update follows from that leaf and its own state alone, and
+    /// [inactive](WholeTree::is_active) leaves are left unmodified.
+    ///
+    /// Leaves may then rest: inside [`freezable`](crate::wrapper::freezable) and
+    /// [`skip_absent`](crate::wrapper::skip_absent), which refuse other parts of this form. Values that depend on the
+    /// number of updates use [`Clock::of_leaf`](crate::part::Clock::of_leaf).
     pub const LEAF: Scope = Scope { by_leaf: true, ..Scope::TREE };
 
-    /// The same, and the parameters; for [`plan`](crate::GradientTransformation::plan).
+    /// Also reads the parameters; for [`plan`](crate::GradientTransformation::plan).
     #[must_use]
     pub const fn reads_params(self) -> Scope {
         Scope { params: true, ..self }
     }
 
-    /// The same, and leaves with gradients of some [rows](super::super::WholeLeaf::rows) only.
+    /// Also works on leaves with [row-sparse](super::super::WholeLeaf::rows) gradients.
     #[must_use]
     pub const fn rows(self) -> Scope {
         Scope { rows: true, ..self }
     }
 
-    /// The same, and leaves on a device: its [`LeafVisitor`](super::super::LeafVisitor) says what to do to them by
-    /// [`visit_remote`](super::super::LeafVisitor::visit_remote). Other parts are refused by
-    /// [`step_on`](crate::GradientTransformation::step_on).
+    /// Also works on a device: [`visit_remote`](super::super::LeafVisitor::visit_remote) of its
+    /// [`LeafVisitor`](super::super::LeafVisitor) records the work. [`step_on`](crate::GradientTransformation::step_on)
+    /// refuses other parts.
     #[must_use]
     pub const fn remote(self) -> Scope {
         Scope { remote: true, ..self }
     }
 }
 
-/// A transformation that must see whole leaves or the whole tree: matrix methods, histories, anything that is not
-/// arithmetic on single elements.
+/// A transformation of whole leaves or the whole tree: matrix methods, histories, all that is not arithmetic on
+/// elements.
 ///
 /// # Example
 ///
@@ -152,36 +154,36 @@ impl Scope {
 ///
 /// # Cost
 ///
-/// One more pass: the updates are stored in memory for it, once. What only looks at them, and then changes each element
-/// by itself, is better a [`LooksFirst`](super::LooksFirst).
+/// One additional pass: the updates are stored in memory once. A part that only reads them and then changes each
+/// element on its own is better a [`LooksFirst`](super::LooksFirst).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has the form `Whole` and does not implement `WholeTreeTransformation`",
     note = "`impl WholeTreeTransformation for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
 )]
 pub trait WholeTreeTransformation: Part {
-    /// What is remembered between steps.
+    /// The values kept between steps.
     type State: State;
     /// Its inputs.
     const SCOPE: Scope = Scope::TREE;
 
-    /// How much work a leaf is in a step, to that of an element of others: by this machines
-    /// [share](crate::wrapper::sharded()) whole leaves evenly. Its elements, unless it says more.
+    /// Returns the cost of a leaf in a step, relative to an element of other leaves. Processes
+    /// [divide](crate::wrapper::sharded()) whole leaves evenly by cost. Defaults to the number of elements.
     fn work(&self, leaf: &LeafSpec) -> f64 {
         leaf.len() as f64
     }
 
-    /// The state before the first step.
+    /// Returns the state before the first step.
     ///
     /// # Errors
     ///
-    /// If the parameters are not of a kind that the transformation can work on.
+    /// If the transformation cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// The last chance to refuse a step: nothing has been changed yet, in this or any other transformation.
+    /// Checks that the step can run. No transformation of the step has changed anything yet.
     ///
     /// # Errors
     ///
-    /// If the step cannot be done.
+    /// If the step cannot run.
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         let _ = (state, at);
         Ok(())
@@ -191,8 +193,8 @@ pub trait WholeTreeTransformation: Part {
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 }
 
-/// On which leaves a part that sees whole ones acts, of several machines that have some of them each; nothing where one
-/// has all. `work` says how much each is.
+/// Returns the leaves on which a part of whole leaves acts in this process; `None` if the leaves are not divided among
+/// processes. `work` is the cost of a leaf.
 pub(super) fn whole_here(
     (name, by_leaf): (&'static str, bool),
     at: &InitContext<'_>,
@@ -213,7 +215,7 @@ pub(super) fn whole_here(
 impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsInside<W>> Form<W> for Whole<A, I> {
     type Needs = A;
     type State = W::State;
-    /// Whether it has been done: what comes later in a step may never be.
+    /// True once it has run; a step may end before.
     type Run = bool;
     type Kernel<C: Real> = ();
 
