@@ -1,28 +1,27 @@
-//! What becomes of leaves that have no gradient in a step, and what says how they could lack one.
+//! Leaves without a gradient in a step, and the advice of errors about them.
 
-/// What a stage does with a leaf without a gradient.
+/// The treatment of a leaf without a gradient by a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Absent {
     /// The leaf rests: its update is zero.
     Rests,
-    /// A window counts it as a gradient of zeros; in a step that emits, the leaf may have an update.
+    /// A window counts it as a zero gradient; in a step that emits, the leaf may have an update.
     Counts,
     /// Every leaf must have a gradient.
     Refused,
 }
 
-/// Where `skip_absent` goes so that leaves may lack gradients: what it goes around, and the place of that in the
-/// recipe.
+/// The places where `skip_absent` lets leaves lack gradients: the path in the recipe and the transformation to wrap.
 #[derive(Debug, Default)]
 pub struct Skips(Vec<(String, String)>);
 
 impl Skips {
-    /// Around a stage at a place.
+    /// Adds the stage at a path.
     pub(crate) fn add(&mut self, place: &str, what: String) {
         self.0.push((place.into(), what));
     }
 
-    /// The places of a chain's members, of a chain that is called otherwise.
+    /// Replaces the prefix of the members' paths, for a chain under another key.
     pub(crate) fn rename(&mut self, from: &str, to: &str) {
         for (place, _) in &mut self.0 {
             if let Some(rest) = place.strip_prefix(from) {
@@ -31,7 +30,7 @@ impl Skips {
         }
     }
 
-    /// What an error says where all that is wrong is that gradients are missing.
+    /// Returns the advice of an error about missing gradients only.
     pub(super) fn advice(&self) -> String {
         match &self.0[..] {
             [(place, _)] if place == "$" => {

@@ -1,17 +1,17 @@
-//! Sums that lost something to the range of `f64` and are added up once more, of numbers that are scaled.
+//! Sums that overflowed or vanished in `f64`, reduced again over scaled elements.
 
 use core::cell::RefCell;
 
 use super::pieces::Pieces;
 
-/// What parts ask for at a barrier before anything is decided there.
+/// The requests of parts at a barrier before the barrier decides.
 #[derive(Default)]
 pub struct Again {
-    /// True if the engine has stored the updates that were added up: a part adds them up itself then.
+    /// True if the engine has stored the reduced updates: parts then repeat the reduction themselves.
     pub(super) stored: bool,
-    /// The leaves whose sums the pass must add up again.
+    /// The leaves over which the pass must reduce again.
     leaves: RefCell<Vec<usize>>,
-    /// What parts have added up again: the number of the sum, the leaf, the sum.
+    /// Sums that parts have reduced again: index of the sum, leaf, value.
     sums: RefCell<Vec<(usize, usize, f64)>>,
 }
 
@@ -20,7 +20,7 @@ impl Again {
         Again { stored, ..Again::default() }
     }
 
-    /// Asks for another pass over a leaf.
+    /// Requests another pass over a leaf.
     pub(super) fn ask(&self, leaf: usize) {
         let mut leaves = self.leaves.borrow_mut();
         if !leaves.contains(&leaf) {
@@ -33,7 +33,7 @@ impl Again {
         self.sums.borrow_mut().push((sum, leaf, value));
     }
 
-    /// Writes down what parts have added up, clears the sums of the leaves that are asked for, and returns these.
+    /// Stores the parts' sums, clears the sums of the requested leaves, and returns these leaves.
     pub(super) fn prepare(&self, pieces: &Pieces, width: usize, sums: &mut [f64], saved: &mut Vec<f64>) -> Vec<usize> {
         for (sum, leaf, value) in self.sums.take() {
             for (i, piece) in pieces.of_leaf[leaf].clone().enumerate() {
@@ -51,7 +51,7 @@ impl Again {
     }
 }
 
-/// Restores the sums to which the repeated pass added nothing: those of other passes.
+/// Restores the sums to which the repeated pass did not contribute: those of other passes.
 pub(super) fn restore(pieces: &Pieces, width: usize, leaves: &[usize], sums: &mut [f64], saved: &mut [f64]) {
     for leaf in leaves {
         let pairs = of_leaf(pieces, width, *leaf, sums).iter_mut().zip(of_leaf(pieces, width, *leaf, saved));

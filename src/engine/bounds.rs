@@ -1,10 +1,10 @@
-//! Bounds of the parameters, for parts that choose where to evaluate the loss.
+//! Bounds of the parameters, for parts that choose the points where the loss is evaluated.
 
 use crate::element::Real;
 use crate::state::Moments;
 
-/// The least and the largest value of each element, in the memory order and the compute type of the state's arrays;
-/// each is a number of the leaf's type.
+/// The lower and upper bound of each element, in the memory order and compute type of the state's arrays. Each bound is
+/// representable in the leaf's dtype.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     pub(crate) lower: Moments,
@@ -12,19 +12,19 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// The bounds of a leaf, element by element.
+    /// Returns the bounds of a leaf, element by element.
     pub(crate) fn leaf<C: Real>(&self, leaf: usize) -> Option<impl Iterator<Item = [C; 2]> + '_> {
         let (lower, upper) = (self.lower.get::<C>(leaf)?, self.upper.get::<C>(leaf)?);
         Some(lower.iter().zip(upper).map(|(lower, upper)| [*lower, *upper]))
     }
 }
 
-/// Returns whether a move from `x` in a direction leaves the bounds at once.
+/// Returns true if a move from `x` in `direction` leaves the bounds at once.
 pub(crate) fn is_held<C: Real>(x: C, direction: C, [lower, upper]: [C; 2]) -> bool {
     (direction < C::zero() && x <= lower) || (direction > C::zero() && x >= upper)
 }
 
-/// The nearest number within the bounds; NaN stays NaN.
+/// Returns the nearest number within the bounds; NaN stays NaN.
 pub(crate) fn clamp<C: Real>(x: C, [lower, upper]: [C; 2]) -> C {
     if x < lower {
         lower

@@ -1,4 +1,4 @@
-//! What a stage is told, when its state is made and in every phase of a step.
+//! The contexts passed to stages in `init` and in every phase of a step.
 
 use core::fmt;
 use std::sync::{Mutex, OnceLock};
@@ -10,52 +10,54 @@ use crate::error::{Error, Result};
 use crate::state::{Count, Moments, PerLeaf};
 use crate::tree::{LeafSpec, Structure};
 
-/// What `init` is told: the parameters' structure, and which of its leaves to act on.
+/// The context of `init`: the structure of the parameters and the active leaves.
 #[derive(Clone, Copy, Debug)]
 pub struct InitContext<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
     pub(crate) params: &'a [TableLeaf],
-    /// Whether leaves may rest for some steps, so that updates are counted for each.
+    /// True if leaves may rest in some steps, so that updates are counted for each leaf.
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes<'a>>,
-    /// True if parameters are seen in the type that arithmetic is done in, whatever the leaf's.
+    /// True if parameters appear in the compute type, whatever the leaf's dtype.
     pub(crate) in_full: bool,
-    /// Where it is written down which leaves must be whole on one machine, and how much work each is, if that is asked.
+    /// Out-parameter: per leaf, its cost if it must not be sharded.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
 }
 
 impl<'a> InitContext<'a> {
-    /// The parameters' leaves.
+    /// Returns the structure of the parameters.
     pub fn structure(&self) -> &'a Structure {
         self.structure
     }
 
-    /// Which leaves to act on: state is made for these only.
+    /// Returns a flag for each leaf: state is made for the active leaves only.
     pub fn active(&self) -> &'a [bool] {
         self.active
     }
 
-    /// Arrays of zeros of the leaves' shapes in the types their arithmetic is done in (`f32` for 16-bit leaves).
+    /// Returns zeroed arrays of the leaves' shapes in their compute types (`f32` for 16-bit leaves).
     ///
     /// # Errors
     ///
-    /// If there is not enough memory for them.
+    /// If not enough memory is available.
     pub fn moments(&self) -> Result<Moments> {
         self.moments_of(None)
     }
 
-    /// Arrays of zeros of the leaves' shapes, of a type asked for or else the one their arithmetic is done in.
+    /// Returns zeroed arrays of the leaves' shapes, of `dtype` or else the leaves' compute types.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory for them, or the type needs the feature `half`.
+    /// If not enough memory is available, or the dtype needs the feature `half`.
     pub fn moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
         Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
     }
 
-    /// The same, in 8 bits inside of [`quantized`](crate::quantized()) if no type is asked for and the slot may be
-    /// rounded. [`Moments::rewrite`] reads and writes them, whatever their type is.
+    /// Returns zeroed arrays for a slot, in 8 bits inside [`quantized`](crate::quantized()) if no dtype is given and
+    /// the slot may be rounded.
+    ///
+    /// [`Moments::rewrite`] reads and writes arrays of any dtype.
     ///
     /// # Errors
     ///
@@ -70,17 +72,17 @@ impl<'a> InitContext<'a> {
         })
     }
 
-    /// No updates so far, counted for each leaf to act on: of none, where all leaves have the same number. See
-    /// [`Clock::begin`](crate::part::Clock::begin).
+    /// Returns a zero count of updates for each active leaf, or no counts if all leaves have the same number of
+    /// updates. See [`Clock::begin`](crate::part::Clock::begin).
     pub fn updates(&self) -> PerLeaf<Count> {
         if self.by_leaf { PerLeaf::new(self.active, Count::default()) } else { PerLeaf::default() }
     }
 
-    /// Copies of the parameters, in the types that their arithmetic is done in.
+    /// Returns copies of the parameters in their compute types.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory for them.
+    /// If not enough memory is available.
     pub fn params_as_moments(&self) -> Result<Moments> {
         let mut copies = self.moments()?;
         for (i, spec) in self.structure.leaves().iter().enumerate().filter(|(i, _)| self.active[*i]) {
@@ -92,11 +94,11 @@ impl<'a> InitContext<'a> {
         Ok(copies)
     }
 
-    /// A copy of all elements of a leaf of the parameters, in memory order, wherever they are worked on.
+    /// Returns all elements of a parameter leaf, in memory order, including those that other processes own.
     ///
     /// # Errors
     ///
-    /// If there are arrays in place of the parameters, and not all elements are in them.
+    /// If arrays replace the parameters and do not hold all elements.
     pub(crate) fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
         let (spec, values) = (&self.structure.leaves()[leaf], &self.params[leaf]);
         if values.data.len() != spec.len() {
@@ -108,11 +110,11 @@ impl<'a> InitContext<'a> {
         Ok(copy)
     }
 
-    /// Copies of the parameters, of a type asked for or else the one that their arithmetic is done in.
+    /// Returns copies of the parameters, of `dtype` or else their compute types.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory for them, or the type needs the feature `half`.
+    /// If not enough memory is available, or the dtype needs the feature `half`.
     pub fn params_as_moments_of(&self, dtype: Option<DType>) -> Result<Moments> {
         let copies = self.params_as_moments()?;
         if dtype.is_none() {
@@ -123,24 +125,24 @@ impl<'a> InitContext<'a> {
         Ok(rounded)
     }
 
-    /// Returns whether a leaf's parameters are rounded to a type narrower than the one that arithmetic is done in: 16
-    /// bits, and not inside a [`master`](crate::wrapper::master()).
+    /// Returns true if a leaf's parameters are rounded to a dtype narrower than the compute type: 16-bit leaves outside
+    /// a [`master`](crate::wrapper::master()).
     pub fn is_rounded(&self, leaf: usize) -> bool {
         let dtype = self.structure.leaves()[leaf].dtype();
         !self.in_full && dtype != dtype.compute()
     }
 
-    /// The leaves to act on that are also `on`.
+    /// Returns the active leaves that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
     }
 
-    /// The leaves to act on of which something is true.
+    /// Returns the active leaves that satisfy a predicate.
     pub(crate) fn active_where(&self, is: &dyn Fn(&LeafSpec) -> bool) -> Vec<bool> {
         self.structure.leaves().iter().zip(self.active).map(|(leaf, on)| *on && is(leaf)).collect()
     }
 
-    /// Says that the leaves to act on must be whole on one machine, and how much work each of them is in a step.
+    /// Declares that the active leaves must not be sharded, with the cost of each in a step.
     pub(crate) fn must_be_whole(&self, work: &dyn Fn(&LeafSpec) -> f64) {
         let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };
         for ((all, leaf), on) in whole.iter_mut().zip(self.structure.leaves()).zip(self.active) {
@@ -150,32 +152,32 @@ impl<'a> InitContext<'a> {
         }
     }
 
-    /// The same, for other leaves.
+    /// Returns this context with other active leaves.
     pub(crate) fn with_active<'b>(&'b self, active: &'b [bool]) -> InitContext<'b> {
         InitContext { active, ..*self }
     }
 }
 
-/// The parameters of a context, leaf by leaf of its structure.
+/// The parameters of a context, by leaf of its structure.
 #[derive(Clone, Copy)]
 pub(crate) enum ParamSource<'a> {
     /// The leaves.
     Leaves(&'a [TableLeaf]),
-    /// Arrays in place of the leaves, of those that are acted on.
+    /// Arrays in place of the active leaves.
     Arrays(&'a Moments),
-    /// The same, made on demand.
+    /// As `Arrays`, made on demand.
     OnDemand(&'a dyn Fn() -> Result<Moments>),
 }
 
 impl ParamSource<'_> {
-    /// The parameters of what has not begun.
+    /// No parameters, before a step has begun.
     pub(crate) const NONE: ParamSource<'static> = ParamSource::Leaves(&[]);
 
-    /// Calls a function with a table that has one entry for each leaf.
+    /// Calls `then` with a table of one entry per leaf.
     ///
     /// # Errors
     ///
-    /// If there is not enough memory for arrays that are made on demand.
+    /// If arrays made on demand do not fit in memory.
     pub(crate) fn with<R>(self, structure: &Structure, then: impl FnOnce(&[TableLeaf]) -> R) -> Result<R> {
         let made;
         let moments = match self {
@@ -205,29 +207,29 @@ impl fmt::Debug for ParamSource<'_> {
     }
 }
 
-/// What every phase of a step is told.
+/// The context of every phase of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'a> {
     pub(crate) structure: &'a Structure,
-    /// Whether there are gradients in this step.
+    /// True if the step has gradients.
     pub(crate) gradients: bool,
-    /// What was accumulated is to be emitted.
+    /// True if accumulated updates must be emitted.
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
     pub(crate) params: ParamSource<'a>,
-    /// Which leaves have no gradient in this step; empty where all have one.
+    /// True for leaves without a gradient in this step; empty if all have one.
     pub(crate) absent: &'a [bool],
-    /// Which leaves rest in this step; empty where none may.
+    /// True for leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes<'a>>,
     pub(crate) in_full: bool,
     pub(crate) rows: &'a [usize],
-    /// Leaves are gone through elsewhere: parameters and state arrays are not here.
+    /// True if a device runs the passes: parameters and state arrays are not in this memory.
     pub(crate) elsewhere: bool,
-    /// The leaves that are acted on; empty where all are. For checks.
+    /// The active leaves, for checks; empty if all are.
     pub(crate) active: &'a [bool],
-    /// Where it is said that a step cannot be ended, though it has begun.
+    /// Receives the error of a step that has begun and cannot finish.
     pub(crate) failure: Option<&'a OnceLock<Error>>,
 }
 
@@ -253,56 +255,57 @@ impl<'a> StepContext<'a> {
 
     /// Ends the step, which has begun, with an error.
     pub(crate) fn fail(&self, error: Error) {
-        // Of several the first says what happened.
+        // The first of several errors is the cause.
         if let Some(failure) = self.failure {
             drop(failure.set(error));
         }
     }
 
-    /// Whether the step has ended with an error.
+    /// Returns true if the step has ended with an error.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some_and(|failure| failure.get().is_some())
     }
 
-    /// The parameters' leaves.
+    /// Returns the structure of the parameters.
     pub fn structure(&self) -> &'a Structure {
         self.structure
     }
 
-    /// One leaf's path, type and shape.
+    /// Returns the path, dtype and shape of a leaf.
     pub fn leaf(&self, leaf: usize) -> &'a LeafSpec {
         &self.structure.leaves()[leaf]
     }
 
-    /// Returns true if a leaf rests in this step, since it is [frozen](crate::wrapper::freezable) or [has no
-    /// gradient](crate::wrapper::skip_absent): its elements are not gone through, and what is remembered of it must
-    /// stay as it is.
+    /// Returns true if a leaf rests in this step, because it is [frozen](crate::wrapper::freezable) or [has no
+    /// gradient](crate::wrapper::skip_absent).
+    ///
+    /// Passes skip its elements, and its state must not change.
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }
 
-    /// Whether a leaf has no gradient in this step, where that may be.
+    /// Returns true if a leaf has no gradient in this step and may lack one.
     pub(crate) fn is_absent(&self, leaf: usize) -> bool {
         is_among(self.absent, leaf)
     }
 
-    /// Whether there are no gradients in this step: what has been accumulated is to be emitted.
+    /// Returns true if this step has no gradients and emits accumulated updates.
     pub fn is_flush(&self) -> bool {
         !self.gradients
     }
 
-    /// The same step, as one that has gradients and this value of the loss.
+    /// Returns this step with gradients and this value of the loss.
     pub fn with_gradients(self, value: Option<f64>) -> StepContext<'a> {
         StepContext { gradients: true, value, ..self }
     }
 
-    /// The value of the loss: `Some` in every step of what [needs](crate::needs) it.
+    /// Returns the value of the loss: `Some` in every step of a transformation that [needs](crate::needs) it.
     pub fn value(&self) -> Option<f64> {
         self.value
     }
 
-    /// The same step, for a transformation with leaves of its own, or one that is run to its end in the middle of the
-    /// step. `params` are the parameters of `structure`.
+    /// Returns this step for an inner transformation that has leaves of its own, or runs as a whole within the step.
+    /// `params` are the parameters of `structure`.
     pub(crate) fn inside<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,
@@ -322,7 +325,7 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// The same step, for what acts on some leaves only.
+    /// Returns this step with these active leaves.
     pub(crate) fn on<'b>(&self, active: &'b [bool]) -> StepContext<'b>
     where
         'a: 'b,
@@ -330,7 +333,7 @@ impl<'a> StepContext<'a> {
         StepContext { active, ..*self }
     }
 
-    /// Refuses gradients of rows, for what must have those of whole leaves.
+    /// Refuses row-sparse gradients, for parts that need whole leaves.
     pub(crate) fn whole_leaves(&self, part: &str) -> Result<()> {
         let mut rows = self.rows.iter().filter(|leaf| self.active.get(**leaf) != Some(&false));
         rows.next().map_or(Ok(()), |leaf| {
@@ -339,7 +342,7 @@ impl<'a> StepContext<'a> {
         })
     }
 
-    /// Calls a function with what `init` would be told of these leaves and the parameters of this step.
+    /// Calls `then` with the context that `init` would have for these leaves and the parameters of this step.
     pub(crate) fn as_init<R>(&self, active: &[bool], then: impl FnOnce(&InitContext<'_>) -> Result<R>) -> Result<R> {
         let (StepContext { structure, by_leaf, codes, in_full, .. }, whole) = (*self, None);
         let init =
@@ -347,7 +350,7 @@ impl<'a> StepContext<'a> {
         self.params.with(structure, init)?
     }
 
-    /// The same step, for what has its state in these codes, if it is said here.
+    /// Returns this step with this quantization format, if given.
     pub(crate) fn in_codes(self, codes: Option<Codes<'a>>) -> Self {
         StepContext { codes: codes.or(self.codes), ..self }
     }

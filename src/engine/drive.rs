@@ -1,4 +1,4 @@
-//! One step: the passes over all leaves, and what happens between them.
+//! One step: its passes over all leaves and the barriers between them.
 #![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
 
 use core::ptr::NonNull;
@@ -22,24 +22,23 @@ use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{LeafSpec, Structure};
 
-/// Whoever goes through the leaves in place of the engine, on another machine.
+/// A device that executes the passes of a step.
 pub(crate) trait Remote<T: Stage>: RemoteTree {
-    /// Does a pass, and says what it added to each sum of each piece; none if it failed.
+    /// Executes a pass; returns its contribution to each sum of each chunk, or `None` if it failed.
     fn pass(&mut self, pass: &Pass<'_, T>) -> Option<Vec<f64>>;
-    /// Does what was written down of whole leaves at a barrier; none if it failed.
+    /// Executes the recorded whole-leaf work of a barrier; returns `None` if it failed.
     fn leaves(&mut self, barrier: usize) -> Option<()>;
-    /// Why a pass failed, if one did.
+    /// Takes the error of a failed call.
     fn error(&mut self) -> Option<Error>;
 }
 
-/// What a state keeps between steps besides what it remembers: cuts, tables, sums, and where a chain needs it a place
-/// to store updates between passes.
+/// Buffers kept between steps: chunks, tables, sums, and updates stored between passes.
 pub(crate) struct Work {
     pieces: Pieces,
     pub(crate) params: Table,
     pub(crate) grads: Table,
     pub(crate) rows: Rows,
-    /// Which gradients are not there; of none if all are.
+    /// True for leaves without a gradient; empty if all have one.
     pub(crate) absent: Vec<bool>,
     pub(crate) path: String,
     sums: Vec<f64>,
@@ -50,12 +49,11 @@ pub(crate) struct Work {
     active: Vec<bool>,
     spare: Box<Spare>,
     shape: Shape,
-    /// Bytes of the parameters that it is for.
     /// True if sums of squares can leave the range of `f64`: those over `f64` leaves.
     doubles: bool,
-    /// Room for sums while some are added up again.
+    /// Room for the other sums while some are reduced again.
     saved: Vec<f64>,
-    /// The other machines that have sums of the same step, if there are any.
+    /// The processes that share the step.
     pub(crate) ranks: Option<Box<Ranks>>,
 }
 
@@ -67,7 +65,7 @@ impl Work {
         Work::new_for(structure, &vec![true; structure.len()], transformation)
     }
 
-    /// For passes over the active leaves only.
+    /// As [`new`](Work::new), for passes over the active leaves only.
     ///
     /// # Errors
     ///
@@ -107,22 +105,22 @@ impl Work {
         }
     }
 
-    /// What it is for.
+    /// Returns the shape of the transformation.
     pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
 
-    /// The same, for a copy of the state.
+    /// Returns new buffers for a copy of the state.
     pub(crate) fn fresh(&self, structure: &Structure) -> Work {
         self.fresh_for(structure, &vec![true; structure.len()])
     }
 
-    /// The same, for passes over the active leaves only.
+    /// As [`fresh`](Work::fresh), for passes over the active leaves only.
     pub(crate) fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
         Work { ranks: self.ranks.clone(), ..Work::of_shape(structure, active, self.shape) }
     }
 
-    /// Does a step on the leaves in the tables. Without gradients in the table, all gradients are zero.
+    /// Runs a step on the leaves in the tables. Without gradients in the table, all gradients are zero.
     pub(crate) fn step<T: Stage>(
         &mut self,
         transformation: &T,
@@ -136,7 +134,7 @@ impl Work {
         self.run(chain, at, objective, sink)
     }
 
-    /// The same, whatever the chain: compiled once.
+    /// Runs a step of any chain: compiled once.
     fn run(
         &mut self,
         chain: &mut dyn AnyChain,
@@ -150,7 +148,7 @@ impl Work {
         let pieces = if self.rows.leaves.is_empty() { &self.pieces } else { &self.rows.pieces };
         if let Sink::Updates(buffers) = sink {
             for updates in self.rows.leaves.iter().map(|leaf| &buffers[*leaf]) {
-                // SAFETY: the updates are lent for the step to be written, and no pass is running.
+                // SAFETY: the updates are borrowed for the step to be written, and no pass is running.
                 unsafe { updates.raw().bytes_mut(0, updates.len()) }.fill(0);
             }
         }
@@ -193,7 +191,8 @@ impl Work {
                     at.fail(error);
                     return Outcome::NOTHING;
                 }
-                // Not after the pass that adds up again. What several ranks have stored none of them can.
+                // Not after the pass that repeats the reduction. Stored updates of several processes cannot be reduced
+                // again by one.
                 let asks = only.is_empty() && adds && self.doubles && !last && chain.is_here();
                 let stored = shape.stores(number);
                 again = (asks && !(stored && self.ranks.is_some())).then(|| Again::new(stored));
@@ -238,16 +237,16 @@ impl Work {
     }
 }
 
-/// A chain in a step, whatever its type.
+/// A type-erased chain in a step.
 trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
-    /// True if the engine does the passes.
+    /// True if the engine runs the passes, not a device.
     fn is_here(&self) -> bool;
     /// As [`Stage::emission`].
     fn emission(&self) -> Emission;
-    /// Does a pass, and says what was added to each sum of each piece elsewhere; none if it failed there.
+    /// Runs a pass. Returns a device's contribution to each sum of each chunk; `None` if the device failed.
     fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>>;
-    /// Whether it could be done.
+    /// Runs a barrier; returns false if it failed.
     fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool;
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome);
 }
@@ -255,7 +254,7 @@ trait AnyChain {
 struct Running<'a, 'r, T: Stage> {
     transformation: &'a T,
     state: &'a mut T::State,
-    /// There from when the step has begun.
+    /// `Some` once the step has begun.
     run: Option<T::Run>,
     elsewhere: Option<&'a mut (dyn Remote<T> + 'r)>,
 }
@@ -300,7 +299,7 @@ impl<T: Stage> AnyChain for Running<'_, '_, T> {
     }
 }
 
-/// The sums of all machines, where there are others.
+/// Returns the sums of all processes, if several share the step.
 fn complete<'a>(ranks: &'a Option<Box<Ranks>>, here: Sums<'a>) -> Sums<'a> {
     ranks.as_ref().map_or(here, |ranks| ranks.sums(here))
 }

@@ -1,67 +1,69 @@
-//! The outcome of a step, and the emissions of stages in it.
+//! The outcome of a step, and the output modes of stages in it.
 
 /// The outcome of a step. Each group of a partition has [its own](crate::wrapper::PartitionState::outcome).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) emitted: bool,
-    /// Some gradients were thrown away, perhaps not all.
+    /// True if gradients were discarded, perhaps not all.
     pub(crate) skipped: bool,
     /// As [`Emission::Nothing`].
     pub(crate) held: bool,
 }
 
 impl Outcome {
-    /// What there is before a transformation has done anything: gradients.
+    /// The outcome before the first transformation: gradients.
     pub(crate) const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false, held: false };
 
     /// The outcome of a step that emitted nothing.
     pub(crate) const NOTHING: Outcome = Outcome { emitted: false, skipped: false, held: true };
 
-    /// Whether an update was emitted, so that a parameter may have moved: false while a
-    /// [`multi_steps`](crate::multi_steps) accumulates, and where it or an
-    /// [`apply_if_finite`](crate::apply_if_finite) threw the gradients away, unless another group of a partition emits.
+    /// Returns true if an update was emitted, so that a parameter may have changed.
+    ///
+    /// It is false while a [`multi_steps`](crate::multi_steps) accumulates, and if it or an
+    /// [`apply_if_finite`](crate::apply_if_finite) discarded the gradients, unless another group of a partition emits.
     pub fn emitted(self) -> bool {
         self.emitted
     }
 
-    /// True if all gradients were thrown away, by a skip function or because they were not finite. Never true together
-    /// with [`emitted`](Outcome::emitted): where one group of a partition skips and another emits, the
-    /// [outcome of the group](crate::wrapper::PartitionState::outcome) says so.
+    /// Returns true if all gradients were discarded, by a skip function or because they were not finite.
+    ///
+    /// Never true together with [`emitted`](Outcome::emitted): if one group of a partition skips and another emits, the
+    /// [outcome of the group](crate::wrapper::PartitionState::outcome) reports it.
     pub fn skipped(self) -> bool {
         self.skipped && !self.emitted
     }
 }
 
-/// The emission of a stage in a step.
+/// The output mode of a stage in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emission {
-    /// It depends on a barrier that the step has not reached.
+    /// Depends on a barrier that the step has not reached.
     Undecided,
     /// Updates.
     Updates,
-    /// Updates of some leaves, and nothing for those in [`Stage::resting`](super::Stage::resting).
+    /// Updates of some leaves; the leaves in [`Stage::resting`](super::Stage::resting) rest.
     Partly,
-    /// Updates of zero; nothing is left to do after this many of the stage's barriers.
+    /// Zero updates. The stage ends after this many of its barriers.
     Zeros(usize),
-    /// Nothing: the gradients were accumulated or thrown away, so that stages after and around this one do not run.
-    /// Nothing is left to do after this many of the stage's barriers.
+    /// Nothing: the gradients were accumulated or discarded, so that later stages and wrappers do not run. The stage
+    /// ends after this many of its barriers.
     Nothing(usize),
 }
 
 impl Emission {
-    /// Returns whether the next stage of the chain runs.
+    /// Returns true if the next stage of the chain runs.
     #[inline(always)]
     pub(crate) const fn reaches_next(self) -> bool {
         matches!(self, Emission::Updates | Emission::Partly | Emission::Zeros(_))
     }
 
-    /// Returns whether nothing is emitted on the whole tree.
+    /// Returns true if nothing is emitted for the whole tree.
     #[inline(always)]
     pub(crate) const fn is_nothing(self) -> bool {
         matches!(self, Emission::Nothing(_))
     }
 
-    /// Returns after how many barriers nothing is left to do, if the output is zero on the whole tree.
+    /// Returns the number of barriers after which the stage ends, if it emits zeros or nothing for the whole tree.
     pub(crate) const fn end(self) -> Option<usize> {
         match self {
             Emission::Zeros(end) | Emission::Nothing(end) => Some(end),
@@ -69,7 +71,7 @@ impl Emission {
         }
     }
 
-    /// The emission of a chain in which this many barriers come before the stage.
+    /// Returns the output mode of a chain with this number of barriers before the stage.
     pub(crate) const fn after(self, barriers: usize) -> Emission {
         match self {
             Emission::Zeros(end) => Emission::Zeros(barriers + end),
@@ -79,13 +81,13 @@ impl Emission {
     }
 }
 
-/// On which leaves a stage may emit nothing in a step.
+/// The leaves for which a stage may emit nothing in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HoldsBack {
-    /// On none.
+    /// None.
     Never,
-    /// On all leaves together.
+    /// All leaves together.
     All,
-    /// On some leaves, while others have updates.
+    /// Some leaves, while others have updates.
     Some,
 }

@@ -1,4 +1,4 @@
-//! Gradients of single examples: trees whose leaves have one more axis, the first.
+//! Per-example gradients: trees whose leaves have an additional first axis.
 #![allow(unsafe_code, reason = "stretches of raw leaves of any type and layout; see `memory`")]
 
 use core::marker::PhantomData;
@@ -9,7 +9,7 @@ use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::tree::{Cursor, LeafParts, LeafSpec, Structure, Tree, Walk, is_dense};
 
-/// The leaves of such a tree, which fits the parameters.
+/// The leaves of per-example gradients that match the parameters.
 pub(crate) struct Examples<'a> {
     leaves: Vec<LeafParts>,
     len: usize,
@@ -17,12 +17,12 @@ pub(crate) struct Examples<'a> {
 }
 
 impl<'a> Examples<'a> {
-    /// Finds the leaves.
+    /// Collects the leaves.
     ///
     /// # Errors
     ///
-    /// If a leaf has not the shape of its parameter with an axis in front of it that is as long in all leaves, or a
-    /// type that loses something in the one that arithmetic is done in; or if there is no example.
+    /// If a leaf does not have the shape of its parameter behind a first axis that is as long in all leaves; if its
+    /// dtype does not convert to the compute type without loss; or if the tree has no example.
     pub(crate) fn of<G: Tree + ?Sized>(grads: &'a G, structure: &Structure) -> Result<Examples<'a>> {
         let mut found = Vec::new();
         grads.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| found.push((String::from(path), leaf.parts))));
@@ -46,19 +46,19 @@ impl<'a> Examples<'a> {
         Ok(Examples { leaves: found.into_iter().map(|(_, leaf)| leaf).collect(), len, borrow: PhantomData })
     }
 
-    /// How many examples.
+    /// Returns the number of examples.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The sum of the squares of one example's elements of a leaf, which are multiplied by a scale.
+    /// Returns the sum of squares of one example's elements of a leaf, each multiplied by `scale`.
     pub(crate) fn squares(&self, leaf: usize, spec: &LeafSpec, example: usize, scale: f64) -> f64 {
         let mut sum = 0.0;
         self.visit(leaf, spec, example, Squares(&mut sum, scale));
         sum
     }
 
-    /// Adds one example's elements of a leaf, times a factor, in the order of the state.
+    /// Adds one example's elements of a leaf, times a factor, in the state's memory order.
     pub(crate) fn add(&self, leaf: usize, spec: &LeafSpec, example: usize, factor: f64, to: &mut [f64]) {
         self.visit(leaf, spec, example, AddTimes { factor, to });
     }
@@ -68,7 +68,7 @@ impl<'a> Examples<'a> {
         let (Some((first, rest)), n) = (strides.split_first(), spec.len()) else { return };
         let dense = is_dense(spec.shape(), rest, spec.strides()) && (*first == n as isize || self.len == 1);
         with_dtype!(data.dtype(), T => if dense {
-            // SAFETY: the tree is borrowed for as long as this is, and its leaf lies without gaps.
+            // SAFETY: `Examples` borrows the tree, and the leaf is contiguous with `self.len * n` elements.
             let stretch = unsafe { data.slice::<T>(example * n, n) };
             job.dense(stretch);
         } else {
@@ -76,7 +76,8 @@ impl<'a> Examples<'a> {
             let view = parts.view();
             for run in Cursor::new(spec.shape(), spec.strides(), rest, 0).take(n) {
                 let run = crate::tree::Run { offset: run.offset + example as isize * first, ..run };
-                // SAFETY: as above; the cursor stays inside the example's shape.
+                // SAFETY: `Examples` borrows the tree; the cursor stays inside the example's shape and `example` is
+                // below `self.len`.
                 unsafe { view.read::<T>(run, |x| elements.push(x)) };
             }
             job.dense(&elements);
@@ -84,7 +85,7 @@ impl<'a> Examples<'a> {
     }
 }
 
-/// Something done with one example's elements of a leaf, in the order of the state.
+/// Work on one example's elements of a leaf, in the state's memory order.
 trait OnExample {
     fn dense<T: Element>(self, elements: &[T]);
 }
@@ -103,7 +104,7 @@ impl<T: Element> Job for SumOfSquares<'_, T> {
     type Output = f64;
     #[inline(always)]
     fn run(self) -> f64 {
-        // By stretches in the compute type, since that is what sums are over.
+        // Reduced in slices of the compute type, as `sum_tile` requires.
         let mut wide = [T::Compute::of(0.0); 256];
         let mut sum = 0.0;
         for stretch in self.0.chunks(256) {

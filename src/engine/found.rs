@@ -1,16 +1,15 @@
-//! Numbers that a part has found out of whole leaves and gives to the loop of each element: worked out for a stretch
-//! when it is come to, so that they are nowhere as long as the leaf.
+//! Leaf statistics, expanded to one value per element for a slice at a time: they never need an array of the leaf's
+//! length.
 
 use core::any::Any;
 use core::marker::PhantomData;
 
 use crate::element::{ByReal, Real};
 
-/// Fills stretches of a leaf, each with one of the numbers that every element has: out of a state, for the leaf of this
-/// number, from the element of this number on.
+/// Fills slices with the statistics of their elements: from a state, for a leaf, from element `start` on.
 pub(super) type Fill<C> = fn(&dyn Any, usize, usize, &mut [&mut [C]]);
 
-/// What has been found out of a leaf, and how it is brought to elements.
+/// The statistics of a leaf and the functions that expand them.
 #[derive(Clone, Copy)]
 pub struct Found<'a> {
     pub(super) state: &'a dyn Any,
@@ -20,13 +19,13 @@ pub struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Fills stretches of the same length that begin at the element of a number.
+    /// Fills slices of the same length from element `start` on.
     pub(super) fn fill<C: Real>(self, start: usize, to: &mut [&mut [C]]) {
         C::split(From(self, start, PhantomData), to);
     }
 }
 
-/// From an element on, to some stretches.
+/// Fills slices from an element on.
 struct From<'a, 't, 's>(Found<'a>, usize, PhantomData<&'t mut &'s ()>);
 
 impl<'t, 's> ByReal for From<'_, 't, 's> {
@@ -38,6 +37,6 @@ impl<'t, 's> ByReal for From<'_, 't, 's> {
     fn double(self, to: &mut [&mut [f64]]) {
         (self.0.double)(self.0.state, self.0.leaf, self.1, to);
     }
-    /// What is recorded is nowhere in memory.
+    /// Recorded values have no storage.
     fn recorded<C: Real>(self, _: &mut [&mut [C]], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }

@@ -1,4 +1,4 @@
-//! Blocks of numbers of 16 bits, brought into registers as `f32` and back.
+//! Blocks of 16-bit floats, converted to and from `f32` in registers.
 
 use half::{bf16, f16};
 
@@ -7,17 +7,17 @@ use crate::element::{Element, SixteenBits};
 use crate::numeric::half_floats::{self, BLOCK};
 use crate::tree::add_update;
 
-/// A type of 16 bits, in blocks.
+/// A 16-bit float type, converted by block.
 pub(crate) trait InBlocks: SixteenBits {
-    /// The numbers that these bits are.
+    /// Widens 16-bit floats.
     ///
     /// # Safety
     ///
-    /// The CPU has the instruction set.
+    /// The CPU has the SIMD level.
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK];
 
-    /// The nearest numbers of this type, as bits.
+    /// Rounds to the nearest 16-bit floats.
     ///
     /// # Safety
     ///
@@ -25,9 +25,9 @@ pub(crate) trait InBlocks: SixteenBits {
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]);
 
-    /// Adds updates to parameters, rounded as `written::add_rounded` does. It brings them into `f32` once more: as one
-    /// value for this and for what made the updates, a compiler may keep them in memory and read them there in other
-    /// pieces than it wrote, which a processor waits for.
+    /// Adds updates to parameters, rounded as by `written::add_rounded`. Widens the parameters a second time: if the
+    /// arithmetic shared the widened values, LLVM could spill them and reload them at another width than it stored,
+    /// which defeats store forwarding.
     ///
     /// # Safety
     ///
@@ -36,7 +36,7 @@ pub(crate) trait InBlocks: SixteenBits {
     unsafe fn add_block<S: Set>(u: [f32; BLOCK], p: &mut [u16; BLOCK]);
 }
 
-// Loops, not `map` of arrays: that would call a function compiled for the baseline.
+// Loops instead of `map` on arrays, which would call a function compiled for the baseline.
 impl InBlocks for bf16 {
     #[inline(always)]
     #[allow(unsafe_code, reason = "shifts, on any CPU")]
@@ -71,7 +71,7 @@ impl InBlocks for f16 {
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn widen_block<S: Set>(bits: &[u16; BLOCK]) -> [f32; BLOCK] {
         let mut wide = [0.0; BLOCK];
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         unsafe { half_floats::widen::<S>(bits, &mut wide) };
         wide
     }
@@ -79,7 +79,7 @@ impl InBlocks for f16 {
     #[inline(always)]
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         unsafe { half_floats::narrow::<S>(block, bits) };
     }
 
@@ -87,7 +87,7 @@ impl InBlocks for f16 {
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn add_block<S: Set>(mut u: [f32; BLOCK], p: &mut [u16; BLOCK]) {
         let mut bits = [0; BLOCK];
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         unsafe {
             let here = Self::widen_block::<S>(p);
             half_floats::narrow::<S>(&u, &mut bits);

@@ -1,11 +1,11 @@
-//! Transformations as data.
+//! Inner transformations as arguments.
 
 use core::any::Any;
 
 use super::Stage;
 use crate::recipe::{Node, Recipe, Result, Setting, ToRecipe};
 
-/// A transformation as an argument of another, which must be given; its recipe is made only when it is asked for.
+/// A required transformation argument. Its recipe is made on demand.
 pub struct Inner<'a, T>(pub &'a mut T);
 
 impl<T: Stage> ToRecipe for Inner<'_, T> {
@@ -14,7 +14,7 @@ impl<T: Stage> ToRecipe for Inner<'_, T> {
     }
 }
 
-/// Read by whoever builds transformations, if it is of their type.
+/// Set by builders of this transformation type.
 impl<T: Stage> Setting for Inner<'_, T> {
     fn set(&mut self, node: &Node<'_>) -> Result<()> {
         node.build_into(self.0 as &mut dyn Any)

@@ -1,4 +1,4 @@
-//! Leaves of a tree for the time of one step, read and written whatever their types and layouts.
+//! Leaves of a tree during one step, read and written for any dtype and layout.
 #![allow(unsafe_code, reason = "raw leaves; see `memory`")]
 
 use core::ops::Range;
@@ -11,65 +11,65 @@ use crate::numeric::split::{FEW, each_of, worth_sharing};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafParts, LeafSpec, Strided, Structure};
 
-/// Where a leaf's elements are, for the time of one step.
+/// The memory of a leaf during one step.
 #[derive(Clone, Debug)]
 pub(crate) struct TableLeaf {
     pub(crate) data: RawSlice,
-    /// The strides, unless the elements lie as the state does; then no slice of `data` can be taken.
+    /// The strides, unless the leaf is in the state's memory order; with strides, no slice of `data` may be made.
     pub(crate) strided: Option<Strided>,
-    /// Whether it is the engine's own, so that updates may be stored in its place: of gradients those of rows.
+    /// True if the engine owns the memory, so that updates may be stored in it: gradients of row-sparse leaves.
     pub(crate) own: bool,
 }
 
 impl TableLeaf {
     pub(super) const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strided: None, own: false };
 
-    /// An array that lies as the state does.
+    /// Returns the leaf of an array in the state's memory order.
     pub(crate) fn dense(data: RawSlice) -> TableLeaf {
         TableLeaf { data, strided: None, own: false }
     }
 
-    /// A leaf, beside state that lies in this order.
+    /// Returns a leaf whose state has strides `order`.
     pub(crate) fn of(parts: &LeafParts, order: &[isize]) -> TableLeaf {
         let mut leaf = TableLeaf::dense(parts.data);
         leaf.lies_by(parts.strides_unless(order));
         leaf
     }
 
-    /// Notes the strides of a leaf that does not lie as the state does.
+    /// Sets the strides of a leaf that is not in the state's memory order.
     pub(super) fn lies_by(&mut self, strided: Option<Strided>) {
         if strided.is_some() {
             (self.data, self.strided) = (self.data.scattered(), strided);
         }
     }
 
-    /// Stands for a leaf that is not there.
+    /// Returns an empty leaf in place of a missing one.
     pub(crate) fn none(dtype: DType) -> TableLeaf {
         TableLeaf::dense(RawSlice::empty(dtype))
     }
 
-    /// Returns true if its elements lie as the state does, and are of this type.
+    /// Returns true if the elements are in the state's memory order and of this dtype.
     #[inline]
     pub(crate) fn lies(&self, dtype: DType) -> bool {
         self.strided.is_none() && self.data.dtype() == dtype
     }
 
-    /// An array of the engine's own.
+    /// Returns the leaf of an array that the engine owns.
     pub(crate) fn own(data: RawSlice) -> TableLeaf {
         TableLeaf { own: true, ..TableLeaf::dense(data) }
     }
 }
 
-/// The leaves of one tree. The allocation is kept from step to step, the pointers are not.
+/// The leaves of one tree. The allocation is kept between steps, the pointers are not.
 pub(crate) type Table = Vec<TableLeaf>;
 
-/// Returns true if a leaf is among these; false if there are no entries.
+/// Returns the flag of a leaf; false if `leaves` is empty.
 pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {
     leaves.get(leaf).is_some_and(|is| *is)
 }
 
-/// Fills a table with arrays that lie as the state does, which must outlive its use. A leaf that has no array is the
-/// one in `others`; if there are none, it has no elements.
+/// Fills a table with arrays in the state's memory order, which must outlive its use. A leaf without an array takes its
+/// entry in `others`, if given, and otherwise has no elements.
 pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLeaf], table: &mut Table) {
     table.clear();
     table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
@@ -81,18 +81,18 @@ pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLea
     }));
 }
 
-/// Fills a table with gradients that lie as the state does.
+/// Fills a table with gradients in the state's memory order.
 pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
     table.clear();
     table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf::dense(gradient.raw(leaf)?))));
 }
 
-/// Copies a whole leaf, of any type and layout, into the compute type and the state's order.
+/// Copies a whole leaf, of any dtype and layout, to the compute type and the state's memory order.
 pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
     read_range(leaf, spec, 0..spec.len(), to);
 }
 
-/// The same of the elements that are worked on here.
+/// As [`read_leaf`] for the elements that this process owns.
 pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
     read_range(leaf, spec, spec.here(), to);
 }
@@ -101,8 +101,8 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
     let Some(to) = to else { return };
     assert_eq!(to.len(), range.len(), "room for the elements of the leaf `{spec}`, no more and no less");
     let one = |(at, to): &mut (usize, &mut [C])| {
-        // SAFETY: the engine lends the leaf for the step or for `init`, and no pass is running; who calls this has
-        // asked whether there are so many elements.
+        // SAFETY: the engine borrows the leaf for the step or for `init`, and no pass is running. Callers have checked
+        // that the leaf holds the elements of `range`, and `to` has as many.
         unsafe {
             read_stretch(leaf, spec, current_isa(), *at, to);
         }
@@ -114,26 +114,25 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
     each_of(&mut parts, &one);
 }
 
-/// Elements that one thread reads at a time.
+/// Elements that a task reads at a time.
 const READ: usize = 1 << 16;
 
-/// Copies a stretch of a leaf of any type and layout into the compute type and the state's order, and asks for what is
-/// read later.
+/// Copies a range of a leaf, of any dtype and layout, to the compute type and the state's memory order.
 ///
 /// # Safety
 ///
-/// The leaf is lent for the step, nobody writes to this stretch meanwhile, and it has as many elements from `start` on.
+/// The leaf is borrowed for the step and has `to.len()` elements from `start` on, and nothing writes them meanwhile.
 pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
     match leaf.strided {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         None => unsafe { load(isa, leaf.data, start, to) },
         // SAFETY: as above.
         Some(_) => unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) },
     }
 }
 
-/// Copies a stretch of an array of any type and layout into the compute type, in the order of a dense one with these
-/// strides.
+/// Copies a range of an array, of any dtype and layout, to the compute type, in the order of a dense array with strides
+/// `order`.
 ///
 /// # Safety
 ///
@@ -147,7 +146,7 @@ pub(crate) unsafe fn read_in_order<C: Real>(
     to: &mut [C],
 ) {
     let Some(strided) = &leaf.strided else {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         return unsafe { load(isa, leaf.data, start, to) };
     };
     let view = RawStrided::new(leaf.data, strided.extent);
@@ -155,7 +154,7 @@ pub(crate) unsafe fn read_in_order<C: Real>(
     let mut to = to.iter_mut();
     with_dtype!(leaf.data.dtype(), T => {
         for run in Cursor::new(shape, order, &strided.strides, start).take(n) {
-            // SAFETY: by the caller's promise.
+            // SAFETY: as the caller guarantees.
             unsafe {
                 view.read::<T>(run, |x| {
                     if let Some(to) = to.next() {
@@ -167,11 +166,11 @@ pub(crate) unsafe fn read_in_order<C: Real>(
     });
 }
 
-/// Copies an array in the state's order into a leaf of any type and layout.
+/// Copies an array in the state's memory order to a leaf of any dtype and layout.
 pub(crate) fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C]) {
     with_dtype!(leaf.data.dtype(), T => match &leaf.strided {
         None => {
-            // SAFETY: the leaf is borrowed mutably by the caller, who holds the tree.
+            // SAFETY: the caller borrows the tree of this leaf mutably, and `leaf.data` has `from.len()` elements.
             let to = unsafe { leaf.data.slice_mut::<T>(0, from.len()) };
             to.iter_mut().zip(from).for_each(|(to, from)| *to = convert::<C, T>(*from));
         }

@@ -1,8 +1,8 @@
-//! The sizes of fused chains and of the blocks that their loops go through.
+//! The limits of fused chains, and the block size of their loops.
 
-/// The most state arrays that a fused chain may have.
+/// The most state arrays of a fused chain.
 pub(crate) const MOST_SLOTS: usize = 8;
-/// The most barriers that a fused chain may have.
+/// The most barriers of a fused chain.
 pub(crate) const MOST_BARRIERS: usize = 3;
 
 /// Elements of a block.

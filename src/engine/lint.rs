@@ -1,4 +1,4 @@
-//! What is almost surely a mistake, found in the outline of a transformation.
+//! Finding likely mistakes in the outline of a transformation.
 
 use core::fmt;
 
@@ -7,18 +7,18 @@ use super::typed::View;
 use crate::error::{Error, Result};
 use crate::tree::Structure;
 
-/// Something in a chain that is almost surely a mistake; see [`Plan::warnings`](super::Plan::warnings).
+/// A likely mistake in a chain; see [`Plan::warnings`](super::Plan::warnings).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Warning {
-    /// Which of the mistakes it is.
+    /// The kind of mistake.
     pub kind: WarningKind,
-    /// Where in the recipe: `$.chain[1]`.
+    /// The path in the recipe: `$.chain[1]`.
     pub place: String,
-    /// Why it is one, and what to do.
+    /// The explanation, with a remedy.
     pub reason: String,
-    /// True if it is surely a mistake: [`init`](crate::GradientTransformation::init) refuses it, unless
-    /// [`allow`](crate::wrapper::allow()) says that it is meant.
+    /// True if it is certainly a mistake: [`init`](crate::GradientTransformation::init) refuses it, unless
+    /// [`allow`](crate::wrapper::allow()) permits it.
     pub refused: bool,
 }
 
@@ -28,7 +28,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// All that is almost surely a mistake in a transformation, with the state that it has made for this structure.
+/// Returns the likely mistakes in a transformation, with the state that it has made for this structure.
 pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
     let mut warnings = lint(&made.transform().outline(), structure);
     made.unused(&mut |what, refused| {
@@ -38,7 +38,7 @@ pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warnin
     warnings
 }
 
-/// Refuses a transformation in which something is surely a mistake.
+/// Refuses a transformation with a certain mistake.
 pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Result<()> {
     let (refused, others): (Vec<_>, Vec<_>) =
         mistakes(made, structure).into_iter().partition(|warning| warning.refused);
@@ -56,7 +56,7 @@ pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Res
     Err(Error::state("init", problem))
 }
 
-/// The mistakes in a transformation, for parameters of this structure.
+/// Finds the mistakes in a transformation, for parameters of this structure.
 fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
     let mut lint = {
         let rated = outline.has_rate();
@@ -75,11 +75,11 @@ struct Lint<'a> {
     structure: &'a Structure,
     /// The mistakes that are allowed at this place.
     allowed: Vec<WarningKind>,
-    /// Whether updates have had a size of their own since some part before.
+    /// True if an earlier part gives updates a size of their own.
     adapted: bool,
-    /// Whether there is a `freezable` before.
+    /// True if a `freezable` comes before.
     freezes: bool,
-    /// True if there is a learning rate anywhere: without one, it is a part whose updates go on elsewhere.
+    /// True if the transformation has a learning rate; without one, other code continues with its updates.
     rated: bool,
     warnings: Vec<Warning>,
 }
@@ -95,7 +95,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Goes on inside what allows some mistakes.
+    /// Runs `inside` with some mistakes allowed.
     fn allowing(&mut self, kinds: &[WarningKind], inside: impl FnOnce(&mut Self)) {
         let outer = self.allowed.len();
         self.allowed.extend(kinds);
@@ -118,7 +118,7 @@ impl Lint<'_> {
                     self.warn(WarningKind::NoFirstStep, &own, reason.into());
                 }
             }
-            // The chain inside stands where the optimizer does.
+            // The optimizer's place stands for its chain.
             Outline::Optimizer { name, chain } => {
                 let before = self.warnings.len();
                 self.rates(chain, place);
@@ -128,8 +128,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Finds parts that work, and do something else than is meant, after others or before them. Into named optimizers
-    /// nobody looks.
+    /// Finds parts in an unintended order with others. Skips named optimizers, which are correct.
     fn order(&mut self, outline: &Outline, place: &str) {
         match outline {
             Outline::Optimizer { name: name @ "schedule_free", chain } => {
@@ -153,7 +152,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Calls a check for each transformation that another holds.
+    /// Calls a check for each inner transformation.
     fn inside(&mut self, outline: &Outline, place: &str, check: fn(&mut Self, &Outline, &str)) {
         match outline {
             Outline::Allowed { kinds, inner } => {
@@ -168,7 +167,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Compares a member of a chain with those before it and behind it.
+    /// Compares a member of a chain with the members before it and behind it.
     fn pair(&mut self, before: &[Outline], member: &Outline, behind: &[Outline], place: &str) {
         let holder = |outline: &Outline| match outline {
             Outline::Around { name: name @ ("multi_steps" | "dynamic_loss_scale"), .. } => Some(*name),
@@ -196,9 +195,9 @@ impl Lint<'_> {
         }
     }
 
-    /// Finds leaves whose updates go along the gradient in the end.
+    /// Finds leaves whose updates finally go along the gradient.
     fn climbs(&mut self, outline: &Outline) {
-        // A negative rate is told of, or meant.
+        // A negative rate is already reported, or intended.
         if outline.any(&|effect| effect.negative_rate().is_some()) {
             return;
         }
@@ -206,7 +205,7 @@ impl Lint<'_> {
         let leaves = self.structure.leaves().iter().zip(turns);
         let climbing: Vec<_> = leaves.filter(|(_, (turn, _))| turn.is_some_and(|turn| turn > 0.0)).collect();
         let Some((first, _)) = climbing.first() else { return };
-        // One may want the update of a part without a rate, and turn one round to climb; two rates make no sense.
+        // A part without a rate can be useful, and one reversal can maximize; two learning rates make no sense.
         let refused = climbing.iter().any(|(_, (_, descents))| *descents > 1) && !outline.any(&Effect::is_reversal);
         let (whose, what) = if climbing.len() == self.structure.len() {
             (String::new(), "")
@@ -221,7 +220,7 @@ impl Lint<'_> {
         self.found(WarningKind::Climbs, "$", reason, refused);
     }
 
-    /// Finds clips behind what makes them pointless. Into named optimizers nobody looks: they are right.
+    /// Finds clips behind parts that make them pointless. Skips named optimizers, which are correct.
     fn clips(&mut self, outline: &Outline, place: &str) {
         if let Some(name) = outline.limits().filter(|_| self.adapted) {
             let reason = format!(
@@ -238,8 +237,8 @@ impl Lint<'_> {
         self.adapted |= outline.has_own_size();
     }
 
-    /// Finds weight decay that drives parameters away from zero, or is on leaves of fewer than two axes in a model that
-    /// has matrices. `after` is what turns updates round after it.
+    /// Finds weight decay that moves parameters away from zero, or that acts on leaves of fewer than two axes in a
+    /// model with matrices. `after` is the direction of later parts.
     fn decays(&mut self, outline: &Outline, place: &str, active: &[bool], after: &Turns) {
         let both = |on: Vec<bool>| active.iter().zip(on).map(|(a, b)| *a && b).collect::<Vec<_>>();
         let own = |name: &str| format!("{place}.{name}");
@@ -248,7 +247,7 @@ impl Lint<'_> {
                 let after = turned(&outline.turns(self.structure), after);
                 self.decay(outline.decay(), &own(name), active, &after);
             }
-            // What is inside stands where the optimizer does, and is said once.
+            // The optimizer's place stands for its chain; each mistake is reported once.
             Outline::Optimizer { name, chain } => {
                 let mut inside = Lint { warnings: Vec::new(), allowed: self.allowed.clone(), ..*self };
                 inside.decays(chain, place, active, after);
@@ -262,7 +261,7 @@ impl Lint<'_> {
             Outline::Allowed { kinds, inner } => {
                 self.allowing(kinds, |lint| lint.decays(inner, &format!("{place}.allow.inner"), active, after));
             }
-            // A mask that is a function may well be about this.
+            // A mask that is a function may exclude these leaves.
             Outline::Around { mask: Some(mask), .. } if !mask.is_data() => {}
             Outline::Around { name, key, inner, mask: Some(mask), .. } => {
                 let Ok(on) = mask.resolve(self.structure, "mask") else { return };
@@ -298,7 +297,7 @@ impl Lint<'_> {
                           `freezable(chain((.., add_decayed_weights(..), ..)))`";
             self.warn(WarningKind::DecayOnFrozen, place, reason.into());
         }
-        // What cannot be told is taken to be turned round.
+        // An unknown direction counts as reversed.
         let away = active.iter().zip(after).any(|(on, after)| *on && decay * after.unwrap_or(-1.0) > 0.0);
         if away {
             let why = if decay < 0.0 {
@@ -325,7 +324,7 @@ impl Lint<'_> {
     }
 }
 
-/// Whether there is a `freezable` in it.
+/// Returns true if it contains a `freezable`.
 fn freezes(outline: &Outline) -> bool {
     let any = |outlines: &[Outline]| outlines.iter().any(freezes);
     match outline {
@@ -338,7 +337,8 @@ fn freezes(outline: &Outline) -> bool {
     }
 }
 
-/// Shows the members of a chain, or what a wrapper holds, each with what stands behind it in the chain and its place.
+/// Visits the members of a chain, or the inner transformation of a wrapper, each with the members behind it and its
+/// place.
 fn members(outline: &Outline, place: &str, visit: &mut dyn FnMut(&[Outline], &Outline, &str)) {
     let mut row = |name: &str, members: &[Outline]| {
         for (i, member) in members.iter().enumerate() {

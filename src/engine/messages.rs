@@ -1,4 +1,4 @@
-//! Where the numbers of pieces are in messages between machines, and how they get there and back.
+//! The layout of chunks in messages between processes.
 #![allow(unsafe_code, reason = "pieces of messages and arrays on many threads; see `memory`")]
 
 use core::ops::Range;
@@ -15,21 +15,21 @@ use crate::numeric::split::shared;
 use crate::state::Moments;
 use crate::tree::Structure;
 
-/// How the numbers of all pieces lie in messages, of which there is one for each round: some pieces of each rank, one
-/// rank after another.
+/// The layout of all chunks in messages, one per round. A message holds some chunks of each rank, in the order of
+/// ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// The type in which they travel, where it is narrower than that of their arithmetic.
+    /// The dtype in messages, if it is narrower than the compute type.
     narrow: Option<DType>,
-    /// The numbers of each leaf's pieces.
+    /// The indices of each leaf's chunks.
     of_leaf: Vec<Range<usize>>,
-    /// Of each piece the round, and the first byte in that message.
+    /// The round of each chunk, and its first byte in that message.
     places: Vec<(usize, usize)>,
-    /// How many bytes of each round are each rank's.
+    /// The bytes of each rank in each round.
     pub(crate) lens: Vec<Vec<usize>>,
-    /// Which rank this is.
+    /// The rank of this process.
     rank: usize,
-    /// Its pieces in each round, and where in its part of the message they begin.
+    /// The chunks of this rank in each round, with their offsets in its part of the message.
     here: Vec<Vec<(Piece, usize)>>,
 }
 
@@ -63,7 +63,7 @@ impl Layout {
         layout
     }
 
-    /// The same for messages that have this rank's part only.
+    /// Returns the layout of messages that hold this rank's part only.
     pub(crate) fn own(&self) -> Layout {
         let mut own = self.clone();
         for (round, here) in self.here.iter().enumerate() {
@@ -75,12 +75,12 @@ impl Layout {
         own
     }
 
-    /// The type in which numbers of this one travel.
+    /// Returns the dtype of a compute type in messages.
     fn travels(&self, own: DType) -> DType {
         self.narrow.filter(|narrow| narrow.size() < own.size()).unwrap_or(own)
     }
 
-    /// Lends messages that are as long as they must be.
+    /// Resizes messages to their lengths and lends them.
     pub(crate) fn lend(&self, messages: &mut [Vec<u8>]) -> Vec<RawBytes> {
         let lend = |(message, lens): (&mut Vec<u8>, &Vec<usize>)| {
             message.resize(lens.iter().sum(), 0);
@@ -89,41 +89,41 @@ impl Layout {
         messages.iter_mut().zip(&self.lens).map(lend).collect()
     }
 
-    /// The number of the piece that an element is in.
+    /// Returns the index of the chunk of an element.
     fn number(&self, leaf: usize, start: usize) -> usize {
         let number = self.of_leaf[leaf].start + start / PIECE;
         assert!(self.of_leaf[leaf].contains(&number), "only leaves that are acted on travel");
         number
     }
 
-    /// The round of a stretch of a piece, and where it is in that message.
+    /// Returns the round and the offset in that message of a range that begins at `start`.
     fn place<C: Real>(&self, leaf: usize, start: usize) -> (usize, usize) {
         let (round, at) = self.places[self.number(leaf, start)];
         (round, at + start % PIECE * self.travels(C::DTYPE).size())
     }
 
-    /// Brings the numbers of a stretch to the messages that are lent; none may be.
+    /// Copies a tile to the messages, unless none are lent.
     pub(crate) fn put<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         let Some(message) = messages.get(round) else { return };
         let (travels, isa) = (self.travels(C::DTYPE), tile.isa);
         let values = tile.input();
-        // SAFETY: the messages are lent for the step, and each stretch is one task's in a pass.
+        // SAFETY: the messages are borrowed for the step, and each range belongs to one task in a pass.
         write(isa, travels, values, unsafe { message.slice_mut(at, values.len() * travels.size()) });
     }
 
-    /// Brings them back.
+    /// Copies a tile from the messages.
     pub(crate) fn take<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
-        // SAFETY: the messages are lent for the step, and nobody writes to them in this pass.
+        // SAFETY: the messages are borrowed for the step, and nothing writes them in this pass.
         let bytes = unsafe { messages[round].slice(at, size_of_val(tile.u)) };
-        // Not read where they are: a copy of a page is faster than a loop that waits for two arrays.
+        // Copied, not read in place: copying a page is faster than a loop that waits for two arrays.
         bytes_of_mut(tile.u).copy_from_slice(bytes);
         (tile.source, tile.zero) = (None, false);
     }
 
-    /// Puts the mean of what all ranks have sent this one in a round, of which each is the mean of so many parts, into
-    /// arrays: that of neighbours, of pairs of neighbours, and so on.
+    /// Writes the mean of all ranks' messages to this rank in a round to arrays. The message of a rank is a mean of
+    /// `parts` parts; they are added pairwise: neighbours, then pairs of neighbours, and so on.
     pub(crate) fn mean(&self, round: usize, parts: &[u64], received: &[u8], arrays: &mut Moments) {
         let isa = current_isa();
         let of_each = received.chunks((received.len() / parts.len()).max(1));
@@ -134,7 +134,7 @@ impl Layout {
             let Some(array) = arrays.raw(*leaf) else { return };
             let travels = self.travels(array.dtype());
             match array.dtype() {
-                // SAFETY: the arrays are held exclusively, and each piece is one task's.
+                // SAFETY: the arrays are held exclusively, and each chunk belongs to one task.
                 DType::F64 => mean::<f64>(isa, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
                 // SAFETY: as above.
                 _ => mean::<f32>(isa, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
@@ -143,7 +143,7 @@ impl Layout {
     }
 }
 
-/// Writes numbers to a message, as numbers of the type in which they travel.
+/// Writes numbers to a message in its dtype.
 fn write<C: Real>(isa: Isa, travels: DType, values: &[C], message: &mut [u8]) {
     if travels == C::DTYPE {
         return message.copy_from_slice(bytes_of(values));
@@ -156,7 +156,7 @@ fn write<C: Real>(isa: Isa, travels: DType, values: &[C], message: &mut [u8]) {
     });
 }
 
-/// Numbers of a message, times a weight, in the place of others or added to them.
+/// Stores or adds the numbers of a message, times a weight.
 struct Weighed<'a, C, T> {
     numbers: &'a [T],
     weight: C,
@@ -177,7 +177,7 @@ impl<C: Real, T: Element> Job for Weighed<'_, C, T> {
     }
 }
 
-/// The sum of two stretches, in the place of the first.
+/// Adds the second slice to the first.
 struct Sum<'a, C>(&'a mut [C; TILE], &'a [C; TILE]);
 
 impl<C: Real> Job for Sum<'_, C> {
@@ -191,7 +191,7 @@ impl<C: Real> Job for Sum<'_, C> {
     }
 }
 
-/// A sum, divided by how many it is of.
+/// Divides a sum by its number of parts.
 struct Mean<'a, C> {
     sum: &'a [C; TILE],
     count: C,
@@ -210,10 +210,10 @@ impl<C: Real> Job for Mean<'_, C> {
     }
 }
 
-/// The mean of what lies from this byte on in each rank's message.
+/// Computes the mean of all ranks' messages from byte `at` on.
 fn mean<C: Real>(isa: Isa, travels: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
     let count = C::of(messages.iter().map(|(parts, _)| *parts as f64).sum());
-    // Of each sum how many parts it is of, and its number in `rows`.
+    // For each sum, its number of parts and its index in `rows`.
     let (mut sums, mut rows): (Vec<(u64, usize)>, Vec<[C; TILE]>) = (Vec::new(), Vec::new());
     for to in to.chunks_mut(TILE) {
         for (parts, message) in messages {

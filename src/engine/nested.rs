@@ -1,4 +1,4 @@
-//! A transformation run to its end in the middle of another's step, on arrays in memory.
+//! Inner transformations that run a whole step within the step of another, on arrays in memory.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -12,27 +12,27 @@ use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::Structure;
 
-/// Room to run a transformation to its end at a barrier of another: on the parameters' own leaves, or on leaves of
-/// another structure. It is no part of the state that is saved.
+/// Buffers to run an inner transformation at a barrier, on the parameters' leaves or on leaves of another structure.
 ///
-/// Arrays are [`Moments`] of the structure: gradients to read, parameters to read, updates to write.
+/// They are not part of the saved state. Gradients and parameters to read and updates to write are [`Moments`] of the
+/// structure.
 pub(crate) struct Nested {
     structure: Structure,
     active: Vec<bool>,
     work: Work,
 }
 
-/// What a nested step reads and writes.
+/// The arrays of an inner step.
 pub(crate) struct Arrays<'a> {
     pub(crate) grads: &'a Moments,
     pub(crate) params: &'a Moments,
-    /// Leaves that are not acted on, at which the loss is evaluated too.
+    /// Leaves on which the inner transformation does not act, but at which the loss is evaluated.
     pub(crate) others: &'a [TableLeaf],
     pub(crate) updates: &'a mut Moments,
 }
 
 impl Nested {
-    /// Room for a transformation, on the active leaves of a structure.
+    /// Makes buffers for a transformation on the active leaves of a structure.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Nested {
         Ok(Nested { structure: structure.clone(), active: active.into(), work })
     }
 
-    /// Room for what one of several machines does of a step; the structure says which elements of the leaves it has.
+    /// As [`new`](Nested::new), for the share of one process; the structure holds the elements that it owns.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Nested {
         Ok(nested)
     }
 
-    /// The state before the first step, in the codes that state around it is in.
+    /// Returns the state before the first step, in the quantization format of the outer state.
     pub(crate) fn init<T: Stage>(
         &mut self,
         transformation: &T,
@@ -94,17 +94,17 @@ impl Nested {
         transformation.check(state, &at.inside(&self.structure, params))
     }
 
-    /// True if [`anew`](Self::anew) will find a state, on the leaves of the step around.
+    /// Returns an error if [`anew`](Self::anew) would fail, on the leaves of the outer step.
     pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
         at.inside(&self.structure, at.params).can_begin_anew(transformation, &self.active)
     }
 
-    /// A state as `init` makes it for the parameters of the step around, whose leaves are these.
+    /// Makes a state as `init` does, for the parameters of the outer step, which must have this structure.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
         at.inside(&self.structure, at.params).anew(transformation, &self.active)
     }
 
-    /// Does a step. In one without gradients, `arrays.grads` does not count.
+    /// Runs a step. Without gradients, `arrays.grads` is ignored.
     pub(crate) fn run<T: Stage>(
         &mut self,
         transformation: &T,
@@ -117,7 +117,8 @@ impl Nested {
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
     }
 
-    /// Does a step on the parameters of the step around, whose leaves are these, and brings the updates elsewhere.
+    /// Runs a step on the parameters of the outer step, which must have this structure, and writes the updates to
+    /// `sink`.
     #[allow(clippy::too_many_arguments, reason = "as `run`, with arrays one by one")]
     pub(crate) fn run_on<T: Stage>(
         &mut self,
@@ -144,7 +145,7 @@ impl Nested {
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
         fill(grads, &self.structure, &[], &mut self.work.grads);
-        // The step has the parameters of its own table.
+        // The step takes parameters from its own table.
         let at = at.inside(&self.structure, ParamSource::NONE);
         let outcome = self.work.step(transformation, state, &at, objective, sink, None);
         self.work.params.clear();

@@ -1,4 +1,4 @@
-//! The loss as a function of the parameters, for what asks for it at other points in the middle of a step.
+//! The loss as a function of the parameters, for parts that evaluate it at other points within a step.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::state::Moments;
 use crate::tree::{Structure, Tree, TreeMut};
 
-/// Gives the loss at a point.
+/// Evaluates the loss at a point.
 pub(crate) trait Evaluate {
-    /// The value at `point`; leaves that have no array there keep the value that the parameters have. The gradient goes
-    /// to `gradient`, for the leaves that have an array there.
+    /// Returns the loss at `point`; leaves without an array there keep their parameters. Writes the gradient to
+    /// `gradient`, for the leaves that have an array there.
     fn evaluate(
         &mut self,
         structure: &Structure,
@@ -22,13 +22,13 @@ pub(crate) trait Evaluate {
         gradient: Option<&mut Moments>,
     ) -> Result<f64>;
 
-    /// The bounds that points must keep, if there are any.
+    /// Returns the bounds of points, if any.
     fn bounds(&self) -> Option<Arc<Bounds>> {
         None
     }
 }
 
-/// Where the gradient at a point goes.
+/// The destination of the gradient at a point.
 pub(crate) struct GradientSink<'a> {
     structure: &'a Structure,
     table: &'a mut Table,
@@ -37,7 +37,7 @@ pub(crate) struct GradientSink<'a> {
 }
 
 impl GradientSink<'_> {
-    /// Copies a gradient, if it has the parameters' structure.
+    /// Copies a gradient that has the parameters' structure.
     pub(crate) fn take<G: Tree + ?Sized>(self, gradient: &G) -> Result<()> {
         table::grads(gradient, self.structure, self.table, self.path)?;
         for (leaf, (from, spec)) in self.table.iter().zip(self.structure.leaves()).enumerate() {
@@ -52,7 +52,7 @@ impl GradientSink<'_> {
     }
 }
 
-/// A function of the parameters and a copy of them to call it with.
+/// A function of the parameters and a copy of them as its argument.
 pub(crate) struct Trial<P, F> {
     point: Option<P>,
     f: F,
@@ -62,12 +62,12 @@ pub(crate) struct Trial<P, F> {
 }
 
 impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
-    /// Without a copy the function can be called with the parameters themselves only.
+    /// Without a copy, only [`call`](Self::call) works.
     pub(crate) fn new(point: Option<P>, f: F) -> Self {
         Trial { point, f, table: Table::new(), path: String::new(), spare: Vec::new() }
     }
 
-    /// The copy, as it was when the function was last called with it.
+    /// The copy, as of the last call with it.
     pub(crate) fn point(&mut self) -> &mut Option<P> {
         &mut self.point
     }
@@ -93,7 +93,7 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
             match point.dtype(leaf) {
                 Some(DType::F64) => write_leaf::<f64>(to, spec, point.get(leaf).unwrap_or_default()),
                 Some(_) => write_leaf::<f32>(to, spec, point.get(leaf).unwrap_or_default()),
-                // An evaluation before, for other leaves, may have moved it.
+                // An earlier evaluation, for other leaves, may have changed it.
                 None => {
                     spare.resize(spec.len(), 0.0);
                     read_leaf(&params[leaf], spec, Some(spare));
@@ -106,10 +106,10 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
     }
 }
 
-/// The objective of a step, and whether asking it went wrong.
+/// The objective of a step, with its first error.
 pub(crate) struct Objective<'a> {
     evaluate: &'a mut dyn Evaluate,
-    /// The gradient at a point did not have the structure of the parameters, or the loss failed.
+    /// The loss failed, or a gradient did not have the structure of the parameters.
     pub(crate) error: Option<crate::error::Error>,
 }
 
@@ -119,14 +119,14 @@ impl<'a> Objective<'a> {
     }
 }
 
-/// Asks for the loss; what goes wrong is kept for the end of the step.
+/// Evaluates the loss and keeps its first error until the end of the step.
 pub(crate) trait Ask {
-    /// Whether it went wrong, after which the loss is not asked again and the step is given up.
+    /// Returns true after an error: the loss is not evaluated again and the step is abandoned.
     fn failed(&self) -> bool;
 
     fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64;
 
-    /// The bounds that points must keep, if there are any.
+    /// Returns the bounds of points, if any.
     fn bounds(&self) -> Option<Arc<Bounds>>;
 }
 

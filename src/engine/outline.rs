@@ -1,39 +1,39 @@
-//! What a transformation is made of, and what each part does to updates: what mistakes are found in.
+//! The structure of a transformation and its effect on updates, in which `plan` finds mistakes.
 
 use crate::recipe::words;
 use crate::schedule::Hyperparam;
 use crate::select::{Labels, Mask};
 use crate::tree::Structure;
 
-/// The mistakes that [`plan`](crate::GradientTransformation::plan) knows.
+/// The mistakes that [`plan`](crate::GradientTransformation::plan) finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WarningKind {
-    /// Gradients are clipped after they have been divided by their own size.
+    /// Gradients are clipped after they were divided by their own size.
     ClipAfterAdaptive,
-    /// Nothing turns the gradients round, or two parts do: the loss is climbed.
+    /// No part or two parts reverse the gradients: the steps increase the loss.
     Climbs,
     /// Weight decay pulls biases and the scales of norms to zero.
     DecayOnVectors,
     /// A learning rate is negative.
     NegativeRate,
-    /// Weight decay drives parameters away from zero: it is negative, or comes after what turns updates round.
+    /// Weight decay moves parameters away from zero: it is negative, or follows a part that reverses updates.
     NegativeDecay,
-    /// A mask or a group takes no leaf.
+    /// A mask or a group matches no leaf.
     EmptyGroup,
-    /// Weight decay behind a [`freezable`](crate::wrapper::freezable) moves leaves that are frozen.
+    /// Weight decay behind a [`freezable`](crate::wrapper::freezable) moves frozen leaves.
     DecayOnFrozen,
-    /// [`muon`](crate::muon()) leaves leaves to adam that may be matrices.
+    /// [`muon`](crate::muon()) gives leaves that may be matrices to adam.
     LeftToAdam,
-    /// A schedule of the learning rate is 0 in the first step, which changes state and counts and no parameter.
+    /// The learning rate schedule is 0 in the first step, which then changes state and counts but no parameter.
     NoFirstStep,
-    /// The step of a line search is made longer or shorter afterwards.
+    /// A later part rescales the step of a line search.
     RescaledLineSearch,
-    /// The base of a [`schedule_free`](crate::wrapper::schedule_free()) has momentum, and so has the wrapper.
+    /// Both [`schedule_free`](crate::wrapper::schedule_free()) and its base have momentum.
     MomentumTwice,
-    /// Gradients are clipped before they are accumulated, or before the loss scale is taken away.
+    /// Gradients are clipped before they are accumulated, or before the loss scale is removed.
     ClipOutside,
-    /// A running mean comes after the learning rate: it goes on with earlier rates.
+    /// A running mean follows the learning rate, so that it retains earlier rates.
     MeanAfterRate,
 }
 
@@ -53,33 +53,33 @@ words!(WarningKind {
     MeanAfterRate = "mean_after_rate",
 });
 
-/// What a part does to updates, as far as [`plan`](crate::GradientTransformation::plan) looks for mistakes in a chain.
+/// The effect of a part on updates, from which [`plan`](crate::GradientTransformation::plan) finds mistakes in a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// What the direction is multiplied by: 1 or -1, or 0 for no update at all.
+    /// The factor of the direction: 1 or -1, or 0 for no update.
     turn: Option<f64>,
     own_size: bool,
     limits: bool,
-    /// How much of the parameters is taken away.
+    /// The rate of weight decay.
     decay: f64,
     /// True if updates are multiplied by a learning rate.
     rate: bool,
     /// The learning rate, if it is a negative number.
     negative: Option<f64>,
-    /// True if a schedule that updates are multiplied by is 0 in the first step.
+    /// True if a schedule that multiplies updates is 0 in the first step.
     starts_at_zero: bool,
-    /// True if updates are multiplied by something else than 1 and -1.
+    /// True if updates are multiplied by a number other than 1 and -1.
     resizes: bool,
-    /// True if it multiplies by a factor that is no learning rate.
+    /// True if the part multiplies by a factor that is not a learning rate.
     factor: bool,
-    /// True if it keeps a mean of past updates: momentum.
+    /// True if the part keeps a mean of past updates: momentum.
     momentum: bool,
-    /// True if the length of the step is final, since the loss has been evaluated at its end.
+    /// True if the length of the step is final, because the loss was evaluated at its end.
     settles: bool,
 }
 
 impl Effect {
-    /// Nothing is known, and nothing warned of.
+    /// An unknown effect, for which `plan` has no warnings.
     pub const UNKNOWN: Effect = Effect {
         turn: None,
         own_size: false,
@@ -93,19 +93,19 @@ impl Effect {
         momentum: false,
         settles: false,
     };
-    /// Updates go on along the gradient, or against it, as they did.
+    /// Updates keep their direction, along the gradient or against it.
     pub const ALONG: Effect = Effect { turn: Some(1.0), ..Effect::UNKNOWN };
-    /// Updates are turned round.
+    /// Updates are reversed.
     pub const AGAINST: Effect = Effect { turn: Some(-1.0), ..Effect::UNKNOWN };
-    /// There are no updates.
+    /// Updates are zero.
     pub const ZERO: Effect = Effect { turn: Some(0.0), ..Effect::UNKNOWN };
-    /// Updates are given a size of their own, whatever that of the gradients: limits on gradients come before.
+    /// Updates get a size that does not depend on the size of the gradients; limits on gradients belong before it.
     pub const OWN_SIZE: Effect = Effect { own_size: true, ..Effect::ALONG };
-    /// The same, and they are turned round: a whole optimizer.
+    /// As [`OWN_SIZE`](Self::OWN_SIZE), and updates are reversed: a whole optimizer.
     pub const STEP: Effect = Effect { own_size: true, ..Effect::AGAINST };
-    /// A limit on the size of gradients, as of [`clip`](crate::transform::clip()).
+    /// A limit on the size of gradients, such as [`clip`](crate::transform::clip()).
     ///
-    /// [`plan`](crate::GradientTransformation::plan) warns of a limit that sees other sizes: behind a part with
+    /// [`plan`](crate::GradientTransformation::plan) warns of a limit on rescaled gradients: behind a part with
     /// [`OWN_SIZE`](Self::OWN_SIZE), behind a line search ([`SETTLED`](Self::SETTLED)), and before `multi_steps` or
     /// `dynamic_loss_scale`.
     ///
@@ -127,10 +127,10 @@ impl Effect {
     /// ```
     pub const LIMITS: Effect = Effect { limits: true, ..Effect::ALONG };
 
-    /// The length of the step is final: the loss has been evaluated at its end.
+    /// The length of the step is final: the loss was evaluated at its end.
     pub const SETTLED: Effect = Effect { settles: true, ..Effect::ALONG };
 
-    /// Updates are multiplied by a number, which may be negative; of a schedule only the first value is looked at.
+    /// Updates are multiplied by a number, which may be negative. Of a schedule, only its value at step 0 counts.
     pub fn times(factor: &Hyperparam) -> Effect {
         match factor {
             Hyperparam::Number(factor) if !factor.is_nan() => {
@@ -141,7 +141,7 @@ impl Effect {
         }
     }
 
-    /// The same for a rate, of which a schedule is taken to be positive.
+    /// As this effect, times a learning rate. A schedule counts as positive.
     pub fn at_rate(self, rate: &Hyperparam) -> Effect {
         let by = Effect::times(rate);
         let negative = if let Hyperparam::Number(rate) = rate { Some(*rate).filter(|rate| *rate < 0.0) } else { None };
@@ -152,48 +152,48 @@ impl Effect {
         Effect { turn, negative, rate: true, resizes: by.resizes, starts_at_zero: by.starts_at_zero, ..self }
     }
 
-    /// The learning rate, if it is a negative number.
+    /// Returns the learning rate if it is a negative number.
     pub(super) fn negative_rate(&self) -> Option<f64> {
         self.negative
     }
 
-    /// Returns whether a schedule leaves nothing of the first step.
+    /// Returns true if a schedule makes the first step zero.
     pub(super) fn starts_at_zero(&self) -> bool {
         self.starts_at_zero
     }
 
-    /// Returns whether it turns updates round by a factor, not by a learning rate.
+    /// Returns true if the part reverses updates by a factor, not by a learning rate.
     pub(super) fn is_reversal(&self) -> bool {
         self.factor && self.turn == Some(-1.0)
     }
 
-    /// And past updates are kept in a mean with this decay.
+    /// As this effect, with a mean of past updates that has this decay.
     pub fn with_momentum(self, decay: &Hyperparam) -> Effect {
         Effect { momentum: !matches!(decay, Hyperparam::Number(0.0)), ..self }
     }
 
-    /// And parameters are drawn to zero.
+    /// As this effect, with weight decay.
     pub fn decays(self, weight_decay: &Hyperparam) -> Effect {
         let decay = if let Hyperparam::Number(decay) = weight_decay { *decay } else { 1.0 };
         Effect { decay, ..self }
     }
 }
 
-/// What the directions of leaves are multiplied by, where that can be told: 1, -1 or 0.
+/// The factor of each leaf's direction, where known: 1, -1 or 0.
 pub(super) type Turns = Vec<Option<f64>>;
 
-/// One after the other.
+/// Composes the directions of two parts in sequence.
 pub(super) fn turned(first: &Turns, then: &Turns) -> Turns {
     first.iter().zip(then).map(|(first, then)| Some((*first)? * (*then)?)).collect()
 }
 
-/// The number of each leaf's group, if the labels fit the leaves.
+/// Returns the index of each leaf's group if the labels match the leaves.
 pub(super) fn labelled(labels: &Labels, names: &[String], structure: &Structure) -> Option<Vec<usize>> {
     let known: Vec<&str> = names.iter().map(|name| &**name).collect();
     labels.resolve(structure, &known, "partition").ok()
 }
 
-/// What a transformation is made of.
+/// The structure of a transformation.
 #[derive(Clone, Debug)]
 pub enum Outline {
     Part {
@@ -218,7 +218,7 @@ pub enum Outline {
         labels: Labels,
         names: Vec<String>,
     },
-    /// A transformation in which mistakes of these kinds are allowed.
+    /// A transformation in which these mistakes are allowed.
     Allowed {
         kinds: Vec<WarningKind>,
         inner: Box<Outline>,
@@ -226,17 +226,17 @@ pub enum Outline {
 }
 
 impl Outline {
-    /// What is known of a part without looking further.
+    /// Describes a part by its own effect.
     pub(crate) fn part(name: &'static str, effect: Effect) -> Outline {
         Outline::Part { name, effect }
     }
 
-    /// A wrapper that leaves it to what is inside.
+    /// Describes a wrapper that has the effect of its inner transformation.
     pub(crate) fn around(name: &'static str, key: &'static str, inner: Outline) -> Outline {
         Outline::Around { name, key, inner: Box::new(inner), mask: None, zero: false }
     }
 
-    /// What the direction of updates is multiplied by, if that can be told: 1, -1 or 0.
+    /// Returns the factor of the direction, if known: 1, -1 or 0.
     pub(crate) fn turn(&self) -> Option<f64> {
         match self {
             Outline::Part { effect, .. } => effect.turn,
@@ -244,14 +244,14 @@ impl Outline {
                 members.iter().try_fold(1.0, |turn, member| Some(turn * member.turn()?))
             }
             Outline::Optimizer { chain, .. } => chain.turn(),
-            // The updates of part of the leaves go on as they were: whatever follows decides.
+            // A mask passes the updates of other leaves unmodified, so later parts decide.
             Outline::Around { inner, mask: Some(mask), zero: false, .. } if !mask.is_all() => {
                 inner.turn().filter(|turn| *turn > 0.0)
             }
             Outline::Around { inner, .. } => inner.turn(),
             Outline::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => None,
             Outline::Allowed { inner, .. } => inner.turn(),
-            // One group that climbs is enough; a group that cannot be told about is not.
+            // One group that increases the loss suffices; unless all are known, the result is unknown.
             Outline::Partition { groups, .. } => {
                 let turns = groups.iter().map(Outline::turn).collect::<Option<Vec<_>>>()?;
                 Some(if turns.iter().any(|turn| *turn > 0.0) { 1.0 } else { -1.0 })
@@ -259,7 +259,7 @@ impl Outline {
         }
     }
 
-    /// The same for each leaf. Outside a mask updates go on as they came, or there are none.
+    /// Returns the direction for each leaf. Outside a mask updates are unmodified or zero.
     pub(super) fn turns(&self, structure: &Structure) -> Turns {
         let unknown = || vec![None; structure.len()];
         match self {
@@ -285,7 +285,7 @@ impl Outline {
         }
     }
 
-    /// Returns whether any part of it does this to updates.
+    /// Returns true if any part has this effect.
     pub(super) fn any(&self, does: &dyn Fn(&Effect) -> bool) -> bool {
         let any = |outlines: &[Outline]| outlines.iter().any(|outline| outline.any(does));
         match self {
@@ -297,32 +297,32 @@ impl Outline {
         }
     }
 
-    /// Returns whether updates have a size of their own after it.
+    /// Returns true if updates get a size of their own.
     pub(super) fn has_own_size(&self) -> bool {
         self.any(&|effect| effect.own_size)
     }
 
-    /// Returns whether it multiplies updates, or gives them a size, so that a step that was settled is no longer.
+    /// Returns true if it rescales updates, so that the length of a step is no longer final.
     pub(super) fn resizes(&self) -> bool {
         self.any(&|effect| effect.resizes || effect.own_size || effect.limits)
     }
 
-    /// Returns whether the length of the step is final after it.
+    /// Returns true if the length of the step is final after it.
     pub(super) fn settles(&self) -> bool {
         self.any(&|effect| effect.settles)
     }
 
-    /// Returns whether it has momentum.
+    /// Returns true if it has momentum.
     pub(super) fn has_momentum(&self) -> bool {
         self.any(&|effect| effect.momentum)
     }
 
-    /// Returns whether it multiplies by a learning rate.
+    /// Returns true if it multiplies by a learning rate.
     pub(super) fn has_rate(&self) -> bool {
         self.any(&|effect| effect.rate)
     }
 
-    /// Returns whether it goes against the gradient by a learning rate, how often, for each leaf.
+    /// Returns, for each leaf, the number of times that a learning rate turns updates against the gradient.
     pub(super) fn descents(&self, structure: &Structure) -> Vec<u32> {
         let none = || vec![0; structure.len()];
         match self {
@@ -350,7 +350,7 @@ impl Outline {
         }
     }
 
-    /// The learning rates and decays that are negative numbers, each with the part's name.
+    /// Returns negative learning rates and weight decays, each with the name of its part.
     pub(crate) fn negatives(&self) -> Vec<(WarningKind, &'static str, f64)> {
         let all = |outlines: &[Outline]| outlines.iter().flat_map(Outline::negatives).collect();
         match self {
@@ -369,7 +369,7 @@ impl Outline {
         }
     }
 
-    /// Whether it keeps gradients from being too large.
+    /// Returns the part's name if it limits the size of gradients.
     pub(super) fn limits(&self) -> Option<&'static str> {
         match self {
             Outline::Part { name, effect } if effect.limits => Some(name),
@@ -377,7 +377,7 @@ impl Outline {
         }
     }
 
-    /// How much of the parameters it takes away itself.
+    /// Returns the part's own rate of weight decay.
     pub(super) fn decay(&self) -> f64 {
         if let Outline::Part { effect, .. } = self { effect.decay } else { 0.0 }
     }

@@ -1,4 +1,4 @@
-//! One pass of a chain, piece by piece: what is compiled for each chain. How it goes through them is in `walk`.
+//! One pass of a chain over chunks, compiled per chain. `walk` has the part that all chains share.
 #![allow(unsafe_code, reason = "pieces of raw leaves on many threads; see `memory`")]
 
 use core::ops::Range;
@@ -24,12 +24,12 @@ pub(crate) struct Pass<'a, T: Stage> {
     pub(super) state: &'a T::State,
     pub(super) run: &'a T::Run,
     pub(super) walk: &'a Walk<'a>,
-    /// What is asked for each piece: whether it ends in parameters, and whether it may be one loop.
+    /// Properties of every chunk: the pass writes parameters; it may run as one loop.
     adds: bool,
     fuses: bool,
 }
 
-/// Does a pass of a stage as a whole chain by loops of its own.
+/// Runs a pass of a whole chain by its own loops.
 pub(crate) fn by_own_loops<T: Stage>(
     transformation: &T,
     (state, run): (&T::State, &T::Run),
@@ -39,7 +39,7 @@ pub(crate) fn by_own_loops<T: Stage>(
     Pass::of(transformation, (state, run), walk).run(spare);
 }
 
-/// Ways to do a piece.
+/// Functions that run a chunk.
 type AtOnce<P, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>) -> bool;
 type ByTiles<P, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>);
 
@@ -51,17 +51,19 @@ impl<'a, T: Stage> Pass<'a, T> {
     }
 }
 
-/// Whether passes that drop updates are loops of the whole chain too. Of what only fuses in some steps the members' own
-/// loops do that, which there have to be anyway; but not where what one of them has found would go through memory.
+/// Returns true if passes that drop updates also run as loops of the whole chain.
+///
+/// Chains that fuse in some steps only use their members' loops, which are instantiated anyway. Leaf statistics make an
+/// exception: for the members' loops they would go through memory.
 const fn drops_in_loops<T: Stage>() -> bool {
     T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
 }
 
-/// Is called with where a step begins in the leaf, its length, where it begins in the source, and its state arrays.
+/// Runs one step: its start and length in the leaf, its start in the source, and its state arrays.
 type OnStep<'r> = dyn FnMut((usize, usize), usize, &RawSlots) + 'r;
 
-/// Runs a loop over steps of a piece: over tiles where it reduces, which is done by tile; else, where arrays are
-/// converted, over shorter ones. Not part of every chain that calls it.
+/// Runs a loop over steps of a chunk: over tiles if it reduces, because sums are kept by tile; over shorter steps if it
+/// only converts arrays. Not inlined: all chains share one copy.
 #[inline(never)]
 fn in_steps<C: Real>(
     piece: &Piece,
@@ -89,29 +91,29 @@ fn in_steps<C: Real>(
     }
 }
 
-/// For who does it elsewhere.
+/// Accessors for devices.
 impl<T: Stage> Pass<'_, T> {
     pub(crate) fn structure(&self) -> &Structure {
         self.walk.structure
     }
 
-    /// How many barriers come before it.
+    /// Returns the number of barriers before the pass.
     pub(crate) fn number(&self) -> usize {
         self.walk.span.to
     }
 
-    /// How many sums the chain has, and which pieces each leaf.
+    /// Returns the number of reductions of the chain, and the chunks of each leaf.
     pub(crate) fn sums(&self) -> (usize, &[Range<usize>]) {
         (self.walk.shape.sums, &self.walk.pieces.of_leaf)
     }
 
-    /// Whether it starts from what an earlier pass has stored, and not from gradients; and whether it stores.
+    /// Returns whether the pass starts from stored updates instead of gradients, and whether it stores updates.
     pub(crate) fn reads_and_writes_stored(&self) -> [bool; 2] {
         [self.walk.shape.starts_from_stored(self.walk.span), self.walk.stores()]
     }
 
-    /// The update that one element of a leaf has after this pass, of a type that records; and whether it is to be added
-    /// to the parameter.
+    /// Returns the update of one element of a leaf after this pass, in a recording type, and true if it is added to the
+    /// parameter.
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
         let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.isa);
@@ -128,7 +130,7 @@ impl<T: Stage> Pass<'_, T> {
     }
 
     fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {
-        // SAFETY: each piece has its own sums, and each is run once in a pass.
+        // SAFETY: each chunk has its own sums, and a pass runs each chunk once, in one task.
         let sums = unsafe { self.walk.sums.slice_mut(number * self.walk.shape.sums, self.walk.shape.sums) };
         match piece.dtype {
             DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
@@ -137,7 +139,7 @@ impl<T: Stage> Pass<'_, T> {
     }
 
     fn piece_in<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
-        // Constants choose the ways, so that loops are compiled only where they can run; see `passes`.
+        // Constants of function type select, so that loops are instantiated only where they can run; see `passes`.
         let at_once: Option<AtOnce<Self, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
         if self.fuses
             && let Some(at_once) = at_once
@@ -149,8 +151,8 @@ impl<T: Stage> Pass<'_, T> {
         by_tiles(self, piece, sums, spare);
     }
 
-    /// Does a piece by one loop, if its arrays are stored so that one can go through them: all of the piece, or a tile
-    /// at a time where something is added up or arrays are converted. Returns whether it did.
+    /// Runs a chunk by one loop if loops can access its arrays: at once, or by tiles if it reduces or converts arrays.
+    /// Returns true if it did.
     fn at_once<C: Real>(&self, piece: &Piece, sums: &mut [f64], room: &mut Room<C>) -> bool {
         let (t, leaf, pass, isa) = (self.transformation, piece.leaf, self.walk.span.to, self.walk.isa);
         let Some((source, from)) = self.walk.dense(piece) else { return false };
@@ -175,8 +177,8 @@ impl<T: Stage> Pass<'_, T> {
         let (p, to) = if self.adds { (RawSlice::NOWHERE, p) } else { (p, RawSlice::NOWHERE) };
         let run = &mut |place: (usize, usize), from: usize, slots: &RawSlots| {
             let from = (source, from, source.end_of(from, 0) + DISTANCE);
-            // SAFETY: leaves are lent for the step, the state is held exclusively, and each piece is run once in a
-            // pass; gradients, parameters and stored updates are different memory.
+            // SAFETY: leaves are borrowed for the step, the engine holds the state exclusively, and a pass runs each
+            // chunk once, in one task. Gradients, parameters, state and stored updates are separate memory.
             let arrays = unsafe { Arrays::new(place, from, (p, to), slots) };
             let added = run(isa, &kernel, &arrays);
             if const { T::SHAPE.sums > 0 } {
@@ -193,14 +195,14 @@ impl<T: Stage> Pass<'_, T> {
         true
     }
 
-    /// Does a piece by tiles, for each of which it is one loop.
+    /// Runs a chunk by tiles, each by one loop of the whole chain.
     fn as_chain<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
         let (held, pass) = ((self.state, self.run), self.walk.span.to);
         let chain = &mut |tile: &mut Tile<'_, C>| fused::chain_tile(self.transformation, held, pass, tile);
         self.walk.tiles(piece, chain, (sums, spare.all()));
     }
 
-    /// Does a piece by what its members do to tiles.
+    /// Runs a chunk by tiles, each by the loops of the members.
     fn as_stage<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
         let (place, span) = (Place::default(), self.walk.span);
         let params = &self.walk.params[piece.leaf];

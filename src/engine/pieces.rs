@@ -1,46 +1,46 @@
-//! How the work of a pass is cut.
+//! Division of a pass into chunks and tasks.
 
 use core::ops::Range;
 
 use crate::element::DType;
 use crate::tree::{LeafSpec, Structure};
 
-/// Elements of a piece: enough that what is worked out once for each costs nothing, few enough that threads share a
-/// large leaf evenly. It fixes the order in which sums are added, and so their bits.
+/// Elements of a chunk: large enough to amortize the lookups per chunk, small enough that threads share a large leaf
+/// evenly. It fixes the order of reductions, and so their results to the bit.
 pub(crate) const PIECE: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
 
-/// Whether pieces are short: in the tests of this crate, for which `.cargo/config.toml` asks. Most of their time goes
-/// into leaves of several pieces, in loops that are not optimized.
+/// True for short chunks, which `.cargo/config.toml` requests for this crate's tests: they spend most of their time on
+/// leaves of several chunks, in unoptimized loops.
 const SHORT: bool = cfg!(debug_assertions)
     && matches!(option_env!("GRADCHAIN_SHORT_PIECES"), Some(asked) if matches!(asked.as_bytes(), b"1"));
 
-/// Elements that are work enough for a thread: one that has done its part takes as many from another. With more threads
-/// than a tree has of these each has its share, but no less than half as many.
+/// Elements of a task. A thread that has finished steals a task of this size. If that gives fewer tasks than threads,
+/// tasks shrink, to no less than half.
 #[cfg(feature = "rayon")]
 const TASK: usize = 4 * PIECE;
 
-/// The fewest elements that are shared.
+/// The parallelism threshold, in elements.
 #[cfg(feature = "rayon")]
 pub(crate) const WORTH: usize = 4 * TASK;
 
-/// A stretch of one leaf.
+/// A chunk of one leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
-    /// Where its gradient begins: at `start` too, or among the rows that have one.
+    /// The start of its gradient: `start`, or the offset among the rows that have a gradient.
     pub(crate) from: usize,
-    /// The type that the leaf's arithmetic is done in: what is known of a leaf lies far from here.
+    /// The leaf's compute type, copied here because a leaf's description is in distant memory.
     pub(crate) dtype: DType,
 }
 
-/// The active leaves, cut into pieces, in order.
+/// The active leaves, cut into chunks, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pieces {
     pub(crate) all: Vec<Piece>,
     pub(crate) of_leaf: Vec<Range<usize>>,
-    /// How many elements there are before each piece, and in all.
+    /// The number of elements before each chunk, and in all.
     before: Vec<usize>,
 }
 
@@ -51,8 +51,8 @@ impl Pieces {
         pieces
     }
 
-    /// Cuts them anew; of a leaf for which `rows` gives some, ascending, these only. Rows that lie next to each other
-    /// are cut as the whole leaf would be, so that sums over all rows have the bits of those over the leaf.
+    /// Cuts the leaves again; of a leaf with `rows`, which ascend, only these. Adjacent rows are cut at the same
+    /// elements as the whole leaf, so that sums over all rows are bitwise identical to those over the leaf.
     pub(crate) fn cut<'r>(
         &mut self,
         structure: &Structure,
@@ -84,7 +84,7 @@ impl Pieces {
         self.before.extend(lens.scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len))));
     }
 
-    /// Cuts a stretch of a leaf where the whole leaf is cut.
+    /// Cuts a range of a leaf at the same elements as the whole leaf.
     fn stretch(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
         let (end, dtype) = (start + len, spec.dtype().compute());
         while start < end {
@@ -94,26 +94,26 @@ impl Pieces {
         }
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     #[cfg(feature = "rayon")]
     pub(crate) fn elements(&self) -> usize {
         self.before.last().map_or(0, |all| *all)
     }
 
-    /// How many elements are a task for each of so many threads.
+    /// Returns the number of elements of a task for this number of threads.
     #[cfg(feature = "rayon")]
     pub(crate) fn task(&self, threads: usize) -> usize {
         (self.elements() / threads).clamp(TASK / 2, TASK)
     }
 
-    /// All, cut into tasks of about so many elements.
+    /// Cuts the chunks into tasks of about `task` elements.
     #[cfg(feature = "rayon")]
     pub(crate) fn tasks(&self, task: usize) -> Tasks<'_> {
         Tasks { before: &self.before, count: self.elements().div_ceil(task) }
     }
 }
 
-/// All pieces, cut into so many tasks of as many elements.
+/// Chunks, cut into `count` tasks of about equal size.
 #[cfg(feature = "rayon")]
 pub(crate) struct Tasks<'a> {
     before: &'a [usize],
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(cut(&Vec::from_iter(0..PIECE)), whole);
         let piece = |start, len, from| Piece { leaf: 0, start, len, from, dtype: DType::F32 };
         let last = Piece { leaf: 1, start: 0, len: 1, from: 0, dtype: DType::F32 };
-        // It begins one element before the first cut.
+        // The row begins one element before the first cut.
         let row = PIECE / 3;
         let rows = [piece(0, 6, 0), piece(12, 3, 6), piece(PIECE - 1, 1, 9), piece(PIECE, 5, 10), last];
         assert_eq!(cut(&[0, 1, 4, row, row + 1]), rows);

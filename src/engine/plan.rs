@@ -1,4 +1,4 @@
-//! What a step will do to memory.
+//! The memory traffic of a step.
 
 use core::fmt;
 
@@ -8,29 +8,28 @@ use crate::element::DType;
 use crate::state::{Schema, SizeReport};
 use crate::tree::{BufferSpec, LeafSpec, Structure};
 
-/// What [`step`](crate::GradientTransformation::step) does: passes over memory, bytes moved, state kept.
+/// The cost of [`step`](crate::GradientTransformation::step): passes over memory, bytes moved, and state.
 ///
-/// It counts what must cross the memory bus if nothing stays in a cache: gradients, parameters, state arrays and
-/// updates stored between passes. Work that is done between passes on whole leaves (matrix products, histories) is not
-/// counted; `between_passes` says that there is some.
+/// It counts the bytes that cross the memory bus if nothing stays in a cache: gradients, parameters, state arrays, and
+/// updates stored between passes. Work on whole leaves between passes (matrix products, histories) is not counted;
+/// `between_passes` is true if a part does such work.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The chain, part by part.
+    /// The parts of the chain.
     pub transformation: String,
     /// Passes over the tree.
     pub passes: Vec<PassPlan>,
     /// Elements of all leaves.
     pub elements: usize,
-    /// Whether some part works on whole leaves between passes.
+    /// True if a part works on whole leaves between passes.
     pub between_passes: bool,
-    /// Bytes of updates kept between passes, and of gradients that are copied to be looked at, as those of 16 bits are;
-    /// not part of the state that is saved.
+    /// Bytes of updates stored between passes, and of gradients copied for leaf statistics, such as 16-bit ones; not
+    /// part of the saved state.
     pub stored_bytes: usize,
     /// The state, by kind.
     pub state: SizeReport,
-    /// What is almost surely a mistake: clipping after Adam, no learning rate, decay on biases, a mask that takes
-    /// nothing.
+    /// Likely mistakes: clipping after Adam, no learning rate, decay on biases, a mask that matches no leaf.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -42,12 +41,12 @@ pub struct Plan {
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub warnings: Vec<Warning>,
-    /// What belongs to the model and is not trained: the [buffers](crate::tree::Buffer) of the tree. Empty in plans
-    /// that are made from a structure.
+    /// The untrained arrays of the model: the [buffers](crate::tree::Buffer) of the tree. Empty in plans made from a
+    /// structure.
     pub buffers: Vec<BufferSpec>,
 }
 
-/// How many buffers the text of a plan names.
+/// The most buffers named when a plan is displayed.
 const MOST_SHOWN: usize = 8;
 
 /// One pass of a [`Plan`].
@@ -113,12 +112,12 @@ impl Plan {
         }
     }
 
-    /// All bytes read and written in a step.
+    /// Returns the bytes read and written in a step.
     pub fn bytes(&self) -> usize {
         self.passes.iter().map(PassPlan::bytes).sum()
     }
 
-    /// Bytes read and written for each element.
+    /// Returns the bytes read and written per element.
     pub fn bytes_per_element(&self) -> f64 {
         self.bytes() as f64 / self.elements.max(1) as f64
     }

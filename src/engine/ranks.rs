@@ -1,4 +1,4 @@
-//! A step whose work is shared out among machines: who has which pieces, and what all have added up.
+//! A step shared by processes: the chunks of each rank, and the sums of all.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use crate::error::Result;
 use crate::numeric::order::largest_first;
 use crate::tree::Structure;
 
-/// Who works on what.
+/// The division of a step among the ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranks {
     pub(crate) collective: Arc<dyn Collective>,
-    /// All pieces of all machines, in order: sums are added in this order, whoever has worked them out.
+    /// All chunks of all ranks. Sums are added in this order, whichever rank computed them.
     pub(super) pieces: Pieces,
-    /// For each rank the numbers of its pieces, ascending.
+    /// The indices of each rank's chunks, ascending.
     of_rank: Vec<Vec<usize>>,
-    /// The sums by piece, of all machines.
+    /// The sums of all ranks, by chunk.
     values: Vec<f64>,
     send: Vec<u8>,
     received: Vec<u8>,
 }
 
 impl Ranks {
-    /// Shares out the active leaves. `whole` says which of them are not cut, and how much work each of those is.
+    /// Divides the active leaves. `whole` has the cost of each leaf that must not be divided.
     ///
-    /// Leaves that are not cut go to the rank that has least of their work so far, the largest first. The pieces of the
-    /// others fill up the ranks in order, so that all get as many bytes.
+    /// An undivided leaf goes to the rank with the least cost so far, the most expensive leaf first. The chunks of the
+    /// other leaves then fill up the ranks in order, so that all own as many bytes.
     pub(crate) fn share(
         collective: Arc<dyn Collective>,
         structure: &Structure,
@@ -55,7 +55,7 @@ impl Ranks {
                 of_rank[owner].push(number);
                 continue;
             }
-            // A piece goes to the rank in whose share its middle lies.
+            // A chunk goes to the rank whose share contains its middle.
             let len = bytes(piece.leaf, piece.len);
             while rank + 1 < size && 2 * filled + len > 2 * bound {
                 rank += 1;
@@ -71,24 +71,24 @@ impl Ranks {
         self.of_rank.len()
     }
 
-    /// Pieces of each rank that travel together: 16 MiB of `f32` of all ranks, but no more than a MiB of one, and no
-    /// less than a piece.
+    /// Returns the chunks per rank in one message: 16 MiB of `f32` of all ranks, but at most 1 MiB and at least one
+    /// chunk of each.
     fn together(&self) -> usize {
         (256 / self.size()).clamp(1, 16)
     }
 
-    /// How many times so many pieces of each rank are all.
+    /// Returns the number of messages that all chunks take.
     pub(crate) fn rounds(&self) -> usize {
         self.of_rank.iter().map(|numbers| numbers.len().div_ceil(self.together())).max().unwrap_or(0)
     }
 
-    /// The numbers of a rank's pieces that travel together.
+    /// Returns the indices of a rank's chunks in one message.
     pub(super) fn in_round(&self, rank: usize, round: usize) -> &[usize] {
         self.of_rank[rank].chunks(self.together()).nth(round).unwrap_or_default()
     }
 
-    /// Which elements of each leaf a rank works on, in memory order: pieces of a leaf that are one rank's follow each
-    /// other.
+    /// Returns the elements of each leaf that a rank owns, in memory order. The chunks of a leaf that a rank owns are
+    /// adjacent.
     pub(crate) fn here(&self, structure: &Structure, rank: usize) -> Vec<Range<usize>> {
         let mut here = vec![0..0; structure.len()];
         for piece in self.of_rank[rank].iter().map(|number| &self.pieces.all[*number]) {
@@ -99,13 +99,13 @@ impl Ranks {
         here
     }
 
-    /// Nothing has been added up yet, of `width` sums for each piece.
+    /// Clears the sums, `width` for each chunk.
     pub(crate) fn clear(&mut self, width: usize) {
         self.values.clear();
         self.values.resize(self.pieces.all.len() * width, 0.0);
     }
 
-    /// Gathers the sums of all machines, `width` for each piece; `own` are those of the pieces here.
+    /// Gathers the sums of all ranks, `width` for each chunk; `own` are those of this rank's chunks.
     pub(crate) fn complete(&mut self, own: &[f64], width: usize) -> Result<()> {
         let [mut send, received] = [&mut self.send, &mut self.received].map(core::mem::take);
         send.clear();
@@ -120,14 +120,14 @@ impl Ranks {
         Ok(())
     }
 
-    /// The sums of all machines, in the place of those of this one.
+    /// Replaces the sums of this rank by those of all ranks.
     pub(super) fn sums<'a>(&'a self, here: Sums<'a>) -> Sums<'a> {
         Sums { pieces: &self.pieces, values: &self.values, ..here }
     }
 }
 
-/// How much of what can be cut each rank gets, so that all have as much in the end as can be: as water fills vessels in
-/// which there is some already.
+/// Divides the bytes that can be divided so that the total loads are as equal as possible, as water levels out between
+/// vessels that are partly full.
 fn quotas(load: &[u64], free: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut left: u64 = free.sum();
     let mut sorted = load.to_vec();
@@ -141,7 +141,7 @@ fn quotas(load: &[u64], free: impl Iterator<Item = u64>) -> Vec<u64> {
         }
         (level, left) = (*next, left - room);
     }
-    // What does not divide is less than a piece.
+    // The remainder is less than a chunk.
     level += left.div_ceil(sorted.len() as u64);
     load.iter().map(|load| level.saturating_sub(*load)).collect()
 }
@@ -185,7 +185,7 @@ mod tests {
         let here = shared(&[4 * PIECE, 2 * PIECE, 2 * PIECE, 4 * PIECE], &whole, 2);
         assert_eq!(here[0], [0..4 * PIECE, 0..0, 0..0, 0..2 * PIECE]);
         assert_eq!(here[1], [0..0, 0..2 * PIECE, 0..2 * PIECE, 2 * PIECE..4 * PIECE]);
-        // The work is even, the bytes are not: the others make up for that.
+        // The costs are equal, the bytes are not; the chunks of other leaves compensate.
         let here = shared(&[PIECE, 3 * PIECE, 4 * PIECE], &[Some(1.0), Some(1.0), None], 2);
         assert_eq!([here[0][2].len(), here[1][2].len()], [3 * PIECE, PIECE]);
     }

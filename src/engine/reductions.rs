@@ -11,51 +11,51 @@ use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 #[derive(Clone, Copy)]
 pub struct Sums<'a> {
     pub(crate) pieces: &'a Pieces,
-    /// `width` values for each piece.
+    /// `width` values for each chunk.
     pub(crate) values: &'a [f64],
     pub(crate) width: usize,
-    /// Where the asking stage's own begin.
+    /// The index of the stage's own first sum.
     pub(crate) first: usize,
     pub(crate) structure: &'a Structure,
-    /// Which leaves rest in this step; empty where none may.
+    /// True for leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
-    /// Where parts ask for sums that must be added up again. If there is this, nothing is decided yet.
+    /// Receives requests to repeat reductions. While it is `Some`, results are not final.
     pub(crate) again: Option<&'a Again>,
 }
 
 impl<'a> Sums<'a> {
-    /// The same sums, as seen by a stage that has `n` sums of others before its own.
+    /// Returns these sums for a stage that has `n` sums of other stages before its own.
     pub fn skip(self, n: usize) -> Sums<'a> {
         Sums { first: self.first + n, ..self }
     }
 
-    /// The stage's sum `i` over the whole tree.
+    /// Returns the stage's sum `i` over the whole tree.
     pub fn total(&self, i: usize) -> f64 {
         self.over(i, 0..self.pieces.all.len())
     }
 
-    /// The stage's sum `i` over one leaf.
+    /// Returns the stage's sum `i` over one leaf.
     pub fn leaf(&self, i: usize, leaf: usize) -> f64 {
         self.over(i, self.pieces.of_leaf[leaf].clone())
     }
 
-    /// Whether a leaf rests in this step, so that nothing of it was added up; see
+    /// Returns true if a leaf rests in this step, so that it did not contribute; see
     /// [`StepContext::rests`](super::StepContext::rests).
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }
 
-    /// How many leaves there are.
+    /// Returns the number of leaves.
     pub fn leaves(&self) -> usize {
         self.structure.len()
     }
 
-    /// How many elements a leaf has.
+    /// Returns the number of elements of a leaf.
     pub fn leaf_len(&self, leaf: usize) -> usize {
         self.structure.leaves()[leaf].len()
     }
 
-    /// True if the arithmetic of a leaf is done in `f64`, of which squares can overflow or vanish.
+    /// Returns true if a leaf's compute type is `f64`, where squares can overflow or vanish.
     pub(crate) fn is_double(&self, leaf: usize) -> bool {
         self.structure.leaves()[leaf].dtype() == DType::F64
     }
@@ -65,11 +65,11 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// Products that are worked out and added up together.
+/// The number of products that are computed before they are added.
 const STRETCH: usize = 512;
 
-/// The inner product of two arrays that lie as a leaf does, in `f64` and in row-major order whatever their memory
-/// order.
+/// Returns the inner product of two arrays in the leaf's memory order. Products are added in `f64` and in row-major
+/// order, whatever the memory order.
 pub(crate) fn dot<C: Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
     let mut products = [0.0; STRETCH];
     let (mut sum, mut filled) = (0.0, 0);

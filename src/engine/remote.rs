@@ -1,26 +1,26 @@
-//! Whole leaves that another machine has.
+//! Whole leaves that a device holds.
 
 use crate::state::Moments;
 use crate::tree::LeafSpec;
 
-/// An array of a leaf that another machine has, or a number: which line it is of what is written down.
+/// A recorded value: the index of a line in the recorded work on a leaf. Its value is an array or a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line(pub(crate) u32);
 
-/// A leaf that another machine has: what is done to it as a whole is written down, to be done there.
+/// Records the work on a whole leaf that a device holds.
 ///
-/// Arrays have the leaf's elements one after another, in memory order. A line of one number goes with each of their
-/// elements.
+/// Arrays have the leaf's elements in memory order. An operation on an array and a number applies the number to each
+/// element.
 ///
-/// Sizes that do not fit, and lines of another leaf, are an error that names the part.
+/// Sizes that do not match and lines of another leaf are errors that name the part.
 pub trait RemoteLeaf {
-    /// The updates that come in.
+    /// Returns the updates before the part.
     fn update(&mut self) -> Line;
-    /// The array that moments in the state have for a leaf; `None` if they have none.
+    /// Reads a leaf's array of `of`; `None` if it has none.
     fn array(&mut self, of: &Moments, leaf: usize) -> Option<Line>;
-    /// Writes the array that moments in the state have for a leaf, if they have one.
+    /// Writes a leaf's array of `of`, if it has one.
     fn write(&mut self, of: &Moments, leaf: usize, line: Line);
-    /// A number of this step.
+    /// Returns a number of this step.
     fn number(&mut self, value: f64) -> Line;
     /// `x + y`
     fn add(&mut self, x: Line, y: Line) -> Line;
@@ -28,21 +28,21 @@ pub trait RemoteLeaf {
     fn mul(&mut self, x: Line, y: Line) -> Line;
     /// `x / y`
     fn div(&mut self, x: Line, y: Line) -> Line;
-    /// The larger one.
+    /// Returns the larger value.
     fn max(&mut self, x: Line, y: Line) -> Line;
-    /// The size.
+    /// Returns the absolute value.
     fn abs(&mut self, x: Line) -> Line;
-    /// The root.
+    /// Returns the square root.
     fn sqrt(&mut self, x: Line) -> Line;
-    /// `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`.
+    /// Transposes `[a, b, c, d]`, in row-major order, to `[a, c, b, d]`.
     fn turn(&mut self, x: Line, shape: [usize; 4]) -> Line;
-    /// For each of the first number the product of `[n, k]` and `[k, m]`, or of `[n, k]` and `[m, k]` transposed.
+    /// Multiplies `[n, k]` by `[k, m]`, or by `[m, k]` transposed, for each index of the first axis of `shape`.
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line;
-    /// The inner product of each stretch of so many elements.
+    /// Returns the inner product of each slice of `stretch` elements.
     fn dots(&mut self, x: Line, y: Line, len: usize, stretch: usize) -> Line;
-    /// Each of so many elements as often as said, one after another.
+    /// Repeats each of `len` elements `times` times, one after another.
     fn spread(&mut self, x: Line, len: usize, times: usize) -> Line;
-    /// Says why it cannot be written down.
+    /// Fails with the reason why the work cannot be recorded.
     fn refuse(&mut self, why: &'static str);
 
     /// `of_x·x + of_y·y`
@@ -53,11 +53,10 @@ pub trait RemoteLeaf {
     }
 }
 
-/// The updates of whole leaves on another machine, between two passes.
+/// The updates of whole leaves on a device, between two passes.
 pub trait RemoteTree {
-    /// From here on it is what this part does.
+    /// Attributes the following work to a part.
     fn enter(&mut self, part: &'static str);
-    /// Writes down what is done to a leaf: from the updates that the last pass has stored, those that the next begins
-    /// with.
+    /// Records the work on a leaf: from the updates that the last pass stored to those that the next pass starts from.
     fn leaf(&mut self, leaf: usize, spec: &LeafSpec, does: &mut dyn FnMut(&mut dyn RemoteLeaf) -> Line);
 }

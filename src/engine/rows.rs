@@ -1,4 +1,4 @@
-//! Gradients of some rows of a leaf: whether they fit it, each row's sum, and where the sums are kept.
+//! Row-sparse gradients: validation, the sum of each row, and storage of the sums.
 #![allow(unsafe_code, reason = "rows of raw leaves of any type and layout; see `memory`")]
 
 use super::isa::current_isa;
@@ -8,31 +8,31 @@ use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{Difference, LeafParts, LeafSpec, Structure, dense_strides};
 
-/// The rows that the leaves of a step have gradients for. What is allocated is kept from step to step.
+/// The row-sparse gradients of a step. Allocations are kept between steps.
 #[derive(Default)]
 pub(crate) struct Rows {
-    /// The leaves that have rows in this step.
+    /// The leaves with row-sparse gradients in this step.
     pub(crate) leaves: Vec<usize>,
-    /// Rows by leaf: of the leaves that do not have any in this step they mean nothing.
+    /// Rows by leaf; meaningless for leaves that have none in this step.
     pub(crate) of_leaf: Vec<LeafRows>,
-    /// How the work of this step is cut.
+    /// The chunks of this step.
     pub(crate) pieces: Pieces,
-    /// A leaf's indices in order, each with its place.
+    /// A leaf's sorted indices, each with its position.
     order: Vec<(usize, usize)>,
 }
 
 /// The rows of one leaf.
 #[derive(Default)]
 pub(crate) struct LeafRows {
-    /// Which, ascending.
+    /// The indices, ascending.
     pub(crate) rows: Vec<usize>,
-    /// The sums of their gradients, one after another, in memory that may be longer.
+    /// The sum of the gradients of each row, contiguous, in a buffer that may be longer.
     sums: Option<Buffer>,
     /// Elements of a row.
     columns: usize,
 }
 
-/// How rows differ from those that a leaf can have.
+/// Returns the differences between rows and those that a leaf can have.
 pub(crate) fn misfits(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) -> Vec<Difference> {
     let (path, [found, shape]) = (|| leaf.path().into(), [&values.shape[..], leaf.shape()]);
     let Some((&rows, columns)) = shape.split_first() else {
@@ -55,12 +55,12 @@ pub(crate) fn misfits(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) ->
 }
 
 impl Rows {
-    /// Forgets the rows of the last step.
+    /// Clears the rows of the last step.
     pub(crate) fn clear(&mut self) {
         self.leaves.clear();
     }
 
-    /// Cuts the work of a step in which leaves have rows.
+    /// Cuts the chunks of a step with row-sparse gradients.
     pub(crate) fn cut(&mut self, structure: &Structure, active: &[bool]) {
         let Rows { leaves, of_leaf, pieces, .. } = self;
         if !leaves.is_empty() {
@@ -68,13 +68,13 @@ impl Rows {
         }
     }
 
-    /// Adds up the rows of a leaf that they fit, and says where the sums are.
+    /// Adds the rows of a leaf, which must match it, and returns the leaf of their sums.
     pub(crate) fn take(&mut self, leaf: usize, spec: &LeafSpec, values: &LeafParts, indices: &[usize]) -> TableLeaf {
         self.leaves.push(leaf);
         self.of_leaf.resize_with(self.of_leaf.len().max(leaf + 1), LeafRows::default);
         self.order.clear();
         self.order.extend(indices.iter().copied().zip(0..));
-        // Those of a row stay in the order in which they came.
+        // Equal rows stay in the order of their positions.
         self.order.sort_unstable();
         match spec.dtype().compute() {
             DType::F64 => self.of_leaf[leaf].add_up::<f64>(spec, values, &self.order),
@@ -87,7 +87,7 @@ impl LeafRows {
     fn add_up<C: Real>(&mut self, spec: &LeafSpec, values: &LeafParts, order: &[(usize, usize)]) -> TableLeaf {
         self.columns = spec.len() / spec.shape()[0].max(1);
         self.rows.clear();
-        // The first axis is the slowest of both, so that rows lie in these as they do in the leaf.
+        // The first axis has the largest stride in both, so that rows have the leaf's memory order.
         let from = TableLeaf::of(values, spec.strides());
         let needed = order.len() * self.columns;
         if self.sums.as_ref().is_none_or(|sums| sums.len() < needed || sums.dtype() != C::DTYPE) {
@@ -97,7 +97,7 @@ impl LeafRows {
         for &(index, place) in order {
             let (done, free) = room.split_at_mut(self.rows.len() * self.columns);
             let row = &mut free[..self.columns];
-            // SAFETY: the values are borrowed from the tree that is being walked, and have a row for each index.
+            // SAFETY: the values are borrowed from the tree during its walk. `misfits` found a row for each index.
             unsafe { read_in_order(&from, &values.shape, spec.strides(), current_isa(), place * self.columns, row) };
             if self.rows.last() == Some(&index) {
                 let sum = done.rchunks_mut(self.columns.max(1)).next().unwrap_or_default();
@@ -109,7 +109,7 @@ impl LeafRows {
         TableLeaf::own(self.sums.as_ref().map_or(RawSlice::empty(C::DTYPE), Buffer::raw))
     }
 
-    /// Which rows, ascending, and their updates, which are stored in the place of the sums.
+    /// Returns the indices, ascending, and the rows' updates, which are stored in place of the sums.
     pub(crate) fn updates<C: Real>(&mut self) -> (&[usize], &mut [C]) {
         let stored = self.sums.as_mut().and_then(|sums| sums.get_mut::<C>()).unwrap_or_default();
         (&self.rows, &mut stored[..self.rows.len() * self.columns])

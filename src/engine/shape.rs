@@ -1,79 +1,82 @@
-//! Where a chain must stop and look at the whole tree, and which passes that makes.
+//! The barriers of a chain and the passes that follow from them.
 
 use crate::element::DType;
 
-/// The barriers of a stage: how many, and what lies between them. Bit `i` of a mask stands for what comes after the
-/// stage's own barrier `i − 1` and before its barrier `i`; bit 0 for what comes before its first.
+/// The barriers of a stage and its work in the intervals between them.
+///
+/// Bit `i` of a mask is interval `i`: after the stage's own barrier `i − 1` and before its barrier `i`. Interval 0
+/// comes before its first barrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Shape {
-    /// How many times the stage must have seen the whole tree before it can go on.
+    /// The number of times that the stage must see the whole tree before it continues.
     pub barriers: usize,
-    /// Where it has state for each element, which must be written exactly once a step.
+    /// Intervals with per-element state, which a step must write exactly once.
     pub stateful: u32,
-    /// Where it reads parameters.
+    /// Intervals that read parameters.
     pub reads_params: u32,
-    /// Barriers at which it must have the updates themselves, in memory, not only sums over them.
+    /// Barriers that need the updates themselves in memory, besides sums over them.
     pub materializes: u32,
-    /// Barriers at which it looks at the updates in memory and leaves them as they are: they are stored for it only if
-    /// something before it has changed them.
+    /// Barriers that read the updates in memory and leave them unmodified. The engine stores updates for them only if
+    /// an earlier stage has changed them.
     pub looks: u32,
-    /// Where updates come out as they went in, surely.
+    /// Intervals certain to emit updates unmodified.
     pub untouched: u32,
-    /// Of the barriers that materialize those at which it keeps the updates itself, so that the engine need not store
-    /// them, and from which on it gives out others, of all leaves.
+    /// Materializing barriers at which the stage keeps the updates itself, so that the engine need not store them. From
+    /// then on it emits other updates, for all leaves.
     pub keeps: u32,
-    /// How many sums over elements it adds up.
+    /// The number of reductions.
     pub sums: usize,
-    /// Where it adds to them.
+    /// Intervals that contribute to the reductions.
     pub adds: u32,
-    /// Where what it adds to them follows from the updates.
+    /// Intervals whose contributions follow from the updates.
     pub of_updates: u32,
-    /// Where one part alone adds to them, and what it adds can be worked out later from what went into it: the update,
-    /// the parameter, and its own state as it was.
+    /// Intervals in which one part alone contributes, and the contribution can be computed afterwards from the part's
+    /// inputs: the update, the parameter, and its old state.
     pub later: u32,
-    /// Which of them are counts of elements: bit `i` of sum `i`.
+    /// Reductions that are counts of elements: bit `i` for reduction `i`.
     pub counts: u32,
-    /// Whether it works on several leaves together, in memory, so that none of them may rest.
+    /// True if the stage works on several leaves together in memory, so that none of them may rest.
     pub joins: bool,
-    /// Whether what it does to an element depends on the leaf's type, not only on the one that it calculates in.
+    /// True if the arithmetic on an element depends on the leaf's dtype besides its compute type.
     pub typed: bool,
 }
 
-/// The barriers whose work one pass does: more than one where an earlier pass only added up and stored nothing, so that
-/// what came before the barrier is computed again.
+/// The pass range: the barrier intervals that one pass runs.
+///
+/// A pass runs more than one if earlier passes only reduced and stored nothing: it repeats the work before the barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The first barrier interval that this pass runs.
     pub from: usize,
-    /// The interval that this pass is for.
+    /// The interval that this pass completes.
     pub to: usize,
-    /// The type of the leaf, in a loop that is compiled for one.
+    /// The dtype of the leaf, in a loop compiled for one.
     pub dtype: Option<DType>,
-    /// Whether all has been done to the element but that its sums are to be added to: they follow from what is given
-    /// as [`Term::went_in`](crate::element::Term), and from the state as it was before.
+    /// True if only the contributions of an element remain to be computed, from [`Term::went_in`](crate::element::Term)
+    /// and the old state.
     pub later: bool,
 }
 
 impl Span {
-    /// A pass from one interval to another, on any leaf.
+    /// Returns the range from one interval to another, for leaves of any dtype.
     #[inline(always)]
     pub const fn of(from: usize, to: usize) -> Span {
         Span { from, to, dtype: None, later: false }
     }
 
-    /// Whether what lies in interval `at` runs in this pass.
+    /// Returns true if this pass runs interval `at`.
     #[inline(always)]
     pub const fn has(self, at: usize) -> bool {
         self.from <= at && at <= self.to
     }
 
-    /// Whether it has any interval of those that have a bit in `intervals`.
+    /// Returns true if the pass runs an interval of this mask.
     #[inline(always)]
     pub const fn meets(self, intervals: u32) -> bool {
         self.intervals() & intervals != 0
     }
 
-    /// Whether it has all of those.
+    /// Returns true if the pass runs all intervals of this mask.
     #[inline(always)]
     pub const fn covers(self, intervals: u32) -> bool {
         !self.intervals() & intervals == 0
@@ -86,11 +89,11 @@ impl Span {
 }
 
 impl Shape {
-    /// The most barriers that the passes of a transformation can have: each mask has a bit for what comes before each
-    /// of them, and one for what comes after the last.
+    /// The most barriers of a transformation: a mask has a bit for the interval before each barrier and for the last
+    /// one.
     pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
-    /// The shape of what does nothing.
+    /// The shape of a stage that does nothing and may change updates.
     pub const NOTHING: Shape = Shape {
         barriers: 0,
         stateful: 0,
@@ -116,39 +119,40 @@ impl Shape {
         Shape { stateful: stateful as u32, reads_params: reads_params as u32, ..Shape::NOTHING }
     }
 
-    /// The shape of this stage with sums, which it adds to before its first barrier.
+    /// Returns this shape with reductions, to which the stage contributes before its first barrier.
     pub const fn adding(self, sums: usize) -> Shape {
         let adds = (sums > 0) as u32;
         Shape { sums, adds, of_updates: adds, ..self }
     }
 
-    /// The same with sums that follow from the parameters alone.
+    /// Returns this shape with contributions that follow from the parameters alone.
     pub const fn of_params(self) -> Shape {
         Shape { of_updates: 0, ..self }
     }
 
-    /// The same with sums that are counts of elements.
+    /// Returns this shape with reductions that are counts of elements.
     pub const fn counting(self, counts: usize) -> Shape {
         Shape { counts: (1 << counts) - 1, ..self.adding(counts) }
     }
 
-    /// The same with sums that can be added to later.
+    /// Returns this shape with contributions that can be computed afterwards.
     pub const fn later(self) -> Shape {
         Shape { later: self.adds, ..self }
     }
 
-    /// Whether a sum is a count of elements.
+    /// Returns true if a reduction is a count of elements.
     #[inline(always)]
     pub const fn counts(self, sum: usize) -> bool {
         self.counts >> sum & 1 == 1
     }
 
-    /// The shape of what does not always run this stage, or not on all leaves: the updates must be there without it.
+    /// Returns the shape of a wrapper that runs this stage in some steps or on some leaves only: updates must exist
+    /// without it.
     pub const fn sometimes(self) -> Shape {
         Shape { keeps: 0, ..self }
     }
 
-    /// The shape of this stage followed by another. One with too many barriers says how many it has, and nothing else.
+    /// Returns the shape of this stage followed by another. If it has too many barriers, only `barriers` is set.
     pub const fn then(self, next: Shape) -> Shape {
         let barriers = self.barriers.saturating_add(next.barriers);
         if barriers > Shape::MOST_BARRIERS {
@@ -160,7 +164,7 @@ impl Shape {
             reads_params: self.reads_params | next.reads_params << self.barriers,
             materializes: self.materializes | next.materializes << self.barriers,
             looks: self.looks | next.looks << self.barriers,
-            // Where they meet, neither may touch them.
+            // In the interval that both share, both must leave updates unmodified.
             untouched: self.untouched & !(1 << self.barriers)
                 | (self.untouched >> self.barriers & next.untouched) << self.barriers
                 | (next.untouched & !1) << self.barriers,
@@ -175,17 +179,17 @@ impl Shape {
         }
     }
 
-    /// Whether anything is added to the sums in pass `pass`.
+    /// Returns true if pass `pass` contributes to reductions.
     pub const fn adds_in(self, pass: usize) -> bool {
         self.adds >> pass & 1 == 1
     }
 
-    /// Whether what is added in pass `pass` can be worked out after all else.
+    /// Returns true if the contributions of pass `pass` can be computed after all else.
     pub(crate) const fn adds_later_in(self, pass: usize) -> bool {
         self.later >> pass & 1 == 1
     }
 
-    /// The shape of two stages side by side, of which each leaf or each step has one: they reach their barriers
+    /// Returns the shape of two stages side by side. Each leaf or each step runs one of them; they reach their barriers
     /// together.
     pub(crate) const fn beside(self, other: Shape) -> Shape {
         Shape {
@@ -206,12 +210,12 @@ impl Shape {
         }
     }
 
-    /// What pass `pass` runs.
+    /// Returns the range of pass `pass`.
     pub const fn span(self, pass: usize) -> Span {
         Span::of(if self.needs_updates(pass) { self.begins(pass) } else { pass }, pass)
     }
 
-    /// The first interval that pass `pass` runs to have the updates.
+    /// Returns the first interval that pass `pass` runs to obtain the updates.
     const fn begins(self, pass: usize) -> usize {
         let (mut from, mut at) = (0, 0);
         while at < pass {
@@ -223,33 +227,33 @@ impl Shape {
         from
     }
 
-    /// Whether pass `pass` needs the updates: not if it only adds up what follows from the parameters.
+    /// Returns true if pass `pass` needs the updates; false if it only reduces the parameters.
     pub const fn needs_updates(self, pass: usize) -> bool {
         self.of_updates >> pass & 1 == 1 || !self.adds_in(pass) || !self.drops(pass)
     }
 
-    /// Whether any chain that this is part of has a pass with such a span of it: not one that goes over a barrier with
-    /// state before it.
+    /// Returns true if one pass may run intervals `from..=to` of this stage; false if a stateful interval would run
+    /// again.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
         to <= self.barriers && (from == to || !Span::of(from, to - 1).meets(self.stateful))
     }
 
-    /// Whether the updates are in memory after pass `pass`, for the next pass to go on from.
+    /// Returns true if the updates are in memory after pass `pass`, where the next pass starts.
     pub const fn cuts(self, pass: usize) -> bool {
         pass < self.barriers && self.cuts_from(self.begins(pass), pass)
     }
 
-    /// Whether it is the engine that stores them there.
+    /// Returns true if the engine stores the updates after pass `pass`.
     pub const fn stores(self, pass: usize) -> bool {
         self.cuts(pass) && self.keeps >> pass & 1 == 0
     }
 
-    /// Whether nobody reads the updates of a pass: it adds up, and the next one works them out again.
+    /// Returns true if pass `pass` only reduces: the next pass computes the updates again.
     pub const fn drops(self, pass: usize) -> bool {
         pass < self.barriers && !self.cuts(pass)
     }
 
-    /// Whether a pass starts from what the engine has stored.
+    /// Returns true if a pass starts from updates that the engine stored.
     pub const fn starts_from_stored(self, span: Span) -> bool {
         span.from > 0 && self.stores(span.from - 1)
     }
@@ -261,28 +265,28 @@ impl Shape {
             || self.looks_at(to) && span.meets(!self.untouched)
     }
 
-    /// Whether something looks at the updates in memory, and leaves them as they are, at the barrier after pass `pass`.
+    /// Returns true if a stage reads the updates in memory, and leaves them unmodified, at the barrier after pass
+    /// `pass`.
     pub(crate) const fn looks_at(self, pass: usize) -> bool {
         self.looks >> pass & 1 == 1
     }
 
-    /// Whether something needs the updates in memory at the barrier after pass `pass`.
+    /// Returns true if a stage needs the updates in memory at the barrier after pass `pass`.
     pub(crate) const fn needs_memory(self, pass: usize) -> bool {
         (self.materializes | self.looks) >> pass & 1 == 1
     }
 
-    /// Whether there is nothing to do in pass `pass`: what it starts from is looked at where it is.
+    /// Returns true if pass `pass` does nothing, because its input is read in place.
     pub(crate) const fn is_idle(self, pass: usize) -> bool {
         self.looks_at(pass) && self.drops(pass) && !self.adds_in(pass)
     }
 
-    /// Whether the updates that the engine has stored are those that are looked at after pass `pass`, and not the
-    /// gradients.
+    /// Returns true if the barrier after pass `pass` reads updates that the engine stored, and not the gradients.
     pub(crate) const fn has_stored(self, pass: usize) -> bool {
         self.cuts(pass) || self.begins(pass) > 0
     }
 
-    /// Whether the engine stores the updates after any pass.
+    /// Returns true if the engine stores the updates after any pass.
     pub const fn stores_any(self) -> bool {
         let mut pass = 0;
         while pass < self.barriers {
@@ -294,28 +298,28 @@ impl Shape {
         false
     }
 
-    /// Whether pass `pass` reads parameters.
+    /// Returns true if pass `pass` reads parameters.
     pub const fn reads_params_in(self, pass: usize) -> bool {
         self.span(pass).meets(self.reads_params)
     }
 }
 
-/// A mask that begins after so many others; a chain with more than there are bits is not one loop, and has none.
+/// Moves a mask behind `sums` reductions. A chain with more reductions than bits does not fuse and needs no mask.
 const fn after(counts: u32, sums: usize) -> u32 {
     if sums < u32::BITS as usize { counts << sums } else { 0 }
 }
 
-/// How many barriers and sums come before a stage in its chain.
+/// The number of barriers and reductions before a stage in its chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Barriers before the stage.
     pub at: usize,
-    /// Sums before the stage's own.
+    /// Reductions before the stage's own.
     pub sum: usize,
 }
 
 impl Place {
-    /// The place of what follows a stage of this shape.
+    /// Returns the place behind a stage of this shape.
     #[inline(always)]
     pub const fn after(self, shape: Shape) -> Place {
         Place { at: self.at + shape.barriers, sum: self.sum + shape.sums }
@@ -383,7 +387,7 @@ mod tests {
         }
         let most = Shape { barriers: usize::MAX, ..Shape::NOTHING };
         assert_eq!(most.then(CLIP).then(most), most);
-        // At the limit all is as below it.
+        // At the limit, masks still work.
         let (all, last) = (of(31).then(ADAM), of(30));
         assert_eq!((all.barriers, all.sums, all.adds, all.stateful), (31, 31, u32::MAX >> 1, 1 << 31));
         assert_eq!(last.then(ADAM).then(CLIP).span(31), Span::of(31, 31));
@@ -408,13 +412,13 @@ mod tests {
         for empty in [Shape::EMPTY.then(Shape::EMPTY), Shape::EMPTY.then(LOOKS)] {
             assert!(!empty.then(LOOKS).stores(0));
         }
-        // Arithmetic on elements before it, with state and without; and what has been looked at and then changed.
+        // Stateless and stateful arithmetic before it, and updates that were read and then changed.
         for (before, pass) in [(DECAY, 0), (ADAM, 0), (CLIP, 1), (LOOKS, 1)] {
             let chain = before.then(LOOKS).then(DECAY);
             assert!(chain.stores(pass) && chain.has_stored(pass) && !chain.is_idle(pass));
             assert_eq!(chain.span(pass + 1).from, pass + 1);
         }
-        // Beside what changes those of other leaves, they are stored for all.
+        // A stage beside it that changes the updates of other leaves makes the engine store all.
         assert!(LOOKS.beside(DECAY).stores(0) && !LOOKS.beside(LOOKS).stores(0));
         assert!(LOOKS.beside(KEEPS).stores(0));
     }
@@ -426,7 +430,7 @@ mod tests {
         let spans = [0, 1, 2].map(|pass| chain.span(pass).from);
         assert_eq!((spans, chain.needs_updates(1), chain.needs_updates(2)), ([0, 1, 0], false, true));
         assert!(!chain.stores_any() && !chain.has_stored(1) && chain.reads_params_in(1));
-        // What something else adds up beside it, or has stored for later.
+        // Another stage reduces updates beside it, or updates were stored for a later pass.
         assert!(chain.then(CLIP).needs_updates(2) && DECAY.then(CLIP).then(CLIP.beside(size)).needs_updates(1));
         let stores = ADAM.then(size);
         assert!(stores.needs_updates(0) && stores.stores(0));
@@ -444,7 +448,7 @@ mod tests {
             for after in [DECAY, ADAM.then(CLIP)] {
                 let chain = before.then(member).then(after);
                 for Span { from, to, .. } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
-                    // As the member sees it.
+                    // In the intervals of the member.
                     let Some(to) = to.checked_sub(before.barriers).map(|to| to.min(member.barriers)) else { continue };
                     let from = from.saturating_sub(before.barriers);
                     if from <= to {

@@ -3,11 +3,10 @@
 use crate::element::DType;
 use crate::tree::LeafSpec;
 
-/// A state array as a part declares it: its name, what [`quantized`](crate::quantized()) may do to its numbers, how
-/// they start, and their type.
+/// A state array as a part declares it: name, initial value, dtype, and treatment by [`quantized`](crate::quantized()).
 ///
-/// They start at zero. An argument of the part called `mu_dtype` says the type of the array `mu`, one called
-/// `accumulator_dtype` that of any; otherwise it is the type that the leaf's arithmetic is done in.
+/// Arrays start at zero. The dtype of the array `mu` is given by the part's argument `mu_dtype`, if it has one; an
+/// argument `accumulator_dtype` gives that of every array. Otherwise it is the leaf's compute type.
 ///
 /// ```
 /// use gradchain::part::Slot;
@@ -38,108 +37,109 @@ impl Slot {
         Slot { name, holds, dtype: None, of_leaf: false, start: 0.0, as_params: false, all_rows: false }
     }
 
-    /// Numbers of which every bit counts: copies of parameters, what parameters are worked out from, sums that are
-    /// given out later. They are never rounded.
+    /// Declares state that must not be quantized: parameter copies, the sources of parameters, accumulators that are
+    /// emitted later.
     pub const fn exact(name: &'static str) -> Slot {
         Slot::new(name, Numbers::Exact)
     }
 
-    /// Numbers of any sign that may be rounded, such as a running mean of gradients: small ones even to zero.
+    /// Declares numbers of any sign that may be rounded, such as a running mean of gradients. Small ones may become
+    /// zero.
     pub const fn signed(name: &'static str) -> Slot {
         Slot::new(name, Numbers::Signed)
     }
 
-    /// Numbers that are never negative and may be rounded, such as a running mean of squares: to zero only if they are
-    /// zero, since updates are divided by them.
+    /// Declares non-negative numbers that may be rounded, such as a running mean of squares. Only zeros become zero,
+    /// because updates are divided by them.
     pub const fn not_negative(name: &'static str) -> Slot {
         Slot::new(name, Numbers::NotNegative)
     }
 
-    /// The same array, with this value at the start.
+    /// Returns this array with an initial value.
     #[must_use]
     pub const fn starts_at(self, start: f64) -> Slot {
         Slot { start, ..self }
     }
 
-    /// The same array, as a copy of the parameters at the start.
+    /// Returns this array with a copy of the parameters as its initial value.
     #[must_use]
     pub const fn starts_as_params(self) -> Slot {
         Slot { as_params: true, ..self }
     }
 
-    /// The same array, with numbers of this type; `None` leaves the type as it is.
+    /// Returns this array with a dtype; `None` keeps the dtype.
     #[must_use]
     pub const fn of_dtype(self, dtype: Option<DType>) -> Slot {
         Slot { dtype: if dtype.is_some() { dtype } else { self.dtype }, ..self }
     }
 
-    /// The same array, with numbers of the leaf's own type: 16 bits for leaves of 16 bits.
+    /// Returns this array with the leaf's own dtype: 16-bit floats for 16-bit leaves.
     #[must_use]
     pub const fn of_leaf_dtype(self) -> Slot {
         Slot { of_leaf: true, ..self }
     }
 
-    /// The same array, whose numbers change also where there is no gradient: a step with gradients of some
-    /// [rows](crate::tree::SparseRows) is refused.
+    /// Returns this array as one that also changes where a gradient is absent. A step with gradients of some
+    /// [rows](crate::tree::SparseRows) is then refused.
     #[must_use]
     pub const fn of_all_rows(self) -> Slot {
         Slot { all_rows: true, ..self }
     }
 
-    /// Whether its numbers change also where there is no gradient.
+    /// Returns true if the array also changes where a gradient is absent.
     pub(super) const fn needs_all_rows(self) -> bool {
         self.all_rows
     }
 
-    /// The name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         self.name
     }
 }
 
-/// Which state arrays [`quantized`](crate::quantized()) keeps in 8 bits, and how.
+/// The quantization of state arrays by [`quantized`](crate::quantized()): a format and the leaves that it applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codes<'a> {
     code: Code,
-    /// The fewest elements of a leaf that has codes.
+    /// The fewest elements of a quantized leaf.
     min_elements: usize,
-    /// The leaves that have none, by number; none where it is empty.
+    /// The exempt leaves, by index; empty if none.
     except: &'a [bool],
 }
 
-/// How numbers become codes.
+/// A quantization format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
-    /// Roots, of what is never negative fourth roots.
+    /// Square roots; fourth roots for non-negative arrays.
     Roots,
     /// Logarithms.
     Logarithms,
 }
 
 impl<'a> Codes<'a> {
-    /// Roots, of what is never negative fourth roots; of all leaves.
+    /// Quantizes square roots, and fourth roots of non-negative arrays; all leaves.
     pub const fn roots() -> Codes<'a> {
         Codes { code: Code::Roots, min_elements: 0, except: &[] }
     }
 
-    /// Logarithms, of all leaves.
+    /// Quantizes logarithms; all leaves.
     pub const fn logarithms() -> Codes<'a> {
         Codes { code: Code::Logarithms, ..Codes::roots() }
     }
 
-    /// The same, of leaves with at least so many elements.
+    /// Exempts leaves with fewer than `min_elements` elements.
     #[must_use]
     pub const fn min_elements(self, min_elements: usize) -> Codes<'a> {
         Codes { min_elements, ..self }
     }
 
-    /// The same, but for these leaves: an entry for each leaf.
+    /// Exempts leaves, by an entry for each leaf.
     #[must_use]
     pub const fn except(self, except: &'a [bool]) -> Codes<'a> {
         Codes { except, ..self }
     }
 
-    /// The type of the array of a leaf, if it is not the one that it would have otherwise.
+    /// Returns the 8-bit dtype of the array of a leaf; `None` if the array is exempt.
     pub(crate) fn dtype(self, slot: Slot, (number, leaf): (usize, &LeafSpec)) -> Option<DType> {
         let except = self.except.get(number).is_some_and(|except| *except);
         if leaf.dtype().compute() != DType::F32 || leaf.len() < self.min_elements || except {
@@ -154,26 +154,27 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// The same for a tree of so many leaves: leaves that are others have no exceptions.
+    /// Returns this format for a tree of `leaves` leaves. Exempt leaves are those of this tree only if the number
+    /// matches.
     pub(crate) fn of_leaves(self, leaves: usize) -> Self {
         Codes { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
     }
 }
 
-/// What a pass does to a state array.
+/// The access of a pass to a state array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// It does not look at it.
+    /// No access.
     None,
-    /// It reads it.
+    /// The pass reads the array.
     Read,
-    /// It reads and writes it.
+    /// The pass reads and writes the array.
     Write,
 }
 
 impl Access {
-    /// What is done to the array of this number; to those not listed nothing.
+    /// Returns the access to array `slot`; unlisted arrays have none.
     pub(crate) const fn of(all: &[Access], slot: usize) -> Access {
         if slot < all.len() { all[slot] } else { Access::None }
     }
@@ -182,7 +183,7 @@ impl Access {
         !matches!(self, Access::None)
     }
 
-    /// How many times the array's bytes go through memory.
+    /// Returns the number of times that the array's bytes go through memory.
     pub(crate) const fn times(self) -> usize {
         self as usize
     }

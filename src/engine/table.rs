@@ -1,4 +1,4 @@
-//! Finding the leaves of the trees that a step is given, and making sure that they fit.
+//! Collecting the leaves of a step's trees and checking that they match the state.
 
 use super::leaf::{Table, TableLeaf};
 use super::rows::{Rows, misfits};
@@ -9,34 +9,34 @@ use crate::tree::{Difference, LeafParts, LeafSpec, Structure, Tree, TreeMut, Wal
 const GRADIENTS: &str = "gradients";
 const PARAMS: &str = "parameters";
 
-/// Part of the message on gradients that are missing where nothing can skip a leaf.
+/// Advice of errors about missing gradients, if no leaf can be skipped.
 pub(super) const ZEROS: &str =
     "; this optimizer cannot skip a leaf: where one may have none in a step, give it a gradient of zeros";
-/// Part of the message on gradients without leaves.
+/// Advice of errors about gradients without leaves.
 const NO_LEAVES: &str = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
-/// Part of the message on gradients of a wider type.
+/// Advice of errors about gradients of a wider dtype.
 const LITERALS: &str = "; a number without a suffix is `f64`, write `1.0_f32` for `f32`";
-/// Part of the message on gradients that cannot hold updates.
+/// Advice of errors about gradients that cannot hold updates.
 const IN_PLACE: &str = "; updates are written in their place, so they must have the types of the parameters";
-/// Part of the message on parameters that do not fit the state.
+/// Advice of errors about parameters that do not match the state.
 const ANOTHER_STATE: &str = "; make a state for these with `init`, or take this one over with `OptState::migrate`";
 
-/// Compares leaves with the structure as they come, so that a tree that fits is walked once and nothing is built.
+/// Compares leaves with the structure during the walk, so that a matching tree is walked once and nothing is allocated.
 struct Check<'s> {
     what: &'static str,
     structure: &'s Structure,
     fits: fn(DType, DType) -> bool,
-    /// Where it is written down which leaves are not there, if they may be: of none if all are.
+    /// Receives the missing leaves, if leaves may be missing: empty if all are present.
     absent: Option<&'s mut Vec<bool>>,
-    /// What is to be done about gradients that are missing.
+    /// Advice for missing gradients.
     advice: &'s dyn Fn() -> String,
     /// Advice for leaves of another dtype.
     on_types: &'static str,
     same: bool,
 }
 
-/// Whether two paths are the same. Of a short one the last byte was written just now, and comparing many at once, as
-/// the standard library does, waits until it is where they are read from.
+/// Compares two paths. Bytes of a short path one by one: its last byte was just written, and the standard library's
+/// wide load would wait until that store leaves the store buffer.
 #[inline]
 fn same_path(ours: &str, theirs: &str) -> bool {
     match ours.len() {
@@ -45,8 +45,7 @@ fn same_path(ours: &str, theirs: &str) -> bool {
     }
 }
 
-/// Whether shapes and strides are the same: without the calls that comparing slices is, for what is only a number or
-/// two.
+/// Compares shapes and strides of one or two axes without the calls of slice comparison.
 #[inline]
 fn same_axes(ours: (&[usize], &[isize]), theirs: (&[usize], &[isize])) -> bool {
     let axes = ours.0.len();
@@ -78,17 +77,17 @@ impl<'s> Check<'s> {
         let (ours, theirs) = (spec.dtype(), parts.data.dtype());
         self.same &= same_path(spec.path(), path) && (ours == theirs || (self.fits)(ours, theirs));
         table.push(TableLeaf::NOWHERE);
-        // Set where it lies, since the room for strides would be copied with it.
+        // Set in place, because a move would also copy the room for strides.
         if let Some(leaf) = table.last_mut() {
             leaf.data = parts.data;
         }
-        // Most lie as the state does, to the last stride.
+        // Most leaves have the state's strides.
         if !same_axes((spec.shape(), spec.strides()), (&parts.shape, &parts.strides)) {
             self.other_axes(table, spec, parts);
         }
     }
 
-    /// Of the leaf that was found last: its shape or its strides are not those of the state.
+    /// Records the shape or strides of the last leaf, which differ from the state's.
     fn other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
         self.same &= spec.shape() == &*parts.shape;
         if self.same
@@ -98,7 +97,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Some rows of a leaf.
+    /// Checks a row-sparse leaf.
     fn rows(&mut self, table: &mut Table, path: &str, parts: &LeafParts, indices: &[usize], rows: &mut Rows) {
         if self.absent.is_some() {
             self.come_to(table, path);
@@ -114,13 +113,13 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Writes down that the leaves before the one of this path are not there, where they may be.
+    /// Marks the leaves before `path` as missing, if leaves may be missing.
     fn come_to(&mut self, table: &mut Table, path: &str) {
         let ahead = &self.structure.leaves()[table.len()..];
         self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
     }
 
-    /// Writes down that the next leaves are not there.
+    /// Marks the next `leaves` leaves as missing.
     fn lacks(&mut self, table: &mut Table, leaves: usize) {
         let Some(absent) = self.absent.as_deref_mut().filter(|_| leaves > 0) else { return };
         absent.resize(self.structure.len(), false);
@@ -130,7 +129,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// At the end of the walk over a tree.
+    /// Ends the walk over a tree.
     fn done<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
         if self.absent.is_some() {
             self.lacks(table, self.structure.len() - table.len());
@@ -142,14 +141,14 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// What is wrong with a tree, which is given by its walk, so that this is not compiled for every tree.
+    /// Describes the differences of a tree. Takes its walk as a trait object, to be compiled once for all trees.
     #[cold]
     fn misfit<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
         let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
         tree(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
             let whole = self.structure.index_of(path).map(|leaf| &self.structure.leaves()[leaf]);
             leaves.push(match (leaf.rows, whole) {
-                // Rows that fit stand for their leaf; what else there is to say of them is said here.
+                // Rows that match stand for their leaf; `of_rows` collects other differences.
                 (Some(indices), Some(whole)) => {
                     of_rows.extend(misfits(whole, &leaf.parts, indices));
                     whole.standing_for(leaf.dtype(), Some(whole.shape().into()))
@@ -164,7 +163,7 @@ impl<'s> Check<'s> {
         }
         differences.extend(of_rows);
         if differences.is_empty() {
-            // A path that is there twice, rows where there can be none, or another order.
+            // A duplicate path, rows in a leaf that cannot have them, or another order.
             match Structure::by(tree).unambiguous() {
                 Ok(found) if self.absent.is_some() => differences.push(self.structure.order(&found)),
                 Ok(found) => differences = self.structure.compare(&found, self.fits),
@@ -189,7 +188,7 @@ impl<'s> Check<'s> {
     }
 }
 
-/// Fills a table with parameters to write.
+/// Fills a table with parameters to be written.
 pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     tree: &mut P,
     structure: &Structure,
@@ -199,7 +198,7 @@ pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     write(tree, table, path, Check::of(PARAMS, structure))
 }
 
-/// Fills a table with gradients in whose place the updates are written, so that they have to be of the same types.
+/// Fills a table with gradients that the updates replace, so that the dtypes must be the same.
 pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     tree: &mut G,
     structure: &Structure,
@@ -211,7 +210,7 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     write(tree, table, path, Check { absent, advice, on_types: IN_PLACE, ..Check::of(GRADIENTS, structure) })
 }
 
-/// Fills a table with parameters to read.
+/// Fills a table with parameters to be read.
 pub(crate) fn params<P: Tree + ?Sized>(
     tree: &P,
     structure: &Structure,
@@ -221,7 +220,7 @@ pub(crate) fn params<P: Tree + ?Sized>(
     read(tree, table, path, Check::of(PARAMS, structure))
 }
 
-/// Fills a table with gradients of whole leaves.
+/// Fills a table with dense gradients.
 pub(crate) fn grads<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,
@@ -231,7 +230,7 @@ pub(crate) fn grads<G: Tree + ?Sized>(
     read(tree, table, path, Check { fits: exact, on_types: LITERALS, ..Check::of(GRADIENTS, structure) })
 }
 
-/// Fills a table with gradients, of which those of some leaves may be rows; and where that is asked for, not be there.
+/// Fills a table with gradients. Those of some leaves may be row-sparse, or missing if `absent` is given.
 pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,
@@ -250,7 +249,7 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     check.done(table, tree)
 }
 
-/// Gradients are converted to the type that the leaf's arithmetic is done in, as long as that loses nothing.
+/// Returns true if the compute type represents the gradients exactly.
 fn exact(ours: DType, theirs: DType) -> bool {
     theirs.size() <= ours.compute().size()
 }

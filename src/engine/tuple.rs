@@ -1,4 +1,4 @@
-//! A chain is a tuple of its members.
+//! Chains as tuples of their members.
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
 use super::in_piece::as_one_loop;
@@ -15,7 +15,8 @@ use crate::element::Real;
 use crate::error::Result;
 use crate::state::StateWalk;
 
-/// Whether an element loop can have so many state arrays, sums and barriers, and numbers that one part has found.
+/// Returns true if a chain with this shape and number of state arrays fits in one loop. A loop has leaf statistics of
+/// one part only.
 pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
     slots <= MOST_SLOTS
         && shape.sums <= MOST_SUMS
@@ -24,22 +25,22 @@ pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
         && shape.looks.count_ones() <= 1
 }
 
-/// What several stages need together.
+/// The needs of several stages together.
 macro_rules! needs_of {
     () => { crate::needs::Nothing };
     ($T:ident $($U:ident)*) => { <$T::Needs as crate::needs::Needs>::Or<crate::engine::needs_of!($($U)*)> };
 }
 pub(crate) use needs_of;
 
-/// Whether a chain with members of these numbers has none.
+/// Returns true if a chain has no members.
 const fn is_empty(members: &[usize]) -> bool {
     members.is_empty()
 }
 
-/// Why a chain's loop finds that all members have begun.
+/// The reason why the members of a fused chain have begun.
 const BEGUN: &str = "a chain is one loop if all its members have begun";
 
-/// One macro, since tuples of different lengths have nothing in common that a generic `impl` could name.
+/// A macro, because a generic `impl` cannot cover tuples of different lengths.
 macro_rules! chains {
     ($($T:ident $i:tt),*) => {
         #[allow(unused_variables, reason = "the empty chain has no members")]
@@ -48,7 +49,7 @@ macro_rules! chains {
                 $(visit(&self.$i);)*
             }
 
-            // Every step asks for these two, so that they are computed without a visitor.
+            // Called in every step, so computed without a visitor.
             fn shape(&self) -> Shape {
                 let shape = Shape::EMPTY;
                 $(let shape = shape.then(self.$i.shape());)*
@@ -187,7 +188,7 @@ macro_rules! chains {
                 $(
                     let (own, slots) = cut_off(slots, $T::SLOTS);
                     let (sums, terms) = cut_off(terms, $T::SHAPE.sums);
-                    // Else it leaves the update as it is: a build that is not optimized saves the call.
+                    // Otherwise the update is unmodified; unoptimized builds save the call.
                     if span.from <= at + $T::SHAPE.barriers && at <= span.to {
                         u = $T::apply::<Cx>(&kernel.$i, at, span, own, u, p, sums);
                     }

@@ -1,4 +1,4 @@
-//! Updates in memory, for those who look at them before applying them.
+//! Updates in memory, to be inspected before they are applied.
 
 use std::sync::Arc;
 
@@ -7,10 +7,11 @@ use crate::element::{DType, Element};
 use crate::memory::Buffer;
 use crate::tree::{LeafMut, LeafParts, LeafRef, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
 
-/// What [`update`](crate::GradientTransformation::update) returns: one array for each parameter, of its path, shape,
-/// type and memory order, to be added to it by [`apply_updates`](crate::apply_updates).
+/// The result of [`update`](crate::GradientTransformation::update): an array for each parameter leaf.
 ///
-/// It is a tree: its leaves can be walked, compared, and changed before they are applied.
+/// Each array has the path, shape, dtype and memory order of its leaf. [`apply_updates`](crate::apply_updates) adds
+/// them to the parameters. `Updates` is a tree: its leaves can be walked, compared, and changed before they are
+/// applied.
 #[derive(Clone, Debug)]
 pub struct Updates {
     pub(crate) structure: Arc<Structure>,
@@ -19,29 +20,30 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// Zero updates for parameters of this structure.
+    /// Returns zero updates for parameters of this structure.
     pub(crate) fn new(structure: Arc<Structure>) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome::NOTHING }
     }
 
-    /// Zeros of other types, for means that are going to be gradients.
+    /// Returns zeros of other dtypes, for means that serve as gradients.
     pub(crate) fn of_types(structure: Arc<Structure>, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(dtype(l), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome::NOTHING }
     }
 
-    /// What the step that made these updates did.
+    /// Returns the outcome of the step that made these updates.
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
 
-    /// The structure, which is the parameters'.
+    /// Returns the structure, which is that of the parameters.
     pub fn structure(&self) -> &Structure {
         &self.structure
     }
 
-    /// A copy of the update of the leaf at a path, in row-major order, if there is such a leaf and it is of type `T`.
+    /// Returns a copy of the update at a path, in row-major order; `None` if no such leaf exists or its dtype is not
+    /// `T`.
     pub fn to_vec<T: Element>(&self, path: &str) -> Option<Vec<T>> {
         let i = self.structure.index_of(path)?;
         let leaf = LeafRef::lend(self.parts(i));

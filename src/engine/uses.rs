@@ -1,13 +1,12 @@
-//! Which state arrays a pass reads and writes.
+//! The state arrays that a pass reads and writes.
 //!
-//! A loop has all arrays of its chain as arguments, and each pass only some of their numbers to do with. That the
-//! others come back as they were, and need not go through memory, is said here: a compiler finds it out only if it
-//! optimizes when linking too.
+//! A loop has all arrays of its chain as arguments, and each pass accesses some of them. LLVM finds the unmodified
+//! arrays, which need not go through memory, only with link-time optimization; `Uses` declares them.
 
 use super::Span;
 use super::limits::MOST_SLOTS;
 
-/// The intervals between barriers in which a state array is read, and those in which it is written, as in
+/// The barrier intervals in which a stage reads a state array, and those in which it writes it; masks as in
 /// [`Shape`](super::Shape).
 #[derive(Clone, Copy, Debug)]
 pub struct Uses {
@@ -15,24 +14,24 @@ pub struct Uses {
     writes: u32,
 }
 
-/// Those of the arrays of a stage, by number. What is past its last is not looked at.
+/// The uses of a stage's arrays, by slot. Entries past its last array are ignored.
 pub type AllUses = [Uses; MOST_SLOTS];
 
 impl Uses {
-    /// In every pass, for all that is known.
+    /// Accesses in every interval.
     pub(crate) const ALWAYS: Uses = Uses::of(u32::MAX, u32::MAX);
 
-    /// What is written is read too: an element may be left as it is.
+    /// Returns these accesses. Written arrays are also read, because an element may keep its value.
     pub(crate) const fn of(reads: u32, writes: u32) -> Uses {
         Uses { reads: reads | writes, writes }
     }
 
-    /// All arrays of a stage are used so.
+    /// Returns these accesses for all arrays of a stage.
     pub(crate) const fn of_all(self) -> AllUses {
         [self; MOST_SLOTS]
     }
 
-    /// The same of a stage that has so many barriers before it.
+    /// Returns the accesses of a stage that has `barriers` barriers before it.
     const fn after(self, barriers: usize) -> Uses {
         if barriers >= u32::BITS as usize {
             return Uses::ALWAYS;
@@ -51,7 +50,7 @@ impl Uses {
     }
 }
 
-/// Those of so many arrays, followed by those of a stage that has so many barriers before it.
+/// Returns the uses of `arrays` arrays, followed by those of a stage that has `barriers` barriers before it.
 pub(crate) const fn followed_by(mut all: AllUses, arrays: usize, next: AllUses, barriers: usize) -> AllUses {
     let mut slot = arrays;
     while slot < MOST_SLOTS {
@@ -61,7 +60,7 @@ pub(crate) const fn followed_by(mut all: AllUses, arrays: usize, next: AllUses, 
     all
 }
 
-/// Returns true if there is an array among these.
+/// Returns true if any flag is set.
 pub(super) const fn any(slots: [bool; MOST_SLOTS]) -> bool {
     let mut slot = 0;
     while slot < MOST_SLOTS && !slots[slot] {

@@ -1,4 +1,4 @@
-//! The updates of all leaves in memory, for what must look at whole leaves or the whole tree.
+//! The updates of all leaves in memory, for stages that need whole leaves or the whole tree.
 
 use std::sync::Arc;
 
@@ -12,66 +12,68 @@ use crate::memory::Buffer;
 use crate::state::Moments;
 use crate::tree::{LeafSpec, Structure};
 
-/// The updates of a step in memory, and the parameters, leaf by leaf.
+/// The updates and parameters of a step in memory, by leaf.
 pub struct WholeTree<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
-    /// Which leaves rest in this step; empty where none may.
+    /// True for leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
-    /// Which leaves have no gradient in this step; empty where all have one.
+    /// True for leaves without a gradient in this step; empty if all have one.
     pub(crate) absent: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
-    /// Where the updates are of leaves that have gradients of rows only.
+    /// The updates of row-sparse leaves.
     pub(crate) rows: &'a mut [LeafRows],
     pub(crate) params: &'a Table,
-    /// The gradients that the step was given; none in a flush.
+    /// The gradients of the step; empty in a flush.
     pub(crate) grads: &'a [TableLeaf],
-    /// Whether `stored` has the updates as they are now; else `grads` are the updates.
+    /// True if `stored` holds the current updates; else they are `grads`.
     pub(crate) has_stored: bool,
-    /// Copies of gradients that are not dense and of the compute type; made when first looked at.
+    /// Copies of gradients that are strided or not of the compute type; made on demand.
     pub(crate) given: &'a mut Vec<Option<Buffer>>,
-    /// Copies of parameters that are not dense and of the compute type; made when first needed.
+    /// Copies of parameters that are strided or not of the compute type; made on demand.
     pub(crate) copies: &'a mut Vec<Option<Buffer>>,
     /// Room for a table of parameters at another point.
     pub(crate) there: &'a mut Table,
     pub(crate) objective: Option<&'a mut (dyn Ask + 'a)>,
-    /// Who has the leaves, if this machine has not.
+    /// The device that holds the leaves, if any.
     pub(crate) remote: Option<&'a mut (dyn RemoteTree + 'a)>,
 }
 
 /// One leaf of a [`WholeTree`]: updates to rewrite, and parameters, in memory order.
 ///
-/// The elements lie as [`shape`](LeafSpec::shape) and the strides say: element `[i, j]` is at
-/// `i·strides[0] + j·strides[1]`; dense, usually but not always in row-major order.
+/// Element `[i, j]` is at `i·strides[0] + j·strides[1]`. The elements are contiguous, usually but not always in
+/// row-major order.
 #[non_exhaustive]
 pub struct WholeLeaf<'a, C> {
-    /// The number of the leaf.
+    /// The index of the leaf.
     pub index: usize,
-    /// Path, type, shape.
+    /// Path, dtype and shape.
     pub spec: &'a LeafSpec,
     /// The updates, to rewrite.
     pub u: &'a mut [C],
     /// The parameters.
     pub p: &'a [C],
-    /// If the step has gradients of some rows only, which, ascending: then `u` has these rows, one after another, and
-    /// `p` nothing. Only what works on [rows](crate::part::Scope::rows) is shown such a leaf.
+    /// The rows that have a gradient, ascending, if the leaf's gradients are row-sparse.
+    ///
+    /// `u` then holds these rows, one after another, and `p` is empty. Only parts that work on
+    /// [rows](crate::part::Scope::rows) visit such a leaf.
     pub rows: Option<&'a [usize]>,
 }
 
 impl<C> WholeLeaf<'_, C> {
-    /// How many elements apart the neighbours along each axis are, in `u` and `p`.
+    /// Returns the distance, in elements of `u` and `p`, between neighbours along each axis.
     pub fn strides(&self) -> &[isize] {
         self.spec.strides()
     }
 }
 
-/// Something done to leaves of either compute type.
+/// A visitor of whole leaves, of either compute type.
 pub trait LeafVisitor {
-    /// Called with one leaf.
+    /// Visits one leaf.
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>);
 
-    /// Called with one leaf that another machine has, of a part that says how to do it
-    /// [there](crate::part::Scope::remote); returns the new updates.
+    /// Records the work on one leaf that a device holds, for parts that [support it](crate::part::Scope::remote).
+    /// Returns the new updates.
     fn visit_remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
         let _ = leaf;
         on.refuse(NOT_REMOTE);
@@ -79,41 +81,41 @@ pub trait LeafVisitor {
     }
 }
 
-/// Something that is found out of leaves of either compute type, which stay as they are.
+/// A reader of whole leaves' updates, of either compute type.
 pub trait LeafLooker {
-    /// Called with one leaf: its number, its path and shape, and its updates in memory order.
+    /// Reads one leaf: its index, its description, and its updates in memory order.
     fn look<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
 }
 
-/// Why most parts cannot work on leaves that another machine has.
+/// The reason why most parts cannot run on a device.
 pub(crate) const NOT_REMOTE: &str = "it works on whole leaves, between passes";
 
 impl WholeTree<'_> {
-    /// The parameters' leaves.
+    /// Returns the structure of the parameters.
     pub fn structure(&self) -> &Structure {
         self.structure
     }
 
-    /// The bounds that the parameters must keep, if the loss is minimized within some.
+    /// Returns the bounds of the parameters, if the loss is minimized within bounds.
     pub(crate) fn bounds(&self) -> Option<Arc<Bounds>> {
         self.objective.as_ref()?.bounds()
     }
 
-    /// Whether the transformation acts on a leaf in this step.
+    /// Returns true if the transformation acts on a leaf in this step.
     pub fn is_active(&self, leaf: usize) -> bool {
         self.active[leaf] && !is_among(self.resting, leaf) && self.structure.leaves()[leaf].is_whole()
     }
 
-    /// The leaves that the transformation acts on in this step.
+    /// Returns the leaves on which the transformation acts in this step.
     pub fn leaves(&self) -> impl Iterator<Item = usize> + use<> {
         let on: Vec<usize> = (0..self.active.len()).filter(|&i| self.is_active(i)).collect();
         on.into_iter()
     }
 
-    /// One leaf, if the transformation acts on it and its arithmetic is done in `C`.
+    /// Returns one leaf if the transformation acts on it and its compute type is `C`.
     pub fn leaf<C: Real>(&mut self, leaf: usize) -> Option<WholeLeaf<'_, C>> {
         let spec = &self.structure.leaves()[leaf];
-        // Where updates are only looked at, there are none to rewrite.
+        // A barrier that only reads updates has none to rewrite.
         if !self.has_stored || !self.is_active(leaf) || spec.dtype().compute() != C::DTYPE {
             return None;
         }
@@ -124,7 +126,7 @@ impl WholeTree<'_> {
         let u = self.stored.get_mut(leaf)?.get_mut().unwrap_or_default();
         let table = &self.params[leaf];
         let p = if table.data.dtype() == C::DTYPE && table.strided.is_none() {
-            // SAFETY: the engine lends the parameters for the step, and no pass is running.
+            // SAFETY: the engine borrows the parameters for the step, and no pass is running.
             #[allow(unsafe_code, reason = "a leaf's table entry back to a slice; see `memory`")]
             unsafe {
                 table.data.slice(0, table.data.len())
@@ -139,15 +141,15 @@ impl WholeTree<'_> {
         Some(WholeLeaf { index: leaf, spec, u, p, rows: None })
     }
 
-    /// Does something to each leaf that the transformation acts on, whatever its type.
+    /// Visits each leaf on which the transformation acts, of any dtype.
     pub fn visit<V: LeafVisitor>(&mut self, visitor: &mut V) {
         for i in 0..self.active.len() {
             self.visit_leaf(i, visitor);
         }
     }
 
-    /// Does something to one leaf, if the transformation acts on it. Nothing is to be done where there are no elements:
-    /// the other axes may be so long that there is no room for a row.
+    /// Visits one leaf if the transformation acts on it. Skips leaves without elements, whose other axes may be too
+    /// long to allocate a row.
     pub fn visit_leaf<V: LeafVisitor>(&mut self, leaf: usize, visitor: &mut V) {
         let spec = &self.structure.leaves()[leaf];
         if spec.len() == 0 {
@@ -173,8 +175,8 @@ impl WholeTree<'_> {
         }
     }
 
-    /// Looks at the updates of each leaf that the transformation acts on, whatever its type, where they are: at the
-    /// gradients themselves if nothing has changed them.
+    /// Reads the updates of each leaf on which the transformation acts, of any dtype. They are read in place: from the
+    /// gradients, if no stage has changed them.
     pub fn look<L: LeafLooker>(&mut self, looker: &mut L) {
         for leaf in 0..self.active.len() {
             let spec = &self.structure.leaves()[leaf];
@@ -192,14 +194,14 @@ impl WholeTree<'_> {
         }
     }
 
-    /// The updates of a leaf as they are now.
+    /// Returns the current updates of a leaf.
     fn given<C: Real>(&mut self, leaf: usize) -> &[C] {
         if self.has_stored {
             return self.stored[leaf].get().unwrap_or_default();
         }
         let (spec, grads) = (&self.structure.leaves()[leaf], self.grads.get(leaf));
         if let Some(grads) = grads.filter(|grads| grads.data.dtype() == C::DTYPE && grads.strided.is_none()) {
-            // SAFETY: gradients are lent for the step, and no pass is running.
+            // SAFETY: gradients are borrowed for the step, and no pass is running.
             #[allow(unsafe_code, reason = "a leaf's table entry back to a slice; see `memory`")]
             return unsafe { grads.data.slice(0, grads.data.len()) };
         }
@@ -213,7 +215,7 @@ impl WholeTree<'_> {
         copy
     }
 
-    /// The same tree for a transformation that acts on other leaves.
+    /// Returns this tree for a transformation with other active leaves.
     pub(crate) fn with_active<'b>(&'b mut self, active: &'b [bool]) -> WholeTree<'b> {
         WholeTree {
             structure: self.structure,
@@ -233,17 +235,17 @@ impl WholeTree<'_> {
         }
     }
 
-    /// The same tree for a step in which some leaves rest.
+    /// Returns this tree for a step in which some leaves rest.
     pub(crate) fn without<'b>(&'b mut self, resting: &'b [bool]) -> WholeTree<'b> {
         WholeTree { resting, ..self.with_active(self.active) }
     }
 
-    /// Whether the loss can be asked for: not in a step without gradients.
+    /// Returns true if the loss can be evaluated; false in a step without gradients.
     pub(crate) fn has_objective(&self) -> bool {
         self.objective.is_some()
     }
 
-    /// The same tree as if the parameters were at another point: at arrays of their shapes and compute types.
+    /// Calls `inside` with this tree and `point` as parameters: arrays of the same shapes, in the compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: &mut dyn FnMut(&mut WholeTree<'_>)) {
         let mut params = core::mem::take(self.there);
         arrays(point, self.structure, self.params, &mut params);
@@ -251,30 +253,30 @@ impl WholeTree<'_> {
         *self.there = params;
     }
 
-    /// The loss as a function, to be lent to a nested step.
+    /// Returns the loss as a function, for a nested step.
     pub(crate) fn objective(&mut self) -> Option<&mut dyn Ask> {
         self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask)
     }
 
-    /// The loss at a point, for what [needs](crate::needs) it as a function; NaN where there is none. Leaves
-    /// without an array in `point` have the value that the parameters have.
+    /// Returns the loss at a point, for parts that [need](crate::needs) it as a function; NaN without one. Leaves
+    /// without an array in `point` keep their parameters.
     pub fn value_at(&mut self, point: &Moments) -> f64 {
         self.objective.as_mut().map_or(f64::NAN, |objective| objective.ask(self.structure, self.params, point, None))
     }
 
-    /// The loss at a point, and into `gradient` its gradient there, for the leaves that have an array in it.
+    /// Returns the loss at a point and writes its gradient there to the arrays of `gradient`.
     pub fn value_and_grad_at(&mut self, point: &Moments, gradient: &mut Moments) -> f64 {
         let ask =
             |objective: &mut &mut (dyn Ask + '_)| objective.ask(self.structure, self.params, point, Some(gradient));
         self.objective.as_mut().map_or(f64::NAN, ask)
     }
 
-    /// Copies the gradient of a leaf that the step was given, before any transformation, into the compute type and the
-    /// state's order; zero in a step without gradients, and where the leaf rests.
+    /// Copies the gradient of a leaf, before any transformation, to the compute type and the state's memory order.
+    /// Writes zeros in a step without gradients and for a leaf that rests.
     ///
     /// # Panics
     ///
-    /// If `to` is not as long as the leaf, or the step has gradients of some of its [rows](WholeLeaf::rows) only.
+    /// If `to` is not as long as the leaf, or the leaf's gradients are [row-sparse](WholeLeaf::rows).
     pub fn gradient<C: Real>(&self, leaf: usize, to: &mut [C]) {
         match self.grads.get(leaf).filter(|_| !is_among(self.resting, leaf) && !is_among(self.absent, leaf)) {
             Some(grad) => read_leaf(grad, &self.structure.leaves()[leaf], Some(to)),
