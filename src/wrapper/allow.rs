@@ -1,8 +1,7 @@
 use crate::engine::{Keeps, OfChain, Outline, WarningKind};
 use crate::part::prelude::*;
 
-/// Says that what looks like a mistake in a transformation is meant: `init` does not refuse it, and `plan` does not
-/// warn of it.
+/// Allows some likely mistakes in a transformation: `init` does not refuse them, and `plan` does not warn of them.
 ///
 /// It changes nothing else: the state is that of the transformation, under the same paths.
 ///
@@ -12,7 +11,7 @@ use crate::part::prelude::*;
 ///
 /// # Example
 ///
-/// Climbing by a negative learning rate:
+/// Ascending by a negative learning rate:
 ///
 /// ```
 /// use gradchain::WarningKind;
@@ -36,7 +35,7 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// None. Optax refuses nothing; PyTorch refuses negative rates and decays, and has `maximize=True` to climb.
+/// None. Optax refuses nothing; PyTorch refuses negative rates and decays, and has `maximize=True` to ascend.
 pub fn allow<T: Stage>(inner: T, kinds: impl IntoIterator<Item = WarningKind>) -> Allow<T> {
     Allow::with(inner, kinds.into_iter().collect())
 }
@@ -58,7 +57,7 @@ impl<T: Stage> Optimizer for Allow<T> {
     }
 }
 
-/// In [`Named`]: some mistakes are meant.
+/// In [`Named`]: allows some mistakes.
 pub enum Allowing {}
 
 impl<T: Stage> Keeps<Allow<T>> for Allowing {

@@ -1,16 +1,17 @@
 use super::multi_steps::not_finite;
 use crate::part::prelude::*;
 
-/// Runs a transformation only if all gradients are finite; otherwise the update is zero and nothing inside is touched.
-/// Nothing that comes after it in a chain runs in such a step, nor anything around it.
+/// Runs a transformation only if all gradients are finite; otherwise the update is zero.
 ///
-/// It looks at the gradients, not at the update: that of a finite gradient may be infinite. To look at the updates as
-/// well, put a second one around nothing behind the optimizer:
-/// `chain((optimizer, apply_if_finite(identity(), n)))` leaves parameters alone where an update is not finite, in the
-/// type that arithmetic is done in. What the optimizer remembers has the step in it then.
+/// The inner state is then unmodified, and neither later members of a chain nor wrappers run in such a step.
 ///
-/// After more than `max_consecutive_errors` such steps in a row it gives up and lets them through, so that a run that
-/// cannot recover shows it.
+/// It checks the gradients, not the update, which can be infinite for a finite gradient. To check the updates as well,
+/// put a second one around nothing behind the optimizer: `chain((optimizer, apply_if_finite(identity(), n)))` leaves
+/// parameters unmodified if an update is not finite in the compute type. The state of the optimizer then includes the
+/// step.
+///
+/// After more than `max_consecutive_errors` such steps in a row it lets them through, so that a run that cannot recover
+/// becomes visible.
 ///
 /// # Arithmetic
 ///
@@ -22,7 +23,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One more pass, which reads the gradients.
+/// One additional pass, which reads the gradients.
 ///
 /// # Example
 ///
@@ -48,8 +49,9 @@ use crate::part::prelude::*;
 ///
 /// # References
 ///
-/// Optax, [`apply_if_finite`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: the inner
-/// transformation is not run on gradients that are thrown away, nor is what comes after it on zeros.
+/// Optax, [`apply_if_finite`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: neither the
+/// inner transformation nor later members run in a step whose gradients are discarded; Optax runs them on these or on
+/// zeros.
 pub fn apply_if_finite<T: Stage>(inner: T, max_consecutive_errors: u32) -> ApplyIfFinite<T> {
     ApplyIfFinite::with(inner, max_consecutive_errors)
 }
@@ -66,7 +68,7 @@ wrapper! {
 pub type ApplyIfFiniteState<S> = WrapperState<ApplyIfFiniteMemory, S>;
 
 memory! {
-    /// What an [`apply_if_finite`] remembers besides what is inside.
+    /// The memory of an [`apply_if_finite`], besides the inner state.
     pub ApplyIfFiniteMemory {
         notfinite_count: Count,
         last_finite: Flag = Flag::new(true),
@@ -75,17 +77,17 @@ memory! {
 }
 
 impl ApplyIfFiniteMemory {
-    /// Steps in a row, up to the last, whose gradients were not finite.
+    /// Returns the number of steps in a row, up to the last, whose gradients were not finite.
     pub fn notfinite_count(&self) -> Count {
         self.notfinite_count
     }
 
-    /// Whether the last gradients were finite.
+    /// Returns whether the last gradients were finite.
     pub fn last_finite(&self) -> Flag {
         self.last_finite
     }
 
-    /// Steps whose gradients were not finite.
+    /// Returns the number of steps whose gradients were not finite.
     pub fn total_notfinite(&self) -> Count {
         self.total_notfinite
     }

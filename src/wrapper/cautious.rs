@@ -1,35 +1,35 @@
 use crate::part::prelude::*;
 
-/// Leaves out those elements of an optimizer's updates that the gradient does not agree with, and makes the others
-/// larger instead.
+/// Zeroes the elements of an optimizer's updates that disagree with the gradient, and enlarges the others.
 ///
-/// Momentum can point against the gradient of the moment. An element of the update that does is set to zero; the sum of
-/// the leaf's updates is kept about as large as it was. What the inner transformation remembers does not change.
+/// Momentum can point against the current gradient. Elements of the update that disagree are set to zero; the sum of
+/// the leaf's updates stays about as large. The inner state does not change.
 ///
 /// # Arithmetic
 ///
-/// With `g` the gradient that comes in, `d` what the inner transformation makes of it, for each leaf of `n` elements:
+/// With `g` the incoming gradient and `d` the inner update, for each leaf of `n` elements:
 ///
 /// ```text
-/// d ← 0                                   where d does not go against g: where −d·g ≤ 0
-/// k = how many elements of d are left
+/// d ← 0                                   where −d·g ≤ 0: where d does not go against g
+/// k = the number of elements of d that are left
 /// u ← n / (k + xi)·d
 /// ```
 ///
-/// An optimizer's updates are added to the parameters, so they should go against the gradient. Those of a part, such as
-/// [`scale_by_adam`](crate::scale_by_adam), are still to be turned round: for a part say
-/// [`against_gradient(false)`](Cautious::against_gradient). Weight decay inside is masked like the rest; in
+/// Updates of an optimizer are added to the parameters, so they go against the gradient. Those of a part, such as
+/// [`scale_by_adam`](crate::scale_by_adam), are reversed later: for a part, set
+/// [`against_gradient(false)`](Cautious::against_gradient). Inner weight decay is masked like the rest; in
 /// [`cautious_adamw`](crate::optimizer::cautious_adamw()) it is outside, as in the paper.
 ///
 /// # Cost
 ///
-/// No state. One more pass, before which the updates are stored if what is inside has state. Fuses with what is inside,
-/// unless that has passes of its own: then a copy of the gradients is kept, which is no part of the state.
+/// No state. One additional pass; the updates are stored before it if the inner transformation has state. Fuses with
+/// the inner transformation, unless that has passes of its own: then it keeps a copy of the gradients, which is not
+/// part of the state.
 ///
 /// # Errors
 ///
-/// `init` fails if `xi` is not positive and finite, or if what is inside is known to go along the gradient while it is
-/// said to go against it, or the other way round: all the right elements would be left out.
+/// `init` fails if `xi` is not positive and finite, or if the inner transformation is known to have the other direction
+/// than `against_gradient` declares: all correct elements would be zeroed.
 ///
 /// # Example
 ///
@@ -52,9 +52,9 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// Liang, Chen, Liu and Liu, [Cautious optimizers: improving training with one line of
-/// code](https://arxiv.org/abs/2411.16085), 2024, equation 5 and algorithm 2. Optax has none. Differs: an element
-/// without a gradient is left out, as in the authors' code, whatever rounding makes of the product. That code divides
-/// by the share of elements that are left, or 0.001 if it is less, instead of by `(k + xi) / n`.
+/// code](https://arxiv.org/abs/2411.16085), 2024, equation 5 and algorithm 2. Optax has none. Differs: an element with
+/// a zero gradient is zeroed, as in the authors' code, even if the product is rounded. That code divides by the share
+/// of elements that are left, but at least 0.001, instead of by `(k + xi) / n`.
 pub fn cautious<T: Stage>(inner: T) -> Cautious<T> {
     Cautious::with(inner)
 }
@@ -62,27 +62,27 @@ pub fn cautious<T: Stage>(inner: T) -> Cautious<T> {
 wrapper! {
     /// See [`cautious`].
     pub Cautious<T> as "cautious" around inner: AroundWithSums {
-        /// Sets what is added to the number of elements that are left; positive.
+        /// Sets the term added to the number of elements that are left; positive.
         xi: Hyperparam in POSITIVE = 1.0;
-        /// Sets whether what is inside goes against the gradient, as an optimizer does, or along it, as a part does.
+        /// Sets whether the inner updates go against the gradient, as an optimizer's do, or along it, as a part's do.
         against_gradient: bool = true;
     }
     check Self::check_direction;
 }
 
 memory! {
-    /// What a [`cautious`] remembers.
+    /// The memory of a [`cautious`].
     pub CautiousMemory {
         count: Count,
     }
     beside {
         xi: f64,
-        /// What each leaf's updates are multiplied by.
+        /// The factor of each leaf's updates.
         factors: Vec<f64>,
     }
 }
 
-/// The state of a [`cautious`], around that of what is inside.
+/// The state of a [`cautious`], with the inner state.
 pub type CautiousState<S> = WrapperState<CautiousMemory, S>;
 
 impl<T: Stage> Cautious<T> {
@@ -127,9 +127,9 @@ impl<T: Stage> Weighing for Cautious<T> {
     const PASSES: WeighingPasses = WeighingPasses::TWO.meets().keeps_zeros();
     type Slots<C: Real> = [C; 0];
     type TakenIn<W: Real> = [W; 0];
-    /// How many elements are left.
+    /// The number of elements that are left.
     type Measured<W: Real> = [W; 1];
-    /// What turns the updates of what is inside in the direction of the gradient, 1 or −1; the factor of the leaf.
+    /// The sign that turns inner updates along the gradient, and the factor of the leaf.
     type Scalars<C: Real> = [C; 2];
 
     fn scalars<C: Real>(&self, memory: &CautiousMemory, leaf: usize) -> [C; 2] {
@@ -141,12 +141,12 @@ impl<T: Stage> Weighing for Cautious<T> {
         []
     }
 
-    /// What is not a number stays.
+    /// Keeps NaN.
     #[inline(always)]
     fn meet<C: Real>([turn, _]: [C; 2], _: &mut [C; 0], update: C, gradient: C) -> C {
         let along = turn * update;
         let zero = C::zero();
-        // A product of the two could vanish.
+        // The product of the two could vanish.
         let against = ((gradient >= zero) & (along <= zero)) | ((gradient <= zero) & (along >= zero));
         if against { zero } else { update }
     }

@@ -3,22 +3,23 @@ use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
 
-/// Applies transformations one after the other. The first is given the gradients, and each later one what the one
-/// before it returned.
+/// Applies transformations one after the other.
 ///
-/// A chain is the tuple of its members, of which there may be twelve. Chains nest, so a chain may be longer, with up to
-/// 31 members that must see the whole tree first. A chain fuses: intermediate updates stay in registers. If the length
-/// is known only at run time, take a `Vec` of [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes
-/// nothing.
+/// The first gets the gradients, and each later one the output of the one before. A chain is the tuple of its members,
+/// at most twelve. Chains nest, so a chain may be longer, with up to 31 members that must see the whole tree first. A
+/// chain fuses: intermediate updates stay in registers. If the length is known only at run time, use a `Vec` of
+/// [`Boxed`](crate::wrapper::Boxed) members. The empty chain `()` changes nothing.
 ///
 /// # Cost
 ///
-/// One pass over memory, and one more for each member that must see the whole tree first; [`plan`] shows the passes.
+/// One pass over memory, and an additional one for each member that must see the whole tree first; [`plan`] shows the
+/// passes.
 ///
 /// # Errors
 ///
 /// `init` fails if more than 31 members must see the whole tree first. [`flatten`](crate::wrapper::flatten()) and
-/// [`sam`](crate::wrapper::sam()) in opaque mode run what they hold in passes of its own, which count as one.
+/// [`sam`](crate::wrapper::sam()) in opaque mode run their inner transformation in passes of its own, which count as
+/// one.
 ///
 /// [`plan`]: crate::GradientTransformation::plan
 ///
@@ -48,7 +49,7 @@ pub fn chain<T: Stage>(tuple_or_vec: /* `chain((a, b))` */ T) -> T {
     tuple_or_vec
 }
 
-/// A chain whose members have names, which the state's schema, messages and readings use.
+/// Applies transformations one after the other, by names that the state's schema, messages and readings use.
 ///
 /// # Errors
 ///
@@ -73,7 +74,7 @@ pub fn named_chain<T: Stage + Members<N>, const N: usize>(names: [&str; N], memb
     NamedChain { names: names.map(String::from).to_vec(), members }
 }
 
-/// Chains of `N` members.
+/// A chain of `N` members.
 pub trait Members<const N: usize> {}
 
 macro_rules! members {
@@ -99,7 +100,7 @@ impl<N> FromIterator<(String, super::Boxed<N>)> for NamedChain<Vec<super::Boxed<
     }
 }
 
-/// The states of a [`named_chain`]'s members: a tuple, which it dereferences to, whose members have names.
+/// The states of a [`named_chain`]'s members. It dereferences to their tuple, whose members have names.
 #[derive(Clone, Debug)]
 pub struct NamedState<S> {
     names: Vec<String>,

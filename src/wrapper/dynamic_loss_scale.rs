@@ -4,22 +4,21 @@ use crate::part::prelude::*;
 use crate::state::StateWalk;
 use crate::transformation::OptState;
 
-/// Divides gradients by the loss scale that they were taken with, skips steps in which they are not finite, and adapts
-/// the scale: mixed-precision training in `f16`.
+/// Divides gradients by their loss scale, skips steps in which they are not finite, and adapts the scale.
 ///
-/// The gradients of a loss are often too small for `f16`, in which everything below 6e-8 is 0. Those of
-/// `scale × loss` are not. Multiply the loss by [`loss_scale`](OptState::loss_scale) before the backward pass and give
-/// the gradients to `step` as they come: the transformation inside sees those of the loss itself, in the type that
-/// arithmetic is done in (`f32` for `f16`). A gradient that is not finite means that the scale was too large. Then the
-/// step is skipped, [`skipped`](crate::Outcome::skipped) says so, and the scale backs off. After `growth_interval`
-/// steps in a row without one it grows.
+/// It serves mixed-precision training in `f16`. The gradients of a loss are often too small for `f16`, in which numbers
+/// below 6e-8 become 0; those of `scale × loss` are not. Multiply the loss by [`loss_scale`](OptState::loss_scale)
+/// before the backward pass and pass the gradients to `step` unmodified: the inner transformation sees the gradients of
+/// the loss itself, in the compute type (`f32` for `f16`). A gradient that is not finite indicates a scale that is too
+/// large. The step is then skipped, [`skipped`](crate::Outcome::skipped) reports it, and the scale backs off. After
+/// `growth_interval` steps in a row without one the scale grows.
 ///
-/// A step that is skipped changes nothing inside, nor does anything after it in a chain or around it run: moments, step
-/// counts and schedules stay. A loss that a transformation inside needs is the loss itself, without the scale.
+/// A skipped step changes no inner state: moments, step counts and schedules stay. Neither later members of a chain nor
+/// wrappers run in it. An inner transformation that needs the loss gets the loss itself, without the scale.
 ///
-/// Around [`multi_steps`](crate::multi_steps) it judges each mini-step: one that overflows is left out of the window.
-/// Inside, it judges the window, of which all mini-steps have the same scale: `multi_steps(dynamic_loss_scale(t), k)`
-/// is what PyTorch's `GradScaler` does with accumulated gradients. A clip goes inside, since outside it would see
+/// Around [`multi_steps`](crate::multi_steps) it judges each mini-step and omits one that overflows from the window.
+/// Inside, it judges the window, in which all mini-steps have the same scale: `multi_steps(dynamic_loss_scale(t), k)`
+/// does what PyTorch's `GradScaler` does with accumulated gradients. A clip goes inside, because outside it would see
 /// scaled gradients.
 ///
 /// # Arithmetic
@@ -37,13 +36,13 @@ use crate::transformation::OptState;
 ///
 /// # Cost
 ///
-/// One more pass, which reads the gradients and stores nothing. They are divided in the pass of the transformation
-/// inside. A few numbers of state.
+/// One additional pass, which reads the gradients and stores nothing. The gradients are divided in the pass of the
+/// inner transformation. A few numbers of state.
 ///
 /// # Errors
 ///
 /// `init` fails if an argument is out of its range, if `init_scale` is not between `min_scale` and `max_scale`, or if
-/// the transformation inside takes gradients of its own (`sam` in opaque mode, line searches), which have no scale.
+/// the inner transformation computes gradients of its own (`sam` in opaque mode, line searches), which are not scaled.
 ///
 /// # Example
 ///
@@ -71,12 +70,12 @@ use crate::transformation::OptState;
 /// # References
 ///
 /// Micikevicius et al., [Mixed precision training](https://arxiv.org/abs/1710.03740), 2018, section 3.2. PyTorch,
-/// [`GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling), whose defaults these are. Differs:
-/// the scale has a minimum and a maximum; one call does what `scale`, `unscale_`, `step` and `update` do. Keras,
+/// [`GradScaler`](https://docs.pytorch.org/docs/stable/amp.html#gradient-scaling), with the same defaults. Differs: the
+/// scale has a minimum and a maximum; one call does what `scale`, `unscale_`, `step` and `update` do. Keras,
 /// [`LossScaleOptimizer`](https://keras.io/api/optimizers/loss_scale_optimizer/): `initial_scale` and
 /// `dynamic_growth_steps` are `init_scale` and `growth_interval` here. DeepMind's
-/// [jmp](https://github.com/google-deepmind/jmp), `DynamicLossScale`: `period`, `factor` and `min_loss_scale`. Optax has
-/// none.
+/// [jmp](https://github.com/google-deepmind/jmp), `DynamicLossScale`: `period`, `factor` and `min_loss_scale`. Optax
+/// has none.
 pub fn dynamic_loss_scale<T: Stage>(inner: T) -> DynamicLossScale<T> {
     DynamicLossScale::with(inner)
 }
@@ -88,7 +87,7 @@ wrapper! {
         init_scale: f64 in POSITIVE = 65536.0;
         /// Sets the factor of growth; 2 by default.
         growth_factor: f64 in ABOVE_1 = 2.0;
-        /// Sets the factor after a step that is skipped; 0.5 by default.
+        /// Sets the factor after a skipped step; 0.5 by default.
         backoff_factor: f64 in INSIDE = 0.5;
         /// Sets the number of finite steps in a row after which the scale grows; 2000 by default.
         growth_interval: u64 in AT_LEAST_1 = 2000;
@@ -137,30 +136,31 @@ memory! {
 }
 
 impl LossScale {
-    /// The factor of the next step's loss.
+    /// Returns the factor of the next step's loss.
     pub fn scale(&self) -> f64 {
         self.scale.get()
     }
 
-    /// Finite steps in a row since the scale last changed.
+    /// Returns the number of finite steps in a row since the scale last changed.
     pub fn growth_tracker(&self) -> Count {
         self.growth_tracker
     }
 
-    /// Set if the last gradients were finite.
+    /// Returns whether the last gradients were finite.
     pub fn last_finite(&self) -> Flag {
         self.last_finite
     }
 
-    /// Steps that were skipped.
+    /// Returns the number of skipped steps.
     pub fn total_skipped(&self) -> Count {
         self.total_skipped
     }
 }
 
 impl<T: Stage> OptState<T> {
-    /// Returns the scale of the next step's loss, from the [`dynamic_loss_scale`] of the optimizer, however deep: in
-    /// chains, wrappers and boxes.
+    /// Returns the scale of the next step's loss, from the optimizer's [`dynamic_loss_scale`].
+    ///
+    /// It finds this at any depth: in chains, wrappers and boxes.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -174,7 +174,8 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If there is no `dynamic_loss_scale`, or there are several: one loss has one scale. If the state cannot be used.
+    /// If the optimizer has no `dynamic_loss_scale`, or several, because one loss has one scale; if the state is
+    /// poisoned.
     pub fn loss_scale(&self) -> Result<f64> {
         self.usable()?;
         let mut found: Vec<(String, f64)> = Vec::new();

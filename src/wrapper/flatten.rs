@@ -8,15 +8,15 @@ use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 use crate::tree::{LeafSpec, Structure};
 
-/// Shows a transformation all leaves as one: a vector of all their elements, each leaf's in row-major order.
+/// Presents all leaves to a transformation as one: a vector of their elements, each leaf in row-major order.
 ///
-/// It changes what works leaf by leaf: the trust ratio of [`lamb`](crate::lamb()) is then one for the whole tree, as is
-/// the root mean square of [`clip_by_block_rms`](crate::transform::clip_by_block_rms). What works element by element
-/// gives the same numbers without it, in one pass: a chain is one loop over all leaves here anyway. In Optax it is a
-/// means to call fewer kernels; that is no reason to use it here.
+/// It changes parts that work leaf by leaf: the trust ratio of [`lamb`](crate::lamb()) is then one for the whole tree,
+/// as is the root mean square of [`clip_by_block_rms`](crate::transform::clip_by_block_rms). Parts that work element by
+/// element give the same numbers without it, in one pass: a chain is one loop over all leaves anyway. Optax uses it to
+/// launch fewer kernels, which is no reason to use it here.
 ///
-/// The vector's type is the one that the types of the leaves have in common: theirs, if they are all of one; `f64`, if
-/// any is; else `f32`. Masks and labels inside see one leaf, whose path is empty.
+/// The vector has the common dtype of the leaves: their dtype, if they have the same; `f64`, if any has; else `f32`.
+/// Inner masks and labels see one leaf with an empty path.
 ///
 /// # Arithmetic
 ///
@@ -27,8 +27,8 @@ use crate::tree::{LeafSpec, Structure};
 ///
 /// # Cost
 ///
-/// Updates are stored in memory, copied into one vector and back, and the parameters too if what is inside reads them.
-/// The state is of the vector: as large as without, but for what there is one of for each leaf.
+/// Updates are stored in memory, copied into one vector and back, and so are the parameters if the inner transformation
+/// reads them. The state belongs to the vector: as large as without `flatten`, except for values kept once per leaf.
 ///
 /// # Example
 ///
@@ -50,7 +50,7 @@ use crate::tree::{LeafSpec, Structure};
 /// # References
 ///
 /// Optax, [`flatten`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: an update has its
-/// own leaf's type, not the vector's; line searches can be inside.
+/// leaf's dtype, not the vector's; line searches can be inside.
 pub fn flatten<T: Stage>(inner: T) -> Flatten<T> {
     Flatten::with(inner)
 }
@@ -67,7 +67,7 @@ impl<T: Stage> Flatten<T> {
     }
 }
 
-/// The state of what is inside a [`flatten`].
+/// The state of a [`flatten`], with the inner state.
 #[derive(Clone, Debug)]
 pub struct FlattenState<S> {
     inner: S,
@@ -75,12 +75,12 @@ pub struct FlattenState<S> {
 }
 
 impl<S> FlattenState<S> {
-    /// The state of the transformation inside.
+    /// Returns the state of the inner transformation.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// The state of the transformation inside, to write.
+    /// Returns the state of the inner transformation, to write.
     pub fn inner_mut(&mut self) -> &mut S {
         &mut self.inner
     }
@@ -96,19 +96,19 @@ impl<S: State> State for FlattenState<S> {
     }
 }
 
-/// What a step needs besides state: the vectors, and leaves to ask for the loss at.
+/// The buffers of a step: the vectors, and leaves at which the loss is evaluated.
 #[derive(Clone, Debug)]
 struct Room {
-    /// The leaves that the vector is made of.
+    /// The leaves that make up the vector.
     leaves: Structure,
     active: Vec<bool>,
     nested: Nested,
     grads: Moments,
     params: Moments,
     updates: Moments,
-    /// A point and its gradient, if what is inside asks for the loss.
+    /// A point and its gradient, if the inner transformation evaluates the loss.
     asking: Option<[Moments; 2]>,
-    /// What the last step inside did.
+    /// The outcome of the last inner step.
     outcome: Outcome,
 }
 
@@ -127,7 +127,7 @@ impl Room {
     }
 }
 
-/// The type that two types have in common.
+/// Returns the common dtype of two dtypes.
 fn promoted(a: DType, b: DType) -> DType {
     match (a, b) {
         (a, b) if a == b => a,
@@ -136,19 +136,19 @@ fn promoted(a: DType, b: DType) -> DType {
     }
 }
 
-/// Copies a leaf's elements into a stretch of the vector.
+/// Copies a leaf's elements into a slice of the vector.
 fn gather<C: Element, F: Element>(leaf: &LeafSpec, from: &[C], to: &mut [F]) {
     let mut to = to.iter_mut();
     leaf.each_place(|i| to.next().into_iter().for_each(|to| *to = convert(from[i])));
 }
 
-/// Copies a stretch of the vector into a leaf's elements.
+/// Copies a slice of the vector into a leaf's elements.
 fn scatter<C: Element, F: Element>(leaf: &LeafSpec, from: &[F], to: &mut [C]) {
     let mut from = from.iter();
     leaf.each_place(|i| from.next().into_iter().for_each(|from| to[i] = convert(*from)));
 }
 
-/// A walk along the vector, leaf by leaf.
+/// A cursor that writes the vector leaf by leaf.
 struct Along<'a> {
     vector: &'a mut Moments,
     at: usize,
@@ -169,7 +169,7 @@ impl Along<'_> {
         }
     }
 
-    /// From or to the array of a leaf in the state's order, if there is one.
+    /// Copies from the array of a leaf, in the state's memory order, if it has one.
     fn array(&mut self, i: usize, leaf: &LeafSpec, array: &Moments) {
         match array.dtype(i) {
             Some(DType::F64) => self.gather(leaf, array.get::<f64>(i).unwrap_or_default()),
@@ -185,7 +185,7 @@ fn join(leaves: &Structure, arrays: &Moments, vector: &mut Moments) {
     leaves.leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, arrays));
 }
 
-/// A walk along a vector to read, leaf by leaf.
+/// A cursor that reads a vector leaf by leaf.
 struct Split<'a> {
     vector: &'a Moments,
     at: usize,
@@ -214,7 +214,7 @@ impl Split<'_> {
 /// Fills the vectors of a step.
 struct Gather<'a> {
     grads: Along<'a>,
-    /// If they are read.
+    /// The cursor of the parameters, if they are read.
     params: Option<Along<'a>>,
 }
 
@@ -233,14 +233,14 @@ impl LeafVisitor for Split<'_> {
     }
 }
 
-/// Asks for the loss at a point that is a vector.
+/// Evaluates the loss at a point given as a vector.
 struct AskFlat<'a> {
     ask: &'a mut dyn Ask,
     structure: &'a Structure,
     params: &'a Table,
     point: &'a mut Moments,
     gradient: &'a mut Moments,
-    /// Those of the leaves, as vectors.
+    /// The bounds of the leaves, as vectors.
     bounds: Option<Arc<Bounds>>,
 }
 
@@ -312,7 +312,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 }
 
-/// In [`Whole`]: what a [`flatten`] holds.
+/// In [`Whole`]: the inner transformation of a [`flatten`].
 pub enum Flattened {}
 
 impl<T: Stage> RunsInside<Flatten<T>> for Flattened {

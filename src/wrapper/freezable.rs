@@ -4,20 +4,19 @@ use crate::state::{State, StateWalkMut, below};
 use crate::transformation::OptState;
 use crate::tree::Structure;
 
-/// Lets leaves be frozen and thawed while training runs; their state waits.
+/// Freezes and thaws leaves during training; their state is kept.
 ///
-/// A frozen leaf has an update of zero, so its parameter keeps its bits, and what the transformation inside remembers
-/// for each of its elements is neither read nor written. Thawed, it goes on from there. What is never to be trained is
-/// better left out for good, which saves its state:
-/// [`masked(..).freeze_others()`](crate::wrapper::Masked::freeze_others).
+/// A frozen leaf has a zero update, so that its parameter stays bitwise identical, and its inner state is neither read
+/// nor written. Thawed, it continues with that state. Leaves that are never trained are better excluded with
+/// [`masked(..).freeze_others()`](crate::wrapper::Masked::freeze_others), which saves their state.
 ///
-/// Updates are counted for each leaf: what depends on how many there were, as Adam's correction of bias does, goes by
-/// those of the leaf, so that one that was frozen from the first step on begins as if training did. Schedules go by the
-/// steps of all, and so does what is worked out from all leaves together, such as the distance of
-/// [`prodigy`](crate::prodigy). A leaf that lacks a gradient rests in the same way in
-/// [`skip_absent`](crate::wrapper::skip_absent).
+/// Updates are counted for each leaf. Values that depend on the number of updates, such as Adam's bias correction, use
+/// the leaf's count, so that a leaf frozen from the first step starts as if training began then. Schedules use the step
+/// count, and so do values computed from all leaves together, such as the distance of [`prodigy`](crate::prodigy). A
+/// leaf without a gradient rests in the same way in [`skip_absent`](crate::wrapper::skip_absent).
 ///
-/// It goes inside [`multi_steps`](crate::multi_steps), not around: a window that a leaf saw half of has no mean for it.
+/// It goes inside [`multi_steps`](crate::multi_steps), not around: a leaf that was frozen for part of a window has no
+/// mean over it.
 ///
 /// # Arithmetic
 ///
@@ -28,15 +27,15 @@ use crate::tree::Structure;
 ///
 /// # Cost
 ///
-/// A flag for each leaf, and a count for each part inside that has arrays. Scalars of a step are worked out once for
-/// leaves that were never frozen, and for each that was. A frozen leaf costs nothing in the passes but for reading its
-/// gradient.
+/// A flag for each leaf, and a count per leaf for each inner part with state arrays. The scalars of a step are computed
+/// once for leaves that were never frozen, and once for each other leaf. In a pass, a frozen leaf costs only the read
+/// of its gradient.
 ///
 /// # Errors
 ///
-/// `init` fails if a part inside works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or
-/// if there is a [`multi_steps`](crate::multi_steps) inside.
+/// `init` fails if an inner part works on several leaves together in memory, as
+/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it. It
+/// also fails with an inner [`multi_steps`](crate::multi_steps).
 ///
 /// # Example
 ///
@@ -65,8 +64,8 @@ use crate::tree::Structure;
 ///
 /// # References
 ///
-/// Optax has [`freeze`](https://optax.readthedocs.io/en/latest/api/transformations.html), which is decided once and for
-/// all. PyTorch: `requires_grad`, which a running optimizer heeds only if the gradient is also `None`.
+/// Optax has [`freeze`](https://optax.readthedocs.io/en/latest/api/transformations.html), which is decided once.
+/// PyTorch: `requires_grad`, which a running optimizer heeds only if the gradient is also `None`.
 pub fn freezable<T: Stage>(inner: T) -> Freezable<T> {
     Freezable::with(inner)
 }
@@ -84,8 +83,8 @@ impl<T: Stage> Freezable<T> {
     }
 }
 
-/// Whether what is inside works on each leaf by itself, but for sums over elements, and holds no windows over steps, of
-/// which a leaf that rests would see a part.
+/// Returns an error unless the inner transformation works on each leaf on its own, except for reductions, and has no
+/// windows over steps, in part of which a leaf could rest.
 pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
     let refuse = |expected: &str| Err(Error::argument(P::NAME, P::KEY, expected, part.inner().describe()));
     if part.inner().shape().joins {
@@ -99,36 +98,36 @@ pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
     Ok(())
 }
 
-/// The state of what is inside a [`freezable`], and which leaves are frozen.
+/// The state of a [`freezable`]: the inner state and the frozen leaves.
 pub type FreezableState<S> = WrapperState<FreezableMemory, S>;
 
 memory! {
-    /// Which leaves of a [`freezable`] are frozen.
+    /// The frozen leaves of a [`freezable`].
     pub FreezableMemory {}
     set {
         frozen: PerLeaf<Flag>,
     }
     beside {
-        /// What masks are resolved against.
+        /// The structure against which masks are resolved.
         structure: Structure,
-        /// Which leaves rest in this step, here or in another `freezable` around this one.
+        /// The leaves that rest in this step, here or in an outer `freezable`.
         resting: Vec<bool>,
     }
     shown as part;
 }
 
 impl FreezableMemory {
-    /// Freezes the chosen leaves; those that are frozen already stay so.
+    /// Freezes the selected leaves. Leaves that are frozen already stay frozen.
     ///
     /// # Errors
     ///
-    /// If the mask does not fit the parameters: a pattern that matches no leaf, for example; or if it takes a leaf that
+    /// If the mask does not match the parameters (a pattern that matches no leaf, for example), or selects a leaf that
     /// is not in this `freezable`.
     pub fn freeze(&mut self, leaves: impl Into<Mask>) -> Result<()> {
         set([self].into(), &leaves.into(), true, "freeze")
     }
 
-    /// Thaws the chosen leaves.
+    /// Thaws the selected leaves.
     ///
     /// # Errors
     ///
@@ -137,16 +136,17 @@ impl FreezableMemory {
         set([self].into(), &leaves.into(), false, "thaw")
     }
 
-    /// Which leaves are frozen.
+    /// Returns the frozen leaves.
     pub fn frozen(&self) -> &PerLeaf<Flag> {
         &self.frozen
     }
 }
 
 impl<T: Stage> OptState<T> {
-    /// Freezes the chosen leaves in every [`freezable`] of the optimizer that is in no other, however deep: in chains,
-    /// in boxes, in what a config says. To freeze them in one of several, go to its own state:
-    /// `state.1.freeze("body/**")`.
+    /// Freezes the selected leaves in every outermost [`freezable`] of the optimizer.
+    ///
+    /// It finds these at any depth: in chains, in boxes, in optimizers from configs. To freeze leaves in one of
+    /// several, use its own state: `state.1.freeze("body/**")`.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -166,14 +166,14 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If there is no `freezable`; if the mask does not fit the parameters, or takes a leaf that none of them holds; if
-    /// the state cannot be used. Nothing has been changed then.
+    /// If the optimizer has no `freezable`; if the mask does not match the parameters, or selects a leaf that no
+    /// `freezable` holds; if the state is poisoned. Nothing has been changed then.
     pub fn freeze(&mut self, leaves: impl Into<Mask>) -> Result<()> {
         self.usable()?;
         set(all_frozen(&mut **self), &leaves.into(), true, "freeze")
     }
 
-    /// Thaws the chosen leaves, where [`freeze`](OptState::freeze) freezes them.
+    /// Thaws the selected leaves in the places where [`freeze`](OptState::freeze) freezes them.
     ///
     /// # Errors
     ///
@@ -184,11 +184,11 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// Those that are in no other: in a leaf that rests there, all that is inside rests.
+/// Returns the outermost ones: a leaf that rests there rests in all inner ones.
 fn all_frozen<S: State>(state: &mut S) -> Vec<&mut FreezableMemory> {
     let mut all: Vec<(String, &mut FreezableMemory)> = Vec::new();
     state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {
-        // An outer one is shown before what is inside.
+        // The walk visits an outer one before the inner ones.
         if !all.iter().any(|(outer, _)| below(path, outer).is_some()) {
             all.extend(part.downcast_mut().map(|frozen| (path.to_owned(), frozen)));
         }

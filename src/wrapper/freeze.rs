@@ -2,15 +2,15 @@ use super::{Masked, masked};
 use crate::select::Mask;
 use crate::transform::{SetToZero, set_to_zero};
 
-/// Replaces the updates of the chosen leaves by zero, so that their parameters keep their bits.
+/// Replaces the updates of the selected leaves by zero, so that their parameters stay bitwise identical.
 ///
-/// What comes before it in a chain still sees those leaves and has state for them. To have none, use
-/// [`selective_transform`]; to freeze and thaw while training runs, [`freezable`](crate::wrapper::freezable).
+/// Earlier members of a chain still see those leaves and have state for them. To save that state, use
+/// [`selective_transform`]; to freeze and thaw during training, [`freezable`](crate::wrapper::freezable).
 ///
 /// # Arithmetic
 ///
 /// ```text
-/// u ← 0         in the chosen leaves; the others pass through
+/// u ← 0         in the selected leaves; the others are unmodified
 /// ```
 ///
 /// # Cost
@@ -23,7 +23,7 @@ use crate::transform::{SetToZero, set_to_zero};
 ///
 /// # Example
 ///
-/// Last in a chain it holds parameters fast; first it only keeps their gradients out, and weights still decay:
+/// As the last member it freezes parameters; as the first it only drops their gradients, and weights still decay:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -51,15 +51,15 @@ pub fn freeze(mask: impl Into<Mask>) -> Masked<SetToZero> {
     masked(set_to_zero(), mask)
 }
 
-/// Applies an optimizer to all leaves but the chosen ones, whose updates are zero.
+/// Applies an optimizer to all leaves but the selected ones, whose updates are zero.
 ///
-/// State is made for the other leaves only, and sums over the tree, such as norms, are over these only. It is
-/// [`masked(optimizer, !freeze_mask).freeze_others()`](Masked::freeze_others) under the name that Optax has for it.
+/// Only the other leaves have state, and reductions over the tree, such as norms, cover them alone. It is Optax's name
+/// for [`masked(optimizer, !freeze_mask).freeze_others()`](Masked::freeze_others).
 ///
 /// # Arithmetic
 ///
 /// ```text
-/// u ← 0                 in the chosen leaves
+/// u ← 0                 in the selected leaves
 /// u ← optimizer(u)      in the others
 /// ```
 ///

@@ -5,12 +5,11 @@ use crate::recipe::Recipe;
 use crate::state::StateWalk;
 use crate::tree::{LeafSpec, is_safe, length};
 
-/// Gives each leaf's update of one transformation the norm of another's: the direction of one, the step size of the
-/// other.
+/// Combines the direction of one transformation's updates with the norm of another's, leaf by leaf.
 ///
-/// Both are given the same gradients and run to their ends. The `direction` is what is hard to find a learning rate
-/// for, such as [`shampoo`](crate::optimizer::shampoo), whose own rate then has no effect; the `magnitude` has a
-/// rate that is known to be good, such as that of [`adam`](crate::adam()).
+/// Both run whole steps on the same gradients. The `direction` is a transformation whose learning rate is hard to find,
+/// such as [`shampoo`](crate::optimizer::shampoo); its own rate then has no effect. The `magnitude` has a rate known to
+/// be good, such as that of [`adam`](crate::adam()).
 ///
 /// # Arithmetic
 ///
@@ -25,17 +24,17 @@ use crate::tree::{LeafSpec, is_safe, length};
 ///
 /// # Cost
 ///
-/// The state of both, and two floats of room for each parameter. One more pass, before which the updates are
-/// stored; then all passes of both.
+/// The state of both, and buffers of two floats per parameter. One additional pass; the updates are stored before it.
+/// Then all passes of both.
 ///
 /// # Errors
 ///
-/// `init` fails if that of one of the two does, or if one of them emits nothing in some steps, as
+/// `init` fails if `init` of either fails, or if either emits nothing in some steps, as
 /// [`multi_steps`](crate::multi_steps) and [`apply_if_finite`](crate::apply_if_finite) do: put these around the graft.
 ///
 /// # Example
 ///
-/// The direction of the sign, as far as gradient descent goes:
+/// The direction of the sign, with the step size of gradient descent:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -55,7 +54,7 @@ use crate::tree::{LeafSpec, is_safe, length};
 ///
 /// Agarwal, Anil, Hazan, Koren and Zhang, [Disentangling adaptive gradient methods from learning
 /// rates](https://arxiv.org/abs/2002.11803), 2020, algorithm 1, with a norm for each layer. Optax has none; Meta's
-/// distributed Shampoo for PyTorch has `grafting_config`. Differs: nothing is added to the norm that is divided by.
+/// distributed Shampoo for PyTorch has `grafting_config`. Differs: nothing is added to the divisor `‖d‖`.
 pub fn graft<D: Stage, M: Stage>(direction: D, magnitude: M) -> Graft<D, M> {
     Graft { direction, magnitude }
 }
@@ -118,12 +117,12 @@ pub struct GraftState<D, M> {
 }
 
 impl<D, M> GraftState<D, M> {
-    /// The state of what gives the direction.
+    /// Returns the state of the transformation that determines the direction.
     pub fn direction(&self) -> &D {
         &self.direction
     }
 
-    /// The state of what gives the norm.
+    /// Returns the state of the transformation that determines the norm.
     pub fn magnitude(&self) -> &M {
         &self.magnitude
     }
@@ -187,7 +186,7 @@ impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
     }
 }
 
-/// In [`Whole`]: what a [`graft`] holds.
+/// In [`Whole`]: the inner transformations of a [`graft`].
 pub enum Grafted {}
 
 impl<D: Stage, M: Stage> RunsInside<Graft<D, M>> for Grafted {
@@ -223,7 +222,7 @@ impl LeafVisitor for Take<'_> {
     }
 }
 
-/// Writes down the norm of each leaf.
+/// Computes the norm of each leaf.
 fn norms_of(leaves: &[LeafSpec], updates: &Moments, norms: &mut [f64]) {
     fn norm<C: Real>(leaf: &LeafSpec, x: &[C]) -> f64 {
         let squares = dot(leaf, x, x);
@@ -238,7 +237,7 @@ fn norms_of(leaves: &[LeafSpec], updates: &Moments, norms: &mut [f64]) {
     }
 }
 
-/// Writes the direction's updates, as long as the magnitude's.
+/// Writes the direction's updates with the magnitude's norms.
 struct Emit<'a> {
     updates: &'a Moments,
     norms: &'a [Vec<f64>; 2],
@@ -248,7 +247,7 @@ impl LeafVisitor for Emit<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let [magnitude, direction] = [0, 1].map(|of| self.norms[of][leaf.index]);
         let from = self.updates.get::<C>(leaf.index).unwrap_or_default();
-        // Divided first: a quotient of norms may be out of the range of the type.
+        // Divided first: the quotient of the norms may be out of the dtype's range.
         let divisor = if direction == 0.0 { 1.0 } else { direction };
         for (u, x) in leaf.u.iter_mut().zip(from) {
             *u = C::of(x.as_f64() / divisor * magnitude);

@@ -13,16 +13,15 @@ use crate::schedule::Schedule;
 use crate::state::{Levels, StateWalk, StateWalkMut};
 use crate::transformation::OptState;
 
-/// Makes the numbers that a transformation was built with part of its state, where they can be read and changed while
-/// training runs.
+/// Makes the numbers that a transformation was built with part of its state, to read and set during training.
 ///
-/// Arguments given as schedules are evaluated at each step and can be read; those given as numbers can also be set, to
-/// what the transformation could be built with. Masks, flags and types are never injected; arguments named in
-/// [`static_args`](InjectHyperparams::static_args) are left alone too.
+/// Arguments given as schedules are evaluated at each step and can be read. Arguments given as numbers can also be set,
+/// to any value that the transformation could be built with. Masks, flags and dtypes are never injected, nor are
+/// arguments named in [`static_args`](InjectHyperparams::static_args).
 ///
 /// # Arithmetic
 ///
-/// That of the transformation inside. Values are `f64`, whatever the type of the parameters.
+/// That of the inner transformation. Values are `f64`, whatever the dtype of the parameters.
 ///
 /// # Cost
 ///
@@ -57,9 +56,9 @@ use crate::transformation::OptState;
 /// # References
 ///
 /// Optax, [`inject_hyperparams`][optax]. Differs: it takes a built transformation instead of a function that builds
-/// one; what is a number and what is not is in the arguments' types; values stay `f64` instead of being cast to the
-/// parameters' type, in which a `b2` of 0.999 can be 1; setting a scheduled value, or one out of its range, is an
-/// error, where Optax takes the one and undoes it at the next step, and takes the other.
+/// one; the arguments' types tell numbers from other values; values stay `f64` instead of being cast to the parameters'
+/// dtype, in which a `b2` of 0.999 can be 1. Setting a scheduled value, or one out of its range, is an error; Optax
+/// overwrites the former at the next step and accepts the latter.
 ///
 /// [optax]: https://optax.readthedocs.io/en/latest/api/optimizer_schedules.html
 pub fn inject_hyperparams<T: Arguments + Stage>(inner: T) -> InjectHyperparams<T> {
@@ -70,15 +69,15 @@ wrapper! {
     /// See [`inject_hyperparams`].
     pub InjectHyperparams<T: Arguments> as "inject_hyperparams" around inner: Around {
         static_args: Vec<String>;
-        /// Rounds every value to a type before it is used. By default values are `f64`; the option is there to
-        /// reproduce runs of Optax.
+        /// Rounds every value to a dtype before it is used. By default values are `f64`; rounding reproduces runs of
+        /// Optax.
         hyperparam_dtype: Option<DType> = None;
     }
     check Self::check_names;
 }
 
 impl<T> InjectHyperparams<T> {
-    /// Arguments to leave alone: they keep the value, or the schedule, that the transformation was built with.
+    /// Names arguments that are not injected: they keep the value or schedule that the transformation was built with.
     pub fn static_args(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.static_args = names.into_iter().map(Into::into).collect();
         self
@@ -88,7 +87,7 @@ impl<T> InjectHyperparams<T> {
 /// The hyperparameters of an [`inject_hyperparams`], by name.
 #[derive(Clone, Debug, Default)]
 pub struct Hyperparams {
-    /// Whose they are, before anything was set.
+    /// The transformation as built, before any value was set.
     owner: Option<Arc<dyn Owner>>,
     values: Vec<Value>,
     /// Names of arguments that are not injected.
@@ -99,24 +98,24 @@ pub struct Hyperparams {
 struct Value {
     name: &'static str,
     value: Scalar,
-    /// What it is given by, if not by a number.
+    /// The schedule of the value, if it has one.
     schedule: Option<Schedule>,
 }
 
 impl Value {
-    /// The value in the step with this count.
+    /// Returns the value in the step with this count.
     fn at(&self, count: u64) -> f64 {
         self.schedule.as_ref().map_or(self.value.get(), |schedule| schedule.at(count))
     }
 }
 
-/// What hyperparameters are set in.
+/// A transformation whose hyperparameters are set.
 trait Owner: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     #[cfg(feature = "serde")]
     fn recipe(&self) -> Recipe;
 
-    /// Whether it can be built with these numbers.
+    /// Returns an error if it cannot be built with these numbers.
     fn takes(&self, values: &[Value]) -> Result<()>;
 }
 
@@ -154,7 +153,7 @@ impl<T: Arguments + Stage> Owner for T {
 }
 
 impl Hyperparams {
-    /// The value that the last step used, or the next will if it was set since.
+    /// Returns the value of the last step, or of the next if it was set since.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.values.iter().find(|v| v.name == name).map(|v| v.value.get())
     }
@@ -163,8 +162,8 @@ impl Hyperparams {
     ///
     /// # Errors
     ///
-    /// If there is no hyperparameter of this name, it is not injected, it is given by a schedule, or the value is out
-    /// of its range. The old value stays.
+    /// If no hyperparameter has this name, it is not injected, it has a schedule, or the value is out of its range. The
+    /// old value stays.
     pub fn set(&mut self, name: &str, value: f64) -> Result<()> {
         let place = || format!("inject_hyperparams({})", self.owner.as_ref().map_or("", |owner| owner.name()));
         if self.fixed.contains(&name) {
@@ -189,28 +188,30 @@ impl Hyperparams {
         }
     }
 
-    /// The transformation that they are the arguments of, as it was built.
+    /// Returns the transformation of the hyperparameters, as it was built.
     #[cfg(feature = "serde")]
     pub(crate) fn of(&self) -> Option<Recipe> {
         self.owner.as_ref().map(|owner| owner.recipe())
     }
 
-    /// Of those that are injected.
+    /// Returns the names of injected arguments.
     fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.values.iter().map(|v| v.name)
     }
 
-    /// Names and values.
+    /// Returns names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
         self.values.iter().map(|v| (v.name, v.value.get()))
     }
 }
 
 impl<T: Stage> OptState<T> {
-    /// Sets a hyperparameter in every [`inject_hyperparams`] that has one of this name, however deep: in chains, groups
-    /// and boxes, and in what a config says. To set one of several, say in which group or member before a dot,
-    /// `"head.learning_rate"` or `"1.learning_rate"`: the path that [readings](crate::GradientTransformation::readings)
-    /// and errors have, in which wrappers add no level, or any stretch of its path in the [schema](OptState::schema).
+    /// Sets a hyperparameter in every [`inject_hyperparams`] that has one of this name.
+    ///
+    /// It finds these at any depth: in chains, groups and boxes, and in optimizers from configs. To set one of several,
+    /// prefix the name with its group or member, `"head.learning_rate"` or `"1.learning_rate"`. The prefix is the path
+    /// that [readings](crate::GradientTransformation::readings) and errors have, in which wrappers add no level, or any
+    /// contiguous part of its path in the [schema](OptState::schema).
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -227,8 +228,8 @@ impl<T: Stage> OptState<T> {
     ///
     /// # Errors
     ///
-    /// If there is no `inject_hyperparams`, none has a hyperparameter of this name, or [`Hyperparams::set`] refuses one
-    /// of them. No value changes then.
+    /// If the optimizer has no `inject_hyperparams`, none has a hyperparameter of this name, or [`Hyperparams::set`]
+    /// refuses one of them. No value changes then.
     pub fn set_hyperparam(&mut self, name: &str, value: f64) -> Result<()> {
         const VERB: &str = "set_hyperparam";
         let asked = name;
@@ -241,7 +242,7 @@ impl<T: Stage> OptState<T> {
             ));
         }
         let has = |hyperparams: &Hyperparams, name: &str| hyperparams.names().any(|n| n == name);
-        // Names may have dots in them.
+        // Names may contain dots.
         let everywhere = all.iter().any(|(_, hyperparams)| has(hyperparams, name));
         let (part, name) = match name.rsplit_once('.') {
             Some((part, name)) if !everywhere => (Some(part), name),
@@ -252,7 +253,7 @@ impl<T: Stage> OptState<T> {
             part.is_none_or(is_part) && has(hyperparams, name)
         };
         if !all.iter().any(|(path, hyperparams)| is_asked(path, hyperparams)) {
-            // As it was asked: with the part, or without.
+            // In the form of the request: with the part, or without.
             let of = |path: &str, name: &str| match levels.shown(path).rsplit_once('.').filter(|_| part.is_some()) {
                 Some((part, _)) => format!("{part}.{name}"),
                 None => name.into(),
@@ -273,13 +274,14 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// Whether a path of names with dots between them has these, one after the other.
+/// Returns true if a path of dotted names contains these, in sequence.
 fn is_within(path: &str, part: &str) -> bool {
     format!(".{path}.").contains(&format!(".{part}."))
 }
 
-/// Every injected set of hyperparameters in a state, however deep, with its path: for transformations whose type is not
-/// known, such as those built from a config.
+/// Returns all injected hyperparameters of a state, with their paths, for transformations of unknown type.
+///
+/// It finds them at any depth, as in optimizers built from configs.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -300,7 +302,7 @@ pub fn injected_hyperparams<S: State>(state: &mut S) -> Vec<(String, &mut Hyperp
     injected(state).0
 }
 
-/// The same, and the levels of their paths that wrappers add.
+/// As [`injected_hyperparams`], with the levels that wrappers add to the paths.
 fn injected<'a, S: State>(state: &'a mut S) -> (Vec<(String, &'a mut Hyperparams)>, Levels) {
     let mut found = Vec::new();
     let mut show = |path: &str, part: &'a mut dyn Any| {
@@ -336,36 +338,36 @@ impl State for Hyperparams {
 pub type InjectHyperparamsState<T> = WrapperState<InjectHyperparamsMemory<T>, <T as Stage>::State>;
 
 memory! {
-    /// What an [`inject_hyperparams`] remembers besides what is inside.
+    /// The memory of an [`inject_hyperparams`], besides the inner state.
     pub InjectHyperparamsMemory<T: Stage> {
         count: Count,
         hyperparams: Hyperparams,
     }
     beside {
-        /// The transformation with the values of this step in place of what it was built with.
+        /// The transformation with the values of this step.
         effective: Option<T>,
     }
 }
 
 impl<T: Stage> InjectHyperparamsMemory<T> {
-    /// Steps done.
+    /// Returns the number of steps.
     pub fn count(&self) -> Count {
         self.count
     }
 
-    /// The hyperparameters.
+    /// Returns the hyperparameters.
     pub fn hyperparams(&self) -> &Hyperparams {
         &self.hyperparams
     }
 
-    /// The hyperparameters, to set.
+    /// Returns the hyperparameters, to set.
     pub fn hyperparams_mut(&mut self) -> &mut Hyperparams {
         &mut self.hyperparams
     }
 }
 
 impl<T: Arguments + Stage> InjectHyperparams<T> {
-    /// Every argument: name, and whether and how it is injected.
+    /// Collects every argument, with its value and schedule if it is injected.
     fn collect(&self) -> Hyperparams {
         let owner = Arc::new(self.inner.clone());
         let mut found = Hyperparams { owner: Some(owner), values: Vec::new(), fixed: Vec::new() };
@@ -417,7 +419,7 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
     fn decide(&self, memory: &mut InjectHyperparamsMemory<T>, _: &StepContext<'_>, _: f64) -> Decision {
         let InjectHyperparamsMemory { count, hyperparams, effective } = memory;
         let mut values = hyperparams.values.iter();
-        // What is not injected is as it is now.
+        // Arguments that are not injected have their current value.
         let effective = match effective.take().filter(|effective| self.inner.changed(effective).is_none()) {
             Some(same) => effective.insert(same),
             None => effective.insert(self.inner.clone()),
@@ -427,7 +429,7 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
             if self.static_args.iter().any(|s| s == name) {
                 return;
             }
-            // The arguments come in the order in which `collect` found them.
+            // Arguments come in the same order as in `collect`.
             if let Some(v) = values.next() {
                 *hyperparam = Hyperparam::Number(self.rounded(v.at(count.get())));
             }

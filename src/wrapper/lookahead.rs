@@ -1,17 +1,17 @@
 use crate::part::prelude::*;
 use crate::state::{EvaluateAs, start_anew};
 
-/// Lets a fast optimizer run ahead, and every `sync_period` steps moves slow parameters part of the way to where it
-/// got; the fast ones start again from there.
+/// Runs a fast optimizer, and every `sync_period` steps moves slow parameters part of the way to the fast ones.
 ///
-/// The parameters given to `step` are the fast ones; the slow ones, which are the ones to evaluate, are in the state:
-/// [`eval_params`](crate::OptState::eval_params) gives them as a tree. A step in which the fast optimizer emits
-/// nothing, such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted and does not synchronize.
+/// The fast parameters then continue from the slow ones. The parameters passed to `step` are the fast ones. The slow
+/// ones, which are to be evaluated, are in the state: [`eval_params`](crate::OptState::eval_params) returns them as a
+/// tree. A step in which the fast optimizer emits nothing, such as a mini-step of [`multi_steps`](crate::multi_steps),
+/// is not counted and does not synchronize.
 ///
 /// # Arithmetic
 ///
 /// ```text
-/// f = p + fast(u)                       where the fast optimizer would go
+/// f = p + fast(u)                       the parameters after the fast step
 /// every sync_period steps:   slow ← slow + slow_step_size·(f − slow);   u ← slow − p
 /// otherwise:                 u ← f − p
 /// ```
@@ -34,7 +34,7 @@ use crate::state::{EvaluateAs, start_anew};
 /// let mut state = optimizer.init(&params)?;
 /// optimizer.step(&mut params, &1.0, &mut state)?;
 /// assert_eq!(params, -1.0);
-/// // The fast step leads to −2; half way from 0 to there is −1.
+/// // The fast step leads to −2, and half of that is −1.
 /// optimizer.step(&mut params, &1.0, &mut state)?;
 /// assert_eq!(params, -1.0);
 /// optimizer.step(&mut params, &1.0, &mut state)?;
@@ -56,9 +56,8 @@ wrapper! {
     pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
         sync_period: u64 in AT_LEAST_1;
         slow_step_size: Hyperparam in FINITE;
-        /// Whether the fast optimizer forgets its state when synchronizing. Then it starts anew, as `init` makes it for
-        /// the parameters that the step was given, which allocates; what was set in it by name, and which leaves are
-        /// frozen, stays.
+        /// Sets whether synchronizing resets the state of the fast optimizer. The new state is as `init` makes it for
+        /// the parameters passed to `step`, which allocates; hyperparameters set by name and frozen leaves stay.
         reset_state: bool = false;
     }
     shows "{}, {}": sync_period, slow_step_size;
@@ -68,19 +67,19 @@ wrapper! {
 pub type LookaheadState<S> = WrapperState<LookaheadMemory<S>, S>;
 
 memory! {
-    /// What a [`lookahead`] remembers besides the slow parameters and what is inside.
+    /// The memory of a [`lookahead`], besides the slow parameters and the inner state.
     pub LookaheadMemory<S: State> {
         steps_since_sync: Count,
         syncs: Count,
     }
     beside {
-        /// The state that the fast optimizer has after this step, if it forgets the one that it has.
+        /// The state of the fast optimizer after this step, if it is reset.
         fresh: Option<Box<S>>,
-        /// The leaves acted on.
+        /// The active leaves.
         active: Vec<bool>,
-        /// Those that rest in this step, and so keep what is remembered of them.
+        /// The leaves that rest in this step, and keep their state.
         resting: Vec<bool>,
-        /// How far to go in this step.
+        /// The slow step size of this step.
         step_size: f64,
     }
     evaluate |_memory| EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 };
@@ -88,19 +87,19 @@ memory! {
 }
 
 impl<S: State> LookaheadState<S> {
-    /// The slow parameters: the ones to evaluate.
+    /// Returns the slow parameters, which are to be evaluated.
     pub fn slow(&self) -> &Moments {
         self.slot(0)
     }
 
-    /// Steps since the last synchronization in which the fast optimizer emitted updates.
+    /// Returns the number of steps since the last synchronization in which the fast optimizer emitted updates.
     pub fn steps_since_sync(&self) -> Count {
         self.steps_since_sync
     }
 }
 
 impl<T: Stage> Lookahead<T> {
-    /// Returns whether the next step in which the fast optimizer emits synchronizes.
+    /// Returns true if the next step in which the fast optimizer emits synchronizes.
     fn synchronizes(&self, memory: &LookaheadMemory<T::State>) -> bool {
         memory.steps_since_sync.get().saturating_add(1) >= self.sync_period
     }
@@ -115,7 +114,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         Ok(())
     }
 
-    /// The optimizer may have a reason not to begin with parameters that training has come to.
+    /// Checks that the optimizer can start from the current parameters, which it may refuse.
     fn check(&self, memory: &LookaheadMemory<T::State>, at: &StepContext<'_>) -> Result<()> {
         match self.reset_state && self.synchronizes(memory) {
             true => at.can_begin_anew(&self.inner, &memory.active),

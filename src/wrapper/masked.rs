@@ -2,17 +2,17 @@ use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Mask;
 
-/// Applies a transformation to some leaves only; the updates of the others pass through unchanged.
+/// Applies a transformation to some leaves only; the updates of the others are unmodified.
 ///
-/// After `masked(sgd(0.1), mask)` the updates of the other leaves are still their raw gradients, which a `step` *adds*
-/// to the parameters. That is right inside a chain, where other members follow. To leave the other parameters alone,
-/// use [`masked(..).freeze_others()`](Masked::freeze_others).
+/// After `masked(sgd(0.1), mask)` the updates of the other leaves are still their raw gradients, which `step` *adds* to
+/// the parameters. That is right inside a chain with later members. To leave the other parameters unmodified, use
+/// [`masked(..).freeze_others()`](Masked::freeze_others).
 ///
-/// State is made for the chosen leaves only; the mask is resolved once, in `init`.
+/// Only the selected leaves have state; the mask is resolved once, in `init`.
 ///
 /// # Cost
 ///
-/// None: it has no state of its own, and whether a leaf is chosen is decided outside the loop over its elements.
+/// None: it has no state of its own, and leaves are selected outside the loop over their elements.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ use crate::select::Mask;
 /// # References
 ///
 /// Optax, [`masked`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a mask is a [`Mask`],
-/// never a function that is told from a tree of parameters by whether it can be called; freezing is a verb of its own.
+/// never a function that is told from a tree of parameters by being callable; freezing has a method of its own.
 pub fn masked<T>(inner: T, mask: impl Into<Mask>) -> Masked<T> {
     Masked::with(inner, mask.into(), false)
 }
@@ -59,7 +59,7 @@ wrapper! {
 }
 
 impl<T> Masked<T> {
-    /// Gives the other leaves an update of zero, so that their parameters keep their bits.
+    /// Gives the other leaves a zero update, so that their parameters stay bitwise identical.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -85,11 +85,11 @@ impl<T: Stage> Masked<T> {
     }
 }
 
-/// The state of what is inside a [`masked`], and which leaves that is.
+/// The state of a [`masked`]: the inner state and the selected leaves.
 pub type MaskedState<S> = WrapperState<(), S>;
 
 impl<S> MaskedState<S> {
-    /// Whether each leaf is acted on.
+    /// Returns a flag for each leaf: true if it is selected.
     pub fn active(&self) -> &[bool] {
         self.chosen().unwrap_or_default()
     }

@@ -3,43 +3,40 @@ use crate::part::prelude::*;
 use crate::transform::LeafTypes;
 use crate::tree::LeafSpec;
 
-/// Holds 16-bit parameters in `f32`, steps these with what is inside, and gives the leaves what they are rounded to.
+/// Keeps an `f32` master copy of 16-bit parameters, steps the copy, and rounds it to the leaves.
 ///
-/// A `bf16` has 8 significant bits: an update of less than a five-hundredth of its parameter is lost when it is added.
-/// In the master copy such updates add up. Leaves of other types have no master copy: what is inside steps them as
-/// ever.
+/// A `bf16` has 8 significant bits: an update of less than a five-hundredth of its parameter is lost in the addition.
+/// In the master copy such updates accumulate. Leaves of other dtypes have no master copy and are stepped as usual.
 ///
 /// # Arithmetic
 ///
-/// For each element of a 16-bit leaf, with the update `u` of what is inside, which sees `master` in the place of the
-/// parameter `p`:
+/// For each element of a 16-bit leaf, with the inner update `u`, where the inner transformation sees `master` in place
+/// of the parameter `p`:
 ///
 /// ```text
-/// master ← p               where the master, rounded, is not p
+/// master ← p               if the master, rounded, is not p
 /// master ← master + u
 /// p ← master, rounded to the type of the leaf
 /// ```
 ///
-/// **Parameters that are changed from outside**, loaded, clipped or projected between steps: the master follows the
-/// leaf, element by element, wherever the leaf is not what the master is rounded to. The master of the other elements
-/// keeps all its bits.
+/// **Parameters changed between steps**, by loading, clipping or projecting: the master follows the leaf, element by
+/// element, where the leaf is not the rounded master. Other elements of the master keep all their bits.
 ///
-/// What goes out is the update that leads from `p` to the rounded master, and like every update it is rounded to the
-/// type of the leaf, so that [`update`](crate::GradientTransformation::update) and
-/// [`step`](crate::GradientTransformation::step) do the same. Where one step more than doubles or halves an element, or
-/// changes its sign, adding that may end beside the rounded master, by about 2⁻⁸ (`f16`: 2⁻¹¹) of the update; then the
-/// master follows the leaf in the next step. So it does if something behind this in a chain changes the update: that
-/// belongs inside.
+/// The output is the update from `p` to the rounded master. Like every update it is rounded to the leaf's dtype, so
+/// that [`update`](crate::GradientTransformation::update) and [`step`](crate::GradientTransformation::step) do the
+/// same. If one step more than doubles or halves an element, or changes its sign, the sum may differ from the rounded
+/// master by about 2⁻⁸ (`f16`: 2⁻¹¹) of the update; the master then follows the leaf in the next step. It also does so
+/// if a later member of a chain changes the update: such a member belongs inside.
 ///
 /// # Cost
 ///
-/// An `f32` of state for each element of 16-bit leaves, read and written in the pass in which what is inside ends.
-/// Fuses if what is inside does; reads parameters. What starts its state anew inside, as
-/// [`lookahead`](crate::lookahead()) may, starts with the leaves.
+/// An `f32` of state for each element of 16-bit leaves, read and written in the last pass of the inner transformation.
+/// Fuses if the inner transformation does; reads parameters. An inner part that reinitializes its state, as
+/// [`lookahead`](crate::lookahead()) may, starts from the leaves.
 ///
 /// # Errors
 ///
-/// `init` fails if what is inside refuses, or there is not enough memory.
+/// `init` fails if the inner `init` fails, or if not enough memory is available.
 ///
 /// # Example
 ///
@@ -67,8 +64,8 @@ use crate::tree::LeafSpec;
 /// # References
 ///
 /// Micikevicius and others, [Mixed precision training](https://arxiv.org/abs/1710.03740), 2017, section 3.1. PyTorch
-/// has it in `torch.optim` by hand, and NVIDIA's Apex as `master_weights`. Differs: the master is part of the state,
-/// saved and averaged with it, and follows a leaf that was changed; theirs overwrites the change.
+/// leaves it to users of `torch.optim`; NVIDIA's Apex calls it `master_weights`. Differs: the master is part of the
+/// state, saved and averaged with it, and follows a leaf that was changed; theirs overwrites the change.
 pub fn master<T: Stage>(inner: T) -> Master<T> {
     Master::with(inner)
 }
@@ -82,7 +79,7 @@ wrapper! {
 pub type MasterState<S> = WrapperState<LeafTypes, S>;
 
 impl<S: State> MasterState<S> {
-    /// The `f32` parameters, of leaves of 16 bits.
+    /// Returns the `f32` parameters of 16-bit leaves.
     pub fn master(&self) -> &Moments {
         self.slot(0)
     }
@@ -128,7 +125,7 @@ impl<T: Stage> Arithmetic for Master<T> {
     fn after<C: Real>(to: Rounding, [master]: &mut [C; 1], u: C, p: C) -> C {
         *master += u;
         let there = master.rounded(to);
-        // The difference of two infinities is no number.
+        // The difference of two equal infinities is NaN.
         if there == p { C::zero() } else { there - p }
     }
 }

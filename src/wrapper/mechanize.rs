@@ -1,11 +1,11 @@
 use crate::part::prelude::*;
 use crate::state::StateWalk;
 
-/// Learns how far to go in the direction in which an optimizer has come: its learning rate, in effect.
+/// Learns the scale of an optimizer's total displacement: in effect, its learning rate.
 ///
-/// The base optimizer should have the learning rate 1, or a schedule that peaks there. Where it would be by itself,
-/// without feedback, is known from where the parameters are; they are put on the line from the first parameters to
-/// there, as far as the factor `S` says, which is made of several tuners with decays 0.9, 0.99, and so on.
+/// The base optimizer should have the learning rate 1, or a schedule with that maximum. Its own position, without
+/// feedback, follows from the parameters. `mechanize` puts them on the line from the first parameters to that position,
+/// at the fraction `S`, a sum over tuners with decays 0.9, 0.99, and so on.
 ///
 /// # Arithmetic
 ///
@@ -26,16 +26,16 @@ use crate::state::StateWalk;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. One more pass.
+/// One float of state for each parameter. One additional pass.
 ///
 /// # Errors
 ///
 /// `init` fails if `weight_decay` is not finite, `eps` is negative or not finite, `s_init` is not positive and finite,
-/// `num_betas` is 0 or more than 64, or the base optimizer refuses.
+/// `num_betas` is 0 or more than 64, or the base optimizer's `init` fails.
 ///
 /// # Example
 ///
-/// From a factor that is much too small it comes to the minimum of `(p − 3)²/2`:
+/// From a factor that is much too small it reaches the minimum of `(p − 3)²/2`:
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -64,20 +64,20 @@ pub fn mechanize<T: Stage>(base_optimizer: T) -> Mechanize<T> {
 wrapper! {
     /// See [`mechanize`].
     pub Mechanize<T> as "mechanize" around base_optimizer: AroundWithSums {
-        /// Sets how strongly parameters are drawn to zero.
+        /// Sets the strength of weight decay.
         weight_decay: Hyperparam in FINITE = 1e-2;
-        /// Sets what is added to what is divided by.
+        /// Sets the term added to divisors.
         eps: Hyperparam in NOT_NEGATIVE = 1e-8;
         /// Sets the first factor of each tuner: positive, and rather too small.
         s_init: Hyperparam in POSITIVE = 1e-6;
-        /// Sets how many tuners there are.
+        /// Sets the number of tuners.
         num_betas: usize = 6;
     }
     check Self::check_number;
 }
 
 memory! {
-    /// What a [`mechanize`] remembers, besides the array `x0`, the first parameters.
+    /// The memory of a [`mechanize`], besides the array `x0` of the first parameters.
     pub MechanizeMemory {
         count: Count,
         tuners: Vec<Tuner>,
@@ -85,7 +85,7 @@ memory! {
     beside {
         /// The step count of this step.
         step: u64,
-        /// What `x₀ − p` is multiplied by to give `Δ`.
+        /// The factor from `x₀ − p` to `Δ`.
         of_distance: f64,
         /// `S` before this step, and after it.
         factors: [f64; 2],
@@ -93,11 +93,11 @@ memory! {
     reads read;
 }
 
-/// The state of a [`mechanize`], around that of the base optimizer.
+/// The state of a [`mechanize`], with the base optimizer's state.
 pub type MechanizeState<S> = WrapperState<MechanizeMemory, S>;
 
 impl MechanizeMemory {
-    /// Steps done.
+    /// Returns the number of steps.
     pub fn count(&self) -> Count {
         self.count
     }
@@ -106,13 +106,13 @@ impl MechanizeMemory {
         walk.reading("factor", self.factor());
     }
 
-    /// The factor, `S`.
+    /// Returns the factor `S`.
     pub fn factor(&self) -> f64 {
         self.tuners.iter().map(|tuner| tuner.s.get()).sum()
     }
 }
 
-/// One of the learners whose factors are added.
+/// A tuner; the factors of all tuners are added.
 #[derive(Clone, Debug, Default)]
 struct Tuner {
     r: Scalar,
@@ -128,7 +128,7 @@ impl Tuner {
         let Tuner { r, m, v, s } = self;
         let clipped = if h.abs() > m.get() { m.get().copysign(h) } else { h };
         let least = beta * m.get();
-        // Comparisons that let NaN through, which `max` would not.
+        // Comparisons propagate NaN, which `max` would drop.
         m.set(if least > h.abs() + eps { least } else { h.abs() + eps });
         v.set(beta * beta * v.get() + h * h);
         r.set(beta * r.get() + clipped * s.get());
@@ -178,10 +178,10 @@ impl<T: Stage> Weighing for Mechanize<T> {
         .accesses([&[Access::Read], &[], &[Access::Read]])
         .rarely([&[Access::Write], &[], &[Access::Read]]);
     type Slots<C: Real> = [C; 1];
-    /// Squares of gradients and parameters, and both times the distance to `x₀`.
+    /// Squares of gradients and parameters, and the products of both with the distance to `x₀`.
     type TakenIn<W: Real> = [W; 4];
     type Measured<W: Real> = [W; 0];
-    /// Whether the parameters are those to start from; the factors of the distance to them.
+    /// True in the first step, which stores `x₀`; the factors of the distance to it.
     type Scalars<C: Real> = (bool, [C; 2]);
 
     fn is_rare(&self, memory: &MechanizeMemory) -> bool {

@@ -1,4 +1,4 @@
-//! What holds other transformations: chains, masks, partitions, and everything that decides when to run what is inside.
+//! Wrappers: chains, masks, partitions, and all that decides when its inner transformation runs.
 //!
 //! Guide: [Around an optimizer](https://docs.rs/gradchain/latest/gradchain/_guide/wrappers/index.html).
 

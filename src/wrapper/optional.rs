@@ -8,17 +8,17 @@ use crate::part::prelude::*;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-/// What an absent member's element loop needs: nothing.
+/// The kernel of the member, if present.
 #[derive(Clone, Copy)]
 pub struct OptionalKernel<K>(Option<K>);
 
-/// Whether the loop of a chain is for one without this member: it has arrays, and often is not there.
+/// Returns true if the loop of a chain omits this member: it has arrays and is often absent.
 const fn is_left_out<T: Stage>() -> bool {
     T::SLOTS > 0 && T::SHAPE.barriers == 0
 }
 
-/// Whether the loop of a chain is for one with this member as for one without it. Where it has barriers or sums, it is
-/// for one with it.
+/// Returns true if the loop of a chain is the same with this member and without. A member with barriers or reductions
+/// is always part of the loop.
 const fn fits_either<T: Stage>() -> bool {
     T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0
 }
@@ -46,7 +46,7 @@ impl<T: Stage> Transform for Option<T> {
     }
 }
 
-/// `None` changes nothing and has no state: for optimizers whose arguments decide which parts there are.
+/// `None` changes nothing and has no state. It serves optimizers whose arguments select their parts.
 impl<T: Stage> Stage for Option<T> {
     type Needs = T::Needs;
     type State = Option<T::State>;

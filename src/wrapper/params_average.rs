@@ -1,55 +1,54 @@
-//! What [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()) share: an optimizer, and beside it
-//! an average of the parameters that it trains.
+//! The common part of [`params_ema`](super::params_ema()) and [`params_swa`](super::params_swa()): an optimizer and an
+//! average of its parameters.
 
 use crate::part::prelude::*;
 use crate::state::EvaluateAs;
 
-/// An optimizer, and an average of what it trains: which parameters are averaged, and how much each of them counts.
+/// An optimizer with an average of its parameters: selects the parameters to average and their weights.
 ///
-/// A step works out an update of the parameters; what they are afterwards is known for certain only when the next step
-/// is given them: rounded to their type, and after whatever comes behind this in a chain. So each step takes up into
-/// the average the parameters that it is given, with the share that was written down at the end of the one before; and
-/// until then [`EvaluateAs`] mixes them in. A step in which the optimizer emits nothing takes up none.
-// As `Wrapper`, for which the compiler can show this trait.
+/// A step computes an update, but the parameters after it are certain only in the next step: rounded to their dtype,
+/// and changed by later members of the chain. So each step adds the parameters that it gets to the average, with the
+/// share that the previous step determined. Until then [`EvaluateAs`] mixes them in. A step in which the optimizer
+/// emits nothing adds none.
+// As for `Wrapper`, in whose place the compiler may name this trait.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has a form of wrappers and does not implement `Wrapper`",
     note = "`impl Wrapper for {Self}` says what the wrapper does in a step; `docs/own-wrapper.md` has an example"
 )]
 pub trait Averages: Holds {
-    /// Whether the average begins with the parameters of `init`, which count for 1, instead of with nothing.
+    /// Returns true if the average starts as the parameters of `init`, with a weight of 1, instead of empty.
     fn starts_as_params(&self) -> bool;
 
-    /// What share of the average the parameters after this step become; `None` if they are left out. `steps` counts
-    /// this step, `averaged` does not; `mass` is how much what has been averaged counts, and is brought up to date.
+    /// Returns the share in the average of the parameters after this step; `None` if they are omitted. `steps` counts
+    /// this step, `averaged` does not; `mass` is the weight of the average, which the call updates.
     fn share(&self, steps: Count, averaged: Count, mass: &mut Scalar) -> Option<f64>;
 }
 
 /// The state of a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()).
 ///
-/// The average as of the last step is [`eval_params`](crate::OptState::eval_params).
+/// [`eval_params`](crate::OptState::eval_params) returns the average as of the last step.
 pub type ParamsAverageState<S> = WrapperState<ParamsAverageMemory, S>;
 
 memory! {
-    /// What a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()) remembers besides the average
-    /// and what is inside.
+    /// The memory of a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()), besides the average
+    /// and the inner state.
     pub ParamsAverageMemory {
         steps: Count,
         averaged: Count,
-        /// The sum of the weights of what has been averaged, as of the last step.
+        /// The sum of the weights in the average, as of the last step.
         mass: Scalar,
-        /// What share of the average the parameters of the moment become, once the next step has taken them up; 0 if
-        /// none.
+        /// The share in the average that the current parameters get in the next step; 0 if none.
         share: Scalar,
     }
     means {
         starts_as_params: bool,
     }
     beside {
-        /// The share of the parameters that this step is given.
+        /// The share of the parameters of this step.
         taken: f64,
     }
     evaluate |memory| {
-        // As long as nothing has a weight, what is trained is what is evaluated.
+        // While no weight is positive, evaluation uses the trained parameters.
         let share = if memory.mass.get() == 0.0 { 1.0 } else { memory.share.get() };
         EvaluateAs { slot: 0, of_params: share, of_array: 1.0 - share }
     };
@@ -57,12 +56,12 @@ memory! {
 }
 
 impl ParamsAverageMemory {
-    /// Steps in which the optimizer inside emitted an update.
+    /// Returns the number of steps in which the inner optimizer emitted an update.
     pub fn steps(&self) -> Count {
         self.steps
     }
 
-    /// How many of the parameters that these steps led to are in the average.
+    /// Returns the number of parameters after these steps that are in the average.
     pub fn averaged(&self) -> Count {
         self.averaged
     }
@@ -104,17 +103,17 @@ impl<P: Averages> Wrapper for P {
     }
 }
 
-/// The average moves to the parameters: `average ← (1 − share)·average + share·parameter`.
+/// Moves the average to the parameters: `average ← (1 − share)·average + share·parameter`.
 #[derive(Clone, Copy, Debug)]
 pub struct Take<C> {
     share: C,
     rest: C,
-    /// The average counts for more than the parameters.
+    /// True if the average has more weight than the parameters.
     near: bool,
 }
 
-/// Behind what is inside: at its last barrier at the latest updates are stored if it has state, and state of its own
-/// before that would have them stored earlier.
+/// Runs after the inner transformation. State before it would make the engine store the updates earlier than at the
+/// last inner barrier.
 impl<P: Averages> Arithmetic for P {
     const SLOTS: &'static [Slot] = &[Slot::exact("average")];
     const ELEMENTS: Elements = Elements::NONE.after(false).reads_params();
@@ -130,7 +129,7 @@ impl<P: Averages> Arithmetic for P {
         Take { share: C::of(share), rest: C::of(1.0 - share), near: share < 0.5 }
     }
 
-    /// From the nearer end, so that a share of 1 gives the parameter itself, and equal ones stay what they are.
+    /// Computed from the nearer end: a share of 1 gives exactly the parameter, and equal values stay equal.
     #[inline(always)]
     fn after<C: Real>(k: Take<C>, [average]: &mut [C; 1], u: C, p: C) -> C {
         let gap = p - *average;

@@ -1,42 +1,42 @@
 use super::params_average::Averages;
 use crate::part::prelude::*;
 
-/// Keeps an exponential moving average of the parameters that an optimizer trains, to evaluate with.
+/// Keeps an exponential moving average of the parameters that an optimizer trains, for evaluation.
 ///
-/// The parameters that are trained, and given to `step`, are those of the optimizer inside, to the bit. The average is
-/// in the state: [`eval_params`](crate::OptState::eval_params) gives it as a tree of a type of its own, which cannot be
+/// The trained parameters, passed to `step`, are bitwise identical to those of the inner optimizer. The average is in
+/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which cannot be
 /// stepped.
 ///
 /// # Arithmetic
 ///
-/// After emitted step `t`, counted from 1, with `p` the parameters as they are stored, rounded to their type:
+/// After emitted step `t`, counted from 1, with `p` the stored parameters, rounded to their dtype:
 ///
 /// ```text
 /// average ← decay·average + (1 − decay)·p        if t is a multiple of update_every; starts at the parameters of init
 /// ```
 ///
-/// With [`warmup`](ParamsEma::warmup), for number `n` of these, counted from 1: `min(decay, (1 + n)/(10 + n))` in place
-/// of `decay`. With [`debias`](ParamsEma::debias) the average starts at nothing instead of the first parameters, and is
-/// divided by the sum of the weights:
+/// With [`warmup`](ParamsEma::warmup), the `n`-th of these, counted from 1, uses `min(decay, (1 + n)/(10 + n))` in
+/// place of `decay`. With [`debias`](ParamsEma::debias) the average starts empty instead of at the first parameters,
+/// and is divided by the sum of the weights:
 ///
 /// ```text
 /// mass ← decay·mass + (1 − decay)                starts at 0
 /// average ← average + (1 − decay)/mass·(p − average)
 /// ```
 ///
-/// A step in which what is inside emits nothing, such as a [`multi_steps`](crate::multi_steps) that is still
-/// collecting, does not count. What comes behind this in a chain is in the average; what another optimizer does to the
-/// same leaves, or the hand between two steps, is as well.
+/// A step in which the inner transformation emits nothing, such as one of a [`multi_steps`](crate::multi_steps) that
+/// still accumulates, does not count. The average includes changes by later members of a chain, by another optimizer of
+/// the same leaves, and by code between steps.
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written when it moves. Fuses if what is inside does; reads
-/// parameters. A step takes up the parameters that the one before left, while they are in registers: the average needs
-/// no pass of its own.
+/// One float of state for each parameter, read and written when the average moves. Fuses if the inner transformation
+/// does; reads parameters. A step adds the parameters that the previous step left while they are in registers: the
+/// average needs no additional pass.
 ///
 /// # Errors
 ///
-/// `init` fails if `decay` is not in `[0, 1)`, `update_every` is 0, or what is inside refuses.
+/// `init` fails if `decay` is not in `[0, 1)`, `update_every` is 0, or the inner `init` fails.
 ///
 /// # Example
 ///
@@ -53,7 +53,7 @@ use crate::part::prelude::*;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// The average is no tree to train:
+/// The average is not a tree to train:
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
@@ -69,13 +69,13 @@ use crate::part::prelude::*;
 ///
 /// Polyak and Juditsky, [Acceleration of stochastic approximation by averaging](https://doi.org/10.1137/0330046), 1992,
 /// for averaging; Tarvainen and Valpola, [Mean teachers are better role models](https://arxiv.org/abs/1703.01780),
-/// 2017, for this average of networks. The name is the field's: an EMA of parameters, as
+/// 2017, for this average of networks. The name follows common use: an EMA of parameters, as
 /// [`ema`](crate::transform::ema()) is one of updates; timm's `ModelEma`, PyTorch's
 /// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema) with
-/// `get_ema_multi_avg_fn`, TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it begins
-/// with the parameters of `init`, as timm's and TensorFlow's; PyTorch's with those after the first update, as a `decay`
-/// of `table([0.0, decay])` does. Buffers that are no leaves are not averaged. Optax has `incremental_update` alone, as
-/// does this crate for loops by hand.
+/// `get_ema_multi_avg_fn`, TensorFlow's `ExponentialMovingAverage`, whose `num_updates` is `warmup`. Differs: it starts
+/// with the parameters of `init`, as timm's and TensorFlow's do; PyTorch's starts with those after the first update, as
+/// a `decay` of `table([0.0, decay])` does. Buffers that are not leaves are not averaged. Optax has
+/// `incremental_update` alone, as does this crate for loops by hand.
 pub fn params_ema<T: Stage>(inner: T, decay: impl IntoHyperparam) -> ParamsEma<T> {
     ParamsEma::with(inner, decay.into())
 }
@@ -86,13 +86,13 @@ wrapper! {
     /// Its state is a [`ParamsAverageState`](crate::wrapper::ParamsAverageState).
     pub ParamsEma<T> as "params_ema" around inner: AroundWithArithmetic {
         decay: Hyperparam in DECAY;
-        /// Sets whether the average begins with the parameters after the first step instead of those before it.
+        /// Sets whether the average starts with the parameters after the first step instead of those before it.
         debias: bool = false;
-        /// Sets whether the decay is less in the beginning.
+        /// Sets whether the decay is smaller in the first steps.
         warmup: bool = false;
-        /// Sets after how many steps the average moves; at least 1.
+        /// Sets the number of steps after which the average moves; at least 1.
         update_every: u64 in AT_LEAST_1 = 1;
-        /// Sets the type of the average; by default the one that the leaf's arithmetic is done in.
+        /// Sets the dtype of the average; by default the leaf's compute type.
         accumulator_dtype: Option<DType> = None;
     }
     shows "{}": decay;
@@ -117,7 +117,7 @@ impl<T: Stage> Averages for ParamsEma<T> {
             return Some(gain);
         }
         mass.set(decay * mass.get() + gain);
-        // A schedule can be 1: then nothing is taken, and nothing is divided by nothing.
+        // A schedule can reach 1: then the share is 0, not 0/0.
         Some(if gain == 0.0 { 0.0 } else { gain / mass.get() })
     }
 }

@@ -1,34 +1,34 @@
 use super::params_average::Averages;
 use crate::part::prelude::*;
 
-/// Keeps the equal mean of parameters that an optimizer passes through, to evaluate with: stochastic weight averaging.
+/// Keeps the mean of parameters that an optimizer passes through, for evaluation: stochastic weight averaging.
 ///
-/// The parameters that are trained, and given to `step`, are those of the optimizer inside, to the bit. The average is
-/// in the state: [`eval_params`](crate::OptState::eval_params) gives it as a tree of a type of its own, which cannot be
-/// stepped; before anything has been averaged it gives the parameters that are trained. The optimizer's learning rate
-/// should stay high or go in cycles, or there is little to average.
+/// The trained parameters, passed to `step`, are bitwise identical to those of the inner optimizer. The average is in
+/// the state: [`eval_params`](crate::OptState::eval_params) returns it as a tree of a distinct type, which cannot be
+/// stepped. Until parameters have been averaged it returns the trained ones. The optimizer's learning rate should stay
+/// high or be cyclic; otherwise the parameters hardly differ.
 ///
 /// # Arithmetic
 ///
-/// After emitted step `t`, counted from 1, with `p` the parameters as they are stored, rounded to their type:
+/// After emitted step `t`, counted from 1, with `p` the stored parameters, rounded to their dtype:
 ///
 /// ```text
 /// n ← n + 1;  average ← average + (p − average)/n        if t ≥ start and t − start is a multiple of every
 /// ```
 ///
-/// A step in which what is inside emits nothing, such as a [`multi_steps`](crate::multi_steps) that is still
-/// collecting, does not count. What comes behind this in a chain is in the average; what another optimizer does to the
-/// same leaves, or the hand between two steps, is as well.
+/// A step in which the inner transformation emits nothing, such as one of a [`multi_steps`](crate::multi_steps) that
+/// still accumulates, does not count. The average includes changes by later members of a chain, by another optimizer of
+/// the same leaves, and by code between steps.
 ///
 /// # Cost
 ///
 /// One float of state for each parameter, read and written only in the step after one whose parameters are averaged.
-/// Fuses then if what is inside does; reads parameters. In other steps the average is not touched, and there is no cost
-/// but that the update goes through the first-level cache.
+/// That step fuses if the inner transformation does; it reads parameters. Other steps do not access the average, and
+/// cost only that the update goes through L1.
 ///
 /// # Errors
 ///
-/// `init` fails if `every` is 0, or what is inside refuses.
+/// `init` fails if `every` is 0, or the inner `init` fails.
 ///
 /// # Example
 ///
@@ -56,8 +56,8 @@ use crate::part::prelude::*;
 /// Izmailov, Podoprikhin, Garipov, Vetrov and Wilson, [Averaging weights leads to wider optima and better
 /// generalization](https://arxiv.org/abs/1803.05407), 2018, algorithm 1, where `every` is the cycle length. PyTorch,
 /// [`AveragedModel`](https://docs.pytorch.org/docs/stable/optim.html#weight-averaging-swa-and-ema). Optax has none.
-/// Differs: nothing else is averaged; what a model measures on data, such as the statistics of batch normalization,
-/// must be measured again with the average, as PyTorch's `update_bn` does.
+/// Differs: only parameters are averaged. Statistics of data, such as those of batch normalization, must be measured
+/// again with the average, as PyTorch's `update_bn` does.
 pub fn params_swa<T: Stage>(inner: T) -> ParamsSwa<T> {
     ParamsSwa::with(inner)
 }
@@ -67,11 +67,11 @@ wrapper! {
     ///
     /// Its state is a [`ParamsAverageState`](crate::wrapper::ParamsAverageState).
     pub ParamsSwa<T> as "params_swa" around inner: AroundWithArithmetic {
-        /// Sets the first step, counted from 1, whose parameters are averaged; 0 is as 1 unless `every` says otherwise.
+        /// Sets the first step, counted from 1, whose parameters are averaged; 0 equals 1 unless `every` is set.
         start: u64 = 0;
-        /// Sets how many steps apart the parameters are that are averaged; at least 1.
+        /// Sets the number of steps between averaged parameters; at least 1.
         every: u64 in AT_LEAST_1 = 1;
-        /// Sets the type of the average; by default the one that the leaf's arithmetic is done in.
+        /// Sets the dtype of the average; by default the leaf's compute type.
         accumulator_dtype: Option<DType> = None;
     }
 }

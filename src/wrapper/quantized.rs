@@ -3,24 +3,24 @@ use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::state::{StateWalk, StateWalkMut};
 
-/// Keeps the state of what is inside in 8 bits: blocks of 256 numbers, each with a scale in `f32`.
+/// Quantizes the inner state to 8 bits: blocks of 256 numbers, each with an `f32` scale.
 ///
-/// Arithmetic is done in `f32` as ever: the engine brings state into the first-level cache, 1024 numbers at a time, and
-/// writes it back as codes, in the pass in which it is used. A part says of each of its arrays what it
-/// [holds](crate::part::Slot). Left as they are:
+/// Arithmetic is in `f32` as usual: the engine decodes state into L1, 1024 numbers at a time, and encodes it again, in
+/// the pass that uses it. A part declares the [contents](crate::part::Slot) of each of its arrays. Exempt are:
 ///
-/// * numbers of which every bit counts: copies of parameters, sums that wait to be given out, and all that is no array;
-/// * arrays for which a type was asked, as by [`mu_dtype`](crate::transform::ScaleByAdam::mu_dtype);
+/// * state that must not be quantized: parameter copies, accumulators that are emitted later, and all that is not an
+///   array;
+/// * arrays with an explicit dtype, as by [`mu_dtype`](crate::transform::ScaleByAdam::mu_dtype);
 /// * the state of `f64` leaves, of leaves below [`min_elements`](Quantized::min_elements) and of those in
 ///   [`except`](Quantized::except);
-/// * the memory of parts that look at whole leaves, such as `soap`, `shampoo`, [`lbfgs`](crate::lbfgs()), but for the
-///   means of [`muon`](crate::muon()) and [`adam_mini`](crate::optimizer::adam_mini()).
+/// * the memory of parts that see whole leaves, such as `soap`, `shampoo`, [`lbfgs`](crate::lbfgs()), but for the means
+///   of [`muon`](crate::muon()) and [`adam_mini`](crate::optimizer::adam_mini()).
 ///
-/// [`schema`](crate::OptState::schema) shows which type each array has.
+/// [`schema`](crate::OptState::schema) shows the dtype of each array.
 ///
 /// # Arithmetic
 ///
-/// With `s` the size of the largest finite number of a block, a code `k` stands for
+/// With `s` the absolute value of the largest finite number of a block, a code `k` represents
 ///
 /// ```text
 ///                    of any sign (−127 ≤ k ≤ 127)    never negative (0 ≤ k ≤ 255)
@@ -28,39 +28,39 @@ use crate::state::{StateWalk, StateWalkMut};
 /// log8, unsigned_log8    s·2^((|k| − 127)/8)·sign k       s·2^((k − 255)/8)         0 for k = 0
 /// ```
 ///
-/// where the logarithm goes evenly through each octave. The default are the roots, which are finest near the largest
-/// number. [`logarithmic`](Quantized::logarithmic) codes are as fine everywhere, 16 octaves down (32 where there is no
-/// sign): for blocks in which sizes differ by more than a hundredfold.
+/// where the logarithms are spaced evenly in each octave. The default are the roots, which are finest near the largest
+/// number. [`logarithmic`](Quantized::logarithmic) codes have the same relative precision over 16 octaves (32 for
+/// non-negative arrays), for blocks whose values differ by more than a hundredfold.
 ///
-/// **Rounding** goes to one of the two codes next to a number, with chances in proportion to how near they are: of
-/// roots in the root. A step moves a second moment by about a thousandth, which rounding to the nearest code would take
-/// back, always; so such changes add up. The chances are drawn from the last bits of the number: no key is needed,
-/// threads and instruction sets make no difference, and what a code says exactly stays. What is never negative becomes
-/// zero only if it is zero.
+/// **Rounding** is stochastic: to one of the two adjacent codes, with probabilities in proportion to proximity, for
+/// roots on the scale of the root. A step changes a second moment by about a thousandth, which rounding to nearest
+/// would always undo; with stochastic rounding such changes accumulate. The random bits are the low bits of the number:
+/// no key is needed, results depend on neither threads nor SIMD levels, and representable numbers are exact. A
+/// non-negative number becomes zero only if it is zero.
 ///
 /// **Error.** Of a number `x` in a block with scale `s`, less than one step between codes: for roots `s·(2·√(|x|/s) +
 /// 2/127)/127`, for fourth roots of at least `s/10⁴` a part `5/(255·(x/s)^¼)` of `x`, for logarithms an eighth of `x`.
-/// In a running mean with decay `b` each error is `b` times as large a step later, so that they sum up to at most `1/(1
-/// − b)` of the largest one; signs are by chance, so that they come to about `1/√(1 − b²)` of one. [The
-/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html) has what is measured.
+/// In a running mean with decay `b` each error shrinks by the factor `b` per step, so that errors sum to at most `1/(1
+/// − b)` times the largest one; their signs are random, so that they amount to about `1/√(1 − b²)` times one. [The
+/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html) has measurements.
 ///
-/// **What is not finite** stays so, and harms no other number: the scale is the size of the largest finite one. In such
-/// a block the two codes next to zero stand for infinities and NaN.
+/// **Infinities and NaN** are kept, and affect no other number: the scale is the absolute value of the largest finite
+/// one. In a block that contains them the two codes next to zero represent infinities and NaN.
 ///
-/// **Loss of range** is read as `floored`, for each array and leaf: the share of numbers with the code next to zero,
-/// and of signed ones those that are zero in a block with others.
+/// **Loss of range** is the reading `floored`, for each array and leaf: the share of numbers with the code next to
+/// zero, and of signed numbers also of zeros in a block with others.
 ///
 /// # Cost
 ///
-/// 1.016 bytes for each number of state: 2.03 for each parameter of Adam, in the place of 8. More arithmetic: where one
-/// thread alone has the memory to itself a step takes longer than with state in `f32`; see
-/// [the guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html).
+/// 1.016 bytes for each number of state: 2.03 for each parameter of Adam, in place of 8. More arithmetic: if one thread
+/// has the memory bandwidth to itself, a step takes longer than with state in `f32`; see [the
+/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html).
 ///
 /// # Errors
 ///
-/// `init` fails if what is inside refuses. A step fails, before anything is changed, if the gradient of a leaf is of
-/// [some rows](crate::tree::SparseRows): a row may end within a block.
-/// [`step_on`](crate::GradientTransformation::step_on) is refused, since machines do not read the codes.
+/// `init` fails if the inner `init` fails. A step fails, before any change, if a leaf has
+/// [row-sparse](crate::tree::SparseRows) gradients: a row may end within a block.
+/// [`step_on`](crate::GradientTransformation::step_on) is refused, because devices cannot read 8-bit state.
 ///
 /// # Example
 ///
@@ -83,11 +83,11 @@ use crate::state::{StateWalk, StateWalkMut};
 /// # References
 ///
 /// Dettmers, Lewis, Shleifer and Zettlemoyer, [8-bit optimizers via block-wise
-/// quantization](https://arxiv.org/abs/2110.02861), 2021, whose codes are from a table, rounded to the nearest; Li,
-/// Chen and Zhu, [Memory efficient optimizers with 4-bit states](https://arxiv.org/abs/2309.01507), 2023, of second
-/// moments that become zero. Differs: codes that are worked out, rounded by chance, for any transformation. Optax has
-/// none; PyTorch has `torchao`'s `AdamW8bit`, which keeps leaves below 4096 elements too, as bitsandbytes does, whose
-/// users name embeddings by hand.
+/// quantization](https://arxiv.org/abs/2110.02861), 2021, with codes from a table, rounded to nearest; Li, Chen and
+/// Zhu, [Memory efficient optimizers with 4-bit states](https://arxiv.org/abs/2309.01507), 2023, on second moments that
+/// become zero. Differs: computed codes, stochastic rounding, for any transformation. Optax has none. PyTorch has
+/// `torchao`'s `AdamW8bit`, which exempts leaves below 4096 elements too, as bitsandbytes does; users of the latter
+/// name embeddings by hand.
 pub fn quantized<T: Stage>(inner: T) -> Quantized<T> {
     Quantized::with(inner)
 }
@@ -97,10 +97,10 @@ wrapper! {
     pub Quantized<T> as "quantized" around inner: Around {
         /// Sets whether codes are logarithms in place of roots.
         logarithmic: bool = false;
-        /// Sets the fewest elements that a leaf must have: the state of smaller ones stays as it is. 4096 by default.
+        /// Sets the fewest elements of a quantized leaf; 4096 by default.
         min_elements: usize = 4096;
-        /// Sets the leaves whose state stays as it is; by default [embeddings, by their names](Mask::embeddings);
-        /// `None` for no leaf.
+        /// Sets the leaves whose state is exempt; by default [embeddings, by their names](Mask::embeddings); `None` for
+        /// no leaf.
         except: Option<Mask> = Some(Mask::embeddings());
     }
 }
@@ -108,11 +108,11 @@ wrapper! {
 /// The state of a [`quantized`].
 pub type QuantizedState<S> = WrapperState<Exceptions, S>;
 
-/// The leaves whose state a [`quantized`] leaves as it is by its mask.
+/// The leaves that the mask of a [`quantized`] exempts.
 #[derive(Clone, Debug, Default)]
 pub struct Exceptions(Vec<bool>);
 
-/// The types of the arrays say what follows from them.
+/// Not saved: the dtypes of the arrays contain the information.
 impl State for Exceptions {
     fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}

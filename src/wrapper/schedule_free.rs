@@ -6,12 +6,11 @@ use crate::range::{FINITE, NOT_NEGATIVE, PART};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 use crate::transform::LeafTypes;
 
-/// Averages where an optimizer goes, and trains on a mix of the average and where it is: as good as a learning rate
-/// that goes down on a schedule, without one.
+/// Replaces a learning rate schedule by an average: trains on a mix of the current point and the average of all points.
 ///
-/// There are three sets of parameters. The base optimizer moves `z`, which is in the state; `x` is a weighted mean of
-/// all `z`, and the one to evaluate: [`eval_params`](crate::OptState::eval_params). The ones that are trained, and
-/// given to `step`, are `y`, between the two. The base optimizer should have no momentum: the mix takes its place.
+/// It keeps three sets of parameters. The base optimizer moves `z`, which is in the state. `x` is a weighted mean of
+/// all `z`, for evaluation: [`eval_params`](crate::OptState::eval_params). `y`, between the two, is trained and passed
+/// to `step`. The base optimizer should have no momentum: the mix takes its place.
 ///
 /// # Arithmetic
 ///
@@ -20,29 +19,29 @@ use crate::transform::LeafTypes;
 ///
 /// ```text
 /// w = (largest lr so far)^weight_lr_power
-/// c = w / (sum of all w so far)             0 as long as that is 0
+/// c = w / (sum of all w so far)             0 while that is 0
 /// x = (y − (1 − b1)·z) / b1
 /// z ← z + d
 /// x ← (1 − c)·x + c·z
 /// y ← b1·x + (1 − b1)·z
 /// ```
 ///
-/// worked out as one update of `y` in which nothing is divided: `c·(z − y) + (1 − b1·(1 − c))·d`. If `b1` changes, `x`
-/// is taken back with the `b1` that `y` was made with.
+/// computed as one update of `y` without a division: `c·(z − y) + (1 − b1·(1 − c))·d`. If `b1` changes, `x` is
+/// recovered with the `b1` that `y` was made with.
 ///
-/// Parameters of 16 bits are rounded, and `x` cannot be taken back from them: most moves of `y` are shorter than the
+/// 16-bit parameters are rounded, and `x` cannot be recovered from them: most moves of `y` are shorter than the
 /// distance between two such numbers. For such leaves the state keeps `x` too, in `f32`, and moves it by the formulas
-/// above. Inside [`master`](crate::wrapper::master()) it does not, since `y` is in `f32` there.
+/// above. Inside [`master`](crate::wrapper::master()) it does not, because `y` is in `f32` there.
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, two for each of 16 bits. Fuses if the base optimizer does, but on leaves of
-/// 16 bits; reads parameters.
+/// One float of state for each parameter, two for each 16-bit parameter. Fuses if the base optimizer does, except on
+/// 16-bit leaves; reads parameters.
 ///
 /// # Errors
 ///
 /// `init` fails if `b1` is not in `(0, 1]`, `learning_rate` is negative or not finite, `weight_lr_power` is not finite,
-/// or the base optimizer refuses.
+/// or the base optimizer's `init` fails.
 ///
 /// # Example
 ///
@@ -68,8 +67,8 @@ use crate::transform::LeafTypes;
 ///
 /// Defazio and others, [The road less scheduled](https://arxiv.org/abs/2405.15682), 2024, algorithm 1 and section 4.3
 /// for the weights. Optax, [`contrib.schedule_free`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
-/// scalars are `f64`, and `z` of a 16-bit leaf is `f32` unless `state_dtype` asks otherwise. Both evaluate a schedule
-/// for the weights one step ahead of the base optimizer.
+/// scalars are `f64`, and `z` of a 16-bit leaf is `f32` unless `state_dtype` is set. Both evaluate a schedule for the
+/// weights one step ahead of the base optimizer.
 pub fn schedule_free<T: Stage>(base_optimizer: T, learning_rate: impl IntoHyperparam) -> ScheduleFree<T> {
     let interpolate = Interpolate {
         learning_rate: learning_rate.into(),
@@ -82,8 +81,8 @@ pub fn schedule_free<T: Stage>(base_optimizer: T, learning_rate: impl IntoHyperp
 
 /// See [`schedule_free`].
 ///
-/// Its state is a pair: that of the base optimizer and a [`ScheduleFreeState`] with the arrays `z` and, of leaves of 16
-/// bits, `x`.
+/// Its state is a pair: that of the base optimizer and a [`ScheduleFreeState`] with the arrays `z` and, for 16-bit
+/// leaves, `x`.
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct ScheduleFree<T> {
@@ -97,19 +96,19 @@ impl<T> ScheduleFree<T> {
         self
     }
 
-    /// Sets how much of the average is in the parameters that are trained, in `(0, 1]`.
+    /// Sets the share of the average in the trained parameters, in `(0, 1]`.
     pub fn b1(mut self, b1: impl IntoHyperparam) -> Self {
         self.chain.1.b1 = b1.into();
         self
     }
 
-    /// Sets the power of the learning rate that a step's weight is.
+    /// Sets the exponent of the learning rate in a step's weight.
     pub fn weight_lr_power(mut self, weight_lr_power: impl IntoHyperparam) -> Self {
         self.chain.1.weight_lr_power = weight_lr_power.into();
         self
     }
 
-    /// Sets the type of `z`; by default the one that arithmetic is done in.
+    /// Sets the dtype of `z`; by default the compute type.
     pub fn state_dtype(mut self, state_dtype: impl Into<Option<DType>>) -> Self {
         self.chain.1.state_dtype = state_dtype.into();
         self
@@ -148,7 +147,7 @@ impl<T: Stage> Optimizer for ScheduleFree<T> {
     }
 }
 
-/// The part of [`schedule_free`] that comes after the base optimizer: turns its update of `z` into one of `y`.
+/// The part of [`schedule_free`] behind the base optimizer: turns its update of `z` into one of `y`.
 #[derive(Clone, Debug)]
 pub struct Interpolate {
     pub(crate) learning_rate: Hyperparam,
@@ -157,11 +156,10 @@ pub struct Interpolate {
     pub(crate) state_dtype: Option<DType>,
 }
 
-/// What [`schedule_free`] remembers besides the base optimizer's state and, in the array `z`, the parameters that it
-/// moves.
+/// The memory of [`schedule_free`], besides the base optimizer's state and the array `z` of its parameters.
 #[derive(Clone, Debug)]
 pub struct ScheduleFreeState {
-    /// Steps done.
+    /// The number of steps.
     pub count: Count,
     /// The `b1` that the parameters were made with.
     pub b1: Scalar,
@@ -169,7 +167,7 @@ pub struct ScheduleFreeState {
     pub max_lr: Scalar,
     /// The sum of the weights.
     pub weight_sum: Scalar,
-    /// What this step's updates are made of.
+    /// The coefficients of this step's updates.
     mix: Mix<f64>,
     mean: Mean<f64>,
     types: LeafTypes,
@@ -194,8 +192,8 @@ impl State for ScheduleFreeState {
     }
 }
 
-/// How `x` and `y` are made of each other where `x` is kept: `y = b1·x + rest·z`, before this step and after it, and
-/// the share of `x` that the new `z` becomes.
+/// The coefficients for leaves that keep `x`: `y = b1·x + rest·z`, before this step and after it, and the share of the
+/// new `z` in `x`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean<C> {
     before: [C; 2],
@@ -211,11 +209,11 @@ pub struct Mix<C> {
 }
 
 impl Interpolate {
-    /// How much of the average the new `z` becomes.
+    /// Returns the share of the new `z` in the average.
     fn weigh(&self, state: &mut ScheduleFreeState) -> f64 {
         let count = state.count.get();
         let rate = self.learning_rate.at(count.saturating_add(1));
-        // Not `max`, which would drop a NaN.
+        // A comparison, because `max` would drop a NaN.
         let largest = if state.max_lr.get() > rate { state.max_lr.get() } else { rate };
         let weight = largest.powf(self.weight_lr_power.at(count));
         let sum = state.weight_sum.get() + weight;
@@ -272,8 +270,8 @@ impl RuleWithMemory for Interpolate {
         })
     }
 
-    /// Where `y` is rounded, `x` does not follow from it: a move of `y` that is shorter than half the distance between
-    /// two numbers of its type would be lost.
+    /// Rounded `y` do not determine `x`: moves of `y` shorter than half the distance between two numbers of its dtype
+    /// are lost.
     fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
         at.is_rounded(leaf)
     }
@@ -301,7 +299,7 @@ impl RuleWithMemory for Interpolate {
         self.state_dtype.is_some()
     }
 
-    // Where `z` is rounded when it is stored, `y` is mixed with what is stored.
+    // If `z` is rounded when it is stored, `y` is mixed with the stored value.
     #[inline(always)]
     fn apply_apart<C: Real>(
         &self,
@@ -332,7 +330,7 @@ impl RuleWithMemory for Interpolate {
     }
 }
 
-/// Moves `z`; the update of `y`.
+/// Moves `z` and returns the update of `y`.
 #[inline(always)]
 fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let gap = *z - p;
@@ -340,8 +338,8 @@ fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     k.of_gap * gap + k.of_step * u
 }
 
-/// Moves `z`, which is stored as a `T`, and the mean `x`; the way from `p` to the new `y`, rounded to the leaf's type.
-/// If `p` is not what the step before led to, it was moved, and `x` moves with it.
+/// Moves `z`, stored as a `T`, and the mean `x`. Returns the update from `p` to the new `y`, rounded to the leaf's
+/// dtype. If `p` is not the result of the previous step, it was changed between steps, and `x` follows.
 #[inline(always)]
 fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mut C), u: C, p: C) -> C {
     let [b1, rest] = k.before;
@@ -352,12 +350,11 @@ fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mu
     *x += k.share * (*z - *x);
     let [b1, rest] = k.after;
     let there = (b1 * *x + rest * *z).rounded(to);
-    // The difference of two infinities is no number.
+    // The difference of two equal infinities is NaN.
     if there == p { C::zero() } else { there - p }
 }
 
-/// As [`mix`], with `z` rounded to another type. What of the update does not depend on where `z` is once it is rounded
-/// comes first.
+/// As [`mix`], with `z` rounded to another dtype. Computes the terms that do not depend on the rounded `z` first.
 #[inline(always)]
 fn rounding<C: Real, T: Element>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let before = k.of_gap * (*z - p) - k.of_step * *z;

@@ -3,24 +3,23 @@ use crate::part::prelude::*;
 
 /// Skips the leaves that have no gradient in a step.
 ///
-/// A leaf has none where the tree of gradients does not show it: an `Option` is `None`, a map has no such entry.
-/// Without this it is an error, since a forgotten gradient looks the same. With it the leaf rests for that step, as if
-/// it were [frozen](crate::wrapper::freezable): its parameter keeps its bits, without decay, and what is remembered of
-/// it is neither read nor written. Corrections of bias go by how many updates the leaf has had. Schedules go by the
-/// steps of all. A gradient of zero is not absent: it decays moments and weights.
+/// A leaf has none if the tree of gradients lacks it: an `Option` is `None`, a map has no such entry. Without
+/// `skip_absent` that is an error, because a forgotten gradient looks the same. With it the leaf rests in that step, as
+/// if it were [frozen](crate::wrapper::freezable): its parameter stays bitwise identical, without decay, and its state
+/// is neither read nor written. Bias corrections use the number of updates of the leaf. Schedules use the step count. A
+/// zero gradient is not absent: it decays moments and weights.
 ///
-/// A leaf that is there and does not belong, or has another shape or type, is an error as before; so is a path that is
-/// misspelt.
+/// An unknown leaf, or a leaf of another shape or dtype, is still an error; so is a misspelt path.
 ///
-/// Inside [`multi_steps`](crate::multi_steps), a gradient that is missing in some mini-steps of a window counts as
-/// zeros there, and a leaf that had none in the whole window rests when it is emitted.
+/// Inside [`multi_steps`](crate::multi_steps), a gradient that is missing in some mini-steps of a window counts as zero
+/// there, and a leaf without a gradient in the whole window rests when the window is emitted.
 ///
-/// It is a part of the optimizer rather than of a step, since what is inside keeps other counts. So it is written down
-/// in configs and checkpoints, and a run that is resumed goes on in the same way. It goes around everything that is
-/// done with gradients; around it may be what does nothing to them but look: boxes,
+/// It is a property of the optimizer rather than of a step, because inner parts keep other counts. So it is part of
+/// configs and checkpoints, and a resumed run behaves in the same way. It goes around everything that changes
+/// gradients. Around it may be wrappers that only read them: boxes,
 /// [`inject_hyperparams`](crate::inject_hyperparams()), [`masked`](crate::masked),
-/// [`apply_if_finite`](crate::apply_if_finite), and chains and partitions all of whose members skip. An error about a
-/// missing gradient says where it goes.
+/// [`apply_if_finite`](crate::apply_if_finite), and chains and partitions whose members all skip. An error about a
+/// missing gradient names its place.
 ///
 /// # Arithmetic
 ///
@@ -31,14 +30,14 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// That of [`freezable`](crate::wrapper::freezable): a count for each leaf in each part inside that has arrays. A leaf
+/// That of [`freezable`](crate::wrapper::freezable): a count for each leaf in each inner part with state arrays. A leaf
 /// that rests costs nothing.
 ///
 /// # Errors
 ///
-/// `init` fails if a part inside works on several leaves together in memory, as
-/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it; or
-/// if there is a [`multi_steps`](crate::multi_steps) inside, which goes around this.
+/// `init` fails if an inner part works on several leaves together in memory, as
+/// [`scale_by_lbfgs`](crate::transform::scale_by_lbfgs) does: the history of a vector is not that of a part of it. It
+/// also fails with an inner [`multi_steps`](crate::multi_steps), which goes around it.
 ///
 /// # Example
 ///
@@ -54,7 +53,7 @@ use crate::part::prelude::*;
 /// optimizer.step(&mut params, &(None::<f64>, Some(1.0_f64)), &mut state)?;
 /// assert_eq!(params, (8.0, 3.0));
 ///
-/// // The first begins as training does, the second goes on with its momentum: 3 − (1 + 0.5·3 + 0.5·5).
+/// // The first starts afresh, the second continues with its momentum: 3 − (1 + 0.5·3 + 0.5·5).
 /// optimizer.step(&mut params, &(Some(1.0_f64), Some(1.0_f64)), &mut state)?;
 /// assert_eq!(params, (3.0, -2.0));
 ///
@@ -68,7 +67,7 @@ use crate::part::prelude::*;
 /// # References
 ///
 /// PyTorch: [optimizers](https://docs.pytorch.org/docs/stable/optim.html) skip a parameter whose `grad` is `None`, and
-/// each has a `step` of its own. Differs: it must be asked for, and sums over the tree follow it. Optax has no such
+/// each has a `step` of its own. Differs: it is explicit, and reductions over the tree omit the leaf. Optax has no such
 /// policy: a `None` in the gradients is another structure, an error.
 pub fn skip_absent<T: Stage>(inner: T) -> SkipAbsent<T> {
     SkipAbsent::with(inner)
@@ -81,20 +80,20 @@ wrapper! {
     arguments inside;
 }
 
-/// The state of what is inside a [`skip_absent`].
+/// The state of a [`skip_absent`], with the inner state.
 pub type SkipAbsentState<S> = WrapperState<SkipAbsentMemory, S>;
 
 memory! {
-    /// Which leaves of a [`skip_absent`] were skipped.
+    /// The leaves that a [`skip_absent`] skipped.
     pub SkipAbsentMemory {}
     beside {
-        /// Which leaves rest in this step, here or in another wrapper around this one.
+        /// The leaves that rest in this step, here or in an outer wrapper.
         resting: Vec<bool>,
     }
 }
 
 impl SkipAbsentMemory {
-    /// Whether each leaf was skipped in the last step that this state saw.
+    /// Returns a flag for each leaf: true if the last step of this state skipped it.
     pub fn skipped(&self) -> &[bool] {
         &self.resting
     }

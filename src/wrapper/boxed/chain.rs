@@ -19,7 +19,7 @@ impl<N: Needs> Transform for Vec<Boxed<N>> {
     }
 }
 
-/// A box keeps what it has computed for a step beside its state, so that a step allocates nothing.
+/// A box stores the values of a step beside its state, so that a step allocates nothing.
 impl<N: Needs> Stages for Vec<Boxed<N>> {
     type Needs = N;
     type States = Vec<BoxedState>;

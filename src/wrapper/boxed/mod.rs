@@ -1,4 +1,4 @@
-//! Transformations whose types are forgotten.
+//! Type-erased transformations.
 
 mod chain;
 mod named;
@@ -22,24 +22,24 @@ use crate::error::Result;
 use crate::needs::{Includes, Needs, Nothing};
 use crate::program::{ErasedTile, OnTile, Traced};
 
-/// A transformation whose type is forgotten: for chains that are put together at run time.
+/// A type-erased transformation, for chains composed at run time.
 ///
-/// It is itself a transformation. A box that is all there is, such as a struct's field that holds an optimizer, runs
-/// what is inside as if its type were known. As a member of a chain it does not fuse with its neighbours: each boxed
-/// member is run on tiles that stay in the first-level cache. What is inside one box does fuse.
+/// It is itself a transformation. A box that stands alone, such as an optimizer in a struct's field, runs its inner
+/// transformation as if its type were known. As a member of a chain it does not fuse with its neighbours: each boxed
+/// member runs on tiles that stay in L1. Members inside one box do fuse.
 ///
-/// `N` is what a step must be given besides gradients: a `Boxed<needs::Value>` can hold whatever needs the loss, or
+/// `N` are the inputs of a step besides gradients: a `Boxed<needs::Value>` holds transformations that need the loss, or
 /// nothing. `let member: Boxed<needs::Value> = Box::new(adam(0.1))` makes one.
 pub type Boxed<N = Nothing> = Box<dyn DynTransformation<N>>;
 
-/// Forgets a transformation's type.
+/// Erases a transformation's type.
 ///
 /// # Cost
 ///
 /// A box that is a whole chain: one indirect call for each pass. A member of a chain: one for each tile of 1024
-/// elements, and updates between members go through the first-level cache instead of registers. A box whose type allows
-/// more than is needed, as `Box::new(adam(0.1))` in a `Boxed<needs::Value>`, is taken for a member: by itself it is run
-/// by tiles too, unless it holds a tuple. Figures are in `docs/performance.md`.
+/// elements, and updates between members go through L1 instead of registers. A box whose type allows more than its
+/// content needs, as `Box::new(adam(0.1))` in a `Boxed<needs::Value>`, counts as a member: it runs by tiles even alone,
+/// unless it holds a tuple. `docs/performance.md` has figures.
 ///
 /// # Example
 ///
@@ -61,29 +61,29 @@ pub fn boxed<T: Stage + Clone + 'static>(transformation: T) -> Boxed<T::Needs> {
     Box::new(transformation)
 }
 
-/// Not inlined, since each transformation is copied by two methods.
+/// Not inlined: two methods copy each transformation.
 #[inline(never)]
 fn copied<T: Clone>(transformation: &T) -> Box<T> {
     Box::new(transformation.clone())
 }
 
-/// A pass of a transformation as a whole chain.
+/// Runs a pass of a transformation as a whole chain.
 type PassFn<T> = fn(&T, &<T as Stage>::State, &<T as Stage>::Run, &Walk<'_>, &mut Spare);
 
-/// What a [`Boxed`] transformation can do; implemented for every transformation.
+/// The trait of [`Boxed`] transformations, implemented for every transformation.
 pub trait DynTransformation<N = Nothing>: Erased<N> {}
 
 impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformation<N> for T {}
 
-/// The methods of a box that the engine calls, besides [`Transform`]. It has no path outside of this crate.
+/// The methods of a box that the engine calls, besides [`Transform`]. Users cannot name this trait.
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait Erased<N>: Any + Transform {
     fn dyn_clone(&self) -> Boxed<N>;
     fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
-    /// Calls `visit` with the box's number, the inner transformation and its state.
+    /// Calls `visit` with the index of the box, the inner transformation and its state.
     fn dyn_view<'a>(&self, number: usize, state: &'a dyn ErasedState, visit: &mut OnView<'_, 'a>) -> ControlFlow<()>;
-    /// Calls `visit` with the box's number and the inner transformation in a step.
+    /// Calls `visit` with the index of the box and the inner transformation in a step.
     fn dyn_in_step<'a>(
         &self,
         number: usize,
@@ -129,7 +129,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
-        // With such loops for every member that a config may have, the crate took half as long again to compile.
+        // Whole-chain loops for every member that a config may have would take half as long again to compile.
         let pass: Option<PassFn<T>> =
             const { if T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 { Some(T::pass) } else { None } };
         if let Some(pass) = pass {
@@ -151,7 +151,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
 }
 
-/// What is in a box, for an element that is recorded.
+/// The content of a box, for a recorded element.
 struct InBox<'a, T: Stage> {
     inside: &'a T,
     state: &'a T::State,

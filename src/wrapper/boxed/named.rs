@@ -1,13 +1,14 @@
-//! Boxes that can be asked for their arguments.
+//! Boxes with named arguments.
 
 use super::{DynTransformation, copied};
 use crate::arguments::{Arguments, Visit};
 use crate::engine::Stage;
 use crate::needs::{Includes, Needs, Nothing};
 
-/// A transformation with named arguments whose type is forgotten: for [`inject_hyperparams`](crate::inject_hyperparams)
-/// of what is chosen at run time. It is a [`Boxed`](crate::wrapper::Boxed) too: a `Named<N>` can be given where a
-/// `Boxed<N>` is expected.
+/// A type-erased transformation with named arguments.
+///
+/// [`inject_hyperparams`](crate::inject_hyperparams) takes it for transformations selected at run time. It is a
+/// [`Boxed`](crate::wrapper::Boxed) too: a `Named<N>` converts to a `Boxed<N>`.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -22,12 +23,12 @@ use crate::needs::{Includes, Needs, Nothing};
 /// ```
 pub type Named<N = Nothing> = Box<dyn DynNamed<N>>;
 
-/// What a [`Named`] transformation can do; implemented for all [`Arguments`] that can be cloned.
+/// The trait of [`Named`] transformations, implemented for all [`Arguments`] that can be cloned.
 pub trait DynNamed<N = Nothing>: DynTransformation<N> + ErasedNamed<N> {}
 
 impl<N: Needs + Includes<T::Needs>, T: Arguments + Stage + Clone + 'static> DynNamed<N> for T {}
 
-/// What is asked of such a box. It has no path outside of this crate.
+/// The methods of a named box. Users cannot name this trait.
 #[allow(missing_docs, reason = "each method is the method of `Arguments` of the same name")]
 pub trait ErasedNamed<N> {
     fn dyn_clone_named(&self) -> Named<N>;
@@ -54,7 +55,7 @@ impl<N: Needs> Clone for Named<N> {
 }
 
 impl<N: Needs> Arguments for Named<N> {
-    /// Known at run time only: see [`name`](Arguments::name).
+    /// A placeholder: the name is known at run time only, see [`name`](Arguments::name).
     const NAME: &'static str = "named";
 
     fn name(&self) -> &'static str {

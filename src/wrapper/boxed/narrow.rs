@@ -1,4 +1,4 @@
-//! From what may need anything to what needs no more than its type says.
+//! Conversion from unlimited needs to those of a type.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::needs::{Needs, ValueAndGradFn};
 use crate::recipe::Recipe;
 
-/// Makes sure that a transformation that may need anything needs no more than `N`, which is then part of its type.
+/// Checks that a transformation with unlimited needs requires at most `N`, and makes `N` part of its type.
 ///
 /// # Errors
 ///

@@ -16,14 +16,14 @@ use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-/// What is behind a box, and which piece it is given.
+/// The content of a box, and the chunk that it gets.
 struct Inside<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
     at: PieceAt,
 }
 
-/// A box's part of a pass over a piece, on its way to who asked.
+/// Runs a box's content on a chunk, for either compute type.
 struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
 
 impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
@@ -46,7 +46,7 @@ impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
     }
 }
 
-/// Returns something of the inner transformation and its state.
+/// Returns a value computed from the inner transformation and its state.
 fn viewed<'a, N: Needs, R>(
     inside: &dyn DynTransformation<N>,
     state: &'a BoxedState,
@@ -60,7 +60,7 @@ fn viewed<'a, N: Needs, R>(
     found.expect("a box shows what is inside")
 }
 
-/// Does something with the inner transformation in a step.
+/// Calls a function with the inner transformation in a step.
 fn in_step<'a, N: Needs>(
     inside: &dyn DynTransformation<N>,
     state: &'a mut BoxedState,
@@ -72,7 +72,7 @@ fn in_step<'a, N: Needs>(
     });
 }
 
-/// A box is the stage that is inside.
+/// Implements a box as the stage that it contains.
 macro_rules! boxed_stage {
     ($Box:ty) => {
         impl<N: Needs> Transform for $Box {
@@ -108,7 +108,7 @@ macro_rules! boxed_stage {
         impl<N: Needs> Stage for $Box {
             type Needs = N;
             type State = BoxedState;
-            /// The state's box keeps what was computed for the step, so that a step allocates nothing.
+            /// The values of a step are in the box of the state, so that a step allocates nothing.
             type Run = ();
             type Kernel<C: Real> = ();
 

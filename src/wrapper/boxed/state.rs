@@ -1,4 +1,4 @@
-//! The state of what is behind a box.
+//! The state of a boxed transformation.
 
 use core::any::Any;
 use core::fmt;
@@ -6,7 +6,7 @@ use core::fmt;
 use crate::engine::{PartState, Stage};
 use crate::state::{State, StateWalk, StateWalkMut};
 
-/// The state of a boxed transformation, and while a step runs what was worked out for it.
+/// A type-erased state, with the values of the current step.
 pub trait ErasedState: fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn as_any_mut(&mut self) -> &mut dyn Any;
@@ -58,9 +58,8 @@ impl<T: Stage> Held<T> {
     }
 }
 
-/// A boxed transformation is given the state that it made: `OptState::replace` copies values into it, and what has been
-/// put in its place is refused by `check` before anything else asks. Not inlined, since a dozen methods of each
-/// transformation ask.
+/// A boxed transformation gets the state that it made: `OptState::replace` copies values into it, and `check` refuses
+/// any other state before other methods run. Not inlined: a dozen methods of each transformation call it.
 #[inline(never)]
 pub(super) fn held<T: Stage + 'static>(state: &dyn ErasedState) -> &Held<T> {
     state.as_any().downcast_ref().expect("the state was made by this transformation")
@@ -76,13 +75,13 @@ pub(super) fn held_mut<T: Stage + 'static>(state: &mut dyn ErasedState) -> &mut 
 pub struct BoxedState(pub(super) Box<dyn ErasedState>);
 
 impl BoxedState {
-    /// The state, if it is of type `S`, such as `OptState<T>`'s target for the `T` that was boxed.
+    /// Returns the state if its type is `S`, such as that of `OptState<T>`'s target for the boxed `T`.
     pub fn downcast_ref<S: State>(&self) -> Option<&S> {
         let state = self.0.state_any();
         state.downcast_ref().or_else(|| state.downcast_ref::<PartState<S>>().map(|part| &**part))
     }
 
-    /// The state, if it is of type `S`, to write.
+    /// Returns the state if its type is `S`, to write.
     pub fn downcast_mut<S: State>(&mut self) -> Option<&mut S> {
         let state = self.0.state_any_mut();
         if state.is::<S>() {

@@ -5,13 +5,13 @@ use crate::needs::{Needs, Value};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 
-/// Decides, step by step, whether what is inside a [`conditionally_transform`](crate::wrapper::conditionally_transform)
-/// or a [`conditionally_mask`](crate::wrapper::conditionally_mask) runs.
+/// Decides in each step whether an inner transformation runs.
 ///
-/// What it must be told to decide is part of its type, and so of the wrapper's: [`value_lt`] makes a transformation of
-/// gradients one that needs the loss.
+/// It is an argument of [`conditionally_transform`](crate::wrapper::conditionally_transform) and
+/// [`conditionally_mask`](crate::wrapper::conditionally_mask). Its inputs are part of its type, and so of the
+/// wrapper's: with [`value_lt`], a transformation of gradients needs the loss.
 pub trait Condition: Clone + fmt::Debug + Send + Sync + 'static {
-    /// What it must be told besides the number of the step.
+    /// The inputs besides the step count.
     type Needs: Needs;
 
     /// Checks the arguments.
@@ -23,16 +23,16 @@ pub trait Condition: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// How it is made, as data.
+    /// Returns the construction of the condition as data.
     fn to_recipe(&self) -> Recipe {
         Recipe::Opaque(format!("{self:?}"))
     }
 
-    /// Whether to run in the step of this number, counted from 0.
+    /// Returns true if the transformation runs in the step of this number, counted from 0.
     fn holds(&self, step: u64, at: &StepContext<'_>) -> bool;
 }
 
-/// In the first `n` steps.
+/// Runs in the first `n` steps.
 pub fn step_lt(n: u64) -> StepLt {
     StepLt { n }
 }
@@ -41,7 +41,7 @@ pub fn step_lt(n: u64) -> StepLt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepLt {
-    /// The first step that is not one of them, counted from 0.
+    /// The first step without the transformation, counted from 0.
     pub n: u64,
 }
 
@@ -57,7 +57,7 @@ impl Condition for StepLt {
     }
 }
 
-/// After the first `n` steps.
+/// Runs after the first `n` steps.
 pub fn step_ge(n: u64) -> StepGe {
     StepGe { n }
 }
@@ -66,7 +66,7 @@ pub fn step_ge(n: u64) -> StepGe {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepGe {
-    /// The first step, counted from 0.
+    /// The first step with the transformation, counted from 0.
     pub n: u64,
 }
 
@@ -82,7 +82,7 @@ impl Condition for StepGe {
     }
 }
 
-/// In every `n`th step: those whose number, counted from 0, leaves `remainder` when divided by `n`.
+/// Runs in every `n`th step: if its number, counted from 0, leaves `remainder` when divided by `n`.
 ///
 /// # Errors
 ///
@@ -95,9 +95,9 @@ pub fn step_mod(n: u64, remainder: u64) -> StepMod {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StepMod {
-    /// By how much the number of the step is divided; at least 1.
+    /// The divisor of the step number; at least 1.
     pub n: u64,
-    /// What must be left.
+    /// The remainder of steps with the transformation.
     pub remainder: u64,
 }
 
@@ -117,7 +117,7 @@ impl Condition for StepMod {
     }
 }
 
-/// In steps whose loss is less than `limit`; a NaN is not.
+/// Runs in steps whose loss is less than `limit`; not if it is NaN.
 ///
 /// # Errors
 ///
@@ -130,7 +130,7 @@ pub fn value_lt(limit: f64) -> ValueLt {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ValueLt {
-    /// What the loss is compared with.
+    /// The limit of the loss.
     pub limit: f64,
 }
 
@@ -150,10 +150,10 @@ impl Condition for ValueLt {
     }
 }
 
-/// In steps that a function of their number, counted from 0, says.
+/// Runs in steps selected by a function of their number, counted from 0.
 ///
-/// The name stands for the function in messages and printouts. The function should be pure: a run that goes on from a
-/// saved state asks it for later numbers only.
+/// The name represents the function in messages and printouts. The function should be pure: a resumed run calls it for
+/// later numbers only.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -193,10 +193,10 @@ impl Condition for StepIf {
     }
 }
 
-/// In steps that a function of their number, counted from 0, and of the loss says.
+/// Runs in steps selected by a function of their number, counted from 0, and of the loss.
 ///
-/// As [`step_if`]. A step without gradients, as a flush of [`multi_steps`](crate::multi_steps) is, has no loss: it is
-/// NaN.
+/// As [`step_if`]. A step without gradients, such as a flush of [`multi_steps`](crate::multi_steps), has no loss: the
+/// function gets NaN.
 pub fn value_if(name: impl Into<Arc<str>>, function: impl Fn(u64, f64) -> bool + Send + Sync + 'static) -> ValueIf {
     ValueIf { name: name.into(), function: Arc::new(function) }
 }

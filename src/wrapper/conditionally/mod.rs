@@ -9,9 +9,9 @@ use crate::needs::{Level, Needs};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
-/// Runs a transformation in some steps only; in the others the updates pass through unchanged.
+/// Runs a transformation in some steps only; in the others the updates are unmodified.
 ///
-/// In steps in which it does not run, its state waits: counts of steps too. To have updates of zero there instead, use
+/// In the other steps its state does not change; step counts do not advance. For zero updates in those steps, use
 /// [`conditionally_mask`]. A step in which `inner` runs and emits nothing, such as a mini-step of
 /// [`multi_steps`](crate::multi_steps), is not counted.
 ///
@@ -26,7 +26,7 @@ use crate::recipe::Recipe;
 ///
 /// # Cost
 ///
-/// A count. In steps in which it does not run: the passes that what is inside would need are done, without its work.
+/// A count. In steps without the inner transformation, its passes still run, without its work.
 ///
 /// # Errors
 ///
@@ -51,7 +51,7 @@ use crate::recipe::Recipe;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// A condition on the loss makes the whole chain one that needs the loss:
+/// A condition on the loss makes the whole chain need the loss:
 ///
 /// ```
 /// use gradchain::extra;
@@ -74,13 +74,13 @@ use crate::recipe::Recipe;
 /// let optimizer = conditionally_transform(clip(1.0), value_lt(10.0));
 /// let mut params = 0.0_f64;
 /// let mut state = optimizer.init(&params).unwrap();
-/// optimizer.step(&mut params, &3.0, &mut state).unwrap(); // there is no loss to compare
+/// optimizer.step(&mut params, &3.0, &mut state).unwrap(); // no loss to compare
 /// ```
 ///
 /// # References
 ///
 /// Optax, [`conditionally_transform`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a
-/// condition is a value whose needs are in its type, in the place of `forward_extra_args`.
+/// condition is a value whose needs are in its type, in place of `forward_extra_args`.
 pub fn conditionally_transform<T: Stage, W: Condition>(
     inner: T,
     should_transform_fn: W,
@@ -90,9 +90,9 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 
 /// Runs a transformation in some steps only; in the others all updates are zero.
 ///
-/// In steps in which it does not run, its state waits: counts of steps too, and those of what comes after it in a chain
-/// and around it. To let the updates pass through there instead, use [`conditionally_transform`]. A step in which
-/// `inner` runs and emits nothing, such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted.
+/// In the other steps neither its state nor that of later members of a chain and of wrappers changes; step counts do
+/// not advance. For unmodified updates in those steps, use [`conditionally_transform`]. A step in which `inner` runs
+/// and emits nothing, such as a mini-step of [`multi_steps`](crate::multi_steps), is not counted.
 ///
 /// # Arithmetic
 ///
@@ -105,7 +105,7 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 ///
 /// # Cost
 ///
-/// A count. At the end of a chain, in steps in which it does not run, parameters are not even read.
+/// A count. At the end of a chain, steps without the inner transformation do not even read the parameters.
 ///
 /// # Errors
 ///
@@ -135,15 +135,15 @@ pub fn conditionally_transform<T: Stage, W: Condition>(
 /// # References
 ///
 /// Optax, [`conditionally_mask`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a condition
-/// is a value whose needs are in its type, in the place of `forward_extra_args`; the outcome of the step says that
-/// nothing was emitted, and what comes after it does not run on zeros.
+/// is a value whose needs are in its type, in place of `forward_extra_args`; the outcome of the step reports that
+/// nothing was emitted, and later members do not run on zeros.
 pub fn conditionally_mask<T: Stage, W: Condition>(inner: T, should_transform_fn: W) -> ConditionallyMask<T, W> {
     Conditionally::with(inner, should_transform_fn)
 }
 
 wrapper! {
-    /// What [`conditionally_transform`] and [`conditionally_mask`] make; `ZERO` says what becomes of the updates in
-    /// steps in which the transformation does not run.
+    /// The type of [`conditionally_transform`] and [`conditionally_mask`]. `ZERO` makes updates zero, instead of
+    /// unmodified, in steps without the inner transformation.
     pub Conditionally<T, W: Condition; const ZERO: bool>
         as { if ZERO { "conditionally_mask" } else { "conditionally_transform" } } around inner: Around<W::Needs>
     {
@@ -178,14 +178,15 @@ pub type ConditionallyMask<T, W> = Conditionally<T, W, true>;
 pub type ConditionallyState<S> = WrapperState<ConditionallyMemory, S>;
 
 memory! {
-    /// What a [`conditionally_transform`] or [`conditionally_mask`] remembers besides what is inside.
+    /// The memory of a [`conditionally_transform`] or [`conditionally_mask`], besides the inner state.
     pub ConditionallyMemory {
         step: Count,
     }
 }
 
 impl ConditionallyMemory {
-    /// Steps done, whether or not the inner transformation ran, but for those in which it ran and emitted nothing.
+    /// Returns the number of steps, whether or not the inner transformation ran, except those in which it ran and
+    /// emitted nothing.
     pub fn step(&self) -> Count {
         self.step
     }

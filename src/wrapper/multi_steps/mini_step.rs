@@ -1,33 +1,32 @@
-//! What a `multi_steps` does in one mini-step.
+//! A mini-step of `multi_steps`.
 
 use super::{MultiSteps, MultiStepsMemory, SkipUpdate};
 use crate::engine::Absent;
 use crate::needs::Level;
 use crate::part::prelude::*;
 
-/// How the gradient of one mini-step is taken up.
+/// The accumulation of one mini-step's gradient.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taking<C = f64> {
-    /// By which the gradient, or its distance from the mean, is multiplied.
+    /// The factor of the gradient, or of its distance from the mean.
     factor: C,
     mean: bool,
-    /// There is no gradient that counts; the accumulator stays as it is.
+    /// True if no gradient counts, so that the accumulator stays.
     flush: bool,
-    /// The window is full, and the accumulator emptied.
+    /// True if the window is full, so that the accumulator is emptied.
     emit: bool,
-    /// The loss that what is inside is given.
+    /// The loss for the inner transformation.
     value: Option<f64>,
 }
 
 impl MultiStepsMemory {
-    /// Counts a mini-step, unless there are no gradients or they are thrown away, and says whether the window is
-    /// emitted.
+    /// Counts a mini-step, unless it has no gradients or they are discarded, and decides whether to emit the window.
     fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Taking {
         let mean = steps.use_grad_mean;
         let mut taking = Taking { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };
         if takes {
             let weight = self.next_weight.get();
-            // A gradient without weight is not looked at: it may be NaN.
+            // A gradient of weight 0 is not read: it may be NaN.
             taking.flush = weight == 0.0;
             if weight > 0.0 {
                 self.take(&mut taking, at, weight);
@@ -37,7 +36,7 @@ impl MultiStepsMemory {
             taking.emit |= self.mini_step.get() as f64 >= steps.every_k_schedule.window(self.gradient_step.get());
         }
         if taking.emit && self.weight.get() == 0.0 {
-            // There is no mean to emit; accumulators are zero.
+            // Accumulators are zero, so no mean is emitted.
             self.mini_step.reset();
             taking.emit = false;
         }
@@ -99,7 +98,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         let skips = judged && self.should_skip_update_fn.skips(seen);
         window.skipped.set(skips);
         if skips {
-            // The weight was that of this mini-step.
+            // The weight belonged to this mini-step.
             window.next_weight.set(1.0);
         }
         let takes = !at.is_flush() && !skips;
@@ -115,15 +114,16 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     }
 
     fn tell<'a>(&self, window: &'a MultiStepsMemory, at: &StepContext<'a>) -> StepContext<'a> {
-        // What is inside has its gradients, whether or not this step brought any; but for leaves of which no mini-step
-        // of the window had any.
+        // The inner transformation has gradients even if this step has none, except for leaves without a gradient in
+        // the whole window.
         StepContext { absent: &window.absent, ..at.with_gradients(window.taking.value) }
     }
 }
 
 impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     const SLOTS: &'static [Slot] = &[Slot::exact("accumulator")];
-    // `before` only reads, so that the mean can be worked out again after a barrier, and is not kept a second time.
+    // `before` only reads, so that the mean can be computed again after a barrier instead of being stored a second
+    // time.
     const ELEMENTS: Elements = Elements::NONE.before(true).after(false).before_reads().completes();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Taking<C>;
@@ -137,7 +137,7 @@ impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     fn before<C: Real>(k: Taking<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
         let change = if k.mean { u - *acc } else { u };
         let next = if k.flush { *acc } else { *acc + change * k.factor };
-        // Where it is emitted this is lost, and `after` empties the accumulator.
+        // If the mean is emitted this is lost, and `after` empties the accumulator.
         *acc = next;
         next
     }

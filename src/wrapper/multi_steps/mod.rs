@@ -16,8 +16,9 @@ use crate::state::StateWalkMut;
 use crate::transformation::OptState;
 use crate::tree::TreeMut;
 
-/// Accumulates the gradients of `every_k_schedule` mini-steps and then gives their mean to a transformation: training
-/// with batches larger than memory.
+/// Accumulates the gradients of `every_k_schedule` mini-steps and passes their mean to a transformation.
+///
+/// It allows training with batches larger than memory.
 ///
 /// # Arithmetic
 ///
@@ -26,15 +27,15 @@ use crate::tree::TreeMut;
 /// ```text
 /// acc ← acc + (g − acc)/(i + 1)     mean, the default      (with weights wᵢ: + (g − acc)·wᵢ/Σwⱼ)
 /// acc ← acc + g                     use_grad_mean(false)   (with weights:    + wᵢ·g)
-/// i < k − 1:   u ← 0                nothing is emitted: the inner code does not run, its state is not touched
+/// i < k − 1:   u ← 0                nothing is emitted: inner does not run, its state does not change
 /// i = k − 1:   u ← inner(acc);  acc ← 0
 /// ```
 ///
-/// Around a [`skip_absent`](crate::wrapper::skip_absent), a gradient that is missing counts as zeros, and a leaf that
-/// had none in the whole window rests inside: what PyTorch's `grad` holds after several backward passes.
+/// Around a [`skip_absent`](crate::wrapper::skip_absent), a missing gradient counts as zero, and a leaf without a
+/// gradient in the whole window rests inside, as with PyTorch's `grad` after several backward passes.
 ///
-/// A transformation that needs the loss is given the same mean (or sum) of the mini-steps' losses. What comes after it
-/// in a chain, and what is around it, runs in the steps that emit only: a schedule there counts updates.
+/// An inner transformation that needs the loss gets the same mean (or sum) of the mini-steps' losses. Later members of
+/// a chain and wrappers run only in the steps that emit: their schedules count updates.
 ///
 /// `k` is a number or a schedule over emitted updates, rounded to the nearest integer. After a window the accumulator
 /// is set to zero, not multiplied by zero, so a NaN in it is gone. To keep a NaN out of the window too, put
@@ -44,12 +45,12 @@ use crate::tree::TreeMut;
 ///
 /// One float of state for each parameter. A mini-step that does not emit reads the gradient and reads and writes the
 /// accumulator: 12 bytes for each `f32`. An emitting one costs 8 more than the transformation alone, and 4 more for
-/// each barrier inside, where the mean is worked out again and not stored. A skip function takes one more pass over the
-/// gradients.
+/// each inner barrier, after which the mean is computed again instead of stored. A skip function takes an additional
+/// pass over the gradients.
 ///
 /// # Errors
 ///
-/// `init` fails if `k` is less than 1; a step fails if a schedule gives less than 1.
+/// `init` fails if `k` is less than 1; a step fails if a schedule returns less than 1.
 ///
 /// # Example
 ///
@@ -69,10 +70,10 @@ use crate::tree::TreeMut;
 /// # References
 ///
 /// Optax, [`MultiSteps`](https://optax.readthedocs.io/en/latest/api/optimizer_wrappers.html). Differs: a NaN does not
-/// stay in the accumulator for ever; neither the inner transformation nor what comes after it is run on mini-steps that
-/// do not emit; whether an update was emitted is returned ([`Outcome::emitted`]) instead of being read off counters,
-/// which is wrong after a skipped step; `f64` gradients are accumulated in `f64`; losses are accumulated as gradients
-/// are, instead of the last one being passed on; mini-steps can have weights; a partial window can be flushed.
+/// stay in the accumulator for ever; neither the inner transformation nor later members run on mini-steps that do not
+/// emit; [`Outcome::emitted`] reports an emitted update, where Optax has counters, which are wrong after a skipped
+/// step; `f64` gradients are accumulated in `f64`; losses are accumulated like gradients, instead of the last one being
+/// used; mini-steps can have weights; a partial window can be flushed.
 pub fn multi_steps<T: Stage>(inner: T, every_k_schedule: impl Into<EveryK>) -> MultiSteps<T> {
     MultiSteps::with(inner, every_k_schedule.into(), NoSkip)
 }
@@ -83,13 +84,13 @@ pub struct EveryK(Every);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Every {
-    /// Exactly as it was given.
+    /// The number as it was given.
     Whole(i128),
     By(Hyperparam),
 }
 
 impl EveryK {
-    /// The length of the window that has so many emitted updates before it.
+    /// Returns the length of the window after this number of emitted updates.
     fn window(&self, gradient_step: u64) -> f64 {
         match &self.0 {
             Every::Whole(k) => *k as f64,
@@ -97,7 +98,7 @@ impl EveryK {
         }
     }
 
-    /// Whether there is a window after so many emitted updates.
+    /// Returns an error if the window after this number of emitted updates has no valid length.
     fn check(&self, gradient_step: u64) -> Result<()> {
         let k = self.window(gradient_step);
         if k >= 1.0 && k.is_finite() {
@@ -108,7 +109,7 @@ impl EveryK {
     }
 }
 
-/// A whole number is written as one.
+/// Displays a whole number as such.
 impl fmt::Display for EveryK {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -128,7 +129,7 @@ impl ToRecipe for EveryK {
     }
 }
 
-/// A whole number, which may be a string where it is too large for TOML, or a schedule.
+/// Reads a whole number, which may be a string if it is too large for TOML, or a schedule.
 impl FromRecipe for EveryK {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<EveryK> {
         let wrong = || node.wrong("a whole number or a schedule");
@@ -161,7 +162,7 @@ every_k_from!(
 
 fn by(k: impl Into<Hyperparam>) -> Every {
     match k.into() {
-        // As a config says it.
+        // As in a config.
         Hyperparam::Number(k) if k.fract() == 0.0 && k.abs() < 1e38 => Every::Whole(k as i128),
         k => Every::By(k),
     }
@@ -171,10 +172,10 @@ wrapper! {
     /// See [`multi_steps`].
     pub MultiSteps<T, S: SkipUpdate = NoSkip> as "multi_steps" around inner: AroundWithArithmetic {
         every_k_schedule: EveryK;
-        /// Whether the mean of the gradients is accumulated, or their sum.
+        /// Sets whether to accumulate the mean of the gradients, or their sum.
         use_grad_mean: bool = true;
         should_skip_update_fn: @decides S;
-        /// Sets the type of the accumulator; by default the one that arithmetic is done in (`f32` for 16-bit leaves).
+        /// Sets the dtype of the accumulator; by default the compute type (`f32` for 16-bit leaves).
         accumulator_dtype: Option<DType> = None;
     }
     shows "{}": every_k_schedule;
@@ -182,8 +183,9 @@ wrapper! {
 }
 
 impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
-    /// Throws the gradients of a mini-step away if a function says so: [`skip_not_finite`] or [`skip_large_updates`].
-    /// The window goes on as if the mini-step had not been.
+    /// Discards the gradients of a mini-step by a function: [`skip_not_finite`] or [`skip_large_updates`].
+    ///
+    /// The window continues as if the mini-step had not been.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -202,11 +204,11 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
         MultiSteps { inner, every_k_schedule, use_grad_mean, should_skip_update_fn: skip, accumulator_dtype }
     }
 
-    /// Emits what a window that is not full has accumulated, as if it were: for the end of an epoch.
+    /// Emits a partial window as if it were full: for the end of an epoch.
     ///
-    /// The mean is over the mini-steps there were. A `multi_steps` inside emits too what it has, and what it is given
-    /// now; if only that has something, what is between the two has gradients of zero. Does nothing, and says so in the
-    /// outcome, if all are empty.
+    /// The mean is over the mini-steps of the window. An inner `multi_steps` also emits its window, with the update
+    /// that it gets now; if only the inner one has a window, parts between the two get zero gradients. If all are empty
+    /// it does nothing, and the outcome reports that.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -243,7 +245,7 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 /// The state of a [`multi_steps`].
 pub type MultiStepsState<I> = WrapperState<MultiStepsMemory, I>;
 
-/// Tells each window whether there is one inside it that is not empty.
+/// Tells each window whether an inner one is not empty.
 fn find_pending<S: State>(state: &mut S) {
     let mut windows: Vec<(String, &mut MultiStepsMemory)> = Vec::new();
     state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {
@@ -260,7 +262,7 @@ fn find_pending<S: State>(state: &mut S) {
 }
 
 memory! {
-    /// What a [`multi_steps`] remembers besides the accumulator and what is inside.
+    /// The memory of a [`multi_steps`], besides the accumulator and the inner state.
     pub MultiStepsMemory {
         mini_step: Count,
         gradient_step: Count,
@@ -268,14 +270,13 @@ memory! {
         weight: Scalar,
         next_weight: Scalar = Scalar::new(1.0),
         skipped: Flag,
-        /// What the skip function summed up over the last gradients.
+        /// The sum of the skip function over the last gradients.
         measured: Scalar,
-        /// Of the loss, if what is inside needs it: accumulated as the gradients are.
+        /// The accumulated loss, if the inner transformation needs it.
         value: Option<Scalar>,
     }
     set {
-        /// Which leaves have had a gradient in the window so far, where leaves may lack one; of none where all must
-        /// have one.
+        /// True for leaves with a gradient in the window so far, if leaves may lack one; else empty.
         seen: PerLeaf<Flag>,
     }
     means {
@@ -283,41 +284,42 @@ memory! {
     }
     beside {
         taking: Taking,
-        /// Which leaves had no gradient in the window that is emitted.
+        /// True for leaves without a gradient in the emitted window.
         absent: Vec<bool>,
-        /// In a flush: some window inside is not empty.
+        /// True in a flush if an inner window is not empty.
         pending_inside: bool,
     }
     shown as part;
 }
 
 impl MultiStepsMemory {
-    /// Mini-steps in the window so far.
+    /// Returns the number of mini-steps in the window so far.
     pub fn mini_step(&self) -> Count {
         self.mini_step
     }
 
-    /// Updates emitted.
+    /// Returns the number of emitted updates.
     pub fn gradient_step(&self) -> Count {
         self.gradient_step
     }
 
-    /// Whether the last gradients were thrown away.
+    /// Returns whether the last gradients were discarded.
     pub fn skipped(&self) -> Flag {
         self.skipped
     }
 
-    /// What the skip function summed up over the last gradients: the number of elements that are not finite, or the
+    /// Returns the sum of the skip function over the last gradients: the number of elements that are not finite, or the
     /// squared norm.
     pub fn measured(&self) -> Scalar {
         self.measured
     }
 
-    /// Gives the next mini-step a weight other than 1, for example the number of rows of a smaller last batch relative
-    /// to the others, or the number of tokens.
+    /// Sets the weight of the next mini-step, which is 1 otherwise.
     ///
-    /// A mini-step of weight 0 counts as one of the window and nothing more: its gradient and its loss are not looked
-    /// at, so they may be NaN, as a mean over no tokens is. A window in which no mini-step has weight emits nothing.
+    /// It can be, for example, the number of rows of a smaller last batch relative to the others, or the number of
+    /// tokens. A mini-step of weight 0 counts as one of the window and has no other effect: its gradient and its loss
+    /// are not read, so they may be NaN, as a mean over no tokens is. A window whose mini-steps all have weight 0 emits
+    /// nothing.
     ///
     /// # Errors
     ///
@@ -350,7 +352,7 @@ impl MultiStepsMemory {
 }
 
 impl<I> MultiStepsState<I> {
-    /// The accumulator.
+    /// Returns the accumulator.
     pub fn accumulator(&self) -> &Moments {
         self.slot(0)
     }

@@ -3,14 +3,14 @@ use core::fmt;
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
-/// Decides, from a sum over all gradients, whether [`multi_steps`](crate::multi_steps) throws a mini-step away.
+/// Decides, from a sum over all gradients, whether [`multi_steps`](crate::multi_steps) discards a mini-step.
 pub trait SkipUpdate: Clone + fmt::Debug + Send + Sync + 'static {
-    /// How it is made, as data.
+    /// Returns the construction of the function as data.
     fn to_recipe(&self) -> Recipe {
         Recipe::Opaque(format!("{self:?}"))
     }
 
-    /// Whether there is anything to decide.
+    /// True if the function can skip.
     const DECIDES: bool = true;
 
     /// Checks the arguments.
@@ -22,14 +22,14 @@ pub trait SkipUpdate: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// What is added up for one element.
+    /// Returns the contribution of one element to the sum.
     fn measure<C: Real>(u: C) -> C::Wide;
 
-    /// Whether to skip, given the sum.
+    /// Returns true if the mini-step is skipped, given the sum.
     fn skips(&self, sum: f64) -> bool;
 }
 
-/// Never skips; what [`multi_steps`](crate::multi_steps) does unless told otherwise.
+/// Never skips; the default of [`multi_steps`](crate::multi_steps).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSkip;
 
@@ -49,7 +49,7 @@ impl SkipUpdate for NoSkip {
     }
 }
 
-/// 1 for NaN and the infinities, else 0.
+/// Returns 1 for NaN and the infinities, else 0.
 #[inline(always)]
 pub(crate) fn not_finite<C: Real>(u: C) -> f64 {
     if u.abs() < C::infinity() { 0.0 } else { 1.0 }
@@ -92,7 +92,7 @@ pub fn skip_large_updates(max_squared_norm: f64) -> SkipLargeUpdates {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SkipLargeUpdates {
-    /// The squared norm to skip from; positive.
+    /// The smallest squared norm that is skipped; positive.
     pub max_squared_norm: f64,
 }
 

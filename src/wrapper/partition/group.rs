@@ -1,11 +1,11 @@
-//! Transformations with labels.
+//! Labelled transformations.
 
 use crate::engine::Stages;
 use crate::needs::Needs;
 use crate::part::prelude::*;
 use crate::wrapper::Boxed;
 
-/// What [`partition`](super::partition()) takes: pairs of labels and transformations.
+/// The argument of [`partition`](super::partition()): pairs of labels and transformations.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a group of labelled transformations",
     label = "not a group of labelled transformations",
@@ -15,7 +15,7 @@ use crate::wrapper::Boxed;
 pub trait IntoGroup {
     /// The transformations without their labels.
     type Group: Stages;
-    /// The labels, and the transformations.
+    /// Returns the labels and the transformations.
     fn into_group(self) -> (Vec<String>, Self::Group);
 }
 
@@ -24,7 +24,7 @@ macro_rules! groups {
     ($($T:ident $i:tt),+) => {
         impl<$($T: Stage),+> IntoGroup for ($((&str, $T),)+) {
             type Group = ($($T,)+);
-            /// The labels, and the transformations.
+            /// Returns the labels and the transformations.
             fn into_group(self) -> (Vec<String>, Self::Group) {
                 (vec![$(self.$i.0.into()),+], ($(self.$i.1,)+))
             }
@@ -35,7 +35,7 @@ crate::tuples::up_to_twelve!(groups);
 
 impl<L: Into<String>, N: Needs> IntoGroup for Vec<(L, Boxed<N>)> {
     type Group = Vec<Boxed<N>>;
-    /// The labels, and the transformations.
+    /// Returns the labels and the transformations.
     fn into_group(self) -> (Vec<String>, Vec<Boxed<N>>) {
         self.into_iter().map(|(label, member)| (label.into(), member)).unzip()
     }

@@ -13,22 +13,22 @@ use crate::state::{StateWalk, StateWalkMut};
 
 pub use group::IntoGroup;
 
-/// Gives each leaf to one of several transformations, by its label.
+/// Applies one of several transformations to each leaf, by its label.
 ///
-/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with
-/// [`Boxed`](crate::wrapper::Boxed) transformations. Labels are resolved once, in `init`; state is made for a
-/// transformation's own leaves only.
+/// `transforms` is a tuple of `(label, transformation)` pairs, or a `Vec` of them with [`Boxed`](crate::wrapper::Boxed)
+/// transformations. Labels are resolved once, in `init`; a transformation has state for its own leaves only.
 ///
-/// In a step in which one group emits nothing, its leaves rest in the members that come after the partition in a chain,
-/// unless one of these works on several leaves together.
+/// If a group emits nothing in a step, its leaves rest in later members of a chain, unless one of these works on
+/// several leaves together.
 ///
 /// # Cost
 ///
-/// None of its own. It takes as many passes as the member that needs most.
+/// None of its own. It takes as many passes as the member that needs the most.
 ///
 /// # Errors
 ///
-/// `init` fails if two transformations have the same label, a leaf has a label that no transformation has, or none.
+/// `init` fails if two transformations have the same label, or if a leaf has no label or one that no transformation
+/// has.
 ///
 /// # Example
 ///
@@ -50,7 +50,7 @@ pub use group::IntoGroup;
 /// # References
 ///
 /// Optax, [`partition`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html) (`multi_transform`).
-/// Differs: labels are [`Labels`], never a function that is told from a tree by whether it can be called.
+/// Differs: labels are [`Labels`], never a function that is told from a tree by being callable.
 pub fn partition<G: IntoGroup>(transforms: G, labels: impl Into<Labels>) -> Partition<G::Group> {
     let (names, members) = transforms.into_group();
     Partition { names, members, labels: labels.into() }
@@ -71,7 +71,7 @@ impl<G> Partition<G> {
     }
 }
 
-/// The states of a [`partition`]'s members: a tuple or a `Vec`, which it dereferences to.
+/// The states of a [`partition`]'s members. It dereferences to their tuple or `Vec`.
 #[derive(Clone, Debug)]
 pub struct PartitionState<S> {
     names: Vec<String>,
@@ -80,19 +80,19 @@ pub struct PartitionState<S> {
     which: Vec<usize>,
     /// The leaves of each member.
     active: Vec<Vec<bool>>,
-    /// What the last step did to each.
+    /// The outcome of the last step for each member.
     outcomes: Vec<Outcome>,
-    /// The leaves of members that emit nothing in this step, if others have updates; else empty. No part of the state.
+    /// The leaves of members that emit nothing in this step, if others have updates; else empty. Not part of the state.
     resting: Vec<bool>,
 }
 
 impl<S> PartitionState<S> {
-    /// The number of the member that a leaf belongs to.
+    /// Returns the index of a leaf's member.
     pub fn member_of(&self, leaf: usize) -> Option<usize> {
         self.which.get(leaf).copied()
     }
 
-    /// What the last step did to the leaves of this label; `None` before the first step, and if there is no such label.
+    /// Returns the outcome of the last step for a label; `None` before the first step and for an unknown label.
     ///
     /// ```
     /// use gradchain::prelude::*;
@@ -136,7 +136,7 @@ impl<S: State> State for PartitionState<S> {
     }
 }
 
-/// What two members emit together.
+/// Combines the output modes of two members.
 fn beside(a: Emission, b: Emission) -> Emission {
     match (a, b) {
         (Emission::Undecided, _) | (_, Emission::Undecided) => Emission::Undecided,
@@ -150,7 +150,7 @@ fn beside(a: Emission, b: Emission) -> Emission {
 }
 
 impl<G: Stages> Partition<G> {
-    /// Writes down which leaves rest after this step's members, as far as that is decided.
+    /// Stores the leaves that rest after this step's members, if decided.
     fn settle(&self, state: &mut PartitionState<G::States>, run: &G::Runs, at: &StepContext<'_>) {
         let mut resting = core::mem::take(&mut state.resting);
         resting.clear();
@@ -166,7 +166,7 @@ impl<G: Stages> Partition<G> {
         state.resting = resting;
     }
 
-    /// Returns something of each member.
+    /// Returns a value for each member.
     fn of_members<R>(&self, of: impl Fn(&dyn Transform) -> R) -> Vec<R> {
         let mut all = Vec::with_capacity(self.names.len());
         self.members(&mut |member| all.push(of(member)));
@@ -225,7 +225,7 @@ impl<G: Stages> Stage for Partition<G> {
     type Kernel<C: Real> = ();
 
     const SHAPE: Shape = Shape::elementwise(false, false);
-    /// Which member a leaf has is decided outside the element loop: each member is a loop of its own.
+    /// Members are selected outside the element loop: each has a loop of its own.
     const FUSES: bool = false;
 
     fn changed(&self, made: &Self) -> Option<&'static str> {

@@ -6,33 +6,32 @@ pub use opaque::{AdversarialGradient, AdversarialGradientState, OpaqueSam};
 use crate::part::prelude::*;
 use crate::state::{Evaluation, StateWalk, StateWalkMut};
 
-/// Sharpness-aware minimization: climbs with an adversarial optimizer for some steps, and lets the optimizer take its
-/// step with the gradient from there, but from where the climb began.
+/// Sharpness-aware minimization: ascends with an adversarial optimizer, then descends with the gradient found there.
 ///
-/// Each `step` is one gradient: `sync_period − 1` of them climb, then one descends, and between those the parameters
-/// are the adversarial ones. The ones to evaluate are in the state, see [`eval_params`](crate::OptState::eval_params).
-/// To have a whole round in each step, with the gradients asked for at adversarial points, use
-/// [`opaque_mode`](Sam::opaque_mode).
+/// Each `step` takes one gradient: `sync_period − 1` steps ascend, then one descends from the point where the round
+/// began. In between, the parameters are the adversarial ones. The state has the ones to evaluate, see
+/// [`eval_params`](crate::OptState::eval_params). To run a whole round in each step, which evaluates gradients at
+/// adversarial points, use [`opaque_mode`](Sam::opaque_mode).
 ///
-/// The adversarial optimizer is written as if it were to minimize; its updates are turned round. The one of the paper
-/// is `chain((normalize(), sgd(rho)))`.
+/// The adversarial optimizer is written as if it were to minimize; its updates are reversed. The one of the paper is
+/// `chain((normalize(), sgd(rho)))`.
 ///
 /// # Arithmetic
 ///
-/// Where `p` is the parameters, `g` the gradient there, and `c` the parameters where the round began:
+/// With `p` the parameters, `g` the gradient there, and `c` the parameters at the start of the round:
 ///
 /// ```text
 /// the first sync_period − 1 steps of a round:   u ← −adv_optimizer(g)
-/// its last step:                                u ← c − p + optimizer(g), which is told that the parameters are c
+/// its last step:                                u ← c − p + optimizer(g), which sees c as the parameters
 /// ```
 ///
-/// By default the adversarial optimizer then forgets its state.
+/// By default the state of the adversarial optimizer is then reset.
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, besides what is inside. No pass of its own; as many passes as the one of the
-/// two that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` the adversary's
-/// state is made anew at each, which allocates.
+/// One float of state for each parameter, besides the inner states. No additional pass; as many passes as the inner
+/// transformation that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` each
+/// of them reinitializes the adversary's state, which allocates.
 ///
 /// # Errors
 ///
@@ -62,9 +61,9 @@ use crate::state::{Evaluation, StateWalk, StateWalkMut};
 /// Foret, Kleiner, Mobahi and Neyshabur, [Sharpness-aware minimization for efficiently improving
 /// generalization](https://arxiv.org/abs/2010.01412), 2021, algorithm 1. Optax,
 /// [`contrib.sam`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: with a `sync_period` of 1 it is
-/// the optimizer alone, while in Optax each step starts from where the one before it did; a value that is not finite in
-/// the update that is not taken does not reach the parameters; a reset is to the state for the parameters where the
-/// round began, as in Optax's opaque mode, while its other mode takes the adversarial ones.
+/// the optimizer alone, while in Optax each step starts from the start of the one before; a value that is not finite in
+/// the unused update does not reach the parameters; a reset gives the state for the parameters at the start of the
+/// round, as in Optax's opaque mode, while its other mode uses the adversarial ones.
 pub fn sam<O: Stage, A: Stage>(optimizer: O, adv_optimizer: A) -> Sam<O, A> {
     Sam { optimizer, adv_optimizer, sync_period: 2, reset_state: true }
 }
@@ -80,23 +79,23 @@ pub struct Sam<O, A> {
 }
 
 impl<O, A> Sam<O, A> {
-    /// How many gradients make a round, the last of them for the optimizer's step; 2 by default.
+    /// Sets the number of gradients in a round, the last of them for the optimizer's step; 2 by default.
     pub fn sync_period(mut self, sync_period: u64) -> Self {
         self.sync_period = sync_period;
         self
     }
 
-    /// Whether the adversarial optimizer forgets its state after each round; true by default. Then it starts anew, as
-    /// `init` makes it for the parameters where the round began; what was set in it by name, and which leaves are
-    /// frozen, stays.
+    /// Sets whether each round resets the state of the adversarial optimizer; true by default. The new state is as
+    /// `init` makes it for the parameters at the start of the round; hyperparameters set by name and frozen leaves
+    /// stay.
     pub fn reset_state(mut self, reset_state: bool) -> Self {
         self.reset_state = reset_state;
         self
     }
 
-    /// Does a whole round in each step: it asks for the gradient at the adversarial points, which no one else sees.
+    /// Runs a whole round in each step, which evaluates the gradient at the adversarial points itself.
     ///
-    /// What a step needs for that is part of the type:
+    /// The type declares the inputs of such a step:
     ///
     /// ```
     /// use gradchain::extra;
@@ -142,22 +141,22 @@ pub struct SamState<O, A> {
 }
 
 impl<O, A> SamState<O, A> {
-    /// Steps of the round that have been done.
+    /// Returns the number of steps in the round so far.
     pub fn steps_since_sync(&self) -> Count {
         self.steps_since_sync
     }
 
-    /// The optimizer's state.
+    /// Returns the optimizer's state.
     pub fn opt_state(&self) -> &O {
         &self.opt_state
     }
 
-    /// The adversarial optimizer's state.
+    /// Returns the adversarial optimizer's state.
     pub fn adv_state(&self) -> &A {
         &self.adv_state
     }
 
-    /// The parameters where the last round began.
+    /// Returns the parameters at the start of the last round.
     pub fn cache(&self) -> &Moments {
         &self.cache
     }

@@ -1,4 +1,4 @@
-//! How a `sam` runs that does a whole round in each step.
+//! The opaque mode of `sam`, in which each step is a whole round.
 
 use super::check_period;
 use crate::engine::{Arrays, Nested};
@@ -7,8 +7,7 @@ use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{StateWalk, start_anew};
 
-/// A [`sam`](crate::wrapper::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode): each step asks for the gradients
-/// at adversarial points.
+/// A [`sam`](crate::wrapper::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode), which evaluates gradients itself.
 #[derive(Clone, Debug)]
 #[must_use = "a transformation does nothing until it is given gradients"]
 pub struct OpaqueSam<O, A> {
@@ -44,8 +43,7 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
 }
 
 wrapper! {
-    /// Puts in the place of the gradient the one at the point to which an adversarial optimizer climbs: the first half
-    /// of an [`OpaqueSam`].
+    /// Replaces the gradient by that at the adversarial point: the first half of an [`OpaqueSam`].
     pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole<ValueAndGradFn, Adversary> {
         sync_period: u64;
         reset_state: bool;
@@ -65,14 +63,14 @@ impl<A: Stage> AdversarialGradient<A> {
 pub struct AdversarialGradientState<A> {
     adv_state: A,
     nested: Nested,
-    /// The adversarial point, the gradient there, and the way to the next one.
+    /// The adversarial point, the gradient there, and the update to the next one.
     point: Moments,
     gradient: Moments,
     updates: Moments,
 }
 
 impl<A> AdversarialGradientState<A> {
-    /// The adversarial optimizer's state.
+    /// Returns the adversarial optimizer's state.
     pub fn adv_state(&self) -> &A {
         &self.adv_state
     }
@@ -103,7 +101,7 @@ impl LeafVisitor for Arrive<'_> {
     }
 }
 
-/// Goes against the updates.
+/// Moves the point against the updates.
 fn climb(point: &mut Moments, updates: &Moments) {
     fn one<C: Real>(point: &mut [C], updates: &[C]) {
         point.iter_mut().zip(updates).for_each(|(p, u)| *p -= *u);
@@ -139,7 +137,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        // A step without gradients has no adversarial one either.
+        // A step without gradients has no adversarial gradient either.
         if at.is_flush() {
             return;
         }
@@ -164,7 +162,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
 pub enum Adversary {}
 
 impl<A: Stage> RunsInside<AdversarialGradient<A>> for Adversary {
-    /// In rounds of one step nothing is asked for.
+    /// Rounds of one step evaluate no gradient.
     fn needs(gradient: &AdversarialGradient<A>, _: Level) -> Level {
         if gradient.sync_period > 1 { Level::ValueAndGradFn } else { gradient.inner.needs() }
     }

@@ -1,4 +1,4 @@
-//! How a `sam` runs whose adversarial steps are seen.
+//! The mode of `sam` in which adversarial steps are steps of the caller.
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
@@ -11,13 +11,13 @@ use crate::recipe::{Recipe, ToRecipe};
 use crate::state::{StateWalk, start_anew};
 use crate::tree::LeafSpec;
 
-/// What runs in a step.
+/// The optimizer that runs in a step.
 #[derive(Debug)]
 pub enum SamRun<O, A, S> {
-    /// The adversarial optimizer; from where the parameters are remembered, if the round begins.
+    /// The adversarial optimizer; true if the round begins, so that the parameters are copied.
     Climb(A, bool),
-    /// The optimizer, from where the round began; in rounds of one step that is here. And the state that the
-    /// adversarial optimizer has afterwards, if it forgets the one that it has.
+    /// The optimizer, from the start of the round; true if that is the current point, as in rounds of one step; the new
+    /// state of the adversarial optimizer, if it is reset.
     Descend(O, bool, Option<Box<S>>),
 }
 
@@ -48,17 +48,17 @@ fn go_back<C: Real>(u: &mut [C], p: &[C], cache: &[C]) {
     }
 }
 
-/// Parameters are read to be remembered, and to go back from.
+/// Both copying the parameters and returning to the copy read them.
 const READS: Shape = Shape::elementwise(false, true);
 
 impl<O: Stage, A: Stage> Sam<O, A> {
-    /// The optimizer's sums come after the adversarial one's; their barriers are reached together.
+    /// The optimizer's sums follow the adversarial one's; their barriers are reached together.
     fn of_optimizer(&self, place: Place) -> Place {
         Place { sum: place.sum + self.adv_optimizer.shape().sums, ..place }
     }
 }
 
-/// A step, for what is told that the parameters are where the round began.
+/// Returns a step whose parameters are those at the start of the round.
 fn seen_from<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepContext<'a> {
     StepContext { params: if here { at.params } else { ParamSource::Arrays(cache) }, ..*at }
 }
@@ -127,7 +127,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let cache = at.params_as_moments()?;
         if self.reset_state && at.structure().leaves().iter().any(LeafSpec::is_shared) {
-            // What is begun anew may look at all elements of where the round began, of which not all are here.
+            // A new state may read all elements at the start of the round, and this process does not own all of them.
             let begin = |params: &[_]| self.adv_optimizer.init_state(&InitContext { params, whole: None, ..*at });
             ParamSource::Arrays(&cache).with(at.structure(), begin)??;
         }
@@ -190,7 +190,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 let mut inside = |tree: &mut WholeTree<'_>| {
                     self.optimizer.barrier(opt_state, run, at, index, sums, tree);
                 };
-                // Only what has the updates in memory looks at parameters there.
+                // Only a stage with the updates in memory reads parameters there.
                 match *here || !self.optimizer.shape().needs_memory(index) {
                     true => inside(tree),
                     false => tree.at_point(cache, &mut inside),
@@ -221,7 +221,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         }
     }
 
-    /// Where the optimizer emits nothing, the parameters still go back to where the round began.
+    /// The parameters return to the start of the round even if the optimizer emits nothing.
     fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
         let emission = match run {
             SamRun::Climb(run, _) => self.adv_optimizer.emission(&state.adv_state, run),
@@ -241,7 +241,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
         let (at, ends) = (at.read(), at.span.has(at.place.at + self.shape().barriers));
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
-        // When it is decided whether anything is emitted; parameters are still where they were.
+        // The output mode is decided, and the parameters have not moved yet.
         let remembers = *first && ends && !self.emission(state, run).is_nothing();
         let begin = |tile: &mut Tile<'_, C>| {
             if remembers {
@@ -278,7 +278,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
 
-    /// Those of the optimizer's step.
+    /// Returns the bytes of the optimizer's step.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
         let own = state.cache.as_bytes(leaf).map_or(0, <[u8]>::len);
         let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);
@@ -291,7 +291,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 }
 
-/// The leaves that there is a copy of.
+/// Returns the leaves that have a copy.
 fn active(cache: &Moments) -> Vec<bool> {
     (0..cache.len()).map(|leaf| cache.dtype(leaf).is_some()).collect()
 }

@@ -1,4 +1,4 @@
-//! Gradients to where the state is, and updates to everybody.
+//! The exchange of gradients and updates between ranks.
 
 use core::hash::Hash;
 use core::mem::take;
@@ -12,22 +12,22 @@ use crate::memory::RawBytes;
 use crate::state::Moments;
 use crate::tree::Structure;
 
-/// The mean gradients of this rank's share, and messages: one of each kind for each round.
+/// The mean gradients of this rank's share, and messages of each kind, one per round.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
-    /// Of how many parts of a batch each rank's gradients are the mean.
+    /// The number of batch parts in the mean gradients of each rank.
     parts: Vec<u64>,
     reduce_dtype: Option<DType>,
     pub(super) mean: Moments,
-    /// How gradients lie in messages, how updates do, and how those of this rank.
+    /// The layouts of gradients, of updates, and of this rank's updates in messages.
     pub(super) grads: Layout,
     pub(super) updates: Layout,
     pub(super) own: Layout,
-    /// Of gradients, until these have arrived where they are added up; then of updates.
+    /// Messages of gradients until they are reduced, then of updates.
     messages: Vec<Vec<u8>>,
-    /// Of this rank's updates.
+    /// Messages of this rank's updates.
     own_messages: Vec<Vec<u8>>,
-    /// Memory of messages that arrive while gradients are added up.
+    /// Buffers of messages that arrive while gradients are reduced.
     spare: Vec<Vec<u8>>,
 }
 
@@ -54,22 +54,22 @@ impl Exchange {
         })
     }
 
-    /// What `init` told the ranks of each other: the parts of each, and the type in which gradients travel.
+    /// Returns the facts that `init` exchanged: the parts of each rank, and the dtype of gradients in messages.
     pub(super) fn promised(&self) -> impl Hash + '_ {
         (&self.parts, self.reduce_dtype)
     }
 
-    /// Messages for all gradients.
+    /// Lends messages for all gradients.
     pub(super) fn lend(&mut self) -> Vec<RawBytes> {
         self.grads.lend(&mut self.messages)
     }
 
-    /// Messages for the updates of this rank.
+    /// Lends messages for the updates of this rank.
     pub(super) fn lend_own(&mut self) -> Vec<RawBytes> {
         self.own.lend(&mut self.own_messages)
     }
 
-    /// Brings the mean of all ranks' gradients here, out of the messages.
+    /// Computes the mean of all ranks' gradients for this rank's share, from the messages.
     pub(super) fn reduce(&mut self, collective: &dyn Collective) -> Result<()> {
         let begin = |this: &mut Self, round: usize| {
             let to = &this.grads.lens[round];
@@ -84,7 +84,7 @@ impl Exchange {
         })
     }
 
-    /// Brings the updates of all ranks to all, into messages.
+    /// Sends the updates of all ranks to all, and returns the messages.
     pub(super) fn spread(&mut self, collective: &dyn Collective) -> Result<Vec<RawBytes>> {
         let begin = |this: &mut Self, round: usize| {
             let (send, room) = (take(&mut this.own_messages[round]), take(&mut this.messages[round]));
@@ -97,7 +97,7 @@ impl Exchange {
         Ok(self.updates.lend(&mut self.messages))
     }
 
-    /// Lets the message of each round travel while the one before is worked on.
+    /// Overlaps the transfer of each round with the work on the previous one.
     fn each_round<'c>(
         &mut self,
         collective: &'c dyn Collective,

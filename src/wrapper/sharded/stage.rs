@@ -1,4 +1,4 @@
-//! How it runs: on one rank as what is inside, on several by messages between two passes.
+//! The stage: on one rank the inner transformation, on several an exchange of messages between two passes.
 
 use std::sync::Mutex;
 
@@ -17,18 +17,18 @@ use crate::recipe::Recipe;
 use crate::state::StateWalk;
 use crate::tree::LeafSpec;
 
-/// A step.
+/// The values of a step.
 #[derive(Debug)]
 pub struct ShardedRun<R> {
-    /// That of what is inside, on one rank.
+    /// The inner values, on a single rank.
     alone: Option<R>,
-    /// On several the messages of gradients, and later of updates.
+    /// On several ranks, the messages of gradients, and later of updates.
     messages: Vec<RawBytes>,
-    /// What was done, when that is known.
+    /// The outcome, once it is known.
     did: Option<Outcome>,
 }
 
-/// What several ranks do: gradients are kept in messages, and updates come out of these.
+/// The shape on several ranks: gradients are stored in messages, and updates come from messages.
 const SHARED: Shape = Shape { barriers: 1, materializes: 1, keeps: 1, joins: true, ..Shape::NOTHING };
 
 impl<T: Stage> Transform for Sharded<T> {
@@ -66,7 +66,7 @@ impl<T: Stage> Transform for Sharded<T> {
         Outline::around("sharded", "inner", self.inner.outline())
     }
 
-    /// That of what is inside: how it is shared out is no part of an optimizer.
+    /// That of the inner transformation: sharding is not part of an optimizer.
     fn recipe(&self) -> Recipe {
         self.inner.recipe()
     }
@@ -102,7 +102,7 @@ impl<T: Stage> Stage for Sharded<T> {
         let travel = self.reduce_dtype.map_or("as they are".into(), |dtype| format!("as {dtype}"));
         let what = [format!("{:?}", self.inner.recipe()), format!("gradients that travel {travel}")];
         agreement::on_leaves(&*self.collective, what, structure, at.active())?;
-        // Asked with nothing here, so that no room is needed: which leaves must be whole?
+        // A dry run without elements, which allocates nothing, collects the leaves that must not be sharded.
         let whole = Mutex::new(vec![None; structure.len()]);
         let nothing = structure.only(&vec![0..0; structure.len()]);
         self.inner.init_state(&InitContext { structure: &nothing, whole: Some(&whole), by_leaf: false, ..*at })?;
@@ -170,12 +170,12 @@ impl<T: Stage> Stage for Sharded<T> {
             (None, Some(did)) => {
                 *outcome = Outcome { skipped: outcome.skipped | did.skipped, ..did };
             }
-            // What comes later in a step may never be done.
+            // A step may end before the barrier.
             (None, None) => {}
         }
     }
 
-    /// On several ranks nothing says of which leaves there are no updates, so on one rank nothing does either.
+    /// Several ranks do not share which leaves lack updates, so a single rank does not report them either.
     fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
         let emission = match (&run.alone, run.did) {
             (Some(run), _) => self.inner.emission(&state.inner, run),
@@ -247,7 +247,7 @@ impl<T: Stage> Stage for Sharded<T> {
 }
 
 impl Shared {
-    /// Between the passes: from messages of gradients to messages of updates.
+    /// Runs the inner step between the passes: from messages of gradients to messages of updates.
     fn step<T: Stage>(
         &mut self,
         sharded: &Sharded<T>,

@@ -4,19 +4,18 @@ pub use statistic::{OfLoss, OfNorm, SpikeStatistic};
 
 use crate::part::prelude::*;
 
-/// Throws away steps whose gradient has a norm far above what it was lately: the update is zero, and nothing inside is
-/// touched.
+/// Skips steps whose gradient norm is far above its recent mean: the update is zero.
 ///
-/// Nothing that comes after it in a chain runs in such a step, nor anything around it.
+/// The inner state is then unmodified, and neither later members of a chain nor wrappers run in such a step.
 ///
-/// With [`of_loss`](SkipOnSpike::of_loss) it goes by the loss instead; what a step must be given is then part of the
-/// type. A value that is not finite is always thrown away.
+/// With [`of_loss`](SkipOnSpike::of_loss) it judges the loss instead; the loss is then an input of a step by type. A
+/// value that is not finite is always skipped.
 ///
-/// How far is too far, `deviations`, is 6 in the training of OLMo 2; ZClip, which clips where this skips, has 2.5.
+/// The threshold `deviations` is 6 in the training of OLMo 2; ZClip, which clips where this skips, uses 2.5.
 ///
 /// # Arithmetic
 ///
-/// With `x` the norm (or the loss) of this step and `n` the number of those that count so far:
+/// With `x` the norm (or the loss) of this step and `n` the number of counted steps:
 ///
 /// ```text
 /// spike:      x is not finite, or n ≥ warmup_steps and x > mean + deviations·√variance
@@ -26,14 +25,14 @@ use crate::part::prelude::*;
 ///             mean ← mean + a·d;  variance ← (1 − a)·(variance + a·d²)
 /// ```
 ///
-/// So for the first steps mean and variance are those of all values, then running ones. After `max_consecutive` spikes
-/// in a row that are finite it is not a spike but how things are now: the step is taken, and `n` starts again from 0.
+/// For the first steps mean and variance are those of all values, then running ones. After `max_consecutive` finite
+/// spikes in a row the next one counts as a change of level: the step runs, and `n` starts again from 0.
 ///
 /// Defaults: `decay` 0.97, `warmup_steps` 25, `max_consecutive` 10.
 ///
 /// # Cost
 ///
-/// A few numbers of state. One more pass, which reads the gradients; none if it goes by the loss.
+/// A few numbers of state. One additional pass, which reads the gradients; none with the loss.
 ///
 /// # Errors
 ///
@@ -62,8 +61,8 @@ use crate::part::prelude::*;
 /// is more than 6 standard deviations from the mean of the last 128 steps; Kumar, Owen, Chowdhury and Güra, [ZClip:
 /// adaptive spike mitigation for LLM pre-training](https://arxiv.org/abs/2504.02507), 2025, for running statistics
 /// after a warm-up; Chowdhery et al., [PaLM](https://arxiv.org/abs/2204.02311), 2022, section 5.1, who skipped batches
-/// by hand. Differs: from OLMo, running means instead of a window, and spikes do not count in them; only what is too
-/// large is one. Optax has nothing like it.
+/// by hand. Differs: from OLMo, running means instead of a window, spikes do not count in them, and only large values
+/// are spikes. Optax has none.
 pub fn skip_on_spike<T: Stage>(inner: T, deviations: f64) -> SkipOnSpike<T> {
     SkipOnSpike::with(inner, deviations, OfNorm)
 }
@@ -73,19 +72,19 @@ wrapper! {
     pub SkipOnSpike<T, S: SpikeStatistic = OfNorm> as "skip_on_spike" around inner: Around<S::Needs> {
         deviations: f64 in AT_LEAST_0;
         of: @decides S;
-        /// How much of mean and variance is kept from one step to the next, once there are enough steps; 0.97 by
-        /// default.
+        /// Sets the decay of mean and variance after the first steps; 0.97 by default.
         decay: f64 in DECAY = 0.97;
-        /// How many steps must count before one can be a spike; 25 by default.
+        /// Sets the number of counted steps before one can be a spike; 25 by default.
         warmup_steps: u64 = 25;
-        /// How many finite spikes in a row are thrown away before they are taken for how things are now; 10 by default.
+        /// Sets the number of finite spikes in a row that are skipped before they count as a change of level; 10 by
+        /// default.
         max_consecutive: u64 = 10;
     }
     shows "{:?}": of;
 }
 
 impl<T> SkipOnSpike<T> {
-    /// Goes by the loss instead of the norm.
+    /// Judges the loss instead of the norm.
     ///
     /// ```
     /// use gradchain::extra;
@@ -108,7 +107,7 @@ impl<T> SkipOnSpike<T> {
     /// let optimizer = skip_on_spike(sgd(1.0), 6.0).of_loss();
     /// let mut params = 0.0_f64;
     /// let mut state = optimizer.init(&params).unwrap();
-    /// optimizer.step(&mut params, &1.0, &mut state).unwrap(); // there is no loss
+    /// optimizer.step(&mut params, &1.0, &mut state).unwrap(); // no loss
     /// ```
     pub fn of_loss(self) -> SkipOnSpike<T, OfLoss> {
         let SkipOnSpike { inner, deviations, decay, warmup_steps, max_consecutive, .. } = self;
@@ -120,7 +119,7 @@ impl<T> SkipOnSpike<T> {
 pub type SkipOnSpikeState<S> = WrapperState<SkipOnSpikeMemory, S>;
 
 memory! {
-    /// What a [`skip_on_spike`] remembers besides what is inside.
+    /// The memory of a [`skip_on_spike`], besides the inner state.
     pub SkipOnSpikeMemory {
         counted: Count,
         mean: Scalar,
@@ -133,27 +132,27 @@ memory! {
 }
 
 impl SkipOnSpikeMemory {
-    /// The mean of the norms (or losses) lately.
+    /// Returns the running mean of the norms (or losses).
     pub fn mean(&self) -> f64 {
         self.mean.get()
     }
 
-    /// Their standard deviation.
+    /// Returns their standard deviation.
     pub fn deviation(&self) -> f64 {
         self.variance.get().sqrt()
     }
 
-    /// The norm (or loss) of the last step.
+    /// Returns the norm (or loss) of the last step.
     pub fn last(&self) -> f64 {
         self.last.get()
     }
 
-    /// Steps that were thrown away.
+    /// Returns the number of skipped steps.
     pub fn total_spikes(&self) -> Count {
         self.total_spikes
     }
 
-    /// Takes note of the value of a step; whether the step is to be done.
+    /// Records the value of a step and returns true if the step runs.
     fn take<T, S>(&mut self, value: f64, rule: &SkipOnSpike<T, S>) -> bool {
         self.last.set(value);
         let limit = self.mean.get() + rule.deviations * self.deviation();
@@ -192,7 +191,7 @@ impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
 
     fn decide(&self, memory: &mut SkipOnSpikeMemory, at: &StepContext<'_>, squares: f64) -> Decision {
         let value = if S::OF_GRADIENTS { squares.sqrt() } else { at.value().unwrap_or(f64::NAN) };
-        // In a step without gradients there is nothing to judge.
+        // A step without gradients has nothing to judge.
         if at.is_flush() || memory.take(value, self) { Decision::Run } else { Decision::Skip }
     }
 }

@@ -5,24 +5,24 @@ use crate::recipe::Recipe;
 
 /// The statistic that a [`skip_on_spike`](crate::wrapper::skip_on_spike) compares.
 pub trait SpikeStatistic: Known + Clone + fmt::Debug + Send + Sync + 'static {
-    /// What it must be told.
+    /// The inputs besides gradients.
     type Needs: Needs;
 }
 
-/// What is known of a statistic. It has no path outside of this crate.
+/// The properties of a statistic. Users cannot name this trait.
 pub trait Known {
-    /// Whether it follows from a sum of squares over the gradients.
+    /// True if it follows from a sum of squares over the gradients.
     const OF_GRADIENTS: bool;
-    /// Its name, as in configs.
+    /// Its name in configs.
     const NAME: &'static str;
 
-    /// How it is made, as data.
+    /// Returns the construction of the statistic as data.
     fn to_recipe(&self) -> Recipe {
         Recipe::text(Self::NAME)
     }
 }
 
-/// By the norm of the gradients.
+/// The norm of the gradients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfNorm;
 
@@ -35,7 +35,7 @@ impl Known for OfNorm {
     const NAME: &'static str = "norm";
 }
 
-/// By the loss.
+/// The loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OfLoss;
 
