@@ -1,4 +1,4 @@
-//! A state whose arrays are a framework's tensors on a device, and steps with it: for adapters of frameworks.
+//! States and steps on a device, with a framework's tensors as arrays; for adapters of frameworks.
 
 use core::fmt;
 
@@ -10,27 +10,27 @@ use crate::program::{StateTensors, Tensors, Traffic};
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::Tree;
 
-/// A parameter or a gradient as a framework's tensor, with what has to fit.
+/// A parameter or gradient as a framework's tensor, with the properties that a step checks.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Placed<X> {
-    /// The elements one after the other, in row-major order.
+    /// The elements, contiguous in row-major order.
     pub tensor: X,
-    /// Their type.
+    /// The dtype.
     pub dtype: DType,
     /// The shape of the leaf.
     pub shape: Vec<usize>,
-    /// Where it is, if that is not the device of the [`Tensors`].
+    /// The device of the tensor, if it is not that of the [`Tensors`].
     pub elsewhere: Option<String>,
 }
 
 impl<X> Placed<X> {
-    /// A tensor on the device of the [`Tensors`].
+    /// Wraps a tensor on the device of the [`Tensors`].
     pub fn new(tensor: X, dtype: DType, shape: impl Into<Vec<usize>>) -> Placed<X> {
         Placed { tensor, dtype, shape: shape.into(), elsewhere: None }
     }
 
-    /// Sets the device that it is on, if that is another.
+    /// Sets the device, if it is another one.
     pub fn elsewhere(mut self, device: impl Into<Option<String>>) -> Placed<X> {
         self.elsewhere = device.into();
         self
@@ -44,11 +44,10 @@ impl<X> fmt::Display for Placed<X> {
     }
 }
 
-/// The state of an optimizer whose arrays are tensors of a framework, and whose steps are its operations: what the
-/// `DeviceState`s of `gradchain-burn` and `gradchain-candle` are made of.
+/// The state of an optimizer on a device: arrays are a framework's tensors, and steps are its operations.
 ///
-/// It checks what a step is given, so that a framework's adapter has only to find its tensors. [`Tensors`] has an
-/// example.
+/// The `DeviceState`s of `gradchain-burn` and `gradchain-candle` use it. It checks the inputs of a step, so that an
+/// adapter only finds tensors. [`Tensors`] has an example.
 #[derive(Clone)]
 pub struct TensorState<O: GradientTransformation, T: Tensors> {
     state: OptState<O>,
@@ -62,13 +61,14 @@ impl<O: GradientTransformation, T: Tensors> fmt::Debug for TensorState<O, T> {
 }
 
 impl<O: GradientTransformation, T: Tensors> TensorState<O, T> {
-    /// A state whose arrays are copied to where tensors are, for these parameters by path, in order, of which `copies`
-    /// are where the CPU can address them.
+    /// Copies the arrays of a state to the device.
+    ///
+    /// `params` are the parameters by path, in order, and `copies` has their values in CPU memory.
     ///
     /// # Errors
     ///
-    /// If the state is not for these parameters, one of them is elsewhere, or the optimizer cannot be replayed: then
-    /// the part or the operation is named.
+    /// If the state is not for these parameters, one of them is on another device, or the optimizer cannot be replayed;
+    /// the error then names the part or the operation.
     pub fn new<P: Tree + ?Sized>(
         tensors: T,
         optimizer: &O,
@@ -82,19 +82,19 @@ impl<O: GradientTransformation, T: Tensors> TensorState<O, T> {
         Ok(TensorState { state, arrays })
     }
 
-    /// The framework's operations, and where they are done.
+    /// Returns the framework's operations and their device.
     pub fn tensors(&self) -> &T {
         self.arrays.tensors()
     }
 
-    /// A step with these parameters by path, in order, and the gradient of each. `write` is given the number of each
-    /// leaf, and its new parameter.
+    /// Runs a step on parameters by path, in order, with the gradient of each. `write` gets the index and the new
+    /// parameter of each leaf.
     ///
     /// # Errors
     ///
-    /// If the parameters are others than the state is for, or a gradient is missing, or of another shape, type or
-    /// device than its parameter: then nothing has been changed. If the device fails in the middle of the step, the
-    /// state [cannot be used any more](Error::is_poisoned).
+    /// If the state is for other parameters, or if a gradient is missing or differs from its parameter in shape, dtype
+    /// or device: nothing has been changed then. If the device fails during the step, the state is
+    /// [poisoned](Error::is_poisoned).
     pub fn step(
         &mut self,
         optimizer: &O,
@@ -113,7 +113,7 @@ impl<O: GradientTransformation, T: Tensors> TensorState<O, T> {
         optimizer.step_on(&mut self.arrays.replay(params, gradients, write), (), &mut self.state)
     }
 
-    /// The state with copies of the arrays as they are on the device: to save it, or to go on on the CPU.
+    /// Returns the state with copies of the device's arrays, to save it or to continue on the CPU.
     ///
     /// # Errors
     ///
@@ -123,20 +123,20 @@ impl<O: GradientTransformation, T: Tensors> TensorState<O, T> {
         self.arrays.state_into(&mut *state).map(|()| state)
     }
 
-    /// The state without its arrays, which are as they were when it was made: counts, flags, and what
-    /// [`readings`](GradientTransformation::readings) reads.
+    /// Returns the state with the arrays that it was made with: counts, flags, and the fields that
+    /// [`readings`](GradientTransformation::readings) reads are current.
     pub fn state(&self) -> &OptState<O> {
         &self.state
     }
 
-    /// How many bytes have crossed between this machine and the device by what this has done: in a step the numbers
-    /// that are worked out here, and one for each sum and each 16384 elements.
+    /// Returns the bytes transferred between CPU and device so far: per step the scalars computed on the CPU, and one
+    /// number for each reduction and each 16384 elements.
     pub fn traffic(&self) -> Traffic {
         self.arrays.traffic()
     }
 }
 
-/// Whether a state is for these parameters, and all are on its device.
+/// Checks that a state is for these parameters, all on its device.
 fn fit<O: GradientTransformation, X>(state: &OptState<O>, params: &[(&str, Placed<X>)]) -> Result<()> {
     let structure = state.structure();
     let refused =
@@ -156,7 +156,7 @@ fn fit<O: GradientTransformation, X>(state: &OptState<O>, params: &[(&str, Place
     Ok(())
 }
 
-/// The gradient of a parameter, if it fits.
+/// Returns the gradient of a parameter if it matches.
 fn gradient<X>(path: &str, param: &Placed<X>, found: Option<Placed<X>>) -> Result<X> {
     let refused = |found: String| {
         let expected = format!("{param} on the device of the state");

@@ -1,15 +1,15 @@
 //! Raw views of leaves and state arrays: the only module that turns pointers into slices.
 //!
-//! One step touches the parameters, the gradients and every state array in pieces, possibly on several threads, and
-//! holds on to the tables between steps so that nothing is allocated. Neither can be said with references, so the
-//! tables hold pointers. What keeps this sound is stated once, here:
+//! A step accesses the parameters, the gradients and every state array in chunks, possibly on several threads, and
+//! keeps its tables between steps so that it allocates nothing. References cannot express either, so the tables hold
+//! pointers. These invariants keep them sound:
 //!
 //! * A [`RawSlice`] made from a reference is used only while that borrow lasts: the engine makes them at the start of a
-//!   step, from the `&mut` and `&` it was given, and clears them before it returns.
-//! * Every view knows how far it reaches. [`RawSlice`] and [`RawBytes`] check each slice that is taken of them,
-//!   [`RawStrided`] each run: a view of another leaf than the caller thinks is a panic, not another array's memory.
-//! * No two threads are ever given overlapping pieces of the same slice: pieces are cut once, in `engine::pieces`, and
-//!   each belongs to one task.
+//!   step, from the `&mut` and `&` that it got, and clears them before it returns.
+//! * Every view knows its extent. [`RawSlice`] and [`RawBytes`] check each slice, [`RawStrided`] each run: a view of
+//!   the wrong leaf panics instead of reaching another array's memory.
+//! * No two threads get overlapping chunks of the same slice: `engine::pieces` cuts chunks once, and each belongs to
+//!   one task.
 #![allow(unsafe_code, reason = "pieces of many arrays on many threads, without allocation: see the module's head")]
 
 mod pages;
@@ -24,24 +24,23 @@ pub(crate) use pages::move_to_huge_pages;
 use pages::{CAN_ASK, HUGE_PAGE, zeroed};
 pub(crate) use strided::RawStrided;
 
-/// A cache line, and the widest vector register.
+/// The size of a cache line and of the widest vector register, in bytes.
 const ALIGN: usize = 64;
-/// The size of a page of memory.
+/// The size of a page, in bytes.
 const PAGE: usize = 4096;
-/// Arrays of more bytes get pages of their own from most allocators.
+/// The size above which most allocators map an array to pages of its own, in bytes.
 const LARGE: usize = 1 << 18;
 
-/// Where in a page a large array begins.
+/// The offset of a large array in its first page.
 ///
-/// Arrays that begin at the same place, as large ones do if nothing is done about it, have the elements of the same
-/// number in the same set of the first-level cache, all of which a loop through them needs at once: with five arrays
-/// such a loop takes up to a quarter longer (`docs/performance.md`).
+/// Large arrays would otherwise begin at equal offsets. Elements of equal index would then map to the same set of L1,
+/// and a loop needs all of them at once: with five arrays it takes up to a quarter longer (`docs/performance.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InPage(usize);
 
 impl InPage {
-    /// Another place than the last one: 17 of a page's 64 lines further on, which comes to every line in turn, and so
-    /// that the arrays of one rule are far from each other, and from the start of a page, where the user's are.
+    /// Returns the next offset: 17 of a page's 64 cache lines after the last one. The sequence visits every line, keeps
+    /// the arrays of one rule far apart, and avoids the start of a page, where the user's arrays begin.
     pub(crate) fn next() -> InPage {
         static PLACES: AtomicUsize = AtomicUsize::new(1);
         InPage(PLACES.fetch_add(1, Ordering::Relaxed).wrapping_mul(17 * ALIGN) % PAGE)
@@ -54,11 +53,12 @@ pub struct RawSlice {
     ptr: NonNull<u8>,
     len: usize,
     dtype: DType,
-    /// The number of the first of the elements, in the array that they are a stretch of.
+    /// The index of the first element in the array that these elements are a range of.
     first: usize,
 }
 
-// SAFETY: it is only an address; whoever turns it into a slice promises exclusive use of that range.
+// SAFETY: the value is only an address. The unsafe methods that turn it into a slice require exclusive use of the
+// range.
 unsafe impl Send for RawSlice {}
 // SAFETY: as above.
 unsafe impl Sync for RawSlice {}
@@ -73,36 +73,36 @@ impl RawSlice {
         RawSlice { ptr: ptr.cast(), len, dtype: T::DTYPE, first: 0 }
     }
 
-    /// Where a value's elements would be if there were any; for leaves that are absent.
+    /// Returns an empty slice of a dtype, for absent leaves.
     pub(crate) fn empty(dtype: DType) -> RawSlice {
         RawSlice { dtype, ..RawSlice::NOWHERE }
     }
 
-    /// The elements of a slice, to read.
+    /// Views the elements of a slice, to read.
     #[inline]
     pub(crate) fn of<T: Element>(slice: &[T]) -> RawSlice {
         RawSlice::new(NonNull::from(slice).cast::<T>(), slice.len())
     }
 
-    /// The elements of a slice, to read and write.
+    /// Views the elements of a slice, to read and write.
     #[inline]
     pub(crate) fn of_mut<T: Element>(slice: &mut [T]) -> RawSlice {
         RawSlice::new(NonNull::from(&mut *slice).cast::<T>(), slice.len())
     }
 
-    /// So many elements of a type of 8 bits, unless these are not their bytes.
+    /// Views bytes as `len` elements of an 8-bit dtype; `None` if the lengths do not match.
     #[cfg(feature = "serde")]
     pub(crate) fn coded(bytes: &[u8], dtype: DType, len: usize) -> Option<RawSlice> {
         let fits = dtype.is_coded() && len <= bytes.len() && dtype.bytes(len) == bytes.len();
         fits.then(|| RawSlice { ptr: NonNull::from(bytes).cast(), len, dtype, first: 0 })
     }
 
-    /// The same elements, as a stretch of an array: they are asked for by their places in that.
+    /// Returns the same elements as a range of an array, from index `first` on; accesses use indices of the array.
     pub(crate) fn placed_at(self, first: usize) -> RawSlice {
         RawSlice { first, ..self }
     }
 
-    /// The same elements, which do not follow one another: no slice of them can be taken.
+    /// Returns the same elements as strided ones; no slice of them can be made.
     pub(crate) fn scattered(self) -> RawSlice {
         RawSlice { first: usize::MAX, ..self }
     }
@@ -111,7 +111,7 @@ impl RawSlice {
         self.len
     }
 
-    /// Where in memory a stretch begins, in elements.
+    /// Returns the offset of a range, in elements, after a bounds check.
     #[inline]
     fn at(&self, start: usize, len: usize) -> usize {
         let at = start.wrapping_sub(self.first);
@@ -121,15 +121,15 @@ impl RawSlice {
         at
     }
 
-    /// Given numbers: what is given away by reference has to lie in memory, and is copied there for each call of `at`.
+    /// Takes numbers: an argument by reference would be spilled to memory at each call of `at`.
     #[cold]
     #[track_caller]
     fn lacks([start, len]: [usize; 2], [of, first]: [usize; 2]) -> ! {
         panic!("{start} + {len} of {of} from {first} on")
     }
 
-    /// Where in memory a stretch begins, and how long it is, in bytes. Of coded elements it is one of whole blocks, but
-    /// for the last of the array.
+    /// Returns the offset and length of a range, in bytes. A range of 8-bit elements must consist of whole blocks,
+    /// except at the end of the array.
     fn in_bytes(&self, start: usize, len: usize) -> (usize, usize) {
         let at = self.at(start, len);
         let whole = at.is_multiple_of(CODED_BLOCK) && (len.is_multiple_of(CODED_BLOCK) || at + len == self.len);
@@ -141,19 +141,19 @@ impl RawSlice {
         self.dtype
     }
 
-    /// Where in memory a stretch lies; of coded elements, one of whole blocks.
+    /// Returns the addresses of a range; of 8-bit elements, a range of whole blocks.
     pub(crate) fn addresses(&self, start: usize, len: usize) -> core::ops::Range<usize> {
         let (at, bytes) = self.in_bytes(start, len);
         let begin = self.address() + at;
         begin..begin + bytes
     }
 
-    /// Where in memory a stretch ends, or near that; to prefetch what lies after it.
+    /// Returns the end address of a range, or one close to it, to prefetch what follows.
     pub(crate) fn end_of(&self, start: usize, len: usize) -> usize {
         self.address() + self.dtype.bytes(start.wrapping_sub(self.first) + len)
     }
 
-    /// Where the first element is, to compare with where others are.
+    /// Returns the address of the first element, for comparisons.
     pub(crate) fn address(&self) -> usize {
         self.ptr.as_ptr().addr()
     }
@@ -164,57 +164,68 @@ impl RawSlice {
         self.ptr.as_ptr().cast()
     }
 
-    /// The address of a stretch, after checks that the array has it, and elements of type `T`.
+    /// Returns the address of a range. Checks that the array has this range and elements of type `T`.
     #[inline(always)]
     pub(crate) fn checked<T: Element>(&self, start: usize, len: usize) -> *mut T {
         self.pointer::<T>().wrapping_add(self.at(start, len))
     }
 
+    /// Returns the elements of a range, to read.
+    ///
     /// # Safety
     ///
     /// The memory is alive, and nothing writes to this range while the slice is used.
     pub(crate) unsafe fn slice<'a, T: Element>(&self, start: usize, len: usize) -> &'a [T] {
         let at = self.at(start, len);
-        // SAFETY: in bounds by `at`; alive and not written to by the caller's promise.
+        // SAFETY: `at` checked the bounds and `pointer` the dtype; the caller guarantees live memory without writes.
         unsafe { core::slice::from_raw_parts(self.pointer::<T>().add(at), len) }
     }
 
+    /// Returns the elements of a range, to write.
+    ///
     /// # Safety
     ///
     /// The memory is alive and writable, and nothing else reads or writes this range while the slice is used.
     pub(crate) unsafe fn slice_mut<'a, T: Element>(&self, start: usize, len: usize) -> &'a mut [T] {
         let at = self.at(start, len);
-        // SAFETY: in bounds by `at`; alive, writable and exclusive by the caller's promise.
+        // SAFETY: `at` checked the bounds and `pointer` the dtype; the caller guarantees live, writable memory and
+        // exclusive use.
         unsafe { core::slice::from_raw_parts_mut(self.pointer::<T>().add(at), len) }
     }
 
+    /// Returns the bytes of a range, to read.
+    ///
     /// # Safety
     ///
     /// As [`slice`](RawSlice::slice).
     pub(crate) unsafe fn bytes<'a>(&self, start: usize, len: usize) -> &'a [u8] {
         let (at, bytes) = self.in_bytes(start, len);
-        // SAFETY: in bounds by `in_bytes`; alive and not written to by the caller's promise; plain numbers.
+        // SAFETY: `in_bytes` checked the bounds; numbers have no padding; the caller guarantees live memory without
+        // writes.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), bytes) }
     }
 
+    /// Returns the bytes of a range, to write.
+    ///
     /// # Safety
     ///
     /// As [`slice_mut`](RawSlice::slice_mut).
     pub(crate) unsafe fn bytes_mut<'a>(&self, start: usize, len: usize) -> &'a mut [u8] {
         let (at, bytes) = self.in_bytes(start, len);
-        // SAFETY: as above, and exclusive; every pattern of bits is a number.
+        // SAFETY: as above, and the caller guarantees exclusive use; every bit pattern is a valid number.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), bytes) }
     }
 }
 
-/// Bytes of which each piece has some: messages.
+/// The bytes of a message, divided among chunks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawBytes {
     ptr: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: it is only an address; whoever turns it into a slice promises exclusive use of that range.
+// SAFETY: the value is only an address. The unsafe methods that turn it into a slice require exclusive use of the
+// range.
 unsafe impl Send for RawBytes {}
 // SAFETY: as above.
 unsafe impl Sync for RawBytes {}
@@ -224,57 +235,61 @@ impl RawBytes {
         RawBytes { len: bytes.len(), ptr: NonNull::from(bytes).cast() }
     }
 
+    /// Returns a range, to read.
+    ///
     /// # Safety
     ///
     /// As [`RawSlice::slice`].
     pub(crate) unsafe fn slice<'a>(&self, at: usize, len: usize) -> &'a [u8] {
         assert!(at <= self.len && len <= self.len - at, "{at} + {len} of {}", self.len);
-        // SAFETY: in bounds; alive and not written to by the caller's promise.
+        // SAFETY: checked to be in bounds; the caller guarantees live memory without writes.
         unsafe { core::slice::from_raw_parts(self.ptr.as_ptr().add(at), len) }
     }
 
+    /// Returns a range, to write.
+    ///
     /// # Safety
     ///
     /// As [`RawSlice::slice_mut`].
     pub(crate) unsafe fn slice_mut<'a>(&self, at: usize, len: usize) -> &'a mut [u8] {
         assert!(at <= self.len && len <= self.len - at, "{at} + {len} of {}", self.len);
-        // SAFETY: in bounds; alive and exclusive by the caller's promise.
+        // SAFETY: checked to be in bounds; the caller guarantees live memory and exclusive use.
         unsafe { core::slice::from_raw_parts_mut(self.ptr.as_ptr().add(at), len) }
     }
 }
 
-/// Numbers as they lie.
+/// Returns the bytes of numbers.
 pub(crate) fn bytes_of<T: Element>(numbers: &[T]) -> &[u8] {
-    // SAFETY: plain numbers, borrowed for as long as the result lives.
+    // SAFETY: numbers have no padding, and are borrowed while the result lives.
     unsafe { core::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Numbers as they lie, to write.
+/// Returns the bytes of numbers, to write.
 pub(crate) fn bytes_of_mut<T: Element>(numbers: &mut [T]) -> &mut [u8] {
-    // SAFETY: as above, and borrowed exclusively; every pattern of bits is a number.
+    // SAFETY: as above, borrowed exclusively; every bit pattern is a valid number.
     unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// The numbers that some bytes are, if they lie where numbers can lie.
+/// Returns bytes as numbers, if they are aligned for them.
 pub(crate) fn numbers_in<T: Element>(bytes: &[u8]) -> Option<&[T]> {
-    // SAFETY: every pattern of bits is a number.
+    // SAFETY: every bit pattern is a valid number.
     let (_, numbers, _) = unsafe { bytes.align_to::<T>() };
     (size_of_val(numbers) == bytes.len()).then_some(numbers)
 }
 
-/// An owned array of elements whose type is known at run time: aligned to cache lines, zero at first.
+/// An owned array of elements of a dtype known at run time: aligned to cache lines, zero at first.
 ///
-/// Unlike a `Vec` it can be read through a pointer taken from a shared reference to the handle and written by the
-/// engine that holds the state exclusively, piece by piece.
+/// Unlike a `Vec`, it allows the engine, which holds the state exclusively, to write chunks through pointers taken from
+/// a shared reference to the handle.
 pub(crate) struct Buffer {
     data: RawSlice,
-    /// Bytes between the start of the allocation and that of the data.
+    /// The bytes between the start of the allocation and that of the data.
     shift: usize,
 }
 
-// SAFETY: owns plain numbers.
+// SAFETY: the buffer owns its memory, which holds plain numbers.
 unsafe impl Send for Buffer {}
-// SAFETY: shared access only reads, except through `raw`, whose users answer for themselves.
+// SAFETY: shared access only reads; writes through `raw` are unsafe and require exclusive use.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
@@ -287,24 +302,24 @@ impl Buffer {
             .unwrap_or_else(|| handle_alloc_error(Self::layout(dtype, len).unwrap_or(Layout::new::<f64>())))
     }
 
-    /// `None` where there is not enough memory.
+    /// Returns `None` if not enough memory is available.
     pub(crate) fn try_zeros(dtype: DType, len: usize, place: InPage) -> Option<Buffer> {
         if len == 0 {
             return Some(Buffer { data: RawSlice::empty(dtype), shift: 0 });
         }
         let layout = Self::layout(dtype, len)?;
-        // SAFETY: `layout` is not of size zero.
+        // SAFETY: `len` is not 0, so neither is the size of `layout`.
         let start = unsafe { zeroed(layout) }?;
         let is_large = layout.size() > LARGE;
         let shift = if is_large { place.0.wrapping_sub(start.addr().get()) % PAGE } else { 0 };
-        // SAFETY: a shift is less than the page that `layout` has for it if the array is large.
+        // SAFETY: the shift is below `PAGE`, and the layout of a large array has `PAGE` bytes more than its data.
         let ptr = unsafe { start.add(shift) };
         Some(Buffer { data: RawSlice { ptr, len, dtype, first: 0 }, shift })
     }
 
-    /// `None` if it is larger than the address space.
+    /// Returns `None` if the array is larger than the address space.
     fn layout(dtype: DType, len: usize) -> Option<Layout> {
-        // Scales are less than the codes that they are for.
+        // Scales take less room than the 8-bit elements that they belong to.
         let size = len.checked_mul(dtype.size().max(2)).map(|_| dtype.bytes(len))?;
         let size = if size > LARGE { size.checked_add(PAGE)? } else { size };
         let align = if CAN_ASK && size >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
@@ -323,25 +338,25 @@ impl Buffer {
         self.data.dtype
     }
 
-    /// The elements, if they are of type `T`.
+    /// Returns the elements if they are of type `T`.
     pub(crate) fn get<T: Element>(&self) -> Option<&[T]> {
-        // SAFETY: owned memory, borrowed shared for as long as the result lives.
+        // SAFETY: the buffer owns the memory, which is borrowed while the result lives.
         (self.data.dtype == T::DTYPE).then(|| unsafe { self.data.slice(0, self.data.len) })
     }
 
-    /// The elements, if they are of type `T`.
+    /// Returns the elements if they are of type `T`, to write.
     pub(crate) fn get_mut<T: Element>(&mut self) -> Option<&mut [T]> {
-        // SAFETY: owned memory, borrowed exclusively for as long as the result lives.
+        // SAFETY: the buffer owns the memory, which is borrowed exclusively while the result lives.
         (self.data.dtype == T::DTYPE).then(|| unsafe { self.data.slice_mut(0, self.data.len) })
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        // SAFETY: owned memory, borrowed shared; elements are plain numbers without padding.
+        // SAFETY: the buffer owns the memory, which is borrowed while the result lives; numbers have no padding.
         unsafe { self.data.bytes(0, self.data.len) }
     }
 
     pub(crate) fn as_bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed exclusively; every bit pattern is a value.
+        // SAFETY: as above, borrowed exclusively; every bit pattern is a valid number.
         unsafe { self.data.bytes_mut(0, self.data.len) }
     }
 
@@ -357,7 +372,7 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(layout) = Self::layout(self.data.dtype, self.data.len).filter(|layout| layout.size() > 0) {
-            // SAFETY: allocated in `try_zeros` with this very layout, and the data moved on by the shift.
+            // SAFETY: `try_zeros` allocated with this layout and moved the data by `shift`.
             unsafe { dealloc(self.data.ptr.as_ptr().sub(self.shift), layout) }
         }
     }
@@ -365,7 +380,7 @@ impl Drop for Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Buffer {
-        // Beside its siblings' copies as it is beside them.
+        // At the same offset as the original, which keeps the distance between sibling arrays.
         let place = InPage(self.data.ptr.addr().get() % PAGE);
         let mut copy = Buffer::must(self.data.dtype, self.data.len, place);
         copy.as_bytes_mut().copy_from_slice(self.as_bytes());
@@ -387,7 +402,8 @@ mod tests {
     use super::{ALIGN, Buffer, InPage, LARGE, PAGE, RawSlice};
     use crate::element::DType;
 
-    /// It is copied for each leaf in each step. A gap is copied by moves that overlap, and who reads it next waits.
+    /// Copied for each leaf in each step. With padding the copy would use overlapping moves, which defeat store
+    /// forwarding.
     #[test]
     fn a_slice_is_whole_words_without_gaps() {
         assert_eq!(size_of::<RawSlice>(), 3 * size_of::<usize>() + size_of::<DType>());

@@ -1,20 +1,18 @@
-//! For authors of transformations: a *part* is a value with a name that says which form it has.
+//! For authors of transformations: a *part* is a value with a name and a form.
 //!
-//! | form | what you implement besides [`Part`] | guide |
+//! | form | trait besides [`Part`] | guide |
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`]: arithmetic on one element | [own rule][rule] |
-//! | [`TwoPass`] | [`TwoPasses`]: take in all elements, decide, give out | [own two-pass part][two-pass] |
+//! | [`TwoPass`] | [`TwoPasses`]: accumulate over all elements, decide, emit | [own two-pass part][two-pass] |
 //! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | [own whole-tree part][whole-tree] |
-//! | [`AfterALook`] | [`LooksFirst`]: look at whole leaves, and then change each element | [own whole-tree part][whole-tree] |
-//! | [`Around`] | [`Wrapper`]: hold another transformation; [`Arithmetic`] or [`Weighing`] to do something to elements
-//! too | [own wrapper][wrapper] |
+//! | [`AfterALook`] | [`LooksFirst`]: leaf statistics, then one element | [own whole-tree part][whole-tree] |
+//! | [`Around`] | [`Wrapper`]; for elements too [`Arithmetic`] or [`Weighing`] | [own wrapper][wrapper] |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | – |
 //!
 //! To observe updates, write a [`Measure`](crate::transform::Measure) of [`monitor`](crate::transform::monitor()).
 //!
 //! A part has no loop, no tree, no number type and no threads of its own. It is chained, masked, boxed, saved, resumed
-//! and averaged like those of the crate, and is safe code: no part can make the engine read or write memory that is not
-//! its own.
+//! and averaged like those of the crate. It is safe code: no part can make the engine access foreign memory.
 //!
 //! [rule]: https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html
 //! [two-pass]: https://docs.rs/gradchain/latest/gradchain/_guide/own_two_pass/index.html
@@ -29,7 +27,7 @@ pub use crate::engine::{
     WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState, differs, own_recipe,
 };
 
-/// All that most parts are made of: `use gradchain::part::prelude::*;`
+/// The imports of most parts: `use gradchain::part::prelude::*;`
 pub mod prelude {
     pub(crate) use crate::engine::{
         LooksOn, OneElementWithMemory, Onlooker, RuleWithMemory, RunsInside, Stage, Stretch, Transform,

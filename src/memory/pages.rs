@@ -1,65 +1,66 @@
-//! Pages of memory that are larger than usual.
+//! Huge pages.
 //!
-//! A processor looks up where each page of 4096 bytes lies, and what it has found out it keeps for a few thousand of
-//! them; it also reads ahead to the end of a page only. In huge pages one array is read twice as fast
-//! (`docs/performance.md`). Linux gives them to who asks, unless it is told to give them to all or to nobody.
+//! A processor caches the address translations of a few thousand pages of 4096 bytes, and hardware prefetchers stop at
+//! the end of a page. Huge pages double the speed of reading an array (`docs/performance.md`). Linux provides them on
+//! request, unless it is configured to provide them always or never.
 
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, alloc_zeroed};
 
-/// The size of a huge page on x86-64, and on most others. Arrays of as many bytes are asked for at such an address.
+/// The size of a huge page on x86-64 and most other platforms, in bytes. Arrays of at least this size are aligned to
+/// it.
 pub(super) const HUGE_PAGE: usize = 1 << 21;
 
-/// Whether there is a way to ask for them.
+/// True if the platform accepts requests for huge pages.
 pub(super) const CAN_ASK: bool =
     cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
 
-/// Zeroed memory; in huge pages if there is so much of it and the system has some.
+/// Allocates zeroed memory; large allocations in huge pages, if the system has some.
 ///
 /// # Safety
 ///
 /// The size of `layout` is not zero.
 pub(super) unsafe fn zeroed(layout: Layout) -> Option<NonNull<u8>> {
     if layout.align() < HUGE_PAGE {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         return NonNull::new(unsafe { alloc_zeroed(layout) });
     }
-    // SAFETY: as above.
+    // SAFETY: as the caller guarantees.
     let start = NonNull::new(unsafe { alloc(layout) })?;
-    // Whoever writes to memory first is given the page that it lies in, so this comes before.
+    // Requested before the first write, which assigns pages.
     let _ = ask(start.addr().get()..start.addr().get() + layout.size(), Advice::HugePages);
-    // SAFETY: just allocated, of this size.
+    // SAFETY: `alloc` returned this memory, of this size.
     unsafe { start.write_bytes(0, layout.size()) };
     Some(start)
 }
 
-/// Has the system move into huge pages what of this memory has the size and place of such, if it can: how many bytes
-/// lie in huge pages then.
+/// Moves the huge pages' worth of this memory into huge pages, if the system can. Returns the number of bytes in huge
+/// pages.
 pub(crate) fn move_to_huge_pages(memory: Range<usize>) -> usize {
     let whole = memory.start.next_multiple_of(HUGE_PAGE)..memory.end / HUGE_PAGE * HUGE_PAGE;
     let moved = !whole.is_empty() && ask(whole.clone(), Advice::HugePages) && ask(whole.clone(), Advice::Collapse);
     if moved { whole.len() } else { 0 }
 }
 
-/// What to ask the system for, by the number that it has for it.
+/// A request to the system, by its number in `madvise`.
 #[derive(Clone, Copy)]
 enum Advice {
     HugePages = 14,
-    /// Since version 6.1.
+    /// Since Linux 6.1.
     Collapse = 25,
 }
 
-/// Asks for something about some pages; whether the system has done it. What is in them stays as it is.
+/// Sends a request for a range of pages and returns true on success. The contents of the pages do not change.
 fn ask(pages: Range<usize>, advice: Advice) -> bool {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     {
         use core::ffi::{c_int, c_void};
-        // The standard library is linked to the C library, which has it.
+        // The standard library links the C library, which defines it.
         unsafe extern "C" {
             fn madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int;
         }
-        // SAFETY: what any memory holds stays as it is, under either advice.
+        // SAFETY: neither request changes the contents of any memory.
         unsafe { madvise(core::ptr::without_provenance_mut(pages.start), pages.len(), advice as c_int) == 0 }
     }
     #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
@@ -79,7 +80,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     use crate::memory::PAGE;
 
-    /// What the system says of the memory that an address lies in, in a line that begins so.
+    /// Returns the line of `/proc/self/smaps` with this prefix, for the mapping of an address.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn said_of(address: usize, line: &str) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
@@ -99,11 +100,11 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn the_system_is_asked_for_huge_pages_for_large_arrays_only() {
-        // Where a small array lies may have been a large one's, so it is not the system that is asked about it.
+        // A small array may reuse a large one's memory, so this checks the layout, not the system.
         let align = |len| Buffer::layout(DType::F32, len).expect("a size that there is").align();
         assert_eq!((align(HUGE_PAGE / 4) == HUGE_PAGE, align(HUGE_PAGE / 4 - PAGE) < HUGE_PAGE), (CAN_ASK, true));
         let large = Buffer::zeros(DType::F32, HUGE_PAGE);
-        // Not every system tells.
+        // Some systems do not report it.
         let Some(said) = said_of(large.as_bytes().as_ptr().addr(), "VmFlags:") else { return };
         let has_any = CAN_ASK && std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
         assert_eq!(said.split(' ').any(|flag| flag == "hg"), has_any, "{said}");

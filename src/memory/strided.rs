@@ -1,10 +1,10 @@
-//! Raw views of arrays whose elements lie apart.
+//! Raw views of strided arrays.
 
 use super::RawSlice;
 use crate::element::Element;
 use crate::layout::{Extent, Run};
 
-/// A strided array: its first element in logical order, and the range of offsets in which its elements lie.
+/// A strided array: its first element in logical order, and the range of its elements' offsets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawStrided {
     first: RawSlice,
@@ -12,12 +12,12 @@ pub(crate) struct RawStrided {
 }
 
 impl RawStrided {
-    /// The array that begins at `first`, whose elements have the offsets of `extent`.
+    /// Makes the array that begins at `first`, whose elements have the offsets of `extent`.
     pub(crate) fn new(first: RawSlice, extent: Extent) -> RawStrided {
         RawStrided { first, extent }
     }
 
-    /// Where the first element of a run lies, in bytes.
+    /// Returns the address of a run's first element.
     ///
     /// # Panics
     ///
@@ -37,43 +37,43 @@ impl RawStrided {
         panic!("{run:?} leaves an array of {extent:?}")
     }
 
-    /// Where the first element of a run lies.
+    /// Returns the address of a run's first element.
     ///
     /// # Panics
     ///
-    /// If the run leaves the array, or the elements are of another type.
+    /// If the run leaves the array, or the elements have another dtype.
     #[inline]
     pub(crate) fn pointer<T: Element>(self, run: Run) -> *mut T {
         assert_eq!(self.first.dtype, T::DTYPE, "an array of {} is read as {}", self.first.dtype, T::DTYPE);
         self.start(run).cast()
     }
 
-    /// Shows the elements of one run.
+    /// Reads the elements of a run.
     ///
     /// # Safety
     ///
-    /// The memory is alive and not written to meanwhile.
+    /// The memory is alive, and nothing writes to the run during the call.
     #[inline]
     pub(crate) unsafe fn read<T: Element>(self, run: Run, mut each: impl FnMut(T)) {
         let start = self.pointer::<T>(run);
         for i in 0..run.len as isize {
-            // SAFETY: inside the array by `pointer`; alive and not written to by the caller's promise.
+            // SAFETY: `pointer` checked bounds and dtype; the caller guarantees live memory without writes.
             each(unsafe { *start.offset(i * run.stride) });
         }
     }
 
-    /// Overwrites the elements of one run.
+    /// Overwrites the elements of a run.
     ///
     /// # Safety
     ///
-    /// The memory is alive and exclusively the caller's.
+    /// The memory is alive and writable, and nothing else reads or writes the run during the call.
     #[inline]
     pub(crate) unsafe fn write<T: Element>(self, run: Run, mut next: impl FnMut() -> T) {
-        // SAFETY: by the caller's promise.
+        // SAFETY: as the caller guarantees.
         unsafe { self.update(run, |_| next()) }
     }
 
-    /// Overwrites each element of one run with what follows from it.
+    /// Replaces each element of a run by a function of it.
     ///
     /// # Safety
     ///
@@ -82,7 +82,7 @@ impl RawStrided {
     pub(crate) unsafe fn update<T: Element>(self, run: Run, mut next: impl FnMut(T) -> T) {
         let start = self.pointer::<T>(run);
         for i in 0..run.len as isize {
-            // SAFETY: inside the array by `pointer`; alive and exclusive by the caller's promise.
+            // SAFETY: `pointer` checked bounds and dtype; the caller guarantees live memory and exclusive use.
             unsafe {
                 let element = start.offset(i * run.stride);
                 *element = next(*element);
@@ -90,7 +90,7 @@ impl RawStrided {
         }
     }
 
-    /// Appends the bytes of the elements of one run.
+    /// Appends the bytes of a run's elements.
     ///
     /// # Safety
     ///
@@ -98,14 +98,14 @@ impl RawStrided {
     pub(crate) unsafe fn read_bytes(self, run: Run, out: &mut Vec<u8>) {
         let (size, start) = (self.first.dtype.size(), self.start(run).cast_const());
         for i in 0..run.len as isize {
-            // SAFETY: inside the array by `start`; alive and not written to by the caller's promise.
+            // SAFETY: `start` checked the bounds; the caller guarantees live memory without writes.
             let element = unsafe { start.offset(i * run.stride * size as isize) };
-            // SAFETY: an element is `size` bytes.
+            // SAFETY: an element has `size` bytes.
             out.extend_from_slice(unsafe { core::slice::from_raw_parts(element, size) });
         }
     }
 
-    /// Overwrites the elements of one run, while there are elements to write.
+    /// Overwrites the elements of a run, until `elements` ends.
     ///
     /// # Safety
     ///
@@ -114,9 +114,10 @@ impl RawStrided {
         let (size, start) = (self.first.dtype.size(), self.start(run));
         for (i, element) in (0..run.len as isize).zip(elements) {
             debug_assert_eq!(element.len(), size, "one element");
-            // SAFETY: inside the array by `start`; alive and exclusive by the caller's promise.
+            // SAFETY: `start` checked the bounds; the caller guarantees live memory and exclusive use.
             let place = unsafe { start.offset(i * run.stride * size as isize) };
-            // SAFETY: an element is `size` bytes, exclusively the caller's, while `element` is somebody else's.
+            // SAFETY: an element has `size` bytes, and the caller has exclusive use of them; `element` is borrowed and
+            // so does not overlap.
             unsafe { core::ptr::copy_nonoverlapping(element.as_ptr(), place, size.min(element.len())) };
         }
     }
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!((seen, numbers), (vec![40.0, 20.0, 0.0], vec![0.0, 1.0, 20.0, 3.0, 40.0, 5.0]));
     }
 
-    /// A leaf of another structure than the caller thinks: nothing outside of it is touched.
+    /// A run of the wrong leaf panics and touches nothing outside the array.
     #[test]
     fn a_run_that_leaves_the_array_is_a_panic() {
         let mut numbers = [0.0_f32; 7];
