@@ -1,6 +1,6 @@
 //! The tile driver: each stage looks up its arrays and selects its loop once per chunk, then transforms tiles.
 //!
-//! Looking up arrays takes as long as the loop over a tile.
+//! Looking up arrays costs about as much as the loop over a tile.
 
 use core::marker::PhantomData;
 

@@ -5,8 +5,8 @@ use crate::tree::LeafSpec;
 
 /// A state array as a part declares it: name, initial value, dtype, and treatment by [`quantized`](crate::quantized()).
 ///
-/// Arrays start at zero. The dtype of the array `mu` is given by the part's argument `mu_dtype`, if it has one; an
-/// argument `accumulator_dtype` gives that of every array. Otherwise it is the leaf's compute type.
+/// Arrays start at zero. The argument `mu_dtype` of the part, if it has one, sets the dtype of the array `mu`; an
+/// argument `accumulator_dtype` sets that of every array. The default is the leaf's compute type.
 ///
 /// ```
 /// use gradchain::part::Slot;

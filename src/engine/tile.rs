@@ -25,7 +25,7 @@ pub struct Spare {
     pub(crate) double: Room<f64>,
 }
 
-/// Tile buffers, allocated at first use: clearing them can take as long as the loop of a chunk.
+/// Tile buffers, allocated at first use: clearing them can cost as much as the loop of a chunk.
 pub(crate) struct Room<C>(Option<Lines<C>>);
 
 /// Aligned to a cache line, so that no vector load spans two.

@@ -3,17 +3,17 @@
 //! | form | trait | for |
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`] | arithmetic on one element |
-//! | [`TwoPass`] | [`TwoPasses`] | what takes in all gradients, decides, and gives out updates |
-//! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Weighing`] | what holds another transformation |
+//! | [`TwoPass`] | [`TwoPasses`] | parts that reduce over all gradients, decide, and emit updates |
+//! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Weighing`] | wrappers |
 //! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
-//! | [`AfterALook`] | [`LooksFirst`] | a look at whole leaves, and then one element |
-//! | [`Named`] | [`Optimizer`] | a chain under a name of its own |
+//! | [`AfterALook`] | [`LooksFirst`] | leaf statistics, then arithmetic on one element |
+//! | [`Named`] | [`Optimizer`] | named chains |
 //!
 //! Two more are for parts of the crate: [`OneElementWithMemory`] for arithmetic on one element that depends on more
 //! than a step count, [`LooksOn`] for [`monitor`](crate::transform::monitor()).
 //!
-//! One file of this folder implements [`Stage`], the engine's protocol, for each form. Elsewhere in the crate only
-//! tuples, boxes and partitions implement it.
+//! One file of this folder implements [`Stage`], the engine's protocol, for each form. Elsewhere only stages that join
+//! others implement it: tuples, options, boxes, partitions, `sam` and `sharded`.
 
 mod around;
 mod looks_first;
@@ -92,9 +92,9 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
     ///
     /// A state whose arrays, leaves or facts depend on an argument does not fit another value of it. A step compares
-    /// the transformation with the one that made the state. If an argument has changed, the step refuses a state that
-    /// differs from a new one of `init`. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one
-    /// argument. Defaults to `None`.
+    /// the transformation with that of `init`. If an argument has changed, the step refuses a state that differs from a
+    /// new one. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one argument. Defaults to
+    /// `None`.
     fn changed_argument(&self, made: &Self) -> Option<&'static str> {
         let _ = made;
         None
