@@ -31,10 +31,9 @@ const PAGE: usize = 4096;
 /// The size above which most allocators map an array to pages of its own, in bytes.
 const LARGE: usize = 1 << 18;
 
-/// The offset of a large array in its first page.
-///
-/// Large arrays would otherwise begin at equal offsets. Elements of equal index would then map to the same set of L1,
-/// and a loop needs all of them at once: with five arrays it takes up to a quarter longer (`docs/performance.md`).
+/// The offset of a large array in its first page. Large arrays would otherwise begin at equal offsets. Elements of
+/// equal index would then map to the same set of L1, and a loop needs all of them at once: with five arrays it takes up
+/// to a quarter longer (`docs/performance.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InPage(usize);
 
@@ -258,13 +257,11 @@ impl RawBytes {
     }
 }
 
-/// Returns the bytes of numbers.
 pub(crate) fn bytes_of<T: Element>(numbers: &[T]) -> &[u8] {
     // SAFETY: numbers have no padding, and are borrowed while the result lives.
     unsafe { core::slice::from_raw_parts(numbers.as_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Returns the bytes of numbers, to write.
 pub(crate) fn bytes_of_mut<T: Element>(numbers: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, borrowed exclusively; every bit pattern is a valid number.
     unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
@@ -277,10 +274,9 @@ pub(crate) fn numbers_in<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     (size_of_val(numbers) == bytes.len()).then_some(numbers)
 }
 
-/// An owned array of elements of a dtype known at run time: aligned to cache lines, zero at first.
-///
-/// Unlike a `Vec`, it allows the engine, which holds the state exclusively, to write chunks through pointers taken from
-/// a shared reference to the handle.
+/// An owned array of elements of a dtype known at run time: aligned to cache lines, zero at first. Unlike a `Vec`, it
+/// allows the engine, which holds the state exclusively, to write chunks through pointers taken from a shared reference
+/// to the handle.
 pub(crate) struct Buffer {
     data: RawSlice,
     /// The bytes between the start of the allocation and that of the data.
@@ -338,13 +334,11 @@ impl Buffer {
         self.data.dtype
     }
 
-    /// Returns the elements if they are of type `T`.
     pub(crate) fn get<T: Element>(&self) -> Option<&[T]> {
         // SAFETY: the buffer owns the memory, which is borrowed while the result lives.
         (self.data.dtype == T::DTYPE).then(|| unsafe { self.data.slice(0, self.data.len) })
     }
 
-    /// Returns the elements if they are of type `T`, to write.
     pub(crate) fn get_mut<T: Element>(&mut self) -> Option<&mut [T]> {
         // SAFETY: the buffer owns the memory, which is borrowed exclusively while the result lives.
         (self.data.dtype == T::DTYPE).then(|| unsafe { self.data.slice_mut(0, self.data.len) })

@@ -30,7 +30,6 @@ impl Skips {
         }
     }
 
-    /// Returns the advice of an error about missing gradients only.
     pub(super) fn advice(&self) -> String {
         match &self.0[..] {
             [(place, _)] if place == "$" => {

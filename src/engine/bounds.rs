@@ -12,7 +12,6 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Returns the bounds of a leaf, element by element.
     pub(crate) fn leaf<C: Real>(&self, leaf: usize) -> Option<impl Iterator<Item = [C; 2]> + '_> {
         let (lower, upper) = (self.lower.get::<C>(leaf)?, self.upper.get::<C>(leaf)?);
         Some(lower.iter().zip(upper).map(|(lower, upper)| [*lower, *upper]))

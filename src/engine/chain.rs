@@ -22,7 +22,6 @@ pub trait Stages: Transform + Clone {
     /// The values that each stage computes for a step.
     type Runs: Default + Send + Sync;
 
-    /// Returns the number of stages.
     fn len(&self) -> usize;
 
     /// Returns barriers and reductions of one stage.
@@ -59,13 +58,11 @@ pub trait Stages: Transform + Clone {
 #[derive(Debug, Default)]
 pub struct ChainRun<R> {
     pub(crate) members: R,
-    /// The number of members that have begun.
     begun: usize,
     /// True if a member emitted updates for some leaves only; the other leaves rest in later members.
     pub(super) partly: bool,
 }
 
-/// Implements [`Transform::skips`] for a chain.
 pub(crate) fn skips(chain: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
     goes_around(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
 }

@@ -54,8 +54,9 @@ impl<'a> InitContext<'a> {
         Moments::like(self.structure, self.active, 0.0, |leaf| dtype.unwrap_or(leaf.dtype().compute()))
     }
 
-    /// Returns zeroed arrays for a slot, in 8 bits inside [`quantized`](crate::quantized()) if no dtype is given and
-    /// the slot may be rounded.
+    /// Returns zeroed arrays for a slot, in 8 bits inside [`quantized`](crate::quantized()).
+    ///
+    /// They have 8 bits if no dtype is given and the slot may be rounded.
     ///
     /// [`Moments::rewrite`] reads and writes arrays of any dtype.
     ///
@@ -72,8 +73,9 @@ impl<'a> InitContext<'a> {
         })
     }
 
-    /// Returns a zero count of updates for each active leaf, or no counts if all leaves have the same number of
-    /// updates. See [`Clock::begin`](crate::part::Clock::begin).
+    /// Returns a zero count of updates for each active leaf.
+    ///
+    /// It has no counts if all leaves have the same number of updates. See [`Clock::begin`](crate::part::Clock::begin).
     pub fn updates(&self) -> PerLeaf<Count> {
         if self.by_leaf { PerLeaf::new(self.active, Count::default()) } else { PerLeaf::default() }
     }
@@ -152,7 +154,6 @@ impl<'a> InitContext<'a> {
         }
     }
 
-    /// Returns this context with other active leaves.
     pub(crate) fn with_active<'b>(&'b self, active: &'b [bool]) -> InitContext<'b> {
         InitContext { active, ..*self }
     }
@@ -161,7 +162,6 @@ impl<'a> InitContext<'a> {
 /// The parameters of a context, by leaf of its structure.
 #[derive(Clone, Copy)]
 pub(crate) enum ParamSource<'a> {
-    /// The leaves.
     Leaves(&'a [TableLeaf]),
     /// Arrays in place of the active leaves.
     Arrays(&'a Moments),
@@ -211,7 +211,6 @@ impl fmt::Debug for ParamSource<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'a> {
     pub(crate) structure: &'a Structure,
-    /// True if the step has gradients.
     pub(crate) gradients: bool,
     /// True if accumulated updates must be emitted.
     pub(crate) flush: bool,
@@ -261,7 +260,6 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// Returns true if the step has ended with an error.
     pub(crate) fn has_failed(&self) -> bool {
         self.failure.is_some_and(|failure| failure.get().is_some())
     }
@@ -276,8 +274,9 @@ impl<'a> StepContext<'a> {
         &self.structure.leaves()[leaf]
     }
 
-    /// Returns true if a leaf rests in this step, because it is [frozen](crate::wrapper::freezable) or [has no
-    /// gradient](crate::wrapper::skip_absent).
+    /// Returns true if a leaf rests in this step.
+    ///
+    /// It is [frozen](crate::wrapper::freezable) or [has no gradient](crate::wrapper::skip_absent).
     ///
     /// Passes skip its elements, and its state must not change.
     pub fn rests(&self, leaf: usize) -> bool {

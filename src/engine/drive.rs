@@ -105,7 +105,6 @@ impl Work {
         }
     }
 
-    /// Returns the shape of the transformation.
     pub(crate) fn shape(&self) -> Shape {
         self.shape
     }
@@ -242,7 +241,6 @@ trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
     /// True if the engine runs the passes, not a device.
     fn is_here(&self) -> bool;
-    /// As [`Stage::emission`].
     fn emission(&self) -> Emission;
     /// Runs a pass. Returns a device's contribution to each sum of each chunk; `None` if the device failed.
     fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>>;

@@ -51,13 +51,11 @@ pub enum Emission {
 }
 
 impl Emission {
-    /// Returns true if the next stage of the chain runs.
     #[inline(always)]
     pub(crate) const fn reaches_next(self) -> bool {
         matches!(self, Emission::Updates | Emission::Partly | Emission::Zeros(_))
     }
 
-    /// Returns true if nothing is emitted for the whole tree.
     #[inline(always)]
     pub(crate) const fn is_nothing(self) -> bool {
         matches!(self, Emission::Nothing(_))

@@ -46,7 +46,6 @@ impl<'a> Examples<'a> {
         Ok(Examples { leaves: found.into_iter().map(|(_, leaf)| leaf).collect(), len, borrow: PhantomData })
     }
 
-    /// Returns the number of examples.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

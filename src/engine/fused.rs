@@ -13,7 +13,6 @@ use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
-/// Lists the state arrays of a leaf.
 #[inline]
 pub(super) fn list_slots<'a, S: Stage>(list: &mut SlotList<'a>, stage: &S, state: &'a S::State, leaf: usize) {
     stage.slots(state, leaf, list);
@@ -87,10 +86,9 @@ pub(super) fn loop_on_tile<C: Real>(
     added
 }
 
-/// Calls `f` with the listed state arrays of a tile.
-///
-/// Arrays that loops cannot access as `stored` are copied to the spare room in the compute type and back. Here and
-/// below `f` is a trait object, so that this is compiled once and not per loop.
+/// Calls `f` with the listed state arrays of a tile. Arrays that loops cannot access as `stored` are copied to the
+/// spare room in the compute type and back. Here and below `f` is a trait object, so that this is compiled once and not
+/// per loop.
 pub(super) fn with_list<C: Real>(
     list: &SlotList<'_>,
     start: usize,

@@ -62,7 +62,6 @@ pub(super) fn run<B: Body<C>, C: Real, const OUT: u8>(isa: Isa, kernel: &B::Kern
     in_mode::<B, C, OUT, false>(isa, kernel, arrays)
 }
 
-/// A loop of a body.
 type LoopFn<B, C> = fn(Isa, &<B as Body<C>>::Kernel, &Arrays<'_>) -> Added;
 
 /// Runs a body over arrays of the compute type or 16-bit floats.
@@ -87,7 +86,6 @@ fn in_mode<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(
     dispatch_chain(isa, Run::<B, C, OUT, MIXED>(kernel, arrays))
 }
 
-/// A body's kernel and arrays.
 struct Run<'r, B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(&'r B::Kernel, &'r Arrays<'r>);
 
 impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C, OUT, MIXED> {
@@ -111,7 +109,6 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
     }
 }
 
-/// The loop, instantiated for the number of reductions.
 struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
 
 impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {

@@ -131,8 +131,8 @@ pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, is
     }
 }
 
-/// Copies a range of an array, of any dtype and layout, to the compute type, in the order of a dense array with strides
-/// `order`.
+/// Copies a range of an array to the compute type, in the order of a dense array with strides `order`. The array may
+/// have any dtype and layout.
 ///
 /// # Safety
 ///

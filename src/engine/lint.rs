@@ -38,7 +38,6 @@ pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warnin
     warnings
 }
 
-/// Refuses a transformation with a certain mistake.
 pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Result<()> {
     let (refused, others): (Vec<_>, Vec<_>) =
         mistakes(made, structure).into_iter().partition(|warning| warning.refused);
@@ -56,7 +55,6 @@ pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Res
     Err(Error::state("init", problem))
 }
 
-/// Finds the mistakes in a transformation, for parameters of this structure.
 fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
     let mut lint = {
         let rated = outline.has_rate();
@@ -73,7 +71,6 @@ fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
 
 struct Lint<'a> {
     structure: &'a Structure,
-    /// The mistakes that are allowed at this place.
     allowed: Vec<WarningKind>,
     /// True if an earlier part gives updates a size of their own.
     adapted: bool,
@@ -152,7 +149,6 @@ impl Lint<'_> {
         }
     }
 
-    /// Calls a check for each inner transformation.
     fn inside(&mut self, outline: &Outline, place: &str, check: fn(&mut Self, &Outline, &str)) {
         match outline {
             Outline::Allowed { kinds, inner } => {
@@ -237,8 +233,8 @@ impl Lint<'_> {
         self.adapted |= outline.has_own_size();
     }
 
-    /// Finds weight decay that moves parameters away from zero, or that acts on leaves of fewer than two axes in a
-    /// model with matrices. `after` is the direction of later parts.
+    /// Finds weight decay that moves parameters away from zero. In a model with matrices, also finds decay of leaves of
+    /// fewer than two axes. `after` is the direction of later parts.
     fn decays(&mut self, outline: &Outline, place: &str, active: &[bool], after: &Turns) {
         let both = |on: Vec<bool>| active.iter().zip(on).map(|(a, b)| *a && b).collect::<Vec<_>>();
         let own = |name: &str| format!("{place}.{name}");
@@ -324,7 +320,6 @@ impl Lint<'_> {
     }
 }
 
-/// Returns true if it contains a `freezable`.
 fn freezes(outline: &Outline) -> bool {
     let any = |outlines: &[Outline]| outlines.iter().any(freezes);
     match outline {
@@ -337,8 +332,7 @@ fn freezes(outline: &Outline) -> bool {
     }
 }
 
-/// Visits the members of a chain, or the inner transformation of a wrapper, each with the members behind it and its
-/// place.
+/// Visits the members of a chain or the inner transformation of a wrapper. Passes the members behind it and its place.
 fn members(outline: &Outline, place: &str, visit: &mut dyn FnMut(&[Outline], &Outline, &str)) {
     let mut row = |name: &str, members: &[Outline]| {
         for (i, member) in members.iter().enumerate() {

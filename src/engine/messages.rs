@@ -27,7 +27,6 @@ pub(crate) struct Layout {
     places: Vec<(usize, usize)>,
     /// The bytes of each rank in each round.
     pub(crate) lens: Vec<Vec<usize>>,
-    /// The rank of this process.
     rank: usize,
     /// The chunks of this rank in each round, with their offsets in its part of the message.
     here: Vec<Vec<(Piece, usize)>>,
@@ -177,7 +176,6 @@ impl<C: Real, T: Element> Job for Weighed<'_, C, T> {
     }
 }
 
-/// Adds the second slice to the first.
 struct Sum<'a, C>(&'a mut [C; TILE], &'a [C; TILE]);
 
 impl<C: Real> Job for Sum<'_, C> {
@@ -191,7 +189,6 @@ impl<C: Real> Job for Sum<'_, C> {
     }
 }
 
-/// Divides a sum by its number of parts.
 struct Mean<'a, C> {
     sum: &'a [C; TILE],
     count: C,

@@ -13,7 +13,6 @@ use crate::state::Moments;
 use crate::tree::Structure;
 
 /// Buffers to run an inner transformation at a barrier, on the parameters' leaves or on leaves of another structure.
-///
 /// They are not part of the saved state. Gradients and parameters to read and updates to write are [`Moments`] of the
 /// structure.
 pub(crate) struct Nested {
@@ -22,7 +21,6 @@ pub(crate) struct Nested {
     work: Work,
 }
 
-/// The arrays of an inner step.
 pub(crate) struct Arrays<'a> {
     pub(crate) grads: &'a Moments,
     pub(crate) params: &'a Moments,
@@ -117,8 +115,8 @@ impl Nested {
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
     }
 
-    /// Runs a step on the parameters of the outer step, which must have this structure, and writes the updates to
-    /// `sink`.
+    /// Runs a step on the parameters of the outer step and writes the updates to `sink`. The structure must be the
+    /// same.
     #[allow(clippy::too_many_arguments, reason = "as `run`, with arrays one by one")]
     pub(crate) fn run_on<T: Stage>(
         &mut self,

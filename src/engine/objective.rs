@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::state::Moments;
 use crate::tree::{Structure, Tree, TreeMut};
 
-/// Evaluates the loss at a point.
 pub(crate) trait Evaluate {
     /// Returns the loss at `point`; leaves without an array there keep their parameters. Writes the gradient to
     /// `gradient`, for the leaves that have an array there.
@@ -72,7 +71,6 @@ impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
         &mut self.point
     }
 
-    /// Calls the function with the parameters themselves.
     pub(crate) fn call(&mut self, params: &P, structure: &Structure, gradient: &mut Moments) -> Result<f64> {
         let Trial { f, table, path, .. } = self;
         f(params, Some(GradientSink { structure, table, path, to: gradient }))

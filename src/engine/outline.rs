@@ -60,7 +60,6 @@ pub struct Effect {
     turn: Option<f64>,
     own_size: bool,
     limits: bool,
-    /// The rate of weight decay.
     decay: f64,
     /// True if updates are multiplied by a learning rate.
     rate: bool,
@@ -152,12 +151,10 @@ impl Effect {
         Effect { turn, negative, rate: true, resizes: by.resizes, starts_at_zero: by.starts_at_zero, ..self }
     }
 
-    /// Returns the learning rate if it is a negative number.
     pub(super) fn negative_rate(&self) -> Option<f64> {
         self.negative
     }
 
-    /// Returns true if a schedule makes the first step zero.
     pub(super) fn starts_at_zero(&self) -> bool {
         self.starts_at_zero
     }
@@ -285,7 +282,6 @@ impl Outline {
         }
     }
 
-    /// Returns true if any part has this effect.
     pub(super) fn any(&self, does: &dyn Fn(&Effect) -> bool) -> bool {
         let any = |outlines: &[Outline]| outlines.iter().any(|outline| outline.any(does));
         match self {
@@ -297,7 +293,6 @@ impl Outline {
         }
     }
 
-    /// Returns true if updates get a size of their own.
     pub(super) fn has_own_size(&self) -> bool {
         self.any(&|effect| effect.own_size)
     }
@@ -307,17 +302,14 @@ impl Outline {
         self.any(&|effect| effect.resizes || effect.own_size || effect.limits)
     }
 
-    /// Returns true if the length of the step is final after it.
     pub(super) fn settles(&self) -> bool {
         self.any(&|effect| effect.settles)
     }
 
-    /// Returns true if it has momentum.
     pub(super) fn has_momentum(&self) -> bool {
         self.any(&|effect| effect.momentum)
     }
 
-    /// Returns true if it multiplies by a learning rate.
     pub(super) fn has_rate(&self) -> bool {
         self.any(&|effect| effect.rate)
     }
@@ -369,7 +361,6 @@ impl Outline {
         }
     }
 
-    /// Returns the part's name if it limits the size of gradients.
     pub(super) fn limits(&self) -> Option<&'static str> {
         match self {
             Outline::Part { name, effect } if effect.limits => Some(name),
@@ -377,7 +368,6 @@ impl Outline {
         }
     }
 
-    /// Returns the part's own rate of weight decay.
     pub(super) fn decay(&self) -> f64 {
         if let Outline::Part { effect, .. } = self { effect.decay } else { 0.0 }
     }

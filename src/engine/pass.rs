@@ -18,7 +18,6 @@ use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
 
-/// One pass of a chain over all leaves.
 pub(crate) struct Pass<'a, T: Stage> {
     pub(super) transformation: &'a T,
     pub(super) state: &'a T::State,
@@ -51,10 +50,9 @@ impl<'a, T: Stage> Pass<'a, T> {
     }
 }
 
-/// Returns true if passes that drop updates also run as loops of the whole chain.
-///
-/// Chains that fuse in some steps only use their members' loops, which are instantiated anyway. Leaf statistics make an
-/// exception: for the members' loops they would go through memory.
+/// Returns true if passes that drop updates also run as loops of the whole chain. Chains that fuse in some steps only
+/// use their members' loops, which are instantiated anyway. Leaf statistics make an exception: for the members' loops
+/// they would go through memory.
 const fn drops_in_loops<T: Stage>() -> bool {
     T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
 }
@@ -112,8 +110,8 @@ impl<T: Stage> Pass<'_, T> {
         [self.walk.shape.starts_from_stored(self.walk.span), self.walk.stores()]
     }
 
-    /// Returns the update of one element of a leaf after this pass, in a recording type, and true if it is added to the
-    /// parameter.
+    /// Returns the update of one element of a leaf after this pass, in a recording type. The flag is true if the update
+    /// is added to the parameter.
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
         let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.isa);

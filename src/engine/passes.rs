@@ -12,7 +12,6 @@ use super::uses::any;
 use super::{Span, Stage};
 use crate::element::{DType, Real, Term};
 
-/// A loop of a chain.
 pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &Arrays<'_>) -> Added;
 
 /// The element body of a chain in the pass from one barrier to another.
@@ -42,7 +41,6 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
     }
 }
 
-/// The loops of a chain's passes.
 pub(super) struct Passes<S, C>(PhantomData<(S, C)>);
 
 /// A table by the first and last interval of a pass.

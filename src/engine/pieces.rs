@@ -23,7 +23,6 @@ const TASK: usize = 4 * PIECE;
 #[cfg(feature = "rayon")]
 pub(crate) const WORTH: usize = 4 * TASK;
 
-/// A chunk of one leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) leaf: usize,
@@ -94,7 +93,6 @@ impl Pieces {
         }
     }
 
-    /// Returns the number of elements.
     #[cfg(feature = "rayon")]
     pub(crate) fn elements(&self) -> usize {
         self.before.last().map_or(0, |all| *all)
@@ -113,7 +111,6 @@ impl Pieces {
     }
 }
 
-/// Chunks, cut into `count` tasks of about equal size.
 #[cfg(feature = "rayon")]
 pub(crate) struct Tasks<'a> {
     before: &'a [usize],

@@ -24,8 +24,9 @@ pub struct Plan {
     pub elements: usize,
     /// True if a part works on whole leaves between passes.
     pub between_passes: bool,
-    /// Bytes of updates stored between passes, and of gradients copied for leaf statistics, such as 16-bit ones; not
-    /// part of the saved state.
+    /// Bytes of updates stored between passes and of gradients copied for leaf statistics.
+    ///
+    /// 16-bit gradients are copied, for example. These bytes are not part of the saved state.
     pub stored_bytes: usize,
     /// The state, by kind.
     pub state: SizeReport,

@@ -25,10 +25,9 @@ pub(crate) struct Ranks {
 }
 
 impl Ranks {
-    /// Divides the active leaves. `whole` has the cost of each leaf that must not be divided.
-    ///
-    /// An undivided leaf goes to the rank with the least cost so far, the most expensive leaf first. The chunks of the
-    /// other leaves then fill up the ranks in order, so that all own as many bytes.
+    /// Divides the active leaves. `whole` has the cost of each leaf that must not be divided. An undivided leaf goes to
+    /// the rank with the least cost so far, the most expensive leaf first. The chunks of the other leaves then fill up
+    /// the ranks in order, so that all own as many bytes.
     pub(crate) fn share(
         collective: Arc<dyn Collective>,
         structure: &Structure,
@@ -126,8 +125,7 @@ impl Ranks {
     }
 }
 
-/// Divides the bytes that can be divided so that the total loads are as equal as possible, as water levels out between
-/// vessels that are partly full.
+/// Divides bytes so that the total loads are as equal as possible, as water levels out between partly full vessels.
 fn quotas(load: &[u64], free: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut left: u64 = free.sum();
     let mut sorted = load.to_vec();

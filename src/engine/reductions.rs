@@ -39,8 +39,9 @@ impl<'a> Sums<'a> {
         self.over(i, self.pieces.of_leaf[leaf].clone())
     }
 
-    /// Returns true if a leaf rests in this step, so that it did not contribute; see
-    /// [`StepContext::rests`](super::StepContext::rests).
+    /// Returns true if a leaf rests in this step, so that it did not contribute.
+    ///
+    /// See [`StepContext::rests`](super::StepContext::rests).
     pub fn rests(&self, leaf: usize) -> bool {
         is_among(self.resting, leaf)
     }

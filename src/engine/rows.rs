@@ -15,20 +15,17 @@ pub(crate) struct Rows {
     pub(crate) leaves: Vec<usize>,
     /// Rows by leaf; meaningless for leaves that have none in this step.
     pub(crate) of_leaf: Vec<LeafRows>,
-    /// The chunks of this step.
     pub(crate) pieces: Pieces,
     /// A leaf's sorted indices, each with its position.
     order: Vec<(usize, usize)>,
 }
 
-/// The rows of one leaf.
 #[derive(Default)]
 pub(crate) struct LeafRows {
     /// The indices, ascending.
     pub(crate) rows: Vec<usize>,
     /// The sum of the gradients of each row, contiguous, in a buffer that may be longer.
     sums: Option<Buffer>,
-    /// Elements of a row.
     columns: usize,
 }
 
@@ -55,7 +52,6 @@ pub(crate) fn misfits(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) ->
 }
 
 impl Rows {
-    /// Clears the rows of the last step.
     pub(crate) fn clear(&mut self) {
         self.leaves.clear();
     }
@@ -97,7 +93,8 @@ impl LeafRows {
         for &(index, place) in order {
             let (done, free) = room.split_at_mut(self.rows.len() * self.columns);
             let row = &mut free[..self.columns];
-            // SAFETY: the values are borrowed from the tree during its walk. `misfits` found a row for each index.
+            // SAFETY: the values are borrowed from the tree during its walk; `misfits` checked that each index has a
+            // row of them.
             unsafe { read_in_order(&from, &values.shape, spec.strides(), current_isa(), place * self.columns, row) };
             if self.rows.last() == Some(&index) {
                 let sum = done.rchunks_mut(self.columns.max(1)).next().unwrap_or_default();

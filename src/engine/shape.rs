@@ -30,8 +30,8 @@ pub struct Shape {
     pub adds: u32,
     /// Intervals whose contributions follow from the updates.
     pub of_updates: u32,
-    /// Intervals in which one part alone contributes, and the contribution can be computed afterwards from the part's
-    /// inputs: the update, the parameter, and its old state.
+    /// Intervals in which one part alone contributes, and its contribution follows from its inputs. These are the
+    /// update, the parameter, and its old state, so that the contribution can be computed afterwards.
     pub later: u32,
     /// Reductions that are counts of elements: bit `i` for reduction `i`.
     pub counts: u32,
@@ -52,8 +52,8 @@ pub struct Span {
     pub to: usize,
     /// The dtype of the leaf, in a loop compiled for one.
     pub dtype: Option<DType>,
-    /// True if only the contributions of an element remain to be computed, from [`Term::went_in`](crate::element::Term)
-    /// and the old state.
+    /// True if only the contributions of an element remain to be computed. They follow from
+    /// [`Term::went_in`](crate::element::Term) and the old state.
     pub later: bool,
 }
 
@@ -93,7 +93,7 @@ impl Shape {
     /// one.
     pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
-    /// The shape of a stage that does nothing and may change updates.
+    /// A shape without barriers, state and reductions.
     pub const NOTHING: Shape = Shape {
         barriers: 0,
         stateful: 0,
@@ -232,7 +232,7 @@ impl Shape {
         self.of_updates >> pass & 1 == 1 || !self.adds_in(pass) || !self.drops(pass)
     }
 
-    /// Returns true if one pass may run intervals `from..=to` of this stage; false if a stateful interval would run
+    /// Returns true if one pass may run intervals `from..=to` of this stage. False if a stateful interval would run
     /// again.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
         to <= self.barriers && (from == to || !Span::of(from, to - 1).meets(self.stateful))
@@ -265,8 +265,7 @@ impl Shape {
             || self.looks_at(to) && span.meets(!self.untouched)
     }
 
-    /// Returns true if a stage reads the updates in memory, and leaves them unmodified, at the barrier after pass
-    /// `pass`.
+    /// Returns true if the barrier after pass `pass` reads the updates in memory and leaves them unmodified.
     pub(crate) const fn looks_at(self, pass: usize) -> bool {
         self.looks >> pass & 1 == 1
     }

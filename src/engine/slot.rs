@@ -107,12 +107,10 @@ pub struct Codes<'a> {
     except: &'a [bool],
 }
 
-/// A quantization format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
     /// Square roots; fourth roots for non-negative arrays.
     Roots,
-    /// Logarithms.
     Logarithms,
 }
 
@@ -154,8 +152,7 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// Returns this format for a tree of `leaves` leaves. Exempt leaves are those of this tree only if the number
-    /// matches.
+    /// Returns this format for a tree of `leaves` leaves. A tree with another number of leaves has no exempt leaves.
     pub(crate) fn of_leaves(self, leaves: usize) -> Self {
         Codes { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
     }

@@ -9,7 +9,6 @@ use crate::element::{DType, InRecord};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
-/// State arrays by slot number.
 pub(crate) type RawSlots = [Option<RawSlice>; MOST_SLOTS];
 
 /// The state arrays of one leaf, in the order of a fused loop's slots.
@@ -53,17 +52,14 @@ impl<'a> SlotList<'a> {
         self.found.is_none() && self.slots[..self.len].iter().flatten().all(|slot| is_stored(slot.dtype()))
     }
 
-    /// Returns the arrays by slot number.
     pub(super) fn slots(&self) -> &RawSlots {
         &self.slots
     }
 
-    /// Returns leaf statistics and their slots.
     pub(super) fn found(&self) -> Option<&(Found<'a>, Range<usize>)> {
         self.found.as_ref()
     }
 
-    /// Returns the number of slots.
     pub(super) fn len(&self) -> usize {
         self.len
     }

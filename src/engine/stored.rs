@@ -23,7 +23,6 @@ use crate::tree::add_update;
 /// State arrays in the compute type; those past the last are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
-/// Returns empty arrays for all slots.
 #[inline(always)]
 pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
     [&mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut []]
@@ -49,10 +48,9 @@ pub(super) const fn in_singles<C: Real>() -> bool {
     cfg!(feature = "half") && matches!(C::DTYPE, DType::F32)
 }
 
-/// The arrays of a loop: `len` elements of each from `start` on, of the updates from `from_start` on.
-///
-/// A loop that adds updates to parameters writes to `to` and does not read `p`. Arrays that the body neither reads nor
-/// writes may be missing.
+/// The arrays of a loop: `len` elements of each from `start` on, of the updates from `from_start` on. A loop that adds
+/// updates to parameters writes to `to` and does not read `p`. Arrays that the body neither reads nor writes may be
+/// missing.
 pub(crate) struct Arrays<'a> {
     len: usize,
     start: usize,
@@ -134,7 +132,6 @@ pub(super) struct Array<C, const MIXED: bool> {
 }
 
 impl<C: Real, const MIXED: bool> Array<C, MIXED> {
-    /// The missing array.
     pub(super) const NOWHERE: Self = Array { first: core::ptr::null_mut(), dtype: C::DTYPE };
 
     #[inline(always)]
@@ -329,7 +326,6 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         bits
     }
 
-    /// Returns true if the elements have the compute type.
     #[inline(always)]
     pub(super) fn is_native(self) -> bool {
         !MIXED || self.dtype == C::DTYPE

@@ -44,7 +44,6 @@ impl<const N: usize> Lanes<N> {
         }
     }
 
-    /// Adds an element's contributions.
     #[inline(always)]
     pub(super) fn add<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Term<C>; MOST_SUMS]) {
         let mut i = 0;

@@ -28,7 +28,6 @@ struct Check<'s> {
     fits: fn(DType, DType) -> bool,
     /// Receives the missing leaves, if leaves may be missing: empty if all are present.
     absent: Option<&'s mut Vec<bool>>,
-    /// Advice for missing gradients.
     advice: &'s dyn Fn() -> String,
     /// Advice for leaves of another dtype.
     on_types: &'static str,
@@ -188,7 +187,6 @@ impl<'s> Check<'s> {
     }
 }
 
-/// Fills a table with parameters to be written.
 pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     tree: &mut P,
     structure: &Structure,
@@ -210,7 +208,6 @@ pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     write(tree, table, path, Check { absent, advice, on_types: IN_PLACE, ..Check::of(GRADIENTS, structure) })
 }
 
-/// Fills a table with parameters to be read.
 pub(crate) fn params<P: Tree + ?Sized>(
     tree: &P,
     structure: &Structure,

@@ -116,7 +116,6 @@ impl<'t, C: Real> Tile<'t, C> {
         (self.u, self.p)
     }
 
-    /// Returns the updates, to read.
     pub(crate) fn input(&mut self) -> &[C] {
         if self.zero {
             self.settle();

@@ -36,8 +36,7 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         absent
     }
 
-    /// Returns true if state covers a window of steps, so that a leaf that rests in some steps would see part of a
-    /// window.
+    /// Returns true if state covers a window of steps. A leaf that rests in some steps would see part of a window.
     fn has_windows(&self) -> bool {
         let mut has_windows = false;
         self.members(&mut |member| has_windows |= member.has_windows());

@@ -32,7 +32,6 @@ macro_rules! needs_of {
 }
 pub(crate) use needs_of;
 
-/// Returns true if a chain has no members.
 const fn is_empty(members: &[usize]) -> bool {
     members.is_empty()
 }

@@ -9,31 +9,23 @@ use crate::state::StateWalk;
 
 /// A type-erased transformation with its state.
 pub trait View<'a> {
-    /// Returns the transformation.
     fn transform(&self) -> &dyn Transform;
-    /// As [`Stage::check`].
     fn check(&self, at: &StepContext<'_>) -> Result<()>;
     /// As [`Stage::emission`]; `None` if the transformation has not begun.
     fn emission(&self) -> Option<Emission>;
-    /// As [`Stage::resting`].
     fn resting(&self) -> &'a [bool];
-    /// As [`Stage::state_bytes`].
     fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize;
-    /// As [`Stage::unused`].
     fn unused(&self, report: &mut dyn FnMut(&str, bool));
-    /// As [`Stage::read`].
     fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
 
 /// A type-erased transformation in a step. It does nothing before it has begun.
 pub trait InStep<'a> {
-    /// Returns the transformation.
     fn transform(&self) -> &dyn Transform;
     /// As [`Stage::begin`], if the transformation has not begun.
     fn begin(&mut self, at: &StepContext<'_>);
     /// As [`Stage::emission`]; `None` if the transformation has not begun.
     fn emission(&self) -> Option<Emission>;
-    /// As [`Stage::barrier`].
     fn barrier(&mut self, at: &StepContext<'_>, index: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>);
     /// As [`Stage::finish`]; returns false if the transformation has not begun.
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome) -> bool;

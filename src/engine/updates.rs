@@ -42,8 +42,9 @@ impl Updates {
         &self.structure
     }
 
-    /// Returns a copy of the update at a path, in row-major order; `None` if no such leaf exists or its dtype is not
-    /// `T`.
+    /// Returns a copy of the update at a path, in row-major order.
+    ///
+    /// Returns `None` if no such leaf exists or its dtype is not `T`.
     pub fn to_vec<T: Element>(&self, path: &str) -> Option<Vec<T>> {
         let i = self.structure.index_of(path)?;
         let leaf = LeafRef::lend(self.parts(i));

@@ -6,8 +6,7 @@
 use super::Span;
 use super::limits::MOST_SLOTS;
 
-/// The barrier intervals in which a stage reads a state array, and those in which it writes it; masks as in
-/// [`Shape`](super::Shape).
+/// The barrier intervals in which a stage reads and writes a state array; masks as in [`Shape`](super::Shape).
 #[derive(Clone, Copy, Debug)]
 pub struct Uses {
     reads: u32,
@@ -18,7 +17,6 @@ pub struct Uses {
 pub type AllUses = [Uses; MOST_SLOTS];
 
 impl Uses {
-    /// Accesses in every interval.
     pub(crate) const ALWAYS: Uses = Uses::of(u32::MAX, u32::MAX);
 
     /// Returns these accesses. Written arrays are also read, because an element may keep its value.
@@ -60,7 +58,6 @@ pub(crate) const fn followed_by(mut all: AllUses, arrays: usize, next: AllUses, 
     all
 }
 
-/// Returns true if any flag is set.
 pub(super) const fn any(slots: [bool; MOST_SLOTS]) -> bool {
     let mut slot = 0;
     while slot < MOST_SLOTS && !slots[slot] {

@@ -60,7 +60,6 @@ struct Source<'a> {
 /// chunks.
 const STRETCH: usize = 16;
 
-/// The input of a pass.
 #[derive(Clone, Copy)]
 pub(super) enum Start {
     Gradients,
@@ -69,7 +68,6 @@ pub(super) enum Start {
 }
 
 impl Start {
-    /// Returns the input of a pass of a chain of this shape.
     pub(super) fn of(shape: Shape, span: Span) -> Option<Start> {
         match span.from {
             _ if !shape.needs_updates(span.to) => None,
@@ -128,7 +126,6 @@ impl Walk<'_> {
         sums(own) == sums(shape) && shape.span(to) == self.span && stores(own) == stores(shape)
     }
 
-    /// Returns true if the pass has nothing to do.
     pub(super) fn is_idle(&self) -> bool {
         self.shape.is_idle(self.span.to) && !self.ends
     }
@@ -137,7 +134,6 @@ impl Walk<'_> {
         self.shape.stores(self.span.to) && !self.ends
     }
 
-    /// Returns true if this pass writes parameters.
     pub(super) fn writes_params(&self) -> bool {
         self.is_last() && !self.ends && matches!(self.sink, Sink::Params)
     }
@@ -174,8 +170,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the array that a pass over a chunk reads, and the offset of the chunk in it, if it and the parameters
-    /// are contiguous. For a pass that needs no updates it is the parameters, which the pass does not read.
+    /// Returns the array that a pass over a chunk reads, with the offset of the chunk in it. `None` unless it and the
+    /// parameters are contiguous. For a pass that needs no updates it is the parameters, which the pass does not read.
     pub(super) fn dense(&self, piece: &Piece) -> Option<(RawSlice, usize)> {
         let is_dense = |leaf: &&TableLeaf| leaf.strided.is_none();
         let p = Some(&self.params[piece.leaf]).filter(is_dense)?.data;

@@ -194,7 +194,6 @@ impl WholeTree<'_> {
         }
     }
 
-    /// Returns the current updates of a leaf.
     fn given<C: Real>(&mut self, leaf: usize) -> &[C] {
         if self.has_stored {
             return self.stored[leaf].get().unwrap_or_default();

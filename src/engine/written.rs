@@ -29,7 +29,6 @@ pub(crate) enum Sink<'a> {
     Gradients,
 }
 
-/// The identity.
 enum AsIs {}
 
 impl<C: Real> Body<C> for AsIs {

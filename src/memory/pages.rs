@@ -12,7 +12,6 @@ use std::alloc::{Layout, alloc, alloc_zeroed};
 /// it.
 pub(super) const HUGE_PAGE: usize = 1 << 21;
 
-/// True if the platform accepts requests for huge pages.
 pub(super) const CAN_ASK: bool =
     cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
 

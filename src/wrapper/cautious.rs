@@ -77,7 +77,6 @@ memory! {
     }
     beside {
         xi: f64,
-        /// The factor of each leaf's updates.
         factors: Vec<f64>,
     }
 }

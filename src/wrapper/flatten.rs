@@ -108,7 +108,6 @@ struct Room {
     updates: Moments,
     /// A point and its gradient, if the inner transformation evaluates the loss.
     asking: Option<[Moments; 2]>,
-    /// The outcome of the last inner step.
     outcome: Outcome,
 }
 
@@ -136,13 +135,11 @@ fn promoted(a: DType, b: DType) -> DType {
     }
 }
 
-/// Copies a leaf's elements into a slice of the vector.
 fn gather<C: Element, F: Element>(leaf: &LeafSpec, from: &[C], to: &mut [F]) {
     let mut to = to.iter_mut();
     leaf.each_place(|i| to.next().into_iter().for_each(|to| *to = convert(from[i])));
 }
 
-/// Copies a slice of the vector into a leaf's elements.
 fn scatter<C: Element, F: Element>(leaf: &LeafSpec, from: &[F], to: &mut [C]) {
     let mut from = from.iter();
     leaf.each_place(|i| from.next().into_iter().for_each(|from| to[i] = convert(*from)));
@@ -211,7 +208,6 @@ impl Split<'_> {
     }
 }
 
-/// Fills the vectors of a step.
 struct Gather<'a> {
     grads: Along<'a>,
     /// The cursor of the parameters, if they are read.

@@ -83,8 +83,8 @@ impl<T: Stage> Freezable<T> {
     }
 }
 
-/// Returns an error unless the inner transformation works on each leaf on its own, except for reductions, and has no
-/// windows over steps, in part of which a leaf could rest.
+/// Returns an error unless the inner transformation works on each leaf on its own, except for reductions. It must have
+/// no windows over steps either, because a leaf could rest in part of a window.
 pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
     let refuse = |expected: &str| Err(Error::argument(P::NAME, P::KEY, expected, part.inner().describe()));
     if part.inner().shape().joins {

@@ -213,7 +213,6 @@ impl<D: Stage, M: Stage> RunsInside<Graft<D, M>> for Grafted {
     }
 }
 
-/// Copies the gradients.
 struct Take<'a>(&'a mut Moments);
 
 impl LeafVisitor for Take<'_> {
@@ -222,7 +221,6 @@ impl LeafVisitor for Take<'_> {
     }
 }
 
-/// Computes the norm of each leaf.
 fn norms_of(leaves: &[LeafSpec], updates: &Moments, norms: &mut [f64]) {
     fn norm<C: Real>(leaf: &LeafSpec, x: &[C]) -> f64 {
         let squares = dot(leaf, x, x);

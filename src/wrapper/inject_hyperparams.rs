@@ -98,7 +98,6 @@ pub struct Hyperparams {
 struct Value {
     name: &'static str,
     value: Scalar,
-    /// The schedule of the value, if it has one.
     schedule: Option<Schedule>,
 }
 
@@ -194,7 +193,6 @@ impl Hyperparams {
         self.owner.as_ref().map(|owner| owner.recipe())
     }
 
-    /// Returns the names of injected arguments.
     fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.values.iter().map(|v| v.name)
     }

@@ -75,11 +75,9 @@ memory! {
     beside {
         /// The state of the fast optimizer after this step, if it is reset.
         fresh: Option<Box<S>>,
-        /// The active leaves.
         active: Vec<bool>,
         /// The leaves that rest in this step, and keep their state.
         resting: Vec<bool>,
-        /// The slow step size of this step.
         step_size: f64,
     }
     evaluate |_memory| EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 };

@@ -83,7 +83,6 @@ memory! {
         tuners: Vec<Tuner>,
     }
     beside {
-        /// The step count of this step.
         step: u64,
         /// The factor from `x₀ − p` to `Δ`.
         of_distance: f64,

@@ -30,8 +30,9 @@ pub trait Averages: Holds {
 pub type ParamsAverageState<S> = WrapperState<ParamsAverageMemory, S>;
 
 memory! {
-    /// The memory of a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()), besides the average
-    /// and the inner state.
+    /// The memory of a [`params_ema`](super::params_ema()) or [`params_swa`](super::params_swa()).
+    ///
+    /// The average and the inner state are kept beside it.
     pub ParamsAverageMemory {
         steps: Count,
         averaged: Count,

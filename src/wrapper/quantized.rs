@@ -99,8 +99,9 @@ wrapper! {
         logarithmic: bool = false;
         /// Sets the fewest elements of a quantized leaf; 4096 by default.
         min_elements: usize = 4096;
-        /// Sets the leaves whose state is exempt; by default [embeddings, by their names](Mask::embeddings); `None` for
-        /// no leaf.
+        /// Sets the leaves whose state is exempt; by default [embeddings, by their names](Mask::embeddings).
+        ///
+        /// `None` exempts no leaf.
         except: Option<Mask> = Some(Mask::embeddings());
     }
 }

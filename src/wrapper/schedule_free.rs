@@ -167,7 +167,6 @@ pub struct ScheduleFreeState {
     pub max_lr: Scalar,
     /// The sum of the weights.
     pub weight_sum: Scalar,
-    /// The coefficients of this step's updates.
     mix: Mix<f64>,
     mean: Mean<f64>,
     types: LeafTypes,

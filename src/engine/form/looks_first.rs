@@ -23,8 +23,7 @@ use crate::tree::LeafSpec;
 #[derive(Clone, Copy, Debug)]
 pub enum AfterALook {}
 
-/// A part that computes leaf statistics, such as the means of rows and columns, and then transforms each element by
-/// them.
+/// A part that computes leaf statistics and then transforms each element by them.
 ///
 /// The second half is arithmetic on one element, as in a [`Rule`](super::Rule), and fuses with later parts into one
 /// loop. Statistics may differ between elements of a leaf: [`found`](LooksFirst::found) expands them to a few numbers
@@ -101,14 +100,16 @@ pub enum AfterALook {}
     note = "`impl LooksFirst for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
 )]
 pub trait LooksFirst: Part<Form = AfterALook> {
-    /// The state arrays that [`apply`](LooksFirst::apply) rewrites, by name, as many as [`Slots`](LooksFirst::Slots)
-    /// has.
+    /// The state arrays that [`apply`](LooksFirst::apply) rewrites, by name: one for each of
+    /// [`Slots`](LooksFirst::Slots).
     ///
     /// They start at zero, and the state has each under its name, beside the fields made by
     /// [`start`](LooksFirst::start).
     const SLOTS: &'static [Slot] = &[];
-    /// True if each leaf's update follows from that leaf and its own state alone, and [inactive](WholeTree::is_active)
-    /// leaves are left unmodified; see [`Scope::LEAF`](super::Scope::LEAF).
+    /// True if each leaf's update follows from that leaf and its own state alone.
+    ///
+    /// The part must then leave [inactive](WholeTree::is_active) leaves unmodified; see
+    /// [`Scope::LEAF`](super::Scope::LEAF).
     const BY_LEAF: bool = false;
     /// The values kept between steps, and the statistics.
     type State: State;

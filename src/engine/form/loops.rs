@@ -78,7 +78,6 @@ fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: 
     }
 }
 
-/// Returns true if any array is read.
 pub(super) const fn reads_any(all: &[Access]) -> bool {
     let mut slot = 0;
     while slot < all.len() && !all[slot].reads() {
@@ -145,7 +144,6 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
 /// The loop over a tile for one number type; see `passes`.
 struct Ways<F, C>(PhantomData<(F, C)>);
 
-/// As [`each_beside`].
 type TileFn<F, C> = fn(F, &StateArrays, usize, &mut Tile<'_, C>, &[C]);
 
 impl<F: OnElement<C>, C: Real> Ways<F, C> {

@@ -67,9 +67,8 @@ pub trait RuleWithMemory: Part {
     /// on it.
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C, counts: &mut [u32]) -> C;
 
-    /// Returns the scalars for a loop compiled for leaves of one dtype, if `apply` [depends](RuleWithMemory::TYPED) on
-    /// it. They must equal `k`, but are written so that the compiler drops the work for other dtypes. Write
-    /// `#[inline(always)]` on it.
+    /// Returns the scalars for leaves of one dtype, if `apply` [depends](RuleWithMemory::TYPED) on it. They must equal
+    /// `k`, but are written so that the compiler drops the work for other dtypes. Write `#[inline(always)]` on it.
     fn typed<C: Real>(k: Self::Scalars<C>, dtype: DType) -> Self::Scalars<C> {
         let _ = dtype;
         k
@@ -79,9 +78,8 @@ pub trait RuleWithMemory: Part {
     /// [`is_apart`](RuleWithMemory::is_apart) is not called, and no loop is instantiated for them.
     const APART: bool = false;
 
-    /// Returns true if a leaf uses [`apply_apart`](RuleWithMemory::apply_apart) in this step, and not `apply` in the
-    /// loop of the whole chain: for arithmetic that depends on the position of an element, or would keep that loop from
-    /// being vectorized.
+    /// Returns true if a leaf uses [`apply_apart`](RuleWithMemory::apply_apart) in this step. It is for arithmetic that
+    /// depends on the position of an element, or would keep the loop of the whole chain from being vectorized.
     fn is_apart(&self, memory: &Self::Memory, leaf: usize) -> bool {
         let _ = (memory, leaf);
         false
@@ -99,8 +97,7 @@ pub trait RuleWithMemory: Part {
         let _ = (memory, k, slots, stretch);
     }
 
-    /// An additional state array for leaves that [need](RuleWithMemory::needs_beside) it, besides
-    /// [`SLOTS`](RuleWithMemory::SLOTS).
+    /// An additional state array for leaves that [need](RuleWithMemory::needs_beside) it.
     ///
     /// It starts as a copy of the parameters. Such leaves are [apart](RuleWithMemory::is_apart) and find it in
     /// [`Stretch::beside`]. If the memory has parameters for evaluation, this array has them for these leaves.
@@ -112,8 +109,8 @@ pub trait RuleWithMemory: Part {
         false
     }
 
-    /// Returns the bytes of memory that a step reads for a leaf besides the state arrays, for
-    /// [`plan`](crate::GradientTransformation::plan).
+    /// Returns the bytes of memory that a step reads for a leaf, besides the state arrays.
+    /// [`plan`](crate::GradientTransformation::plan) counts them.
     fn memory_bytes(&self, memory: &Self::Memory, leaf: usize) -> usize {
         let _ = (memory, leaf);
         0

@@ -64,7 +64,6 @@ impl Arrays {
         Ok(Arrays { beside, ..self })
     }
 
-    /// Returns true if a leaf has the additional array.
     pub(super) fn has_beside(&self, leaf: usize) -> bool {
         self.beside.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
     }
@@ -152,7 +151,6 @@ pub struct WrapperState<M, S> {
     pub(super) name: &'static str,
     /// The gradients of this step, for wrappers that read them again. Not part of the state.
     pub(super) kept: Arrays,
-    /// The number of leaves.
     pub(super) leaves: usize,
     /// The leaves without an update in this step, if others have one; else empty. Not part of the state.
     pub(super) resting: Vec<bool>,

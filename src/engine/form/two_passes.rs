@@ -199,8 +199,9 @@ pub trait TwoPasses: Part {
     /// loop of their own computes these.
     fn take_in<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
 
-    /// Requests that reductions are repeated before [`decide`](TwoPasses::decide), because squares of `f64` elements
-    /// overflowed or vanished.
+    /// Requests that reductions are repeated before [`decide`](TwoPasses::decide).
+    ///
+    /// Squares of `f64` elements have overflowed or vanished then.
     ///
     /// Stores the scale of a leaf's elements, which [`scalars`](TwoPasses::scalars) then applies, and passes each such
     /// leaf to `again`. Called once a step, in steps on trees with `f64` leaves. Only a part without state arrays may
@@ -226,7 +227,6 @@ const fn sums_of<P: TwoPasses>() -> usize {
     sums
 }
 
-/// Returns true if a pass writes any array.
 const fn writes(accesses: &[Access]) -> bool {
     let mut slot = 0;
     while slot < accesses.len() && !accesses[slot].writes() {

@@ -193,7 +193,7 @@ pub trait WholeTreeTransformation: Part {
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 }
 
-/// Returns the leaves on which a part of whole leaves acts in this process; `None` if the leaves are not divided among
+/// Returns the leaves on which a part of whole leaves acts in this process. `None` if the leaves are not divided among
 /// processes. `work` is the cost of a leaf.
 pub(super) fn whole_here(
     (name, by_leaf): (&'static str, bool),

@@ -129,7 +129,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
-        // Whole-chain loops for every member that a config may have would take half as long again to compile.
+        // Whole-chain loops for every member that a config may have would lengthen compilation by half.
         let pass: Option<PassFn<T>> =
             const { if T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 { Some(T::pass) } else { None } };
         if let Some(pass) = pass {

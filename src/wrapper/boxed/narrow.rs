@@ -38,7 +38,6 @@ pub fn narrow<N: Needs>(transformation: Boxed<ValueAndGradFn>) -> Result<Boxed<N
     Ok(Box::new(Narrow { inner: transformation, needs: PhantomData::<fn() -> N> }))
 }
 
-/// See [`narrow`].
 struct Narrow<N> {
     inner: Boxed<ValueAndGradFn>,
     needs: PhantomData<fn() -> N>,

@@ -16,7 +16,6 @@ use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-/// The content of a box, and the chunk that it gets.
 struct Inside<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
@@ -60,7 +59,6 @@ fn viewed<'a, N: Needs, R>(
     found.expect("a box shows what is inside")
 }
 
-/// Calls a function with the inner transformation in a step.
 fn in_step<'a, N: Needs>(
     inside: &dyn DynTransformation<N>,
     state: &'a mut BoxedState,

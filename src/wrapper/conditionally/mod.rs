@@ -185,8 +185,9 @@ memory! {
 }
 
 impl ConditionallyMemory {
-    /// Returns the number of steps, whether or not the inner transformation ran, except those in which it ran and
-    /// emitted nothing.
+    /// Returns the number of steps, whether or not the inner transformation ran.
+    ///
+    /// Steps in which it ran and emitted nothing do not count.
     pub fn step(&self) -> Count {
         self.step
     }

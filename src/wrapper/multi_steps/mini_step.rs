@@ -15,7 +15,6 @@ pub struct Taking<C = f64> {
     flush: bool,
     /// True if the window is full, so that the accumulator is emptied.
     emit: bool,
-    /// The loss for the inner transformation.
     value: Option<f64>,
 }
 

@@ -76,9 +76,7 @@ impl<G> Partition<G> {
 pub struct PartitionState<S> {
     names: Vec<String>,
     members: S,
-    /// The member of each leaf.
     which: Vec<usize>,
-    /// The leaves of each member.
     active: Vec<Vec<bool>>,
     /// The outcome of the last step for each member.
     outcomes: Vec<Outcome>,
@@ -166,7 +164,6 @@ impl<G: Stages> Partition<G> {
         state.resting = resting;
     }
 
-    /// Returns a value for each member.
     fn of_members<R>(&self, of: impl Fn(&dyn Transform) -> R) -> Vec<R> {
         let mut all = Vec::with_capacity(self.names.len());
         self.members(&mut |member| all.push(of(member)));

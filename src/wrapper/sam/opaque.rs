@@ -78,7 +78,6 @@ impl<A> AdversarialGradientState<A> {
 
 state_fields!(AdversarialGradientState<A: State> { adv_state } knows { nested });
 
-/// Copies parameters and gradients.
 struct Depart<'a> {
     point: &'a mut Moments,
     gradient: &'a mut Moments,
@@ -92,7 +91,6 @@ impl LeafVisitor for Depart<'_> {
     }
 }
 
-/// Copies the gradient back.
 struct Arrive<'a>(&'a Moments);
 
 impl LeafVisitor for Arrive<'_> {

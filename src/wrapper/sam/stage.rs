@@ -16,8 +16,8 @@ use crate::tree::LeafSpec;
 pub enum SamRun<O, A, S> {
     /// The adversarial optimizer; true if the round begins, so that the parameters are copied.
     Climb(A, bool),
-    /// The optimizer, from the start of the round; true if that is the current point, as in rounds of one step; the new
-    /// state of the adversarial optimizer, if it is reset.
+    /// The optimizer, from the start of the round. The flag is true if that is the current point, as in rounds of one
+    /// step. The box has the new state of the adversarial optimizer, if it is reset.
     Descend(O, bool, Option<Box<S>>),
 }
 
@@ -291,7 +291,6 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     }
 }
 
-/// Returns the leaves that have a copy.
 fn active(cache: &Moments) -> Vec<bool> {
     (0..cache.len()).map(|leaf| cache.dtype(leaf).is_some()).collect()
 }

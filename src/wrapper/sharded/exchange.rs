@@ -25,7 +25,6 @@ pub(super) struct Exchange {
     pub(super) own: Layout,
     /// Messages of gradients until they are reduced, then of updates.
     messages: Vec<Vec<u8>>,
-    /// Messages of this rank's updates.
     own_messages: Vec<Vec<u8>>,
     /// Buffers of messages that arrive while gradients are reduced.
     spare: Vec<Vec<u8>>,
@@ -59,7 +58,6 @@ impl Exchange {
         (&self.parts, self.reduce_dtype)
     }
 
-    /// Lends messages for all gradients.
     pub(super) fn lend(&mut self) -> Vec<RawBytes> {
         self.grads.lend(&mut self.messages)
     }

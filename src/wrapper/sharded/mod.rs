@@ -184,7 +184,6 @@ pub struct ShardedState<S> {
 struct Shared {
     nested: Nested,
     exchange: Exchange,
-    /// True if the ranks' parameters have been compared.
     compared: Arc<Mutex<bool>>,
 }
 

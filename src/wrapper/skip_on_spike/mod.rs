@@ -8,8 +8,8 @@ use crate::part::prelude::*;
 ///
 /// The inner state is then unmodified, and neither later members of a chain nor wrappers run in such a step.
 ///
-/// With [`of_loss`](SkipOnSpike::of_loss) it judges the loss instead; the loss is then an input of a step by type. A
-/// value that is not finite is always skipped.
+/// With [`of_loss`](SkipOnSpike::of_loss) it judges the loss instead; its type then makes the loss an input of a step.
+/// A value that is not finite is always skipped.
 ///
 /// The threshold `deviations` is 6 in the training of OLMo 2; ZClip, which clips where this skips, uses 2.5.
 ///
@@ -76,8 +76,7 @@ wrapper! {
         decay: f64 in DECAY = 0.97;
         /// Sets the number of counted steps before one can be a spike; 25 by default.
         warmup_steps: u64 = 25;
-        /// Sets the number of finite spikes in a row that are skipped before they count as a change of level; 10 by
-        /// default.
+        /// Sets the finite spikes in a row that are skipped before they count as a change of level; 10 by default.
         max_consecutive: u64 = 10;
     }
     shows "{:?}": of;
