@@ -74,7 +74,7 @@ pub(super) fn loop_on_tile<C: Real>(
     let mut on_slots = |slots: &RawSlots| {
         // SAFETY: the tile is borrowed, the parameters are borrowed for the step to be written, and the engine holds
         // the state exclusively. Each chunk belongs to one task and runs once in a pass, so no other task accesses
-        // these elements. Updates, parameters, state arrays and spare room are separate allocations.
+        // these elements. Updates, parameters and state arrays are separate memory.
         added = run(&unsafe { Arrays::new((start, n), (from, 0, ahead), (p, to), slots) });
     };
     if list.is_stored(|dtype| dtype == C::DTYPE) {

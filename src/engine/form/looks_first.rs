@@ -26,8 +26,9 @@ pub enum AfterALook {}
 /// A part that computes leaf statistics and then transforms each element by them.
 ///
 /// The second half is arithmetic on one element, as in a [`Rule`](super::Rule), and fuses with later parts into one
-/// loop. Statistics may differ between elements of a leaf: [`found`](LooksFirst::found) expands them to a few numbers
-/// per element, which never need an array of the leaf's length.
+/// loop. Statistics such as the means of rows and columns differ between elements of a leaf:
+/// [`found`](LooksFirst::found) expands them to a few numbers per element, which never need an array of the leaf's
+/// length.
 ///
 /// # Example
 ///
