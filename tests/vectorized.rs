@@ -318,7 +318,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
-                // No sum is added at partial width or lane by lane, except the lanes of the tail, which are on the stack.
+                // No sum is added at partial width or lane by lane, except the lanes of the tail, on the stack.
                 let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
                 let blocks = inner_loops(code).into_iter().filter(|code| code.iter().any(whole));
                 let mut adds = blocks.flatten().filter(|line| line.contains("addpd") || line.contains("addsd"));
