@@ -8,24 +8,27 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use gradchain::prelude::*;
-use gradchain::{DType, Isa, detected_isa, force_isa};
+use gradchain::{DType, SimdLevel, detected_simd_level, force_simd_level};
 
 const ELEMENTS: usize = 10_000_000;
 const PAIRS: usize = 15;
 
 fn main() -> gradchain::Result<()> {
     let plain = || adamw(1e-3);
-    for isa in [Isa::Avx512, Isa::Avx2, Isa::Baseline].into_iter().filter(|isa| *isa <= detected_isa()) {
-        force_isa(Some(isa));
-        against("roots", isa, plain(), quantized(plain()))?;
-        against("logarithms", isa, plain(), quantized(plain()).logarithmic(true))?;
-        against("mu in bf16", isa, plain(), plain().mu_dtype(DType::Bf16))?;
+    for simd in [SimdLevel::Avx512, SimdLevel::Avx2, SimdLevel::Baseline]
+        .into_iter()
+        .filter(|simd| *simd <= detected_simd_level())
+    {
+        force_simd_level(Some(simd));
+        against("roots", simd, plain(), quantized(plain()))?;
+        against("logarithms", simd, plain(), quantized(plain()).logarithmic(true))?;
+        against("mu in bf16", simd, plain(), plain().mu_dtype(DType::Bf16))?;
     }
-    force_isa(None);
+    force_simd_level(None);
     Ok(())
 }
 
-fn against<A, B>(name: &str, isa: Isa, single: A, few: B) -> gradchain::Result<()>
+fn against<A, B>(name: &str, simd: SimdLevel, single: A, few: B) -> gradchain::Result<()>
 where
     A: GradientTransformation<Needs = Nothing>,
     B: GradientTransformation<Needs = Nothing>,
@@ -54,6 +57,6 @@ where
     };
     let bytes = of_few.schema().size().total_bytes() as f64 / ELEMENTS as f64;
     let (ratio, single) = (median(&mut ratios), median(&mut times) / ELEMENTS as f64 * 1e9);
-    println!("states {name} isa={isa:?} ratio={ratio:.3} f32_ns_per_element={single:.4} state_bytes={bytes:.3}");
+    println!("states {name} isa={simd:?} ratio={ratio:.3} f32_ns_per_element={single:.4} state_bytes={bytes:.3}");
     Ok(())
 }

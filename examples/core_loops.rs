@@ -8,7 +8,7 @@ use gradchain::optimizer::{
 use gradchain::prelude::*;
 use gradchain::transform::{scale, scale_by_rms, stochastic_rounding};
 use gradchain::wrapper::master;
-use gradchain::{DType, Isa, detected_isa, force_isa};
+use gradchain::{DType, SimdLevel, detected_simd_level, force_simd_level};
 use half::{bf16, f16};
 use ndarray::Array2;
 
@@ -34,26 +34,26 @@ fn bits((a, b, c, d): &Leaves) -> Vec<u64> {
 }
 
 /// The parameters after some steps with one instruction set, as bits.
-fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, isa: Isa) -> gradchain::Result<Vec<u64>> {
-    force_isa(Some(isa));
+fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, simd: SimdLevel) -> gradchain::Result<Vec<u64>> {
+    force_simd_level(Some(simd));
     let mut params = leaves(0);
     let mut state = optimizer.init(&params)?;
     for step in 1..4 {
         optimizer.step(&mut params, &leaves(step), &mut state)?;
     }
-    force_isa(None);
+    force_simd_level(None);
     Ok(bits(&params))
 }
 
 fn step<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) -> gradchain::Result<()> {
-    let baseline = run(optimizer, Isa::Baseline)?;
+    let baseline = run(optimizer, SimdLevel::Baseline)?;
     assert!(baseline != bits(&leaves(0)), "{name}: nothing has moved");
-    let wider = [Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= detected_isa());
-    for isa in wider {
-        let differs = run(optimizer, isa)?.iter().zip(&baseline).position(|(here, there)| here != there);
-        assert!(differs.is_none(), "{name}: {isa:?} has other bits than the baseline at element {differs:?}");
+    let wider = [SimdLevel::Avx2, SimdLevel::Avx512].into_iter().filter(|simd| *simd <= detected_simd_level());
+    for simd in wider {
+        let differs = run(optimizer, simd)?.iter().zip(&baseline).position(|(here, there)| here != there);
+        assert!(differs.is_none(), "{name}: {simd:?} has other bits than the baseline at element {differs:?}");
     }
-    println!("{name}: the same bits up to {:?}", detected_isa());
+    println!("{name}: the same bits up to {:?}", detected_simd_level());
     Ok(())
 }
 

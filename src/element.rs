@@ -10,7 +10,7 @@ mod rounding;
 #[cfg(feature = "half")]
 mod sixteen_bits;
 
-pub(crate) use in_engine::{Both, ByReal, InEngine, InRecord, PerReal, Term};
+pub(crate) use in_engine::{Both, ByReal, Contribution, InEngine, InRecord, PerReal};
 pub(crate) use rounding::Rounding;
 #[cfg(feature = "half")]
 pub(crate) use sixteen_bits::SixteenBits;

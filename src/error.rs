@@ -1,11 +1,11 @@
 //! The crate's one error type.
 
-mod known;
+mod suggestions;
 
 use core::fmt;
 
-use self::known::Known;
-pub(crate) use self::known::is_meant;
+use self::suggestions::Known;
+pub(crate) use self::suggestions::is_meant;
 use crate::layout::Difference;
 
 /// An error: its place, the expected and the found value.

@@ -7,23 +7,23 @@
 use core::fmt;
 use core::marker::PhantomData;
 
-use given::Given;
+use inputs::Inputs;
 
 use crate::engine::{Evaluate, GradientSink, Trial};
 use crate::needs::{self, Provides};
 use crate::tree::{Tree, TreeMut};
 
 /// Inputs of [`step_with`](crate::GradientTransformation::step_with), for parameters of type `P`.
-pub trait Extra<P: ?Sized>: Given<P> {}
+pub trait Extra<P: ?Sized>: Inputs<P> {}
 
-impl<P: ?Sized, E: Given<P>> Extra<P> for E {}
+impl<P: ?Sized, E: Inputs<P>> Extra<P> for E {}
 
 /// Sealed: no path outside of this crate.
-mod given {
+mod inputs {
     use crate::engine::Evaluate;
 
     /// The inputs as the engine uses them.
-    pub trait Given<P: ?Sized> {
+    pub trait Inputs<P: ?Sized> {
         fn loss(&self) -> Option<f64>;
 
         #[allow(private_interfaces, reason = "called by the engine only")]
@@ -32,7 +32,7 @@ mod given {
 }
 
 /// No inputs besides gradients.
-impl<P: ?Sized> Given<P> for () {
+impl<P: ?Sized> Inputs<P> for () {
     fn loss(&self) -> Option<f64> {
         None
     }
@@ -70,7 +70,7 @@ pub struct Value {
     loss: f64,
 }
 
-impl<P: ?Sized> Given<P> for Value {
+impl<P: ?Sized> Inputs<P> for Value {
     fn loss(&self) -> Option<f64> {
         Some(self.loss)
     }
@@ -119,7 +119,7 @@ impl<P: ?Sized, F> fmt::Debug for ValueFn<P, F> {
     }
 }
 
-impl<P: TreeMut + Clone, F: FnMut(&P) -> V, V: Into<f64>> Given<P> for ValueFn<P, F> {
+impl<P: TreeMut + Clone, F: FnMut(&P) -> V, V: Into<f64>> Inputs<P> for ValueFn<P, F> {
     fn loss(&self) -> Option<f64> {
         Some(self.loss)
     }
@@ -172,7 +172,7 @@ impl<P: ?Sized, F> fmt::Debug for ValueAndGradFn<P, F> {
     }
 }
 
-impl<P, F, V, G> Given<P> for ValueAndGradFn<P, F>
+impl<P, F, V, G> Inputs<P> for ValueAndGradFn<P, F>
 where
     P: TreeMut + Clone,
     F: FnMut(&P) -> (V, G),

@@ -101,6 +101,7 @@ mod functions;
 mod layout;
 #[macro_use]
 mod macros;
+mod evaluation_cache;
 mod memory;
 mod migrate;
 pub mod minimize;
@@ -114,11 +115,10 @@ pub mod plot;
 pub mod program;
 pub mod projection;
 pub mod range;
-mod recall;
 pub mod recipe;
 mod replicas;
 #[cfg(feature = "serde")]
-mod saved;
+mod restore;
 pub mod schedule;
 pub mod select;
 pub mod state;
@@ -130,7 +130,9 @@ pub mod watch;
 pub mod wrapper;
 
 pub use element::{DType, Element, Real};
-pub use engine::{Isa, Outcome, PassPlan, Plan, Updates, Warning, WarningKind, detected_isa, force_isa};
+pub use engine::{
+    Outcome, PassPlan, Plan, SimdLevel, Updates, Warning, WarningKind, detected_simd_level, force_simd_level,
+};
 pub use error::{Error, Result};
 pub use evaluation::EvalParams;
 pub use functions::*;

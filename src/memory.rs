@@ -8,7 +8,7 @@
 //!   step, from the `&mut` and `&` that it got, and clears them before it returns.
 //! * Every view knows its extent. [`RawSlice`] and [`RawBytes`] check each slice, [`RawStrided`] each run: a view of
 //!   the wrong leaf panics instead of reaching another array's memory.
-//! * No two threads get overlapping chunks of the same slice: `engine::pieces` cuts chunks once, and each belongs to
+//! * No two threads get overlapping chunks of the same slice: `engine::chunks` cuts chunks once, and each belongs to
 //!   one task.
 #![allow(unsafe_code, reason = "pieces of many arrays on many threads, without allocation: see the module's head")]
 

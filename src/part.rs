@@ -5,8 +5,8 @@
 //! | [`OneElement`] | [`Rule`]: arithmetic on one element | [own rule][rule] |
 //! | [`TwoPass`] | [`TwoPasses`]: accumulate over all elements, decide, emit | [own two-pass part][two-pass] |
 //! | [`Whole`] | [`WholeTreeTransformation`]: whole leaves, or all of them | [own whole-tree part][whole-tree] |
-//! | [`AfterALook`] | [`LooksFirst`]: leaf statistics, then one element | [own whole-tree part][whole-tree] |
-//! | [`Around`] | [`Wrapper`]; for elements too [`Arithmetic`] or [`Weighing`] | [own wrapper][wrapper] |
+//! | [`WithLeafStatistics`] | [`LeafStatistics`]: leaf statistics, then one element | [own whole-tree part][whole-tree] |
+//! | [`Around`] | [`Wrapper`]; for elements too [`Arithmetic`] or [`Reducing`] | [own wrapper][wrapper] |
 //! | [`Named`] | [`Optimizer`]: a chain under a name | – |
 //!
 //! To observe updates, write a [`Measure`](crate::transform::Measure) of [`monitor`](crate::transform::monitor()).
@@ -20,17 +20,18 @@
 //! [whole-tree]: https://docs.rs/gradchain/latest/gradchain/_guide/own_whole_tree/index.html
 
 pub use crate::engine::{
-    Access, AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Codes, Decision, Effect,
-    Elements, Elsewhere, Holds, InitContext, Inner, LeafLooker, LeafVisitor, Line, LooksFirst, Named, NoArithmetic,
-    OneElement, Optimizer, Outcome, Part, PartState, Passes, RemoteLeaf, Rule, Runs, Scope, Slot, SlotArray,
-    StepContext, Steps, Sums, TwoPass, TwoPasses, Weighing, WeighingPasses, Whole, WholeLeaf, WholeTree,
-    WholeTreeTransformation, WithArithmetic, WithSums, Wrapper, WrapperState, differs, own_recipe,
+    Access, Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Codes, Decision, Effect, Elements,
+    Elsewhere, Holds, InitContext, Inner, LeafObserver, LeafStatistics, LeafVisitor, Line, Named, NoArithmetic,
+    OneElement, Optimizer, Outcome, Part, PartState, Passes, Reducing, ReducingPasses, RemoteLeaf, Rule, Runs, Scope,
+    Slot, SlotArray, StepContext, Steps, Sums, TwoPass, TwoPasses, Whole, WholeLeaf, WholeTree,
+    WholeTreeTransformation, WithArithmetic, WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs,
+    own_recipe,
 };
 
 /// The imports of most parts: `use gradchain::part::prelude::*;`
 pub mod prelude {
     pub(crate) use crate::engine::{
-        LooksOn, OneElementWithMemory, Onlooker, RuleWithMemory, RunsInside, Stage, Stretch, Transform,
+        Observer, Observes, OneElementWithMemory, RuleWithMemory, RunsInside, Stage, Stretch, Transform,
     };
     pub(crate) use crate::state::state_fields;
 

@@ -262,20 +262,20 @@ fn linked_cell(cell: &str, catalogue: &BTreeMap<String, Vec<&str>>, linked: &mut
         return cell.replacen(bare, &format!("[`{bare}`]"), 1);
     }
     let mut out = String::new();
-    for (i, piece) in cell.split('`').enumerate() {
+    for (i, chunk) in cell.split('`').enumerate() {
         if i > 0 {
             out.push('`');
         }
-        let name = (i % 2 == 1).then(|| named(piece, catalogue)).flatten();
+        let name = (i % 2 == 1).then(|| named(chunk, catalogue)).flatten();
         if let Some(name) = name.filter(|_| !out.ends_with("[`")).filter(|name| linked.insert((*name).into())) {
             out.insert(out.len() - 1, '[');
-            let label = if piece == name { "`]".into() } else { format!("`][`{name}`]") };
-            out.push_str(piece);
+            let label = if chunk == name { "`]".into() } else { format!("`][`{name}`]") };
+            out.push_str(chunk);
             out.push_str(&label);
             // The closing backtick has been written.
             out.push('\u{0}');
         } else {
-            out.push_str(piece);
+            out.push_str(chunk);
         }
     }
     out.replace("\u{0}`", "").replace('\u{0}', "")

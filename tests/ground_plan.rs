@@ -39,7 +39,7 @@ const LAYERS: &[&str] = &[
     "part",
     "program",
     "extra",
-    "recall",
+    "evaluation_cache",
     "transformation",
     "device",
     "macros",
@@ -69,7 +69,7 @@ const LAYERS: &[&str] = &[
     "transform",
     "wrapper",
     // Files.
-    "saved",
+    "restore",
     "checkpoint",
     "optimizer/elementwise",
     "optimizer/adaptive",
@@ -84,10 +84,10 @@ const LAYERS: &[&str] = &[
     // Their functions, for the root.
     "functions",
     // Optimizers as data.
-    "config/given",
+    "config/fields",
     "config/json",
     "config/serialized",
-    "config/alone",
+    "config/own_passes",
     "config/registry",
     "config/in_parts",
     "config/families",

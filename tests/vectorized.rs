@@ -138,8 +138,8 @@ const DROPS_MIXED: &str = "fKh0_Kb1_";
 
 /// The loops of a chain for one instruction set: of a job, with other parts of its name. In a mangled name each
 /// identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64.
-fn loops<'a>(functions: &'a Functions<'a>, isa: &str, chain: &str, others: &[&str]) -> Vec<&'a [&'a str]> {
-    let set = format!("3isa{}{isa}", isa.len());
+fn loops<'a>(functions: &'a Functions<'a>, simd: &str, chain: &str, others: &[&str]) -> Vec<&'a [&'a str]> {
+    let set = format!("4simd{}{simd}", simd.len());
     let parts = [&[set.as_str(), chain], others].concat();
     // A chain inside `multi_steps` is another one.
     let wrapped = |name: &str| name.contains("10MultiSteps") && !chain.contains("MultiSteps");
@@ -209,22 +209,22 @@ fn all_instruction_sets_of_this_cpu_give_the_same_bits() {
     let ran = Command::new(&BUILT.program).output().expect("the example runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    let each = format!(": the same bits up to {:?}", gradchain::detected_isa());
+    let each = format!(": the same bits up to {:?}", gradchain::detected_simd_level());
     assert!(said.lines().count() > CHAINS.len() && said.lines().all(|line| line.ends_with(&each)), "{said}");
 }
 
 #[test]
 fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
-            let loops = loops(functions, isa, chain, &[&format!("{real}{ADDS}"), "Kj0_K"]);
-            assert!(!loops.is_empty(), "no loop of {chain} for {isa} and {real}");
+            let loops = loops(functions, simd, chain, &[&format!("{real}{ADDS}"), "Kj0_K"]);
+            assert!(!loops.is_empty(), "no loop of {chain} for {simd} and {real}");
             for code in loops {
                 for operation in *operations {
                     let packed = format!("{prefix}{operation}p{letter}\t");
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                    assert!(found, "{chain}, {isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
+                    assert!(found, "{chain}, {simd}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                     // Only what is left after whole registers is done one by one: once, against the blocks' several
                     // times.
                     let count = |name: &str| code.iter().filter(|line| line.starts_with(name)).count();
@@ -232,11 +232,11 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
                     let slow = ["sqrt", "div"].contains(operation) && whole < single;
                     assert!(
                         !slow,
-                        "{chain}, {isa}, {real}: {operation} on {whole} registers, {single} times on one number"
+                        "{chain}, {simd}, {real}: {operation} on {whole} registers, {single} times on one number"
                     );
                 }
                 let gathers = code.iter().any(|line| line.contains("gather"));
-                assert!(!gathers, "{chain}, {isa}, {real}: vectorised across blocks, with gathers");
+                assert!(!gathers, "{chain}, {simd}, {real}: vectorised across blocks, with gathers");
             }
         }
     }
@@ -244,45 +244,45 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
 
 /// What makes an `f32` of a `bf16`: a shift, or, without AVX2, what puts zeros beside it. Such a loop has no other
 /// conversion, since `f16` has none for that set.
-fn shift(isa: &str) -> &'static str {
-    if isa == "baseline" { "punpcklwd" } else { "pslld" }
+fn shift(simd: &str) -> &'static str {
+    if simd == "baseline" { "punpcklwd" } else { "pslld" }
 }
 
 #[test]
 fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // Of this one parameters were kept in memory between two uses.
         for (chain, operations) in CHAINS.iter().chain(&[("7Fromage", &["mul", "add"] as &[_])]) {
-            let loops = loops(functions, isa, chain, &[ADDS_MIXED, "Kj0_K"]);
-            assert!(!loops.is_empty(), "no loop of {chain} for {isa} on 16 bits");
+            let loops = loops(functions, simd, chain, &[ADDS_MIXED, "Kj0_K"]);
+            assert!(!loops.is_empty(), "no loop of {chain} for {simd} on 16 bits");
             for code in loops {
                 let count = |start: &str, also: &str| {
                     code.iter().filter(|line| line.starts_with(start) && line.contains(also)).count()
                 };
                 for operation in *operations {
                     let (whole, single) = (format!("{prefix}{operation}ps\t"), format!("{prefix}{operation}ss\t"));
-                    assert!(count(&whole, registers) > 0, "{chain}, {isa}: no {whole}in {registers}");
+                    assert!(count(&whole, registers) > 0, "{chain}, {simd}: no {whole}in {registers}");
                     // What is left after whole blocks is done one by one: once, against the blocks' several times.
                     let slow = ["sqrt", "div"].contains(operation) && count(&single, "") > count(&whole, registers);
-                    assert!(!slow, "{chain}, {isa}: {operation} on single numbers");
+                    assert!(!slow, "{chain}, {simd}: {operation} on single numbers");
                 }
                 // f16 by the processor's own conversions, twice there and twice back; bf16 by shifts.
                 let (there, back) = (count("vcvtph2ps\t", registers), count("vcvtps2ph\t", registers));
-                match isa {
+                match simd {
                     "baseline" => assert_eq!((there, back), (0, 0), "{chain}"),
-                    _ => assert!(there >= 2 && back >= 2, "{chain}, {isa}: {there} and {back} conversions"),
+                    _ => assert!(there >= 2 && back >= 2, "{chain}, {simd}: {there} and {back} conversions"),
                 }
-                let shifts = count(&format!("{prefix}{}\t", shift(isa)), registers);
-                assert!(shifts > 0, "{chain}, {isa}: no shifts in {registers}");
-                assert_eq!(count("vp", "gather"), 0, "{chain}, {isa}: gathers");
-                assert_eq!(count("call", "convert") + count("call", "half_floats"), 0, "{chain}, {isa}: calls");
+                let shifts = count(&format!("{prefix}{}\t", shift(simd)), registers);
+                assert!(shifts > 0, "{chain}, {simd}: no shifts in {registers}");
+                assert_eq!(count("vp", "gather"), 0, "{chain}, {simd}: gathers");
+                assert_eq!(count("call", "convert") + count("call", "half_floats"), 0, "{chain}, {simd}: calls");
                 // With 32 registers little of a block need go through memory; other sets have too few.
-                for code in inner_loops(code).iter().filter(|_| isa == "avx512") {
+                for code in inner_loops(code).iter().filter(|_| simd == "avx512") {
                     let on_stack = |line: &&&str| line.contains("(%rsp)") && line.contains(registers);
                     let stacked = code.iter().filter(on_stack).count();
                     let few = stacked <= code.len() / 20;
-                    assert!(few, "{chain}, {isa}: {stacked} instructions of a loop of {} use the stack", code.len());
+                    assert!(few, "{chain}, {simd}: {stacked} instructions of a loop of {} use the stack", code.len());
                 }
             }
         }
@@ -293,37 +293,37 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
 #[test]
 fn updates_are_added_to_16_bits_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        let found = loops(functions, isa, "7written4AsIs", &[ADDS_MIXED]);
-        assert_eq!(found.len(), 1, "{isa}");
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+        let found = loops(functions, simd, "7written4AsIs", &[ADDS_MIXED]);
+        assert_eq!(found.len(), 1, "{simd}");
         let count =
             |start: &str| found[0].iter().filter(|line| line.starts_with(start) && line.contains(registers)).count();
-        assert!(count(&format!("{prefix}addps\t")) > 0, "{isa}");
+        assert!(count(&format!("{prefix}addps\t")) > 0, "{simd}");
         let (there, back) = (count("vcvtph2ps\t"), count("vcvtps2ph\t"));
-        assert_eq!((there > 0, back > 0), (isa != "baseline", isa != "baseline"), "{isa}");
+        assert_eq!((there > 0, back > 0), (simd != "baseline", simd != "baseline"), "{simd}");
     }
 }
 
 #[test]
 fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // The squares of one array, and of two.
         for (chain, real) in ["8ZeroNans", "7Fromage", "4Lars"].iter().flat_map(|chain| [(chain, 'f'), (chain, 'd')]) {
-            let loops = loops(functions, isa, chain, &[&format!("{real}{DROPS}"), "Kj0_K"]);
-            assert!(!loops.is_empty(), "no pass of {chain} that adds up for {isa} and {real}");
+            let loops = loops(functions, simd, chain, &[&format!("{real}{DROPS}"), "Kj0_K"]);
+            assert!(!loops.is_empty(), "no pass of {chain} that adds up for {simd} and {real}");
             for code in loops {
                 for operation in ["addpd", "mulpd"] {
                     let packed = format!("{prefix}{operation}\t");
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                    assert!(found, "{isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
+                    assert!(found, "{simd}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
                 // No sum is added at partial width or lane by lane, except the lanes of the tail, on the stack.
                 let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
                 let blocks = inner_loops(code).into_iter().filter(|code| code.iter().any(whole));
                 let mut adds = blocks.flatten().filter(|line| line.contains("addpd") || line.contains("addsd"));
                 let narrow = adds.find(|line| !whole(line) && !line.contains("(%rsp"));
-                assert!(narrow.is_none(), "{chain}, {isa}, {real}: {narrow:?} in\n{}", code.join("\n"));
+                assert!(narrow.is_none(), "{chain}, {simd}, {real}: {narrow:?} in\n{}", code.join("\n"));
             }
         }
     }
@@ -333,15 +333,15 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
 #[test]
 fn what_is_done_beside_sums_fills_registers_too() {
     let functions = &*FUNCTIONS;
-    for (isa, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
+    for (simd, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
         for chain in ["4Lamb", "13CautiousAdamw"] {
-            let found = loops(functions, isa, chain, &[&format!("f{GIVES}"), "Kj0_"]);
-            assert!(!found.is_empty(), "no loop of {chain} that adds up for {isa}");
+            let found = loops(functions, simd, chain, &[&format!("f{GIVES}"), "Kj0_"]);
+            assert!(!found.is_empty(), "no loop of {chain} that adds up for {simd}");
             for code in found {
                 for operation in ["vsqrtps\t", "vdivps\t"] {
                     let all: Vec<_> = code.iter().filter(|line| line.starts_with(operation)).collect();
                     let whole = !all.is_empty() && all.iter().all(|line| line.contains(registers));
-                    assert!(whole, "{chain}, {isa}: {all:?} in\n{}", code.join("\n"));
+                    assert!(whole, "{chain}, {simd}: {all:?} in\n{}", code.join("\n"));
                 }
             }
         }
@@ -365,7 +365,7 @@ const CALLS: &[&str] = &[
     "8SpecFill",
     "copy_from_slice_impl",
     "4cast7Project",
-    "5ahead",
+    "8prefetch",
     "8leaf_key",
     "7strided",
     "tanh",
@@ -408,7 +408,7 @@ fn loops_call_nothing_and_gather_nothing() {
 #[test]
 fn stores_are_done_for_all_numbers_of_a_register() {
     let functions = &*FUNCTIONS;
-    for (name, code) in functions.iter().filter(|(name, _)| name.contains("3isa4avx2")) {
+    for (name, code) in functions.iter().filter(|(name, _)| name.contains("4simd4avx2")) {
         let masked = |line: &&&str| line.starts_with("vmaskmov") || line.starts_with("vpmaskmov");
         let stores = code.iter().filter(masked).find(|line| line.ends_with(')'));
         assert!(stores.is_none(), "{name}: {stores:?} in\n{}", code.join("\n"));
@@ -420,7 +420,7 @@ fn stores_are_done_for_all_numbers_of_a_register() {
 #[test]
 fn masks_are_not_taken_apart() {
     let functions = &*FUNCTIONS;
-    for (name, code) in functions.iter().filter(|(name, _)| name.contains("3isa6avx512")) {
+    for (name, code) in functions.iter().filter(|(name, _)| name.contains("4simd6avx512")) {
         for code in inner_loops(code) {
             let shifts = code.iter().filter(|line| line.starts_with("kshift")).count();
             assert!(shifts <= 4, "{name}: {shifts} shifts of masks in\n{}", code.join("\n"));
@@ -429,31 +429,31 @@ fn masks_are_not_taken_apart() {
 }
 
 /// The names of the functions that are compiled for an instruction set each.
-const SETS: &[&str] = &["3isa8baseline", "3isa4avx2", "3isa6avx512"];
+const SETS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
 
 #[test]
 fn members_in_boxes_do_so_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((part, out, pass, instructions), (real, letter)) in
             MEMBERS.iter().flat_map(|member| [(member, ('f', "s")), (member, ('d', "d"))])
         {
             // The type of a chain begins with another letter.
-            let loops = loops(functions, isa, part, &["5FusedN", &format!("{real}{out}"), pass]);
-            assert!(!loops.is_empty(), "no loop of {part} for {isa} and {real}");
+            let loops = loops(functions, simd, part, &["5FusedN", &format!("{real}{out}"), pass]);
+            assert!(!loops.is_empty(), "no loop of {part} for {simd} and {real}");
             for code in loops {
                 for instruction in *instructions {
                     let packed = format!("{prefix}{}\t", instruction.replace('_', letter));
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                    assert!(found, "{part}, {isa}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
+                    assert!(found, "{part}, {simd}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
                 let apart = code.iter().any(|line| line.contains("gather") || line.contains("scatter"));
-                assert!(!apart, "{part}, {isa}, {real}: vectorised across blocks, with gathers");
+                assert!(!apart, "{part}, {simd}, {real}: vectorised across blocks, with gathers");
                 // Where something is added up some elements of a register were done one by one, and put together.
                 let whole = |line: &&str| line.contains("movup") && line.contains(registers);
                 for code in inner_loops(code).into_iter().filter(|code| code.iter().any(whole)) {
                     let single = code.iter().find(|line| SINGLE.iter().any(|single| line.contains(single)));
-                    assert!(single.is_none(), "{part}, {isa}, {real}: {single:?} in\n{}", code.join("\n"));
+                    assert!(single.is_none(), "{part}, {simd}, {real}: {single:?} in\n{}", code.join("\n"));
                 }
             }
         }
@@ -470,29 +470,29 @@ const ADDED_HALVES: &[(&str, &str)] =
 #[test]
 fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (chain, job) in ADDED_HALVES {
-            let found = loops(functions, isa, chain, &[job, "Kj0_"]);
-            assert!(!found.is_empty(), "no {job} of {chain} for {isa}");
+            let found = loops(functions, simd, chain, &[job, "Kj0_"]);
+            assert!(!found.is_empty(), "no {job} of {chain} for {simd}");
             for code in found {
                 let alone = *chain == "8ZeroNans";
-                let conversion = alone.then(|| shift(isa));
+                let conversion = alone.then(|| shift(simd));
                 for operation in ["addpd", "mulpd"].into_iter().chain(conversion) {
                     let packed = format!("{prefix}{operation}\t");
                     // Bits may come as a half of a register each, since that is what becomes a register of `f64`.
                     let found =
                         |registers: &str| code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                    let packs = found(registers) || operation == "pslld" && isa == "avx512" && found("ymm");
-                    assert!(packs, "{chain}, {isa}: no {packed}in {registers}:\n{}", code.join("\n"));
+                    let packs = found(registers) || operation == "pslld" && simd == "avx512" && found("ymm");
+                    assert!(packs, "{chain}, {simd}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
                 let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
                 for code in inner_loops(code).into_iter().filter(|code| code.iter().any(whole)) {
                     let adds = code.iter().filter(|line| line.contains("addsd\t") || line.contains("addpd\t"));
                     let narrow = adds.filter(|line| !line.contains("(%rsp")).find(|line| !whole(line));
-                    assert!(narrow.is_none(), "{chain}, {isa}: {narrow:?} in\n{}", code.join("\n"));
+                    assert!(narrow.is_none(), "{chain}, {simd}: {narrow:?} in\n{}", code.join("\n"));
                     let stacked =
                         code.iter().filter(|line| line.contains("(%rsp)") && line.contains(registers)).count();
-                    assert!(!alone || isa != "avx512" || stacked == 0, "{chain}: {stacked} of\n{}", code.join("\n"));
+                    assert!(!alone || simd != "avx512" || stacked == 0, "{chain}: {stacked} of\n{}", code.join("\n"));
                 }
             }
         }
@@ -528,8 +528,8 @@ fn the_loops_have_no_more_instructions_than_they_need() {
     let functions = &*FUNCTIONS;
     let mut too_long = Vec::new();
     for (chain, job, arguments, most) in LENGTHS {
-        for (isa, most) in ["avx512", "avx2"].into_iter().zip(most) {
-            let lengths: Vec<_> = loops(functions, isa, chain, &[job, arguments])
+        for (simd, most) in ["avx512", "avx2"].into_iter().zip(most) {
+            let lengths: Vec<_> = loops(functions, simd, chain, &[job, arguments])
                 .into_iter()
                 .map(|code| {
                     if [ADDS_MIXED, DROPS_MIXED].contains(job) {
@@ -541,10 +541,10 @@ fn the_loops_have_no_more_instructions_than_they_need() {
                 .inspect(|code| assert!(code.iter().any(|line| line.contains("mm")), "{chain}, {job}: {code:?}"))
                 .map(|code| code.len())
                 .collect();
-            println!("{chain}, {job} {arguments}, {isa}: {lengths:?}, at most {most}");
-            assert!(!lengths.is_empty(), "no {job} of {chain} for {isa}");
+            println!("{chain}, {job} {arguments}, {simd}: {lengths:?}, at most {most}");
+            assert!(!lengths.is_empty(), "no {job} of {chain} for {simd}");
             if lengths.iter().any(|length| length > most) {
-                too_long.push(format!("{chain}, {job}, {isa}: {lengths:?} instructions, at most {most}"));
+                too_long.push(format!("{chain}, {job}, {simd}: {lengths:?} instructions, at most {most}"));
             }
         }
     }
@@ -566,9 +566,9 @@ const WRITES: &[(&str, &str, &str, usize)] = &[
 fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
     let functions = &*FUNCTIONS;
     for (chain, out, arguments, most) in WRITES {
-        for isa in ["avx512", "avx2"] {
-            let found = loops(functions, isa, chain, &[&format!("f{out}"), arguments]);
-            assert!(!found.is_empty(), "no loop of {chain} {arguments} for {isa}");
+        for simd in ["avx512", "avx2"] {
+            let found = loops(functions, simd, chain, &[&format!("f{out}"), arguments]);
+            assert!(!found.is_empty(), "no loop of {chain} {arguments} for {simd}");
             for code in found {
                 let code = longest_loop(code);
                 // `move from, place(base, index)`, where the place in an unrolled loop differs by a number only.
@@ -581,8 +581,8 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
                 });
                 let to: std::collections::BTreeSet<&str> =
                     stores.map(|(_, place)| place).filter(|place| !place.contains("%rsp")).collect();
-                println!("{chain} {arguments} {isa}: {} {to:?}", code.len());
-                assert!(to.len() <= *most, "{chain} {arguments}, {isa}: {to:?} in\n{}", code.join("\n"));
+                println!("{chain} {arguments} {simd}: {} {to:?}", code.len());
+                assert!(to.len() <= *most, "{chain} {arguments}, {simd}: {to:?} in\n{}", code.join("\n"));
             }
         }
     }
@@ -591,13 +591,13 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
 /// A function with so much on the stack touches every page of it when it is called, which a small leaf does not pay
 /// back: calls for each piece of a leaf took twice as long with the room for tiles on them.
 #[test]
-fn what_is_called_for_each_piece_has_no_pages_on_the_stack() {
+fn what_is_called_for_each_chunk_has_no_pages_on_the_stack() {
     let functions = &*FUNCTIONS;
-    let of_pieces =
+    let of_chunks =
         |name: &str| ["4Pass", "8in_steps", "9with_list", "12loop_on_tile"].iter().any(|part| name.contains(part));
-    let of_pieces: Vec<_> = functions.iter().filter(|(name, _)| name.contains("6engine") && of_pieces(name)).collect();
-    assert!(of_pieces.len() > CHAINS.len(), "{} functions", of_pieces.len());
-    for (name, code) in of_pieces {
+    let of_chunks: Vec<_> = functions.iter().filter(|(name, _)| name.contains("6engine") && of_chunks(name)).collect();
+    assert!(of_chunks.len() > CHAINS.len(), "{} functions", of_chunks.len());
+    for (name, code) in of_chunks {
         let probes = code.iter().any(|line| line.starts_with("subq\t$4096, %rsp"));
         assert!(!probes, "{name}:\n{}", code[..code.len().min(20)].join("\n"));
     }
@@ -606,20 +606,20 @@ fn what_is_called_for_each_piece_has_no_pages_on_the_stack() {
 #[test]
 fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (job, code, instructions) in CODES {
-            let parts = [format!("3isa{}{isa}", isa.len()), "5coded".into(), (*job).into(), (*code).into()];
+            let parts = [format!("4simd{}{simd}", simd.len()), "5coded".into(), (*job).into(), (*code).into()];
             let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str()));
             let loops: Vec<_> = functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code).collect();
-            assert_eq!(loops.len(), 1, "{job} of {code} for {isa}");
+            assert_eq!(loops.len(), 1, "{job} of {code} for {simd}");
             for code_line in *instructions {
                 let packed = format!("{prefix}{code_line}\t");
                 let found = loops[0].iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                assert!(found, "{job} of {code}, {isa}: no {packed}in {registers}:\n{}", loops[0].join("\n"));
+                assert!(found, "{job} of {code}, {simd}: no {packed}in {registers}:\n{}", loops[0].join("\n"));
             }
             let count =
                 |name: &str| loops[0].iter().filter(|line| line.starts_with(&format!("{prefix}{name}"))).count();
-            assert_eq!(count("sqrtss"), 0, "{job} of {code}, {isa}: roots of single numbers");
+            assert_eq!(count("sqrtss"), 0, "{job} of {code}, {simd}: roots of single numbers");
         }
     }
 }
@@ -632,20 +632,20 @@ const DRAWS: &[(&str, &[&str])] =
 #[test]
 fn random_numbers_are_drawn_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((part, instructions), (real, letter)) in
             DRAWS.iter().flat_map(|part| [(part, ('f', "s")), (part, ('d', "d"))])
         {
-            let found = loops(functions, isa, part, &["5Apart", &format!("{real}E")]);
-            assert_eq!(found.len(), 1, "{part} for {isa} and {real}");
+            let found = loops(functions, simd, part, &["5Apart", &format!("{real}E")]);
+            assert_eq!(found.len(), 1, "{part} for {simd} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{}\t", instruction.replace('_', letter));
                 let packs = found[0].iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                assert!(packs, "{part}, {isa}, {real}: no {packed}in {registers}:\n{}", found[0].join("\n"));
+                assert!(packs, "{part}, {simd}, {real}: no {packed}in {registers}:\n{}", found[0].join("\n"));
             }
             // Words put together on the stack wait for those of the counter before.
             for slow in ["gather", "valign"] {
-                assert!(!found[0].iter().any(|line| line.contains(slow)), "{part}, {isa}, {real}: {slow}");
+                assert!(!found[0].iter().any(|line| line.contains(slow)), "{part}, {simd}, {real}: {slow}");
             }
         }
     }
@@ -654,18 +654,18 @@ fn random_numbers_are_drawn_a_register_at_a_time() {
 #[test]
 fn what_goes_by_rows_and_columns_does_so_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
-    for (isa, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
+    for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((file, job, instructions), (real, letter)) in
             AXES.iter().flat_map(|job| [(job, ('f', "s")), (job, ('d', "d"))])
         {
-            let loops = loops(functions, isa, file, &[job, &format!("{real}E")]);
-            assert_eq!(loops.len(), 1, "{job} of {file} for {isa} and {real}");
+            let loops = loops(functions, simd, file, &[job, &format!("{real}E")]);
+            assert_eq!(loops.len(), 1, "{job} of {file} for {simd} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{}\t", instruction.replace('_', letter));
                 let found = loops[0].iter().any(|line| line.starts_with(&packed) && line.contains(registers));
-                assert!(found, "{job}, {isa}, {real}: no {packed}in {registers}:\n{}", loops[0].join("\n"));
+                assert!(found, "{job}, {simd}, {real}: no {packed}in {registers}:\n{}", loops[0].join("\n"));
             }
-            assert!(!loops[0].iter().any(|line| line.contains("gather")), "{job}, {isa}, {real}: gathers");
+            assert!(!loops[0].iter().any(|line| line.contains("gather")), "{job}, {simd}, {real}: gathers");
         }
     }
 }

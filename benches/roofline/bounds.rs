@@ -8,7 +8,7 @@
 use std::time::Instant;
 
 use gradchain::prelude::*;
-use gradchain::{Isa, detected_isa, force_isa};
+use gradchain::{SimdLevel, detected_simd_level, force_simd_level};
 
 use crate::limit::Limit;
 use crate::trees::{Flat, Number, Shapes};
@@ -29,20 +29,20 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(
     limit: &mut Limit,
     elements: f64,
 ) {
-    for (name, isa) in [("avx512", Isa::Avx512), ("avx2", Isa::Avx2), ("baseline", Isa::Baseline)] {
-        if isa > detected_isa() {
+    for (name, simd) in [("avx512", SimdLevel::Avx512), ("avx2", SimdLevel::Avx2), ("baseline", SimdLevel::Baseline)] {
+        if simd > detected_simd_level() {
             continue;
         }
-        force_isa(Some(isa));
+        force_simd_level(Some(simd));
         let ([arithmetic, fixed], measured) = in_pool(1, || {
             let cached = in_cache::<E, T>(t);
             let mut state = t.init(params).expect("a state");
             (cached, limit.measure(|| _ = t.step(params, grads, &mut state).expect("a step")))
         });
-        force_isa(None);
+        force_simd_level(None);
         let [step, bytes] = [measured.step, measured.limit].map(|time| time / elements * 1e9);
         println!(
-            "bound {label} isa={name} step={step:.3} arithmetic={arithmetic:.3} bytes={bytes:.3} \
+            "bound {label} simd={name} step={step:.3} arithmetic={arithmetic:.3} bytes={bytes:.3} \
              of_larger={:.2} of_both={:.2} ns_of_a_leaf={fixed:.0}",
             step / arithmetic.max(bytes),
             step / (arithmetic + bytes),

@@ -1,9 +1,9 @@
 //! What the machine is: figures mean little without it.
 
-use gradchain::Isa;
+use gradchain::SimdLevel;
 
 /// The processor as the system calls it, what steps use of it, and on how many threads.
-pub fn describe(isa: Isa, threads: &[usize]) -> String {
+pub fn describe(simd: SimdLevel, threads: &[usize]) -> String {
     // Only Linux has the file, and not every processor says all of this in it.
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let said = |wanted: &str| {
@@ -13,6 +13,6 @@ pub fn describe(isa: Isa, threads: &[usize]) -> String {
     };
     let [name, family, model] = ["model name", "cpu family", "model"].map(said);
     let threads: Vec<_> = threads.iter().map(usize::to_string).collect();
-    let isa = format!("{isa:?}").to_lowercase();
-    format!("machine cpu=\"{name}\" family={family} model={model} isa={isa} threads={}", threads.join(","))
+    let simd = format!("{simd:?}").to_lowercase();
+    format!("machine cpu=\"{name}\" family={family} model={model} isa={simd} threads={}", threads.join(","))
 }

@@ -10,8 +10,8 @@
 //! products. `-- bound_`, with the beginning of a chain's name behind it or none, says of each chain on 1e7 elements
 //! what its arithmetic takes in the cache.
 //!
-//! `ISA=avx2` before the command has steps use these instructions where the machine has wider ones, and `ISA=baseline`
-//! those that every machine has; the limit uses what there is. `PAGES=huge` has parameters and gradients in huge pages,
+//! `SIMD=avx2` before the command limits steps to AVX2 on a CPU with AVX-512, and `SIMD=baseline` to the baseline of the
+//! target; the limit itself uses the widest level. `PAGES=huge` has parameters and gradients in huge pages,
 //! those of the limit too; state always is, if it is large and the system has such pages.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
@@ -26,25 +26,25 @@ use gradchain::prelude::*;
 use gradchain::transform::{kahan_summation, stochastic_rounding};
 use gradchain::tree::huge_pages;
 use gradchain::wrapper::master;
-use gradchain::{Isa, Plan};
+use gradchain::{Plan, SimdLevel};
 
 use limit::{Limit, are_huge, median};
 use trees::{Flat, Shapes};
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default();
-    let asked = match std::env::var("ISA").as_deref() {
-        Ok("baseline") => Some(Isa::Baseline),
-        Ok("avx2") => Some(Isa::Avx2),
+    let asked = match std::env::var("SIMD").as_deref() {
+        Ok("baseline") => Some(SimdLevel::Baseline),
+        Ok("avx2") => Some(SimdLevel::Avx2),
         Ok(other) => {
             eprintln!("ISA is `baseline` or `avx2`, not `{other}`");
             std::process::exit(2);
         }
         Err(_) => None,
     };
-    gradchain::force_isa(asked);
-    let widest = gradchain::detected_isa();
-    println!("{}", machine::describe(asked.map_or(widest, |isa| isa.min(widest)), &threads()));
+    gradchain::force_simd_level(asked);
+    let widest = gradchain::detected_simd_level();
+    println!("{}", machine::describe(asked.map_or(widest, |simd| simd.min(widest)), &threads()));
     if filter.starts_with("mat_") {
         return matrices::run(&filter);
     }

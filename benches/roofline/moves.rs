@@ -90,9 +90,9 @@ impl<'a> Part<'a> {
         // reads ahead until the order breaks. Several places must be far apart, or it takes them for one.
         let streams = self.streams && self.write.is_empty() && self.write_half.is_empty();
         let size = if streams { 2048 } else { 8192 };
-        let pieces = self.blocks.div_ceil(size);
-        for piece in 0..pieces {
-            let first = size * if self.backwards { pieces - 1 - piece } else { piece };
+        let chunks = self.blocks.div_ceil(size);
+        for chunk in 0..chunks {
+            let first = size * if self.backwards { chunks - 1 - chunk } else { chunk };
             let last = self.blocks.min(first + size);
             match streams {
                 true => self.read_by_streams(first, last),
@@ -164,11 +164,11 @@ fn widest<const R: usize, const RH: usize, const W: usize, const WH: usize>(
         ) {
             flat::<R, RH, W, WH>(part, from, to);
         }
-        match gradchain::detected_isa() {
+        match gradchain::detected_simd_level() {
             // SAFETY: the processor was found to have these.
-            gradchain::Isa::Avx512 => return unsafe { avx512::<R, RH, W, WH>(part, from, to) },
+            gradchain::SimdLevel::Avx512 => return unsafe { avx512::<R, RH, W, WH>(part, from, to) },
             // SAFETY: as above.
-            gradchain::Isa::Avx2 => return unsafe { avx2::<R, RH, W, WH>(part, from, to) },
+            gradchain::SimdLevel::Avx2 => return unsafe { avx2::<R, RH, W, WH>(part, from, to) },
             _ => {}
         }
     }

@@ -193,7 +193,7 @@ impl Checkpoint {
         self.assembly.as_ref().map_or(Ok(()), Assembly::verify)?;
         for (tensor, expected) in &self.manifest.crc32 {
             let mut hasher = crc32fast::Hasher::new();
-            self.tensors.pieces(tensor, |piece| hasher.update(piece))?;
+            self.tensors.chunks(tensor, |chunk| hasher.update(chunk))?;
             self.same(tensor, *expected, hasher.finalize())?;
         }
         self.set_verified(true);
@@ -241,7 +241,7 @@ impl Checkpoint {
         }
         let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
         let mut hasher = crc32fast::Hasher::new();
-        self.tensors.fill(tensor, leaf, |piece| hasher.update(piece))?;
+        self.tensors.fill(tensor, leaf, |chunk| hasher.update(chunk))?;
         self.same(tensor, expected, hasher.finalize())
     }
 
@@ -251,7 +251,7 @@ impl Checkpoint {
             return assembly.bytes(tensor);
         }
         let mut bytes = Vec::new();
-        self.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+        self.tensors.chunks(tensor, |chunk| bytes.extend_from_slice(chunk))?;
         let expected = self.manifest.crc32.get(tensor).copied().unwrap_or_default();
         self.same(tensor, expected, crc32fast::hash(&bytes))?;
         Ok(bytes)

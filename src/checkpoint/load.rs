@@ -11,7 +11,7 @@ use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Misfit, Result};
 use crate::migrate::{Migration, Model, Resolved};
-use crate::saved::{self, Beside, Saved};
+use crate::restore::{self, Beside, Saved};
 use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items, items_mut, put};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
@@ -229,7 +229,7 @@ impl Load {
         let (structure, here) = (Structure::of(params)?, buffers(params));
         let mut misfit = Misfit::default();
         let there = (file.structure(), &*file.buffers);
-        let moves = saved::moves(&self.migration, there, (&structure, &here), true, &mut misfit)?;
+        let moves = restore::moves(&self.migration, there, (&structure, &here), true, &mut misfit)?;
         let specs = file.item_specs()?;
         let fields: Vec<&str> = specs.iter().map(|spec| &*spec.name.field).collect();
         let from = if self.migration.moves_parts() { moves.parts(&fields, &[]) } else { Ok(Default::default()) };

@@ -194,7 +194,7 @@ impl Rotation {
             let before = known.remove(&step).filter(|before| before.stamp == stamp);
             let now = match before {
                 Some(before) => before,
-                None => Known { stamp, said: unless_damaged(Said::by(&path))?.ok() },
+                None => Known { stamp, said: unless_damaged(Declared::by(&path))?.ok() },
             };
             all.extend(now.said.map(|said| Written { said, step, path }));
             found.insert(step, now);
@@ -232,29 +232,29 @@ struct Known {
     /// Length and modification time: a file with another stamp is opened again.
     stamp: (u64, SystemTime),
     /// None if the file is damaged.
-    said: Option<Said>,
+    said: Option<Declared>,
 }
 
 /// The notes of a rotation in a file.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct Declared {
     /// Number of files written so far, including this one; 0 if unknown.
     order: u64,
     score: Option<f64>,
 }
 
-impl Said {
+impl Declared {
     /// Reads them; the file is open only during the read.
-    fn by(path: &Path) -> Result<Said> {
+    fn by(path: &Path) -> Result<Declared> {
         let notes = notes_of(path)?;
         let order = notes.get(ORDER).and_then(|order| order.parse().ok()).unwrap_or(0);
-        Ok(Said { order, score: notes.get(SCORE).and_then(|score| score.parse().ok()) })
+        Ok(Declared { order, score: notes.get(SCORE).and_then(|score| score.parse().ok()) })
     }
 }
 
 /// A checkpoint whose notes have been read.
 struct Written {
-    said: Said,
+    said: Declared,
     step: u64,
     path: PathBuf,
 }
@@ -364,7 +364,7 @@ type Damaged = Vec<(u64, Skipped)>;
 fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
     let (mut all, mut skipped) = (Vec::new(), Vec::new());
     for (step, path) in files(folder)? {
-        match unless_damaged(Said::by(&path))? {
+        match unless_damaged(Declared::by(&path))? {
             Ok(said) => all.push(Written { said, step, path }),
             Err(reason) => skipped.push((step, Skipped { path, reason })),
         }

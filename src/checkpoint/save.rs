@@ -14,7 +14,7 @@ use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::layout::elements;
-use crate::saved::{as_data, is_shared};
+use crate::restore::{as_data, is_shared};
 use crate::state::data::Leaves;
 use crate::state::{Item, ItemName, Owner, items};
 use crate::transformation::OptState;

@@ -130,13 +130,13 @@ impl Tensors {
     }
 
     /// Passes the bytes of a tensor on in chunks.
-    pub(super) fn pieces(&self, tensor: &str, mut show: impl FnMut(&[u8])) -> Result<()> {
+    pub(super) fn chunks(&self, tensor: &str, mut show: impl FnMut(&[u8])) -> Result<()> {
         let (mut place, mut left) = self.place(tensor)?;
-        let (mut piece, mut reader) = (vec![0; left.min(1 << 18)], self.reader()?);
+        let (mut chunk, mut reader) = (vec![0; left.min(1 << 18)], self.reader()?);
         while left > 0 {
-            let now = piece.len().min(left);
-            reader.read_at(place, &mut piece[..now]).map_err(|error| unread(&self.name, &error))?;
-            show(&piece[..now]);
+            let now = chunk.len().min(left);
+            reader.read_at(place, &mut chunk[..now]).map_err(|error| unread(&self.name, &error))?;
+            show(&chunk[..now]);
             (place, left) = (place + now as u64, left - now);
         }
         Ok(())
@@ -146,18 +146,18 @@ impl Tensors {
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>, mut show: impl FnMut(&[u8])) -> Result<()> {
         if let Some(found) = leaf_dtype(self.info(tensor)?.dtype).filter(|found| *found != leaf.dtype()) {
             let mut bytes = Vec::new();
-            self.pieces(tensor, |piece| {
-                show(piece);
-                bytes.extend_from_slice(piece);
+            self.chunks(tensor, |chunk| {
+                show(chunk);
+                bytes.extend_from_slice(chunk);
             })?;
             put_bytes(leaf, found, &bytes);
             return Ok(());
         }
         let ((mut place, _), mut reader) = (self.place(tensor)?, self.reader()?);
-        leaf.write_bytes(|piece| {
-            reader.read_at(place, piece).map_err(|error| unread(&self.name, &error))?;
-            show(piece);
-            place += piece.len() as u64;
+        leaf.write_bytes(|chunk| {
+            reader.read_at(place, chunk).map_err(|error| unread(&self.name, &error))?;
+            show(chunk);
+            place += chunk.len() as u64;
             Ok(())
         })
     }

@@ -30,13 +30,13 @@
 //!
 //! [Optax]: https://optax.readthedocs.io
 
-mod alone;
 mod build;
 mod data;
 mod families;
-mod given;
+mod fields;
 mod in_parts;
 mod json;
+mod own_passes;
 mod registry;
 mod schema;
 mod serialized;

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::alone::alone;
-use super::given::Given;
+use super::fields::Fields;
 use super::json::{json_in, toml_in};
+use super::own_passes::with_own_passes;
 use super::serialized::recipe_of;
 use crate::arguments::Arguments;
 use crate::engine::{Stage, Transform};
@@ -109,7 +109,7 @@ impl Choosing {
     }
 }
 
-type Make = Box<dyn Fn(&Given<'_>) -> Result<Made> + Send + Sync>;
+type Make = Box<dyn Fn(&Fields<'_>) -> Result<Made> + Send + Sync>;
 
 /// A transformation whose arguments are to be set.
 pub(super) enum Made {
@@ -226,7 +226,7 @@ impl Registry {
     pub(super) fn choosing(
         &mut self,
         name: &'static str,
-        make: impl Fn(&Given<'_>) -> Result<Made> + Send + Sync + 'static,
+        make: impl Fn(&Fields<'_>) -> Result<Made> + Send + Sync + 'static,
     ) -> &mut Choosing {
         let made = Entry::Part(Choosing { make: Box::new(make), taken: &[], beside: &[], shown: &[] });
         self.0.insert(name, made);
@@ -268,7 +268,7 @@ impl Registry {
     pub fn build_with<N: Needs>(&self, config: &(impl Serialize + ?Sized)) -> Result<Boxed<N>> {
         let recipe = recipe_of(config)?;
         let node = Node::root(&recipe, self);
-        narrow(alone(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
+        narrow(with_own_passes(self.read(&node)?)).map_err(|error| ConfigError::refused(node.place(), error))
     }
 
     /// Builds the transformation of a JSON text with the names of this registry.
@@ -323,7 +323,7 @@ impl Registry {
             return Err(no_hyperparams(node, name));
         };
         // A value other than an object is refused below, where the expected contents are known.
-        let mut made = (part.make)(&Given::of(inside).unwrap_or_else(|_| Given::nothing()))?;
+        let mut made = (part.make)(&Fields::of(inside).unwrap_or_else(|_| Fields::nothing()))?;
         let set = inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit));
         // Also checks the ranges of the readable arguments.
         let refused = made.validate().map_err(|error| ConfigError::refused(inside.place(), error));
@@ -354,7 +354,7 @@ impl Registry {
             Entry::Whole { schema, .. } => schema(),
             Entry::Part(part) => {
                 let (mut properties, mut required) = (Vec::new(), Vec::new());
-                let given = Given::nothing();
+                let given = Fields::nothing();
                 if let Ok(mut made) = (part.make)(&given) {
                     made.each(&mut |name, setting| {
                         let mut schema = setting.schema();
@@ -394,7 +394,7 @@ impl Registry {
     pub(super) fn arguments_of(&self, name: &str) -> Vec<&'static str> {
         let Some(Entry::Part(part)) = self.0.get(name) else { return Vec::new() };
         let mut names: Vec<_> = part.others().collect();
-        if let Ok(mut made) = (part.make)(&Given::nothing()) {
+        if let Ok(mut made) = (part.make)(&Fields::nothing()) {
             made.each(&mut |name, _| names.push(name));
         }
         names

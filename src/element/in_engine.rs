@@ -90,11 +90,11 @@ pub trait InEngine: Sized {
 }
 
 /// The operation of a part on one element, given the values of its arrays and its terms of sums; it returns the update.
-pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Term<C>]) -> C;
+pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Contribution<C>]) -> C;
 
 /// The contribution of one element to a sum of a chain: a count, or a number.
 #[derive(Clone, Copy, Debug)]
-pub struct Term<C: Real> {
+pub struct Contribution<C: Real> {
     pub(crate) count: u32,
     pub(crate) sum: Option<C::Wide>,
     /// The incoming update and parameter of the part that contributes to this sum.
@@ -104,7 +104,7 @@ pub struct Term<C: Real> {
     pub(crate) went_in: Option<(C, C)>,
 }
 
-impl<C: Real> Term<C> {
+impl<C: Real> Contribution<C> {
     /// Returns the contribution: a count as a number, and minus zero, which changes no sum, if empty.
     #[inline(always)]
     pub(crate) fn number(&self) -> f64 {
@@ -113,10 +113,10 @@ impl<C: Real> Term<C> {
     }
 }
 
-impl<C: Real> Default for Term<C> {
+impl<C: Real> Default for Contribution<C> {
     #[inline(always)]
-    fn default() -> Term<C> {
-        Term { count: 0, sum: None, went_in: None }
+    fn default() -> Contribution<C> {
+        Contribution { count: 0, sum: None, went_in: None }
     }
 }
 

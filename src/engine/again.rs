@@ -2,7 +2,7 @@
 
 use core::cell::RefCell;
 
-use super::pieces::Pieces;
+use super::chunks::Chunks;
 
 /// The requests of parts at a barrier before the barrier decides.
 #[derive(Default)]
@@ -34,10 +34,10 @@ impl Again {
     }
 
     /// Stores the parts' sums, clears the sums of the requested leaves, and returns these leaves.
-    pub(super) fn prepare(&self, pieces: &Pieces, width: usize, sums: &mut [f64], saved: &mut Vec<f64>) -> Vec<usize> {
+    pub(super) fn prepare(&self, chunks: &Chunks, width: usize, sums: &mut [f64], saved: &mut Vec<f64>) -> Vec<usize> {
         for (sum, leaf, value) in self.sums.take() {
-            for (i, piece) in pieces.of_leaf[leaf].clone().enumerate() {
-                sums[piece * width + sum] = if i == 0 { value } else { 0.0 };
+            for (i, chunk) in chunks.of_leaf[leaf].clone().enumerate() {
+                sums[chunk * width + sum] = if i == 0 { value } else { 0.0 };
             }
         }
         let leaves = self.leaves.take();
@@ -46,20 +46,20 @@ impl Again {
         }
         saved.clear();
         saved.extend_from_slice(sums);
-        leaves.iter().for_each(|leaf| of_leaf(pieces, width, *leaf, sums).fill(0.0));
+        leaves.iter().for_each(|leaf| of_leaf(chunks, width, *leaf, sums).fill(0.0));
         leaves
     }
 }
 
 /// Restores the sums to which the repeated pass did not contribute: those of other passes.
-pub(super) fn restore(pieces: &Pieces, width: usize, leaves: &[usize], sums: &mut [f64], saved: &mut [f64]) {
+pub(super) fn restore(chunks: &Chunks, width: usize, leaves: &[usize], sums: &mut [f64], saved: &mut [f64]) {
     for leaf in leaves {
-        let pairs = of_leaf(pieces, width, *leaf, sums).iter_mut().zip(of_leaf(pieces, width, *leaf, saved));
+        let pairs = of_leaf(chunks, width, *leaf, sums).iter_mut().zip(of_leaf(chunks, width, *leaf, saved));
         pairs.filter(|(sum, _)| **sum == 0.0).for_each(|(sum, saved)| *sum = *saved);
     }
 }
 
-fn of_leaf<'a>(pieces: &Pieces, width: usize, leaf: usize, sums: &'a mut [f64]) -> &'a mut [f64] {
-    let pieces = &pieces.of_leaf[leaf];
-    &mut sums[pieces.start * width..pieces.end * width]
+fn of_leaf<'a>(chunks: &Chunks, width: usize, leaf: usize, sums: &'a mut [f64]) -> &'a mut [f64] {
+    let chunks = &chunks.of_leaf[leaf];
+    &mut sums[chunks.start * width..chunks.end * width]
 }

@@ -2,12 +2,15 @@
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::in_piece::{Members, in_members};
+use super::chunk_at::{ChunkAt, Then};
+use super::in_chunk::{Members, in_members};
 use super::leaf::is_among;
-use super::piece_at::{PieceAt, Then};
 use super::transform::{Transform, members_skip};
 use super::typed::{InStep, OnMember, OnView};
-use super::{Emission, HoldsBack, InitContext, Outcome, Shape, Skips, Span, StepContext, Sums, WholeTree, goes_around};
+use super::{
+    Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, StepContext, Sums, WholeTree,
+    goes_around,
+};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::Needs;
@@ -25,7 +28,7 @@ pub trait Stages: Transform + Clone {
     fn len(&self) -> usize;
 
     /// Returns barriers and reductions of one stage.
-    fn shape_of(&self, stage: usize) -> Shape;
+    fn shape_of(&self, stage: usize) -> PassStructure;
 
     /// As [`Stage::changed`](super::Stage::changed).
     fn changed(&self, made: &Self) -> Option<&'static str>;
@@ -43,13 +46,13 @@ pub trait Stages: Transform + Clone {
     /// Calls `visit` with each stage in a step.
     fn in_step<'a>(&self, states: &'a mut Self::States, runs: &mut Self::Runs, visit: &mut OnMember<'_, 'a>);
 
-    /// As [`Stage::in_piece`](super::Stage::in_piece), of one stage.
-    fn in_piece<C: Real>(
+    /// As [`Stage::in_chunk`](super::Stage::in_chunk), of one stage.
+    fn in_chunk<C: Real>(
         &self,
         stage: usize,
         states: &Self::States,
         runs: &Self::Runs,
-        at: PieceAt,
+        at: ChunkAt,
         then: &mut Then<'_, C>,
     );
 }
@@ -215,20 +218,20 @@ impl<S: Stages, C: Real> Members<C> for OnLeaf<'_, S> {
         self.len == self.chain.len()
     }
 
-    fn shape(&self, member: usize) -> Shape {
+    fn shape(&self, member: usize) -> PassStructure {
         self.chain.shape_of(member)
     }
 
-    fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>) {
-        self.chain.in_piece(member, self.states, self.runs, at, then);
+    fn in_chunk(&self, member: usize, at: ChunkAt, then: &mut Then<'_, C>) {
+        self.chain.in_chunk(member, self.states, self.runs, at, then);
     }
 }
 
-pub(crate) fn in_piece<S: Stages, C: Real>(
+pub(crate) fn in_chunk<S: Stages, C: Real>(
     chain: &S,
     states: &S::States,
     run: &ChainRun<S::Runs>,
-    at: PieceAt,
+    at: ChunkAt,
     then: &mut Then<'_, C>,
 ) {
     let mut len = run.begun;
@@ -245,7 +248,13 @@ pub(crate) fn in_piece<S: Stages, C: Real>(
     in_members(&OnLeaf { chain, states, runs: &run.members, len }, at, then);
 }
 
-pub(crate) fn state_bytes<S: Stages>(chain: &S, states: &S::States, leaf: usize, mut at: usize, span: Span) -> usize {
+pub(crate) fn state_bytes<S: Stages>(
+    chain: &S,
+    states: &S::States,
+    leaf: usize,
+    mut at: usize,
+    span: PassRange,
+) -> usize {
     let mut bytes = 0;
     chain.views(states, None, &mut |i, member| {
         bytes += member.state_bytes(leaf, at, span);
@@ -307,7 +316,7 @@ macro_rules! chain_methods {
             $crate::engine::chain::resting(self, state)
         }
 
-        fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+        fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
             $crate::engine::chain::state_bytes(self, state, leaf, at, span)
         }
 

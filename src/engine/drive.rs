@@ -4,19 +4,19 @@
 use core::ptr::NonNull;
 
 use super::again::{Again, restore};
+use super::chunks::Chunks;
 use super::context::ParamSource;
-use super::isa::current_isa;
 use super::leaf::Table;
 use super::pass::Pass;
-use super::pieces::Pieces;
 use super::ranks::Ranks;
 use super::remote::RemoteTree;
 use super::rows::Rows;
+use super::simd::current_simd_level;
 use super::tile::Spare;
 use super::transform::checked_shape;
 use super::walk::{Start, Walk};
 use super::written::Sink;
-use super::{Ask, Emission, Outcome, Shape, Stage, StepContext, Sums, WholeTree};
+use super::{Ask, Emission, Outcome, PassStructure, Stage, StepContext, Sums, WholeTree};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
@@ -34,7 +34,7 @@ pub(crate) trait Remote<T: Stage>: RemoteTree {
 
 /// Buffers kept between steps: chunks, tables, sums, and updates stored between passes.
 pub(crate) struct Work {
-    pieces: Pieces,
+    chunks: Chunks,
     pub(crate) params: Table,
     pub(crate) grads: Table,
     pub(crate) rows: Rows,
@@ -48,7 +48,7 @@ pub(crate) struct Work {
     there: Table,
     active: Vec<bool>,
     spare: Box<Spare>,
-    shape: Shape,
+    shape: PassStructure,
     /// True if sums of squares can leave the range of `f64`: those over `f64` leaves.
     doubles: bool,
     /// Room for the other sums while some are reduced again.
@@ -74,8 +74,8 @@ impl Work {
         Ok(Work::of_shape(structure, active, checked_shape(transformation)?))
     }
 
-    fn of_shape(structure: &Structure, active: &[bool], shape: Shape) -> Work {
-        let pieces = Pieces::new(structure, active);
+    fn of_shape(structure: &Structure, active: &[bool], shape: PassStructure) -> Work {
+        let chunks = Chunks::new(structure, active);
         let stored = |(leaf, on): (&LeafSpec, &bool)| {
             Buffer::zeros(leaf.dtype().compute(), if *on { leaf.here().len() } else { 0 })
         };
@@ -98,14 +98,14 @@ impl Work {
             doubles: leaves().any(|(leaf, _)| leaf.dtype() == DType::F64),
             saved: Vec::new(),
             spare: Box::default(),
-            sums: vec![0.0; pieces.all.len() * shape.sums],
-            pieces,
+            sums: vec![0.0; chunks.all.len() * shape.sums],
+            chunks,
             shape,
             ranks: None,
         }
     }
 
-    pub(crate) fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> PassStructure {
         self.shape
     }
 
@@ -144,7 +144,7 @@ impl Work {
         let shape = self.shape;
         let at = &StepContext { params: ParamSource::Leaves(&self.params), absent: &self.absent, ..*at };
         self.rows.cut(at.structure, &self.active);
-        let pieces = if self.rows.leaves.is_empty() { &self.pieces } else { &self.rows.pieces };
+        let chunks = if self.rows.leaves.is_empty() { &self.chunks } else { &self.rows.chunks };
         if let Sink::Updates(buffers) = sink {
             for updates in self.rows.leaves.iter().map(|leaf| &buffers[*leaf]) {
                 // SAFETY: the updates are borrowed for the step to be written, and no pass is running.
@@ -152,18 +152,18 @@ impl Work {
             }
         }
         self.sums.clear();
-        self.sums.resize(pieces.all.len() * shape.sums, 0.0);
+        self.sums.resize(chunks.all.len() * shape.sums, 0.0);
         if let Some(ranks) = &mut self.ranks {
             ranks.clear(shape.sums);
         }
         let (structure, resting) = (at.structure, at.absent);
-        let none = Sums { pieces, values: &[], width: shape.sums, first: 0, structure, resting, again: None };
+        let none = Sums { chunks, values: &[], width: shape.sums, first: 0, structure, resting, again: None };
         chain.begin(at);
         let (mut number, mut only, mut again, mut passed) = (0, Vec::new(), None, false);
         loop {
             let walk = Walk {
                 structure: at.structure,
-                pieces,
+                chunks,
                 params: &self.params,
                 grads: if at.gradients { &self.grads } else { &[] },
                 absent: at.absent,
@@ -176,14 +176,14 @@ impl Work {
                 ends: chain.emission().end().is_some_and(|end| number >= end),
                 sink,
                 only: &only,
-                isa: current_isa(),
+                simd: current_simd_level(),
             };
             let last = walk.ends || number == shape.barriers;
             let adds = shape.adds_in(number);
             if !passed {
                 let Some(added) = chain.pass(walk, &mut self.spare) else { return Outcome::NOTHING };
                 self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
-                restore(pieces, shape.sums, &only, &mut self.sums, &mut self.saved);
+                restore(chunks, shape.sums, &only, &mut self.sums, &mut self.saved);
                 if let Some(ranks) = self.ranks.as_mut().filter(|_| adds)
                     && let Err(error) = ranks.complete(&self.sums, shape.sums)
                 {
@@ -218,7 +218,7 @@ impl Work {
             let sums = complete(&self.ranks, Sums { values: &self.sums, again: again.as_ref(), ..none });
             let done = chain.barrier(at, number, sums, tree);
             if let Some(again) = again.take() {
-                only = again.prepare(pieces, shape.sums, &mut self.sums, &mut self.saved);
+                only = again.prepare(chunks, shape.sums, &mut self.sums, &mut self.saved);
                 passed = only.is_empty();
                 continue;
             }

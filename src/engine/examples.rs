@@ -3,7 +3,7 @@
 
 use core::marker::PhantomData;
 
-use super::isa::{Job, current_isa, dispatch};
+use super::simd::{Job, current_simd_level, dispatch};
 use super::sums::sum_tile;
 use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
@@ -93,7 +93,7 @@ struct Squares<'a>(&'a mut f64, f64);
 
 impl OnExample for Squares<'_> {
     fn dense<T: Element>(self, elements: &[T]) {
-        *self.0 = dispatch(current_isa(), SumOfSquares(elements, self.1));
+        *self.0 = dispatch(current_simd_level(), SumOfSquares(elements, self.1));
     }
 }
 
@@ -123,7 +123,7 @@ struct AddTimes<'a> {
 
 impl OnExample for AddTimes<'_> {
     fn dense<T: Element>(self, elements: &[T]) {
-        dispatch(current_isa(), AddElements { factor: self.factor, to: self.to, elements });
+        dispatch(current_simd_level(), AddElements { factor: self.factor, to: self.to, elements });
     }
 }
 

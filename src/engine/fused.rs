@@ -2,13 +2,13 @@
 #![allow(unsafe_code, reason = "state arrays are cut into the same pieces as the leaves they belong to; see `memory`")]
 
 use super::convert::{load, store};
-use super::isa::{Isa, Job, dispatch_chain};
 use super::passes::{self, Passes};
+use super::simd::{Job, SimdLevel, dispatch_chain};
 use super::slots::{RawSlots, SlotList};
 use super::stored::{Arrays, Slots, no_slots};
 use super::sums::{Added, NOTHING};
 use super::tile::STEP;
-use super::{Place, Shape, Span, Stage, Tile};
+use super::{PassRange, PassStructure, Place, Stage, Tile};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::state::Moments;
@@ -32,9 +32,9 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     if Passes::<S, C>::GIVEN[pass] {
         list_slots(&mut list, stage, state, tile.leaf);
     }
-    let (isa, own) = (tile.isa, passes::own::<S, C>(pass));
+    let (simd, own) = (tile.simd, passes::own::<S, C>(pass));
     let to = if S::SHAPE.drops(pass) { To::Nowhere } else { To::Updates };
-    let added = loop_on_tile(&list, to, tile, None, &mut |arrays| own(isa, &kernel, arrays));
+    let added = loop_on_tile(&list, to, tile, None, &mut |arrays| own(simd, &kernel, arrays));
     if const { S::SHAPE.sums > 0 } {
         add(&S::SHAPE, &added, Place::default(), tile.sums);
     }
@@ -58,7 +58,7 @@ pub(super) fn loop_on_tile<C: Real>(
     beside: Option<&[C]>,
     run: &mut dyn FnMut(&Arrays<'_>) -> Added,
 ) -> Added {
-    let (start, n, isa) = (tile.start, tile.u.len(), tile.isa);
+    let (start, n, simd) = (tile.start, tile.u.len(), tile.simd);
     let (mut ahead, mut p) = (0, RawSlice::of(beside.unwrap_or(tile.p)));
     if let To::Params(_) = to {
         (tile.added, tile.p, p, ahead) = (true, &[], RawSlice::NOWHERE, tile.coming);
@@ -80,7 +80,7 @@ pub(super) fn loop_on_tile<C: Real>(
     if list.is_stored(|dtype| dtype == C::DTYPE) {
         on_slots(list.slots());
     } else {
-        with_list(list, start, n, &|dtype| dtype == C::DTYPE, (isa, &mut *spare), &mut on_slots);
+        with_list(list, start, n, &|dtype| dtype == C::DTYPE, (simd, &mut *spare), &mut on_slots);
     }
     tile.spare = spare;
     added
@@ -94,7 +94,7 @@ pub(super) fn with_list<C: Real>(
     start: usize,
     n: usize,
     stored: &dyn Fn(DType) -> bool,
-    (isa, spare): (Isa, &mut [C]),
+    (simd, spare): (SimdLevel, &mut [C]),
     f: &mut dyn FnMut(&RawSlots),
 ) {
     if list.is_stored(stored) {
@@ -107,7 +107,7 @@ pub(super) fn with_list<C: Real>(
             && let Some(room) = rooms.next()
         {
             // SAFETY: the engine holds the state exclusively for the step and gives each chunk to one task.
-            unsafe { load(isa, raw, start, &mut room[..n]) };
+            unsafe { load(simd, raw, start, &mut room[..n]) };
             *slot = Some(RawSlice::of_mut(&mut room[..n]).placed_at(start));
         }
     }
@@ -126,7 +126,7 @@ pub(super) fn with_list<C: Real>(
             && !stored(raw.dtype())
         {
             // SAFETY: as above; `f` has returned, so nothing borrows the room.
-            unsafe { store(isa, *raw, start, slot.slice::<C>(start, n)) };
+            unsafe { store(simd, *raw, start, slot.slice::<C>(start, n)) };
         }
     }
 }
@@ -136,7 +136,7 @@ pub(crate) fn with_slices<C: Real>(
     list: &SlotList<'_>,
     start: usize,
     n: usize,
-    room: (Isa, &mut [C]),
+    room: (SimdLevel, &mut [C]),
     f: &mut dyn FnMut(Slots<'_, C>),
 ) {
     with_list(list, start, n, &|dtype| dtype == C::DTYPE, room, &mut |raw| {
@@ -149,15 +149,15 @@ pub(crate) fn with_slices<C: Real>(
     });
 }
 
-pub(super) fn add(shape: &Shape, added: &Added, place: Place, sums: &mut [f64]) {
+pub(super) fn add(shape: &PassStructure, added: &Added, place: Place, sums: &mut [f64]) {
     sums[place.sum..place.sum + shape.sums].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
 /// Returns the part of a pass that a stage with `barriers` barriers runs; `None` if it has nothing to do in the pass.
-pub(super) fn local_span(barriers: usize, at: usize, span: Span) -> Option<Span> {
+pub(super) fn local_span(barriers: usize, at: usize, span: PassRange) -> Option<PassRange> {
     let to = span.to.checked_sub(at)?.min(barriers);
     let from = span.from.saturating_sub(at);
-    (from <= to).then_some(Span { from, to, ..span })
+    (from <= to).then_some(PassRange { from, to, ..span })
 }
 
 /// Work on a tile and the one state array that belongs to it.
@@ -207,19 +207,19 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
             u[0]
         });
     }
-    let (start, isa, n) = (tile.start, tile.isa, tile.u.len());
+    let (start, simd, n) = (tile.start, tile.simd, tile.u.len());
     tile.settle();
     if raw.dtype() == C::DTYPE {
         // SAFETY: the engine holds the state exclusively for the step and gives each chunk to one task.
         let slot = unsafe { raw.slice_mut::<C>(start, n) };
-        dispatch_chain(isa, OnSlot { job, u: tile.u, p: tile.p, slot });
+        dispatch_chain(simd, OnSlot { job, u: tile.u, p: tile.p, slot });
     } else {
         let slot = &mut tile.spare[..n];
         // SAFETY: as above.
-        unsafe { load(isa, raw, start, slot) };
-        dispatch_chain(isa, OnSlot { job, u: tile.u, p: tile.p, slot: &mut *slot });
+        unsafe { load(simd, raw, start, slot) };
+        dispatch_chain(simd, OnSlot { job, u: tile.u, p: tile.p, slot: &mut *slot });
         // SAFETY: as above.
-        unsafe { store(isa, raw, start, slot) };
+        unsafe { store(simd, raw, start, slot) };
     }
 }
 
@@ -229,7 +229,7 @@ pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside:
     if const { C::RECORDS } {
         let there = [C::record(&[point.in_record(tile.leaf)], 0..0, &|slots, _| slots[0])];
         tile.settle();
-        let mut moved = Tile::in_record(tile.leaf, tile.u, &there, tile.isa);
+        let mut moved = Tile::in_record(tile.leaf, tile.u, &there, tile.simd);
         inside(&mut moved);
         return tile.zero = moved.zero;
     }

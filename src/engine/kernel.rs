@@ -8,13 +8,13 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::ahead::DISTANCE;
-use super::isa::{Baseline, Isa, Job, Set, dispatch_chain};
 use super::limits::{BLOCK, MOST_SLOTS};
+use super::prefetch::DISTANCE;
+use super::simd::{Baseline, Job, Set, SimdLevel, dispatch_chain};
 use super::stored::{Array, Arrays, in_singles};
 use super::sums::{Added, LANES, Lanes, MOST_SUMS, NOTHING};
 use super::uses::any;
-use crate::element::{DType, Real, Term};
+use crate::element::{Contribution, DType, Real};
 use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
 
@@ -53,37 +53,41 @@ pub(super) trait Body<C: Real> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>; MOST_SUMS],
+        terms: &mut [Contribution<C>; MOST_SUMS],
     ) -> C;
 }
 
 /// Runs a body over arrays of the compute type.
-pub(super) fn run<B: Body<C>, C: Real, const OUT: u8>(isa: Isa, kernel: &B::Kernel, arrays: &Arrays<'_>) -> Added {
-    in_mode::<B, C, OUT, false>(isa, kernel, arrays)
+pub(super) fn run<B: Body<C>, C: Real, const OUT: u8>(
+    simd: SimdLevel,
+    kernel: &B::Kernel,
+    arrays: &Arrays<'_>,
+) -> Added {
+    in_mode::<B, C, OUT, false>(simd, kernel, arrays)
 }
 
-type LoopFn<B, C> = fn(Isa, &<B as Body<C>>::Kernel, &Arrays<'_>) -> Added;
+type LoopFn<B, C> = fn(SimdLevel, &<B as Body<C>>::Kernel, &Arrays<'_>) -> Added;
 
 /// Runs a body over arrays of the compute type or 16-bit floats.
 pub(super) fn run_mixed<B: Body<C>, C: Real, const OUT: u8>(
-    isa: Isa,
+    simd: SimdLevel,
     kernel: &B::Kernel,
     arrays: &Arrays<'_>,
 ) -> Added {
     // Constants of function type select: rustc instantiates both sides of an `if const`.
     let mixed: Option<LoopFn<B, C>> = const { if in_singles::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
     match mixed.filter(|_| !arrays.is_native::<C>(OUT == ADD)) {
-        Some(mixed) => mixed(isa, kernel, arrays),
-        None => run::<B, C, OUT>(isa, kernel, arrays),
+        Some(mixed) => mixed(simd, kernel, arrays),
+        None => run::<B, C, OUT>(simd, kernel, arrays),
     }
 }
 
 fn in_mode<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(
-    isa: Isa,
+    simd: SimdLevel,
     kernel: &B::Kernel,
     arrays: &Arrays<'_>,
 ) -> Added {
-    dispatch_chain(isa, Run::<B, C, OUT, MIXED>(kernel, arrays))
+    dispatch_chain(simd, Run::<B, C, OUT, MIXED>(kernel, arrays))
 }
 
 struct Run<'r, B: Body<C>, C: Real, const OUT: u8, const MIXED: bool>(&'r B::Kernel, &'r Arrays<'r>);
@@ -112,7 +116,8 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
 struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
 
 impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
-    const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = if MIXED || matches!(I::ISA, Isa::Avx512) {
+    const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = if MIXED || matches!(I::SIMD, SimdLevel::Avx512)
+    {
         Self::by_sums::<BLOCK>()
     } else {
         Self::by_sums::<{ BLOCK / 2 }>()
@@ -237,7 +242,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                         own[j] = slots[j].get::<I>(i);
                     }
                 }
-                let mut terms = [Term::default(); MOST_SUMS];
+                let mut terms = [Contribution::default(); MOST_SUMS];
                 let next = B::apply(&kernel, (dtype, false), &mut own[..B::ARRAYS], from.get::<I>(i), here, &mut terms);
                 for j in 0..B::ARRAYS {
                     if B::WRITES[j] {
@@ -270,7 +275,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         let mut next = [C::zero(); W];
         if const { B::SUMS == 0 || Self::AGAIN } {
             for i in 0..W {
-                next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Term::default(); MOST_SUMS]);
+                next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Contribution::default(); MOST_SUMS]);
             }
         }
         if const { B::SUMS == 0 } {
@@ -281,7 +286,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
             let mut sums = Lanes::<N>::new();
             let mut went_in = [[C::zero(); LANES]; 2];
             for lane in 0..LANES {
-                let (i, mut terms) = (half * LANES + lane, [Term::default(); MOST_SUMS]);
+                let (i, mut terms) = (half * LANES + lane, [Contribution::default(); MOST_SUMS]);
                 let done = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut terms);
                 if !Self::AGAIN {
                     next[i] = done;
@@ -295,7 +300,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
             if Self::LATER {
                 for lane in 0..LANES {
                     let went_in = Some((went_in[0][lane], went_in[1][lane]));
-                    let mut terms = [Term { went_in, ..Term::default() }; MOST_SUMS];
+                    let mut terms = [Contribution { went_in, ..Contribution::default() }; MOST_SUMS];
                     let mut own = [C::zero(); MOST_SLOTS];
                     for j in 0..B::ARRAYS {
                         own[j] = was[j][half * LANES + lane];
@@ -318,7 +323,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         p: C,
         i: usize,
         rows: &mut [[C; W]; MOST_SLOTS],
-        terms: &mut [Term<C>; MOST_SUMS],
+        terms: &mut [Contribution<C>; MOST_SUMS],
     ) -> C {
         let mut own = [C::zero(); MOST_SLOTS];
         for j in 0..B::ARRAYS {
@@ -336,7 +341,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
 
 /// Returns the inputs of the part that reduces in this pass.
 #[inline(always)]
-fn went_into<C: Real>(sums: usize, terms: &[Term<C>; MOST_SUMS]) -> [C; 2] {
+fn went_into<C: Real>(sums: usize, terms: &[Contribution<C>; MOST_SUMS]) -> [C; 2] {
     let mut i = 0;
     while i < sums {
         if let Some((u, p)) = terms[i].went_in {

@@ -4,7 +4,7 @@
 use core::ops::Range;
 
 use super::convert::load;
-use super::isa::{Isa, current_isa};
+use super::simd::{SimdLevel, current_simd_level};
 use crate::element::{DType, Real, convert, with_dtype};
 use crate::memory::{RawSlice, RawStrided};
 use crate::numeric::split::{FEW, each_of, worth_sharing};
@@ -104,7 +104,7 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
         // SAFETY: the engine borrows the leaf for the step or for `init`, and no pass is running. Callers have checked
         // that the leaf holds the elements of `range`, and `to` has as many.
         unsafe {
-            read_stretch(leaf, spec, current_isa(), *at, to);
+            read_stretch(leaf, spec, current_simd_level(), *at, to);
         }
     };
     if !worth_sharing(to.len(), FEW) {
@@ -122,12 +122,18 @@ const READ: usize = 1 << 16;
 /// # Safety
 ///
 /// The leaf is borrowed for the step and has `to.len()` elements from `start` on, and nothing writes them meanwhile.
-pub(crate) unsafe fn read_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, to: &mut [C]) {
+pub(crate) unsafe fn read_stretch<C: Real>(
+    leaf: &TableLeaf,
+    spec: &LeafSpec,
+    simd: SimdLevel,
+    start: usize,
+    to: &mut [C],
+) {
     match leaf.strided {
         // SAFETY: as the caller guarantees.
-        None => unsafe { load(isa, leaf.data, start, to) },
+        None => unsafe { load(simd, leaf.data, start, to) },
         // SAFETY: as above.
-        Some(_) => unsafe { read_in_order(leaf, spec.shape(), spec.strides(), isa, start, to) },
+        Some(_) => unsafe { read_in_order(leaf, spec.shape(), spec.strides(), simd, start, to) },
     }
 }
 
@@ -141,13 +147,13 @@ pub(crate) unsafe fn read_in_order<C: Real>(
     leaf: &TableLeaf,
     shape: &[usize],
     order: &[isize],
-    isa: Isa,
+    simd: SimdLevel,
     start: usize,
     to: &mut [C],
 ) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
-        return unsafe { load(isa, leaf.data, start, to) };
+        return unsafe { load(simd, leaf.data, start, to) };
     };
     let view = RawStrided::new(leaf.data, strided.extent);
     let n = to.len();

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::outline::{Effect, Outline, Turns, WarningKind, labelled, turned};
+use super::summary::{Effect, Summary, Turns, WarningKind, labelled, turned};
 use super::typed::View;
 use crate::error::{Error, Result};
 use crate::tree::Structure;
@@ -55,7 +55,7 @@ pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Res
     Err(Error::state("init", problem))
 }
 
-fn lint(outline: &Outline, structure: &Structure) -> Vec<Warning> {
+fn lint(outline: &Summary, structure: &Structure) -> Vec<Warning> {
     let mut lint = {
         let rated = outline.has_rate();
         Lint { structure, allowed: Vec::new(), adapted: false, freezes: false, rated, warnings: Vec::new() }
@@ -101,9 +101,9 @@ impl Lint<'_> {
     }
 
     /// Finds learning rates that are negative, or 0 in the first step.
-    fn rates(&mut self, outline: &Outline, place: &str) {
+    fn rates(&mut self, outline: &Summary, place: &str) {
         match outline {
-            Outline::Part { name, effect } => {
+            Summary::Part { name, effect } => {
                 let own = format!("{place}.{name}");
                 if let Some(rate) = effect.negative_rate() {
                     let reason = format!("a learning rate of {rate} goes along the gradient");
@@ -116,7 +116,7 @@ impl Lint<'_> {
                 }
             }
             // The optimizer's place stands for its chain.
-            Outline::Optimizer { name, chain } => {
+            Summary::Optimizer { name, chain } => {
                 let before = self.warnings.len();
                 self.rates(chain, place);
                 self.warnings[before..].iter_mut().for_each(|warning| warning.place = format!("{place}.{name}"));
@@ -126,20 +126,20 @@ impl Lint<'_> {
     }
 
     /// Finds parts in an unintended order with others. Skips named optimizers, which are correct.
-    fn order(&mut self, outline: &Outline, place: &str) {
+    fn order(&mut self, outline: &Summary, place: &str) {
         match outline {
-            Outline::Optimizer { name: name @ "schedule_free", chain } => {
-                if let Outline::Chain(members) = &**chain
-                    && members.first().is_some_and(Outline::has_momentum)
+            Summary::Optimizer { name: name @ "schedule_free", chain } => {
+                if let Summary::Chain(members) = &**chain
+                    && members.first().is_some_and(Summary::has_momentum)
                 {
                     let reason = "the base optimizer has momentum, and so has `schedule_free`, whose `b1` takes its place: \
                                   build the base with `b1` 0, or without momentum";
                     self.warn(WarningKind::MomentumTwice, &format!("{place}.{name}"), reason.into());
                 }
             }
-            Outline::Chain(all) | Outline::NamedChain(all) => {
+            Summary::Chain(all) | Summary::NamedChain(all) => {
                 for (i, member) in all.iter().enumerate() {
-                    let kind = if matches!(outline, Outline::Chain(_)) { "chain" } else { "named_chain" };
+                    let kind = if matches!(outline, Summary::Chain(_)) { "chain" } else { "named_chain" };
                     let own = format!("{place}.{kind}[{i}]");
                     self.pair(&all[..i], member, &all[i + 1..], &own);
                     self.order(member, &own);
@@ -149,12 +149,12 @@ impl Lint<'_> {
         }
     }
 
-    fn inside(&mut self, outline: &Outline, place: &str, check: fn(&mut Self, &Outline, &str)) {
+    fn inside(&mut self, outline: &Summary, place: &str, check: fn(&mut Self, &Summary, &str)) {
         match outline {
-            Outline::Allowed { kinds, inner } => {
+            Summary::Allowed { kinds, inner } => {
                 self.allowing(kinds, |lint| check(lint, inner, &format!("{place}.allow.inner")));
             }
-            Outline::Partition { groups, names, .. } => {
+            Summary::Partition { groups, names, .. } => {
                 for (group, name) in groups.iter().zip(names) {
                     check(self, group, &format!("{place}.partition.transforms.{name}"));
                 }
@@ -164,9 +164,9 @@ impl Lint<'_> {
     }
 
     /// Compares a member of a chain with the members before it and behind it.
-    fn pair(&mut self, before: &[Outline], member: &Outline, behind: &[Outline], place: &str) {
-        let holder = |outline: &Outline| match outline {
-            Outline::Around { name: name @ ("multi_steps" | "dynamic_loss_scale"), .. } => Some(*name),
+    fn pair(&mut self, before: &[Summary], member: &Summary, behind: &[Summary], place: &str) {
+        let holder = |outline: &Summary| match outline {
+            Summary::Around { name: name @ ("multi_steps" | "dynamic_loss_scale"), .. } => Some(*name),
             _ => None,
         };
         if let (Some(name), Some(holder)) = (member.limits(), behind.iter().find_map(holder)) {
@@ -177,13 +177,13 @@ impl Lint<'_> {
             let reason = format!("{reason}: put it inside `{holder}`");
             self.warn(WarningKind::ClipOutside, &format!("{place}.{name}"), reason);
         }
-        if before.iter().any(Outline::settles) && member.resizes() {
+        if before.iter().any(Summary::settles) && member.resizes() {
             let reason = "it changes the length of a step that a line search has found: scale by the learning rate before \
                           the search, or leave it out";
             self.warn(WarningKind::RescaledLineSearch, place, reason.into());
         }
-        if let Outline::Part { name: name @ "ema", .. } = member
-            && before.iter().any(Outline::has_rate)
+        if let Summary::Part { name: name @ "ema", .. } = member
+            && before.iter().any(Summary::has_rate)
         {
             let reason = "the mean of updates that have been multiplied by the learning rate goes on with earlier rates: \
                           put it before the rate";
@@ -192,7 +192,7 @@ impl Lint<'_> {
     }
 
     /// Finds leaves whose updates finally go along the gradient.
-    fn climbs(&mut self, outline: &Outline) {
+    fn climbs(&mut self, outline: &Summary) {
         // A negative rate is already reported, or intended.
         if outline.any(&|effect| effect.negative_rate().is_some()) {
             return;
@@ -217,7 +217,7 @@ impl Lint<'_> {
     }
 
     /// Finds clips behind parts that make them pointless. Skips named optimizers, which are correct.
-    fn clips(&mut self, outline: &Outline, place: &str) {
+    fn clips(&mut self, outline: &Summary, place: &str) {
         if let Some(name) = outline.limits().filter(|_| self.adapted) {
             let reason = format!(
                 "`{name}` comes after a part whose updates have a size of their own, so that it does not clip gradients: put \
@@ -225,9 +225,9 @@ impl Lint<'_> {
             );
             self.warn(WarningKind::ClipAfterAdaptive, &format!("{place}.{name}"), reason);
         }
-        if let Outline::Allowed { kinds, inner } = outline {
+        if let Summary::Allowed { kinds, inner } = outline {
             self.allowing(kinds, |lint| lint.clips(inner, &format!("{place}.allow.inner")));
-        } else if !matches!(outline, Outline::Partition { .. }) {
+        } else if !matches!(outline, Summary::Partition { .. }) {
             members(outline, place, &mut |_, member, place| self.clips(member, place));
         }
         self.adapted |= outline.has_own_size();
@@ -235,16 +235,16 @@ impl Lint<'_> {
 
     /// Finds weight decay that moves parameters away from zero. In a model with matrices, also finds decay of leaves of
     /// fewer than two axes. `after` is the direction of later parts.
-    fn decays(&mut self, outline: &Outline, place: &str, active: &[bool], after: &Turns) {
+    fn decays(&mut self, outline: &Summary, place: &str, active: &[bool], after: &Turns) {
         let both = |on: Vec<bool>| active.iter().zip(on).map(|(a, b)| *a && b).collect::<Vec<_>>();
         let own = |name: &str| format!("{place}.{name}");
         match outline {
-            Outline::Part { name, .. } if outline.decay() != 0.0 => {
+            Summary::Part { name, .. } if outline.decay() != 0.0 => {
                 let after = turned(&outline.turns(self.structure), after);
                 self.decay(outline.decay(), &own(name), active, &after);
             }
             // The optimizer's place stands for its chain; each mistake is reported once.
-            Outline::Optimizer { name, chain } => {
+            Summary::Optimizer { name, chain } => {
                 let mut inside = Lint { warnings: Vec::new(), allowed: self.allowed.clone(), ..*self };
                 inside.decays(chain, place, active, after);
                 for warning in inside.warnings {
@@ -254,16 +254,16 @@ impl Lint<'_> {
                     }
                 }
             }
-            Outline::Allowed { kinds, inner } => {
+            Summary::Allowed { kinds, inner } => {
                 self.allowing(kinds, |lint| lint.decays(inner, &format!("{place}.allow.inner"), active, after));
             }
             // A mask that is a function may exclude these leaves.
-            Outline::Around { mask: Some(mask), .. } if !mask.is_data() => {}
-            Outline::Around { name, key, inner, mask: Some(mask), .. } => {
+            Summary::Around { mask: Some(mask), .. } if !mask.is_data() => {}
+            Summary::Around { name, key, inner, mask: Some(mask), .. } => {
                 let Ok(on) = mask.resolve(self.structure, "mask") else { return };
                 self.decays(inner, &format!("{place}.{name}.{key}"), &both(on), after);
             }
-            Outline::Partition { groups, labels, names } => {
+            Summary::Partition { groups, labels, names } => {
                 let Some(labelled) = labelled(labels, names, self.structure) else { return };
                 if let Some((text, leaves)) =
                     labels.note(self.structure, active).filter(|(_, leaves)| !leaves.is_empty())
@@ -320,30 +320,30 @@ impl Lint<'_> {
     }
 }
 
-fn freezes(outline: &Outline) -> bool {
-    let any = |outlines: &[Outline]| outlines.iter().any(freezes);
+fn freezes(outline: &Summary) -> bool {
+    let any = |outlines: &[Summary]| outlines.iter().any(freezes);
     match outline {
-        Outline::Part { .. } => false,
-        Outline::Chain(members) | Outline::NamedChain(members) => any(members),
-        Outline::Optimizer { chain, .. } => freezes(chain),
-        Outline::Around { name, inner, .. } => *name == "freezable" || freezes(inner),
-        Outline::Allowed { inner, .. } => freezes(inner),
-        Outline::Partition { groups, .. } => any(groups),
+        Summary::Part { .. } => false,
+        Summary::Chain(members) | Summary::NamedChain(members) => any(members),
+        Summary::Optimizer { chain, .. } => freezes(chain),
+        Summary::Around { name, inner, .. } => *name == "freezable" || freezes(inner),
+        Summary::Allowed { inner, .. } => freezes(inner),
+        Summary::Partition { groups, .. } => any(groups),
     }
 }
 
 /// Visits the members of a chain or the inner transformation of a wrapper. Passes the members behind it and its place.
-fn members(outline: &Outline, place: &str, visit: &mut dyn FnMut(&[Outline], &Outline, &str)) {
-    let mut row = |name: &str, members: &[Outline]| {
+fn members(outline: &Summary, place: &str, visit: &mut dyn FnMut(&[Summary], &Summary, &str)) {
+    let mut row = |name: &str, members: &[Summary]| {
         for (i, member) in members.iter().enumerate() {
             visit(&members[i + 1..], member, &format!("{place}.{name}[{i}]"));
         }
     };
     match outline {
-        Outline::Chain(members) => row("chain", members),
-        Outline::NamedChain(members) => row("named_chain", members),
-        Outline::Around { name, key, inner, .. } => visit(&[], inner, &format!("{place}.{name}.{key}")),
-        Outline::Allowed { inner, .. } => visit(&[], inner, &format!("{place}.allow.inner")),
-        Outline::Part { .. } | Outline::Optimizer { .. } | Outline::Partition { .. } => {}
+        Summary::Chain(members) => row("chain", members),
+        Summary::NamedChain(members) => row("named_chain", members),
+        Summary::Around { name, key, inner, .. } => visit(&[], inner, &format!("{place}.{name}.{key}")),
+        Summary::Allowed { inner, .. } => visit(&[], inner, &format!("{place}.allow.inner")),
+        Summary::Part { .. } | Summary::Optimizer { .. } | Summary::Partition { .. } => {}
     }
 }

@@ -3,10 +3,10 @@
 
 use core::ops::Range;
 
+use super::chunks::{CHUNK, Chunk};
 use super::convert::Convert;
-use super::isa::{Isa, Job, current_isa, dispatch};
-use super::pieces::{PIECE, Piece};
 use super::ranks::Ranks;
+use super::simd::{Job, SimdLevel, current_simd_level, dispatch};
 use super::{TILE, Tile};
 use crate::collective::pairwise::{merge_all, merge_equal};
 use crate::element::{DType, Element, Real, convert, with_dtype};
@@ -29,16 +29,16 @@ pub(crate) struct Layout {
     pub(crate) lens: Vec<Vec<usize>>,
     rank: usize,
     /// The chunks of this rank in each round, with their offsets in its part of the message.
-    here: Vec<Vec<(Piece, usize)>>,
+    here: Vec<Vec<(Chunk, usize)>>,
 }
 
 impl Layout {
     pub(crate) fn new(ranks: &Ranks, structure: &Structure, narrow: Option<DType>) -> Layout {
-        let (pieces, rounds) = (&ranks.pieces, ranks.rounds());
+        let (chunks, rounds) = (&ranks.chunks, ranks.rounds());
         let mut layout = Layout {
             narrow,
-            of_leaf: pieces.of_leaf.clone(),
-            places: vec![(0, 0); pieces.all.len()],
+            of_leaf: chunks.of_leaf.clone(),
+            places: vec![(0, 0); chunks.all.len()],
             lens: vec![Vec::new(); rounds],
             rank: ranks.collective.rank(),
             here: vec![Vec::new(); rounds],
@@ -48,12 +48,12 @@ impl Layout {
             for rank in 0..ranks.size() {
                 let mut at = 0;
                 for number in ranks.in_round(rank, round) {
-                    let piece = pieces.all[*number];
+                    let chunk = chunks.all[*number];
                     layout.places[*number] = (round, begins + at);
                     if rank == layout.rank {
-                        layout.here[round].push((piece, at));
+                        layout.here[round].push((chunk, at));
                     }
-                    at += piece.len * layout.travels(structure.leaves()[piece.leaf].dtype().compute()).size();
+                    at += chunk.len * layout.travels(structure.leaves()[chunk.leaf].dtype().compute()).size();
                 }
                 layout.lens[round].push(at);
                 begins += at;
@@ -66,8 +66,8 @@ impl Layout {
     pub(crate) fn own(&self) -> Layout {
         let mut own = self.clone();
         for (round, here) in self.here.iter().enumerate() {
-            for (piece, at) in here {
-                own.places[self.number(piece.leaf, piece.start)] = (round, *at);
+            for (chunk, at) in here {
+                own.places[self.number(chunk.leaf, chunk.start)] = (round, *at);
             }
             own.lens[round] = vec![self.lens[round][self.rank]];
         }
@@ -90,7 +90,7 @@ impl Layout {
 
     /// Returns the index of the chunk of an element.
     fn number(&self, leaf: usize, start: usize) -> usize {
-        let number = self.of_leaf[leaf].start + start / PIECE;
+        let number = self.of_leaf[leaf].start + start / CHUNK;
         assert!(self.of_leaf[leaf].contains(&number), "only leaves that are acted on travel");
         number
     }
@@ -98,17 +98,17 @@ impl Layout {
     /// Returns the round and the offset in that message of a range that begins at `start`.
     fn place<C: Real>(&self, leaf: usize, start: usize) -> (usize, usize) {
         let (round, at) = self.places[self.number(leaf, start)];
-        (round, at + start % PIECE * self.travels(C::DTYPE).size())
+        (round, at + start % CHUNK * self.travels(C::DTYPE).size())
     }
 
     /// Copies a tile to the messages, unless none are lent.
     pub(crate) fn put<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         let Some(message) = messages.get(round) else { return };
-        let (travels, isa) = (self.travels(C::DTYPE), tile.isa);
+        let (travels, simd) = (self.travels(C::DTYPE), tile.simd);
         let values = tile.input();
         // SAFETY: the messages are borrowed for the step, and each range belongs to one task in a pass.
-        write(isa, travels, values, unsafe { message.slice_mut(at, values.len() * travels.size()) });
+        write(simd, travels, values, unsafe { message.slice_mut(at, values.len() * travels.size()) });
     }
 
     /// Copies a tile from the messages.
@@ -124,33 +124,33 @@ impl Layout {
     /// Writes the mean of all ranks' messages to this rank in a round to arrays. The message of a rank is a mean of
     /// `parts` parts; they are added pairwise: neighbours, then pairs of neighbours, and so on.
     pub(crate) fn mean(&self, round: usize, parts: &[u64], received: &[u8], arrays: &mut Moments) {
-        let isa = current_isa();
+        let simd = current_simd_level();
         let of_each = received.chunks((received.len() / parts.len()).max(1));
         let messages: Vec<_> = parts.iter().copied().zip(of_each).collect();
         let here = &self.here[round];
-        shared(0..here.len(), false, &|piece| {
-            let (Piece { leaf, start, len, .. }, at) = &here[piece];
+        shared(0..here.len(), false, &|chunk| {
+            let (Chunk { leaf, start, len, .. }, at) = &here[chunk];
             let Some(array) = arrays.raw(*leaf) else { return };
             let travels = self.travels(array.dtype());
             match array.dtype() {
                 // SAFETY: the arrays are held exclusively, and each chunk belongs to one task.
-                DType::F64 => mean::<f64>(isa, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                DType::F64 => mean::<f64>(simd, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
                 // SAFETY: as above.
-                _ => mean::<f32>(isa, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                _ => mean::<f32>(simd, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
             }
         });
     }
 }
 
 /// Writes numbers to a message in its dtype.
-fn write<C: Real>(isa: Isa, travels: DType, values: &[C], message: &mut [u8]) {
+fn write<C: Real>(simd: SimdLevel, travels: DType, values: &[C], message: &mut [u8]) {
     if travels == C::DTYPE {
         return message.copy_from_slice(bytes_of(values));
     }
     with_dtype!(travels, T => {
         let mut there = [T::default(); TILE];
         let there = &mut there[..values.len()];
-        dispatch(isa, Convert { from: values, to: &mut *there });
+        dispatch(simd, Convert { from: values, to: &mut *there });
         message.copy_from_slice(bytes_of(there));
     });
 }
@@ -208,7 +208,7 @@ impl<C: Real> Job for Mean<'_, C> {
 }
 
 /// Computes the mean of all ranks' messages from byte `at` on.
-fn mean<C: Real>(isa: Isa, travels: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
+fn mean<C: Real>(simd: SimdLevel, travels: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
     let count = C::of(messages.iter().map(|(parts, _)| *parts as f64).sum());
     // For each sum, its number of parts and its index in `rows`.
     let (mut sums, mut rows): (Vec<(u64, usize)>, Vec<[C; TILE]>) = (Vec::new(), Vec::new());
@@ -224,7 +224,7 @@ fn mean<C: Real>(isa: Isa, travels: DType, messages: &[(u64, &[u8])], mut at: us
             let (weight, sum) = (C::of(*parts as f64), &mut rows[*row][..to.len()]);
             with_dtype!(travels, T => {
                 let bytes = &message[at..at + size_of::<T>() * to.len()];
-                let mut weigh = |numbers: &[T]| dispatch(isa, Weighed { numbers, weight, to: sum, adds });
+                let mut weigh = |numbers: &[T]| dispatch(simd, Weighed { numbers, weight, to: sum, adds });
                 match numbers_in(bytes) {
                     Some(numbers) => weigh(numbers),
                     None => {
@@ -234,16 +234,16 @@ fn mean<C: Real>(isa: Isa, travels: DType, messages: &[(u64, &[u8])], mut at: us
                     }
                 }
             });
-            merge_equal(&mut sums, &mut |before, last| add(isa, &mut rows, *before, *last));
+            merge_equal(&mut sums, &mut |before, last| add(simd, &mut rows, *before, *last));
         }
-        merge_all(&mut sums, &mut |before, last| add(isa, &mut rows, *before, *last));
+        merge_all(&mut sums, &mut |before, last| add(simd, &mut rows, *before, *last));
         sums.clear();
-        dispatch(isa, Mean { sum: &rows[0], count, to: &mut *to });
+        dispatch(simd, Mean { sum: &rows[0], count, to: &mut *to });
         at += to.len() * travels.size();
     }
 }
 
-fn add<C: Real>(isa: Isa, rows: &mut [[C; TILE]], before: usize, last: usize) {
+fn add<C: Real>(simd: SimdLevel, rows: &mut [[C; TILE]], before: usize, last: usize) {
     let (first, second) = rows.split_at_mut(last);
-    dispatch(isa, Sum(&mut first[before], &second[0]));
+    dispatch(simd, Sum(&mut first[before], &second[0]));
 }

@@ -12,16 +12,18 @@ mod absent;
 mod again;
 mod bounds;
 pub(crate) mod chain;
+mod chunk_at;
+mod chunks;
 mod context;
 mod drive;
 mod emission;
 mod examples;
+mod expansion;
 pub(crate) mod form;
-mod found;
 mod fused;
 #[cfg(feature = "half")]
-mod halves;
-mod in_piece;
+mod half_blocks;
+mod in_chunk;
 mod inner;
 mod kernel;
 pub(crate) mod leaf;
@@ -30,21 +32,19 @@ mod lint;
 mod messages;
 mod nested;
 mod objective;
-mod outline;
 mod pass;
+mod pass_structure;
 mod passes;
-mod piece_at;
-mod pieces;
 mod plan;
 pub(crate) mod ranks;
 mod reductions;
 mod remote;
 mod rows;
-mod shape;
 mod slot;
 mod slots;
 mod stage;
 mod stored;
+mod summary;
 mod sums;
 pub(crate) mod table;
 mod tile;
@@ -61,23 +61,25 @@ pub use absent::{Absent, Skips};
 pub(crate) use bounds::{Bounds, clamp, is_held};
 pub(crate) use chain::chain_methods;
 pub use chain::{ChainRun, Stages};
+pub use chunk_at::{ChunkAt, Then};
+pub(crate) use chunks::CHUNK;
 pub(crate) use context::ParamSource;
 pub use context::{InitContext, StepContext};
 pub(crate) use drive::{Remote, Work};
 pub use emission::{Emission, HoldsBack, Outcome};
 pub(crate) use examples::Examples;
 pub use form::{
-    AfterALook, Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Clock, Decision, Elements, Elsewhere, Holds,
-    LooksFirst, Named, NoArithmetic, OneElement, Optimizer, Part, PartState, Passes, Rule, Runs, Scope, SlotArray,
-    Steps, TwoPass, TwoPasses, Weighing, WeighingPasses, Whole, WholeTreeTransformation, WithArithmetic, WithSums,
-    Wrapper, WrapperState, differs, own_recipe,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Elements, Elsewhere, Holds,
+    LeafStatistics, Named, NoArithmetic, OneElement, Optimizer, Part, PartState, Passes, Reducing, ReducingPasses,
+    Rule, Runs, Scope, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic,
+    WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
 pub(crate) use form::{
-    Exactly, Keeps, LooksOn, OfChain, OneElementWithMemory, Onlooker, RuleWithMemory, RunsInside, Stretch,
+    Exactly, Keeps, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory, RunsInside, Stretch,
     recipe_of_arguments,
 };
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
-pub(crate) use in_piece::{fused, on_tile};
+pub(crate) use in_chunk::{fused, on_tile};
 pub use inner::Inner;
 pub(crate) use leaf::{read_leaf, write_leaf};
 pub use lint::Warning;
@@ -85,18 +87,16 @@ pub(crate) use lint::refuse_mistakes;
 pub(crate) use messages::Layout;
 pub(crate) use nested::{Arrays, Nested};
 pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial};
-pub use outline::{Effect, Outline, WarningKind};
 pub(crate) use pass::{Pass, by_own_loops};
-pub use piece_at::{PieceAt, Then};
-pub(crate) use pieces::PIECE;
+pub use pass_structure::{PassRange, PassStructure, Place};
 pub use plan::{PassPlan, Plan};
 pub use reductions::Sums;
 pub(crate) use reductions::dot;
 pub use remote::{Line, RemoteLeaf, RemoteTree};
-pub use shape::{Place, Shape, Span};
 pub use slot::{Access, Codes, Slot};
 pub use slots::SlotList;
 pub use stage::Stage;
+pub use summary::{Effect, Summary, WarningKind};
 pub(crate) use sums::{squares, sum_tile};
 pub(crate) use tile::TILE;
 pub use tile::{Spare, Tile};
@@ -110,11 +110,11 @@ pub(crate) use uses::followed_by;
 pub use uses::{AllUses, Uses};
 pub use walk::Walk;
 pub(crate) use whole::NOT_REMOTE;
-pub use whole::{LeafLooker, LeafVisitor, WholeLeaf, WholeTree};
+pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};
 pub(crate) use written::{Sink, add_rounded};
 
 // Parts of the loops, re-exported under their names in the engine.
-pub(crate) use crate::element::Term;
-pub use crate::numeric::isa::{Isa, detected_isa, force_isa};
-pub(crate) use crate::numeric::isa::{Job, current_isa, dispatch};
-use crate::numeric::{ahead, convert, isa};
+pub(crate) use crate::element::Contribution;
+pub(crate) use crate::numeric::simd::{Job, current_simd_level, dispatch};
+pub use crate::numeric::simd::{SimdLevel, detected_simd_level, force_simd_level};
+use crate::numeric::{convert, prefetch, simd};

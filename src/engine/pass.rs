@@ -3,17 +3,17 @@
 
 use core::ops::Range;
 
-use super::ahead::{Ahead, DISTANCE};
+use super::chunk_at::Next;
+use super::chunks::Chunk;
 use super::fused::with_list;
-use super::isa::Isa;
 use super::passes::{self, PassFn, Passes};
-use super::piece_at::Next;
-use super::pieces::Piece;
+use super::prefetch::{DISTANCE, Prefetch};
+use super::simd::SimdLevel;
 use super::slots::RawSlots;
 use super::stored::{Arrays, is_stored};
 use super::tile::{Room, SHORT, Spare, TILE};
 use super::walk::Walk;
-use super::{PieceAt, Place, SlotList, Stage, Tile, fused, on_tile};
+use super::{ChunkAt, Place, SlotList, Stage, Tile, fused, on_tile};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
@@ -39,8 +39,8 @@ pub(crate) fn by_own_loops<T: Stage>(
 }
 
 /// Functions that run a chunk.
-type AtOnce<P, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>) -> bool;
-type ByTiles<P, C> = fn(&P, &Piece, &mut [f64], &mut Room<C>);
+type AtOnce<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>) -> bool;
+type ByTiles<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>);
 
 impl<'a, T: Stage> Pass<'a, T> {
     pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
@@ -64,17 +64,17 @@ type OnStep<'r> = dyn FnMut((usize, usize), usize, &RawSlots) + 'r;
 /// only converts arrays. Not inlined: all chains share one copy.
 #[inline(never)]
 fn in_steps<C: Real>(
-    piece: &Piece,
+    chunk: &Chunk,
     (source, from, p): (RawSlice, usize, RawSlice),
     (list, stored): (&SlotList<'_>, &dyn Fn(DType) -> bool),
     (converts, reduces): (bool, bool),
-    (isa, room): (Isa, &mut Room<C>),
+    (simd, room): (SimdLevel, &mut Room<C>),
     run: &mut OnStep<'_>,
 ) {
     let step = if reduces { TILE } else { SHORT };
-    let ahead = &mut Ahead::new(piece.len >= 2 * step);
-    for done in (0..piece.len).step_by(step) {
-        let (start, from, n) = (piece.start + done, from + done, step.min(piece.len - done));
+    let ahead = &mut Prefetch::new(chunk.len >= 2 * step);
+    for done in (0..chunk.len).step_by(step) {
+        let (start, from, n) = (chunk.start + done, from + done, step.min(chunk.len - done));
         if !converts {
             run((start, n), from, list.slots());
             continue;
@@ -84,8 +84,8 @@ fn in_steps<C: Real>(
             [source.addresses(from, n), p.addresses(start, n)].into_iter().for_each(|memory| ahead.reads(memory));
         }
         ahead.prefetch_share();
-        with_list(list, start, n, stored, (isa, room.all()), &mut |slots| run((start, n), from, slots));
-        ahead.go_on(piece.len - done >= 3 * step);
+        with_list(list, start, n, stored, (simd, room.all()), &mut |slots| run((start, n), from, slots));
+        ahead.go_on(chunk.len - done >= 3 * step);
     }
 }
 
@@ -102,7 +102,7 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Returns the number of reductions of the chain, and the chunks of each leaf.
     pub(crate) fn sums(&self) -> (usize, &[Range<usize>]) {
-        (self.walk.shape.sums, &self.walk.pieces.of_leaf)
+        (self.walk.shape.sums, &self.walk.chunks.of_leaf)
     }
 
     /// Returns whether the pass starts from stored updates instead of gradients, and whether it stores updates.
@@ -114,7 +114,7 @@ impl<T: Stage> Pass<'_, T> {
     /// is added to the parameter.
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
-        let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.isa);
+        let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.simd);
         on_tile(self.transformation, (self.state, self.run), Place::default(), self.walk.span, &mut tile);
         let adds = self.walk.is_last() && !self.walk.ends && !tile.zero;
         tile.settle();
@@ -124,37 +124,37 @@ impl<T: Stage> Pass<'_, T> {
 
 impl<T: Stage> Pass<'_, T> {
     fn run(&self, spare: &mut Spare) {
-        self.walk.run(&|number, piece, spare| self.piece(number, piece, spare), spare);
+        self.walk.run(&|number, chunk, spare| self.chunk(number, chunk, spare), spare);
     }
 
-    fn piece(&self, number: usize, piece: &Piece, spare: &mut Spare) {
+    fn chunk(&self, number: usize, chunk: &Chunk, spare: &mut Spare) {
         // SAFETY: each chunk has its own sums, and a pass runs each chunk once, in one task.
         let sums = unsafe { self.walk.sums.slice_mut(number * self.walk.shape.sums, self.walk.shape.sums) };
-        match piece.dtype {
-            DType::F64 => self.piece_in::<f64>(piece, sums, &mut spare.double),
-            _ => self.piece_in::<f32>(piece, sums, &mut spare.single),
+        match chunk.dtype {
+            DType::F64 => self.chunk_in::<f64>(chunk, sums, &mut spare.double),
+            _ => self.chunk_in::<f32>(chunk, sums, &mut spare.single),
         }
     }
 
-    fn piece_in<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
+    fn chunk_in<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
         // Constants of function type select, so that loops are instantiated only where they can run; see `passes`.
         let at_once: Option<AtOnce<Self, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
         if self.fuses
             && let Some(at_once) = at_once
-            && at_once(self, piece, sums, spare)
+            && at_once(self, chunk, sums, spare)
         {
             return;
         }
         let by_tiles: ByTiles<Self, C> = const { if T::FUSES_ALWAYS { Self::as_chain } else { Self::as_stage } };
-        by_tiles(self, piece, sums, spare);
+        by_tiles(self, chunk, sums, spare);
     }
 
     /// Runs a chunk by one loop if loops can access its arrays: at once, or by tiles if it reduces or converts arrays.
     /// Returns true if it did.
-    fn at_once<C: Real>(&self, piece: &Piece, sums: &mut [f64], room: &mut Room<C>) -> bool {
-        let (t, leaf, pass, isa) = (self.transformation, piece.leaf, self.walk.span.to, self.walk.isa);
-        let Some((source, from)) = self.walk.dense(piece) else { return false };
-        let (p, stored) = (self.walk.params[leaf].data, |dtype| is_stored::<C>(dtype, isa));
+    fn at_once<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], room: &mut Room<C>) -> bool {
+        let (t, leaf, pass, simd) = (self.transformation, chunk.leaf, self.walk.span.to, self.walk.simd);
+        let Some((source, from)) = self.walk.dense(chunk) else { return false };
+        let (p, stored) = (self.walk.params[leaf].data, |dtype| is_stored::<C>(dtype, simd));
         if !stored(source.dtype()) || !stored(p.dtype()) || !t.fuses_now(self.state, self.run, leaf) {
             return false;
         }
@@ -178,40 +178,40 @@ impl<T: Stage> Pass<'_, T> {
             // SAFETY: leaves are borrowed for the step, the engine holds the state exclusively, and a pass runs each
             // chunk once, in one task. Gradients, parameters, state and stored updates are separate memory.
             let arrays = unsafe { Arrays::new(place, from, (p, to), slots) };
-            let added = run(isa, &kernel, &arrays);
+            let added = run(simd, &kernel, &arrays);
             if const { T::SHAPE.sums > 0 } {
                 fused::add(&T::SHAPE, &added, Place::default(), sums);
             }
         };
         let (converts, reduces) = (!list.is_stored(stored), T::SHAPE.adds_in(pass));
         if !converts && !reduces {
-            run((piece.start, piece.len), from, list.slots());
+            run((chunk.start, chunk.len), from, list.slots());
         } else {
             let p = if self.adds { to } else { p };
-            in_steps(piece, (source, from, p), (&list, &stored), (converts, reduces), (isa, room), run);
+            in_steps(chunk, (source, from, p), (&list, &stored), (converts, reduces), (simd, room), run);
         }
         true
     }
 
     /// Runs a chunk by tiles, each by one loop of the whole chain.
-    fn as_chain<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
+    fn as_chain<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
         let (held, pass) = ((self.state, self.run), self.walk.span.to);
         let chain = &mut |tile: &mut Tile<'_, C>| fused::chain_tile(self.transformation, held, pass, tile);
-        self.walk.tiles(piece, chain, (sums, spare.all()));
+        self.walk.tiles(chunk, chain, (sums, spare.all()));
     }
 
     /// Runs a chunk by tiles, each by the loops of the members.
-    fn as_stage<C: Real>(&self, piece: &Piece, sums: &mut [f64], spare: &mut Room<C>) {
+    fn as_stage<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
         let (place, span) = (Place::default(), self.walk.span);
-        let params = &self.walk.params[piece.leaf];
+        let params = &self.walk.params[chunk.leaf];
         let next = match () {
             () if self.walk.shape.drops(span.to) => Next::Dropped,
             () if self.adds && params.lies(C::DTYPE) => Next::Added(params.data),
             () => Next::Read,
         };
-        let at = PieceAt { place, span, leaf: piece.leaf, next };
-        self.transformation.in_piece(self.state, self.run, at, &mut |part| {
-            self.walk.tiles(piece, part, (&mut *sums, spare.all()));
+        let at = ChunkAt { place, span, leaf: chunk.leaf, next };
+        self.transformation.in_chunk(self.state, self.run, at, &mut |part| {
+            self.walk.tiles(chunk, part, (&mut *sums, spare.all()));
         });
     }
 }

@@ -3,16 +3,16 @@
 
 use core::marker::PhantomData;
 
-use super::isa::Isa;
 use super::kernel::{ADD, Body, DROP, GIVE, run, run_mixed};
 use super::limits::{MOST_BARRIERS, MOST_SLOTS};
+use super::simd::SimdLevel;
 use super::stored::Arrays;
 use super::sums::{Added, MOST_SUMS};
 use super::uses::any;
-use super::{Span, Stage};
-use crate::element::{DType, Real, Term};
+use super::{PassRange, Stage};
+use crate::element::{Contribution, DType, Real};
 
-pub(super) type PassFn<S, C> = fn(Isa, &<S as Stage>::Kernel<C>, &Arrays<'_>) -> Added;
+pub(super) type PassFn<S, C> = fn(SimdLevel, &<S as Stage>::Kernel<C>, &Arrays<'_>) -> Added;
 
 /// The element body of a chain in the pass from one barrier to another.
 struct Fused<S, const FROM: usize, const TO: usize>(PhantomData<S>);
@@ -20,9 +20,9 @@ struct Fused<S, const FROM: usize, const TO: usize>(PhantomData<S>);
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S, FROM, TO> {
     type Kernel = S::Kernel<C>;
     const ARRAYS: usize = arrays::<S>();
-    const READS: [bool; MOST_SLOTS] = slots_in::<S>(Span::of(FROM, TO), false);
-    const WRITES: [bool; MOST_SLOTS] = slots_in::<S>(Span::of(FROM, TO), true);
-    const READS_PARAMS: bool = Span::of(FROM, TO).meets(S::SHAPE.reads_params);
+    const READS: [bool; MOST_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), false);
+    const WRITES: [bool; MOST_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), true);
+    const READS_PARAMS: bool = PassRange::of(FROM, TO).meets(S::SHAPE.reads_params);
     const SUMS: usize = if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 };
     const COUNTS: u32 = S::SHAPE.counts;
     const ADDS_LATER: bool = S::SHAPE.adds_later_in(TO);
@@ -35,9 +35,9 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>; MOST_SUMS],
+        terms: &mut [Contribution<C>; MOST_SUMS],
     ) -> C {
-        S::apply::<C>(kernel, 0, Span { dtype, later, ..Span::of(FROM, TO) }, slots, u, p, terms)
+        S::apply::<C>(kernel, 0, PassRange { dtype, later, ..PassRange::of(FROM, TO) }, slots, u, p, terms)
     }
 }
 
@@ -98,7 +98,7 @@ const fn barriers<S: Stage>() -> usize {
 
 /// Returns the loop that applies a pass to a tile of updates, from one buffer to another. The first loop of a pass
 /// reads the gradients in place.
-pub(super) fn map<S: Stage, C: Real>(span: Span) -> PassFn<S, C> {
+pub(super) fn map<S: Stage, C: Real>(span: PassRange) -> PassFn<S, C> {
     let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else { unreachable!("a pass spans what its shape can") };
     pass
 }
@@ -110,14 +110,14 @@ pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
 }
 
 /// Returns that loop if the pass ends at a barrier of the stage itself and drops the updates.
-pub(super) fn dropping<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
+pub(super) fn dropping<S: Stage, C: Real>(span: PassRange) -> Option<PassFn<S, C>> {
     let is_own = span.to < S::SHAPE.barriers && S::SHAPE.drops(span.to) && S::SHAPE.span(span.to).from == span.from;
     if is_own { Passes::<S, C>::OWN[span.to] } else { None }
 }
 
 /// Returns the loop from updates to parameters if `span` is the last pass of a stage with state. Stateless stages do
 /// too little arithmetic to gain from it.
-pub(super) fn last<S: Stage, C: Real>(span: Span) -> Option<PassFn<S, C>> {
+pub(super) fn last<S: Stage, C: Real>(span: PassRange) -> Option<PassFn<S, C>> {
     let is_last = span.to == S::SHAPE.barriers && S::SHAPE.span(span.to).from == span.from;
     if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
 }
@@ -128,7 +128,7 @@ const fn arrays<S: Stage>() -> usize {
 }
 
 /// The arrays that a pass reads, or writes.
-const fn slots_in<S: Stage>(span: Span, written: bool) -> [bool; MOST_SLOTS] {
+const fn slots_in<S: Stage>(span: PassRange, written: bool) -> [bool; MOST_SLOTS] {
     let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
     while slot < arrays::<S>() {
         slots[slot] = if written { S::USES[slot].is_written_in(span) } else { S::USES[slot].is_read_in(span) };
@@ -139,5 +139,5 @@ const fn slots_in<S: Stage>(span: Span, written: bool) -> [bool; MOST_SLOTS] {
 
 /// Returns true if the loop of a pass gets the arrays. A pass that drops updates and reads no array does not.
 const fn is_given<S: Stage>(drops: bool, from: usize, to: usize) -> bool {
-    !drops || any(slots_in::<S>(Span::of(from, to), false))
+    !drops || any(slots_in::<S>(PassRange::of(from, to), false))
 }

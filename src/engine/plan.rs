@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::lint::mistakes;
-use super::{Span, Stage, Viewed, Warning};
+use super::{PassRange, Stage, Viewed, Warning};
 use crate::element::DType;
 use crate::state::{Schema, SizeReport};
 use crate::tree::{BufferSpec, LeafSpec, Structure};
@@ -79,7 +79,7 @@ impl Plan {
         grads: impl Fn(usize) -> DType,
     ) -> Plan {
         let shape = transformation.shape();
-        let bytes = |span: Span| {
+        let bytes = |span: PassRange| {
             let mut pass = PassPlan { source: 0, params: 0, state: 0, stored: 0 };
             for (i, leaf) in structure.leaves().iter().enumerate() {
                 let (n, size) = (leaf.len(), leaf.dtype().size());

@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use super::Sums;
-use super::pieces::Pieces;
+use super::chunks::Chunks;
 use crate::collective::{Collective, arrived};
 use crate::error::Result;
 use crate::numeric::order::largest_first;
@@ -15,7 +15,7 @@ use crate::tree::Structure;
 pub(crate) struct Ranks {
     pub(crate) collective: Arc<dyn Collective>,
     /// All chunks of all ranks. Sums are added in this order, whichever rank computed them.
-    pub(super) pieces: Pieces,
+    pub(super) chunks: Chunks,
     /// The indices of each rank's chunks, ascending.
     of_rank: Vec<Vec<usize>>,
     /// The sums of all ranks, by chunk.
@@ -34,7 +34,7 @@ impl Ranks {
         active: &[bool],
         whole: &[Option<f64>],
     ) -> Ranks {
-        let (size, pieces) = (collective.size(), Pieces::new(structure, active));
+        let (size, chunks) = (collective.size(), Chunks::new(structure, active));
         let bytes = |leaf: usize, len: usize| (structure.leaves()[leaf].dtype().compute().size() * len) as u64;
         let (mut work, mut load, mut owner) = (vec![0.0_f64; size], vec![0_u64; size], vec![None; structure.len()]);
         let mut largest: Vec<(f64, usize)> =
@@ -46,16 +46,16 @@ impl Ranks {
             (work[rank], owner[leaf]) = (work[rank] + of_leaf, Some(rank));
             load[rank] += bytes(leaf, structure.leaves()[leaf].len());
         }
-        let quotas = quotas(&load, pieces.all.iter().filter(|p| owner[p.leaf].is_none()).map(|p| bytes(p.leaf, p.len)));
+        let quotas = quotas(&load, chunks.all.iter().filter(|p| owner[p.leaf].is_none()).map(|p| bytes(p.leaf, p.len)));
         let mut of_rank = vec![Vec::new(); size];
         let (mut rank, mut filled, mut bound) = (0, 0, quotas[0]);
-        for (number, piece) in pieces.all.iter().enumerate() {
-            if let Some(owner) = owner[piece.leaf] {
+        for (number, chunk) in chunks.all.iter().enumerate() {
+            if let Some(owner) = owner[chunk.leaf] {
                 of_rank[owner].push(number);
                 continue;
             }
             // A chunk goes to the rank whose share contains its middle.
-            let len = bytes(piece.leaf, piece.len);
+            let len = bytes(chunk.leaf, chunk.len);
             while rank + 1 < size && 2 * filled + len > 2 * bound {
                 rank += 1;
                 bound += quotas[rank];
@@ -63,7 +63,7 @@ impl Ranks {
             of_rank[rank].push(number);
             filled += len;
         }
-        Ranks { collective, pieces, of_rank, values: Vec::new(), send: Vec::new(), received: Vec::new() }
+        Ranks { collective, chunks, of_rank, values: Vec::new(), send: Vec::new(), received: Vec::new() }
     }
 
     pub(crate) fn size(&self) -> usize {
@@ -90,10 +90,10 @@ impl Ranks {
     /// adjacent.
     pub(crate) fn here(&self, structure: &Structure, rank: usize) -> Vec<Range<usize>> {
         let mut here = vec![0..0; structure.len()];
-        for piece in self.of_rank[rank].iter().map(|number| &self.pieces.all[*number]) {
-            let of_leaf = &mut here[piece.leaf];
+        for chunk in self.of_rank[rank].iter().map(|number| &self.chunks.all[*number]) {
+            let of_leaf = &mut here[chunk.leaf];
             let first = of_leaf.start == of_leaf.end;
-            *of_leaf = if first { piece.start } else { of_leaf.start }..piece.start + piece.len;
+            *of_leaf = if first { chunk.start } else { of_leaf.start }..chunk.start + chunk.len;
         }
         here
     }
@@ -101,7 +101,7 @@ impl Ranks {
     /// Clears the sums, `width` for each chunk.
     pub(crate) fn clear(&mut self, width: usize) {
         self.values.clear();
-        self.values.resize(self.pieces.all.len() * width, 0.0);
+        self.values.resize(self.chunks.all.len() * width, 0.0);
     }
 
     /// Gathers the sums of all ranks, `width` for each chunk; `own` are those of this rank's chunks.
@@ -121,7 +121,7 @@ impl Ranks {
 
     /// Replaces the sums of this rank by those of all ranks.
     pub(super) fn sums<'a>(&'a self, here: Sums<'a>) -> Sums<'a> {
-        Sums { pieces: &self.pieces, values: &self.values, ..here }
+        Sums { chunks: &self.chunks, values: &self.values, ..here }
     }
 }
 
@@ -150,7 +150,7 @@ mod tests {
 
     use super::*;
     use crate::collective::threads;
-    use crate::engine::PIECE;
+    use crate::engine::CHUNK;
 
     fn shared(sizes: &[usize], whole: &[Option<f64>], ranks: usize) -> Vec<Vec<Range<usize>>> {
         let leaves: Vec<_> = sizes.iter().map(|n| vec![0.0_f32; *n]).collect();
@@ -161,16 +161,16 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_shared_evenly_and_in_order() {
-        let here = shared(&[3 * PIECE + 5, 10, 2 * PIECE], &[None; 3], 2);
-        assert_eq!(here, [[0..3 * PIECE, 0..0, 0..0], [3 * PIECE..3 * PIECE + 5, 0..10, 0..2 * PIECE]]);
-        let here = shared(&[8 * PIECE], &[None], 4);
+    fn chunks_are_shared_evenly_and_in_order() {
+        let here = shared(&[3 * CHUNK + 5, 10, 2 * CHUNK], &[None; 3], 2);
+        assert_eq!(here, [[0..3 * CHUNK, 0..0, 0..0], [3 * CHUNK..3 * CHUNK + 5, 0..10, 0..2 * CHUNK]]);
+        let here = shared(&[8 * CHUNK], &[None], 4);
         let lens: Vec<usize> = here.iter().map(|here| here[0].len()).collect();
-        assert_eq!(lens, [2 * PIECE; 4]);
+        assert_eq!(lens, [2 * CHUNK; 4]);
     }
 
     #[test]
-    fn more_ranks_than_pieces_leaves_some_without() {
+    fn more_ranks_than_chunks_leaves_some_without() {
         let here = shared(&[5, 0], &[None; 2], 4);
         assert_eq!(here.iter().filter(|here| here[0] == (0..5)).count(), 1);
         assert!(here.iter().all(|here| here[1].is_empty()));
@@ -180,11 +180,11 @@ mod tests {
     #[test]
     fn whole_leaves_go_where_there_is_least_work_and_the_others_fill_up() {
         let whole = [Some(8.0), Some(5.0), Some(4.0), None];
-        let here = shared(&[4 * PIECE, 2 * PIECE, 2 * PIECE, 4 * PIECE], &whole, 2);
-        assert_eq!(here[0], [0..4 * PIECE, 0..0, 0..0, 0..2 * PIECE]);
-        assert_eq!(here[1], [0..0, 0..2 * PIECE, 0..2 * PIECE, 2 * PIECE..4 * PIECE]);
+        let here = shared(&[4 * CHUNK, 2 * CHUNK, 2 * CHUNK, 4 * CHUNK], &whole, 2);
+        assert_eq!(here[0], [0..4 * CHUNK, 0..0, 0..0, 0..2 * CHUNK]);
+        assert_eq!(here[1], [0..0, 0..2 * CHUNK, 0..2 * CHUNK, 2 * CHUNK..4 * CHUNK]);
         // The costs are equal, the bytes are not; the chunks of other leaves compensate.
-        let here = shared(&[PIECE, 3 * PIECE, 4 * PIECE], &[Some(1.0), Some(1.0), None], 2);
-        assert_eq!([here[0][2].len(), here[1][2].len()], [3 * PIECE, PIECE]);
+        let here = shared(&[CHUNK, 3 * CHUNK, 4 * CHUNK], &[Some(1.0), Some(1.0), None], 2);
+        assert_eq!([here[0][2].len(), here[1][2].len()], [3 * CHUNK, CHUNK]);
     }
 }

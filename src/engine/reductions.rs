@@ -1,8 +1,8 @@
 //! Reductions over leaves and the tree, and inner products.
 
 use super::again::Again;
+use super::chunks::Chunks;
 use super::leaf::is_among;
-use super::pieces::Pieces;
 use super::sum_tile;
 use crate::element::{DType, Real};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
@@ -10,7 +10,7 @@ use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 /// The reductions of a pass, by leaf or for the whole tree.
 #[derive(Clone, Copy)]
 pub struct Sums<'a> {
-    pub(crate) pieces: &'a Pieces,
+    pub(crate) chunks: &'a Chunks,
     /// `width` values for each chunk.
     pub(crate) values: &'a [f64],
     pub(crate) width: usize,
@@ -31,12 +31,12 @@ impl<'a> Sums<'a> {
 
     /// Returns the stage's sum `i` over the whole tree.
     pub fn total(&self, i: usize) -> f64 {
-        self.over(i, 0..self.pieces.all.len())
+        self.over(i, 0..self.chunks.all.len())
     }
 
     /// Returns the stage's sum `i` over one leaf.
     pub fn leaf(&self, i: usize, leaf: usize) -> f64 {
-        self.over(i, self.pieces.of_leaf[leaf].clone())
+        self.over(i, self.chunks.of_leaf[leaf].clone())
     }
 
     /// Returns true if a leaf rests in this step, so that it did not contribute.
@@ -61,8 +61,8 @@ impl<'a> Sums<'a> {
         self.structure.leaves()[leaf].dtype() == DType::F64
     }
 
-    fn over(&self, i: usize, pieces: core::ops::Range<usize>) -> f64 {
-        pieces.map(|piece| self.values[piece * self.width + self.first + i]).sum()
+    fn over(&self, i: usize, chunks: core::ops::Range<usize>) -> f64 {
+        chunks.map(|chunk| self.values[chunk * self.width + self.first + i]).sum()
     }
 }
 

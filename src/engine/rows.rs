@@ -1,9 +1,9 @@
 //! Row-sparse gradients: validation, the sum of each row, and storage of the sums.
 #![allow(unsafe_code, reason = "rows of raw leaves of any type and layout; see `memory`")]
 
-use super::isa::current_isa;
+use super::chunks::Chunks;
 use super::leaf::{TableLeaf, read_in_order};
-use super::pieces::Pieces;
+use super::simd::current_simd_level;
 use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{Difference, LeafParts, LeafSpec, Structure, dense_strides};
@@ -15,7 +15,7 @@ pub(crate) struct Rows {
     pub(crate) leaves: Vec<usize>,
     /// Rows by leaf; meaningless for leaves that have none in this step.
     pub(crate) of_leaf: Vec<LeafRows>,
-    pub(crate) pieces: Pieces,
+    pub(crate) chunks: Chunks,
     /// A leaf's sorted indices, each with its position.
     order: Vec<(usize, usize)>,
 }
@@ -58,9 +58,9 @@ impl Rows {
 
     /// Cuts the chunks of a step with row-sparse gradients.
     pub(crate) fn cut(&mut self, structure: &Structure, active: &[bool]) {
-        let Rows { leaves, of_leaf, pieces, .. } = self;
+        let Rows { leaves, of_leaf, chunks, .. } = self;
         if !leaves.is_empty() {
-            pieces.cut(structure, active, |leaf| leaves.contains(&leaf).then(|| &of_leaf[leaf].rows[..]));
+            chunks.cut(structure, active, |leaf| leaves.contains(&leaf).then(|| &of_leaf[leaf].rows[..]));
         }
     }
 
@@ -95,7 +95,9 @@ impl LeafRows {
             let row = &mut free[..self.columns];
             // SAFETY: the values are borrowed from the tree during its walk; `misfits` checked that each index has a
             // row of them.
-            unsafe { read_in_order(&from, &values.shape, spec.strides(), current_isa(), place * self.columns, row) };
+            unsafe {
+                read_in_order(&from, &values.shape, spec.strides(), current_simd_level(), place * self.columns, row)
+            };
             if self.rows.last() == Some(&index) {
                 let sum = done.rchunks_mut(self.columns.max(1)).next().unwrap_or_default();
                 sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += *x);

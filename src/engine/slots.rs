@@ -2,9 +2,9 @@
 
 use core::ops::Range;
 
-use super::ahead::Ahead;
-use super::found::Found;
+use super::expansion::Expansion;
 use super::limits::MOST_SLOTS;
+use super::prefetch::Prefetch;
 use crate::element::{DType, InRecord};
 use crate::memory::RawSlice;
 use crate::state::Moments;
@@ -18,7 +18,7 @@ pub struct SlotList<'a> {
     arrays: [usize; MOST_SLOTS],
     len: usize,
     /// Leaf statistics and the slots that hold them instead of arrays. At most one part of a loop has them.
-    found: Option<(Found<'a>, Range<usize>)>,
+    found: Option<(Expansion<'a>, Range<usize>)>,
 }
 
 impl<'a> SlotList<'a> {
@@ -41,7 +41,7 @@ impl<'a> SlotList<'a> {
     }
 
     /// Adds `count` slots for statistics of a leaf.
-    pub(super) fn push_found(&mut self, found: Found<'a>, count: usize) {
+    pub(super) fn push_found(&mut self, found: Expansion<'a>, count: usize) {
         self.found = Some((found, self.len..self.len + count));
         self.len += count;
     }
@@ -56,7 +56,7 @@ impl<'a> SlotList<'a> {
         &self.slots
     }
 
-    pub(super) fn found(&self) -> Option<&(Found<'a>, Range<usize>)> {
+    pub(super) fn found(&self) -> Option<&(Expansion<'a>, Range<usize>)> {
         self.found.as_ref()
     }
 
@@ -73,7 +73,7 @@ impl<'a> SlotList<'a> {
     }
 
     /// Reports to `ahead` that the current tile reads this range of each array.
-    pub(crate) fn read(&self, start: usize, len: usize, ahead: &mut Ahead) {
+    pub(crate) fn read(&self, start: usize, len: usize, ahead: &mut Prefetch) {
         self.slots[..self.len].iter().flatten().for_each(|slot| ahead.reads(slot.addresses(start, len)));
     }
 

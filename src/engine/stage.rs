@@ -2,11 +2,11 @@
 
 use core::ops::ControlFlow::{Break, Continue};
 
-use super::piece_at::{PieceAt, Then};
+use super::chunk_at::{ChunkAt, Then};
 use super::typed::OnView;
 use super::{
-    AllUses, Emission, InitContext, Outcome, Shape, SlotList, Span, Spare, StepContext, Sums, Term, Transform, Uses,
-    Walk, WholeTree,
+    AllUses, Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, SlotList, Spare, StepContext,
+    Sums, Transform, Uses, Walk, WholeTree,
 };
 use crate::element::Real;
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::state::{State, StateWalk};
 /// Custom parts do not implement it: arithmetic on elements is a [`Rule`](super::Rule), and whole leaves or the whole
 /// tree take a [`WholeTreeTransformation`](crate::part::WholeTreeTransformation). A step calls `check` (may fail,
 /// changes nothing), `begin`, then passes with `barrier` between them, then `finish`. A pass runs `apply` in one loop,
-/// or `in_piece` by tiles. See `docs/architecture.md`.
+/// or `in_chunk` by tiles. See `docs/architecture.md`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     label = "not a transformation of gradients",
@@ -126,7 +126,7 @@ pub trait Stage: Transform + Clone {
     /// The values that the element loop needs for one leaf.
     type Kernel<C: Real>: Copy + Send + Sync;
     /// Barriers and reductions known at compile time; override [`shape`](Transform::shape) for the rest.
-    const SHAPE: Shape;
+    const SHAPE: PassStructure;
     /// True if the whole stage can run as one element loop.
     const FUSES: bool;
     /// True if it does so in every step: the engine skips [`fuses_now`](Stage::fuses_now), and no member has its own
@@ -146,7 +146,7 @@ pub trait Stage: Transform + Clone {
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare);
 
     /// Looks up the values that the tiles of a chunk share, and calls `then` with a function that transforms a tile.
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>);
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>);
 
     /// Returns true if the fused loop is valid for this leaf in this step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -166,11 +166,11 @@ pub trait Stage: Transform + Clone {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         let _ = (kernel, at, span, slots, p, terms);
         u
@@ -178,7 +178,7 @@ pub trait Stage: Transform + Clone {
 
     /// Returns the bytes of state that a pass reads and writes for a leaf. `at` is the number of barriers before this
     /// stage.
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         let mut bytes = 0;
         self.views(state, None, &mut |_, member| {
             bytes += member.state_bytes(leaf, at, span);

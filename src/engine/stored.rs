@@ -6,11 +6,11 @@ use core::marker::PhantomData;
 #[cfg(feature = "half")]
 use half::{bf16, f16};
 
-use super::ahead::{prefetch_after, prefetch_beside, prefetch_to_read};
 #[cfg(feature = "half")]
-use super::halves::InBlocks;
-use super::isa::{Isa, Set};
+use super::half_blocks::InBlocks;
 use super::limits::{BLOCK, MOST_SLOTS};
+use super::prefetch::{prefetch_after, prefetch_beside, prefetch_to_read};
+use super::simd::{Set, SimdLevel};
 use super::slots::RawSlots;
 #[cfg(feature = "half")]
 use crate::element::convert;
@@ -29,15 +29,15 @@ pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
 }
 
 /// Returns true if loops of this SIMD level that compute in `C` access arrays of this dtype directly.
-pub(super) fn is_stored<C: Real>(dtype: DType, isa: Isa) -> bool {
+pub(super) fn is_stored<C: Real>(dtype: DType, simd: SimdLevel) -> bool {
     match dtype {
         dtype if dtype == C::DTYPE => true,
         #[cfg(feature = "half")]
         DType::Bf16 => in_singles::<C>(),
         #[cfg(feature = "half")]
-        DType::F16 => in_singles::<C>() && are_converted(isa),
+        DType::F16 => in_singles::<C>() && are_converted(simd),
         _ => {
-            let _ = isa;
+            let _ = simd;
             false
         }
     }
@@ -273,7 +273,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.
-            DType::F16 if const { are_converted(I::ISA) } => of_singles(unsafe { f16::widen_block::<I>(bits) }),
+            DType::F16 if const { are_converted(I::SIMD) } => of_singles(unsafe { f16::widen_block::<I>(bits) }),
             #[cfg(feature = "half")]
             // SAFETY: as above.
             _ => of_singles(unsafe { bf16::widen_block::<I>(bits) }),
@@ -294,7 +294,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.
-            DType::F16 if const { are_converted(I::ISA) } => unsafe {
+            DType::F16 if const { are_converted(I::SIMD) } => unsafe {
                 f16::narrow_block::<I>(&to_singles(block), &mut bits);
             },
             #[cfg(feature = "half")]
@@ -316,7 +316,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.
-            DType::F16 if const { are_converted(I::ISA) } => unsafe { f16::add_block::<I>(to_singles(u), &mut bits) },
+            DType::F16 if const { are_converted(I::SIMD) } => unsafe { f16::add_block::<I>(to_singles(u), &mut bits) },
             #[cfg(feature = "half")]
             // SAFETY: as above.
             _ => unsafe { bf16::add_block::<I>(to_singles(u), &mut bits) },

@@ -1,7 +1,7 @@
 //! Reductions over elements: kept by chunk and added in the order of chunks, for any number of threads.
 
-use super::isa::Set;
-use crate::element::{Real, Term};
+use super::simd::Set;
+use crate::element::{Contribution, Real};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::numeric::sums::{add_counts, add_lanes};
 
@@ -30,7 +30,7 @@ impl<const N: usize> Lanes<N> {
     /// contributes minus zero, which changes no sum: a branch would move the sums through memory. The compiler removes
     /// the addition where it knows that in the loop.
     #[inline(always)]
-    pub(super) fn set<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Term<C>; MOST_SUMS]) {
+    pub(super) fn set<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Contribution<C>; MOST_SUMS]) {
         let mut i = 0;
         while i < sums {
             let term = &terms[i];
@@ -45,7 +45,7 @@ impl<const N: usize> Lanes<N> {
     }
 
     #[inline(always)]
-    pub(super) fn add<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Term<C>; MOST_SUMS]) {
+    pub(super) fn add<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Contribution<C>; MOST_SUMS]) {
         let mut i = 0;
         while i < sums {
             if counts >> i & 1 == 1 {

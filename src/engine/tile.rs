@@ -2,11 +2,11 @@
 
 use core::ops::Range;
 
-use super::ahead::Ahead;
-use super::isa::Isa;
 use super::limits::MOST_SLOTS;
+use super::prefetch::Prefetch;
+use super::simd::SimdLevel;
 use super::slots::SlotList;
-use crate::element::{InRecord, Real, Term};
+use crate::element::{Contribution, InRecord, Real};
 
 /// Elements per tile. A tile and its state fit in L1.
 pub(crate) const TILE: usize = 1024;
@@ -79,19 +79,19 @@ pub struct Tile<'t, C> {
     /// The address of the next tile's gradients.
     pub(crate) coming: usize,
     /// The memory to prefetch for the next tile.
-    pub(crate) ahead: Option<&'t mut Ahead>,
-    pub(crate) isa: Isa,
+    pub(crate) ahead: Option<&'t mut Prefetch>,
+    pub(crate) simd: SimdLevel,
 }
 
 /// Computes an element's new update from its state, its update and its contributions to reductions.
-pub(crate) type DoesTo<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Term<C>]) -> C;
+pub(crate) type DoesTo<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Contribution<C>]) -> C;
 
 impl<'t, C: Real> Tile<'t, C> {
     /// Returns a tile of the single element of a recording type.
-    pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], isa: Isa) -> Tile<'t, C> {
+    pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], simd: SimdLevel) -> Tile<'t, C> {
         let (other, sums, spare): (&mut [C], &mut [f64], &mut [C]) = Default::default();
         let (swapped, zero, added, ahead) = (false, false, false, None);
-        Tile { leaf, start: 0, source: None, u, other, swapped, p, sums, zero, added, spare, coming: 0, ahead, isa }
+        Tile { leaf, start: 0, source: None, u, other, swapped, p, sums, zero, added, spare, coming: 0, ahead, simd }
     }
 
     /// Returns the index of the leaf.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::{Absent, HoldsBack, Outline, Shape, Skips};
+use super::{Absent, HoldsBack, PassStructure, Skips, Summary};
 use crate::arguments::Visit;
 use crate::error::{Error, Result};
 use crate::needs::Level;
@@ -16,8 +16,8 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform));
 
     /// Returns barriers and reductions.
-    fn shape(&self) -> Shape {
-        let mut shape = Shape::EMPTY;
+    fn shape(&self) -> PassStructure {
+        let mut shape = PassStructure::EMPTY;
         self.members(&mut |member| shape = shape.then(member.shape()));
         shape
     }
@@ -71,10 +71,10 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the structure of the transformation, with the effect of each part on updates.
-    fn outline(&self) -> Outline {
+    fn outline(&self) -> Summary {
         let mut outlines = Vec::new();
         self.members(&mut |member| outlines.push(member.outline()));
-        Outline::Chain(outlines)
+        Summary::Chain(outlines)
     }
 
     /// Returns the construction of the transformation as data.
@@ -111,14 +111,14 @@ pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn
 /// # Errors
 ///
 /// If it has more barriers than the masks have bits.
-pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<Shape> {
+pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<PassStructure> {
     let shape = transformation.shape();
-    if shape.barriers <= Shape::MOST_BARRIERS {
+    if shape.barriers <= PassStructure::MOST_BARRIERS {
         return Ok(shape);
     }
     let expected = format!(
         "of at most {} barriers (split it: the updates of its first part are the gradients of the second)",
-        Shape::MOST_BARRIERS
+        PassStructure::MOST_BARRIERS
     );
     let found = format!("{} in {}", shape.barriers, transformation.describe());
     Err(Error::argument("init", "transformation", &expected, found))

@@ -1,15 +1,15 @@
 //! Chains as tuples of their members.
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
-use super::in_piece::as_one_loop;
+use super::chunk_at::{ChunkAt, Then};
+use super::in_chunk::as_one_loop;
 use super::limits::{MOST_BARRIERS, MOST_SLOTS};
-use super::piece_at::{PieceAt, Then};
 use super::sums::{MOST_SUMS, cut_off};
 use super::transform::Transform;
 use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
-    AllUses, Emission, HoldsBack, InitContext, Outcome, Shape, Skips, SlotList, Span, Spare, Stage, StepContext, Sums,
-    Term, Uses, Walk, WholeTree, by_own_loops, followed_by,
+    AllUses, Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotList, Spare,
+    Stage, StepContext, Sums, Uses, Walk, WholeTree, by_own_loops, followed_by,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::state::StateWalk;
 
 /// Returns true if a chain with this shape and number of state arrays fits in one loop. A loop has leaf statistics of
 /// one part only.
-pub(crate) const fn fits(shape: Shape, slots: usize) -> bool {
+pub(crate) const fn fits(shape: PassStructure, slots: usize) -> bool {
     slots <= MOST_SLOTS
         && shape.sums <= MOST_SUMS
         && shape.barriers <= MOST_BARRIERS
@@ -49,8 +49,8 @@ macro_rules! chains {
             }
 
             // Called in every step, so computed without a visitor.
-            fn shape(&self) -> Shape {
-                let shape = Shape::EMPTY;
+            fn shape(&self) -> PassStructure {
+                let shape = PassStructure::EMPTY;
                 $(let shape = shape.then(self.$i.shape());)*
                 shape
             }
@@ -74,10 +74,10 @@ macro_rules! chains {
                 <[usize]>::len(&[$($i),*])
             }
 
-            fn shape_of(&self, stage: usize) -> Shape {
+            fn shape_of(&self, stage: usize) -> PassStructure {
                 match stage {
                     $($i => self.$i.shape(),)*
-                    _ => Shape::NOTHING,
+                    _ => PassStructure::NOTHING,
                 }
             }
 
@@ -106,18 +106,18 @@ macro_rules! chains {
                 )*
             }
 
-            fn in_piece<Cx: Real>(
+            fn in_chunk<Cx: Real>(
                 &self,
                 stage: usize,
                 states: &Self::States,
                 runs: &Self::Runs,
-                at: PieceAt,
+                at: ChunkAt,
                 then: &mut Then<'_, Cx>,
             ) {
                 match stage {
                     $($i => {
                         if let Some(run) = &runs.$i {
-                            self.$i.in_piece(&states.$i, run, at, then);
+                            self.$i.in_chunk(&states.$i, run, at, then);
                         }
                     })*
                     _ => {}
@@ -138,7 +138,7 @@ macro_rules! chains {
             type Run = ChainRun<($(Option<$T::Run>,)*)>;
             type Kernel<Cx: Real> = ($($T::Kernel<Cx>,)*);
 
-            const SHAPE: Shape = { let s = Shape::EMPTY; $(let s = s.then($T::SHAPE);)* s };
+            const SHAPE: PassStructure = { let s = PassStructure::EMPTY; $(let s = s.then($T::SHAPE);)* s };
             const SLOTS: usize = 0 $(+ $T::SLOTS)*;
             const USES: AllUses = {
                 let (mut uses, mut arrays, mut before) = (Uses::ALWAYS.of_all(), 0, 0);
@@ -158,10 +158,10 @@ macro_rules! chains {
                 by_own_loops(self, (state, run), walk, spare);
             }
 
-            fn in_piece<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, Cx>) {
+            fn in_chunk<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, Cx>) {
                 match as_one_loop(self, (state, run), at.leaf) {
                     Some(one_loop) => one_loop(self, (state, run), at, then),
-                    None => chain::in_piece(self, state, run, at, then),
+                    None => chain::in_chunk(self, state, run, at, then),
                 }
             }
 
@@ -182,7 +182,7 @@ macro_rules! chains {
             }
 
             #[inline(always)]
-            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: Span, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Term<Cx>]) -> Cx {
+            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: PassRange, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Contribution<Cx>]) -> Cx {
                 let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
                     let (own, slots) = cut_off(slots, $T::SLOTS);

@@ -3,7 +3,7 @@
 use core::ops::ControlFlow;
 
 use super::transform::Transform;
-use super::{Emission, Outcome, Span, Stage, StepContext, Sums, WholeTree};
+use super::{Emission, Outcome, PassRange, Stage, StepContext, Sums, WholeTree};
 use crate::error::{Error, Result};
 use crate::state::StateWalk;
 
@@ -14,7 +14,7 @@ pub trait View<'a> {
     /// As [`Stage::emission`]; `None` if the transformation has not begun.
     fn emission(&self) -> Option<Emission>;
     fn resting(&self) -> &'a [bool];
-    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize;
+    fn state_bytes(&self, leaf: usize, at: usize, span: PassRange) -> usize;
     fn unused(&self, report: &mut dyn FnMut(&str, bool));
     fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
@@ -62,7 +62,7 @@ impl<'a, S: Stage> View<'a> for Viewed<'_, 'a, S> {
     fn resting(&self) -> &'a [bool] {
         self.stage.resting(self.state)
     }
-    fn state_bytes(&self, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(&self, leaf: usize, at: usize, span: PassRange) -> usize {
         self.stage.state_bytes(self.state, leaf, at, span)
     }
     fn unused(&self, report: &mut dyn FnMut(&str, bool)) {
@@ -136,7 +136,7 @@ impl<'a> View<'a> for Foreign<'_> {
     fn resting(&self) -> &'a [bool] {
         &[]
     }
-    fn state_bytes(&self, _: usize, _: usize, _: Span) -> usize {
+    fn state_bytes(&self, _: usize, _: usize, _: PassRange) -> usize {
         0
     }
     fn unused(&self, _: &mut dyn FnMut(&str, bool)) {}

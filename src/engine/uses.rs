@@ -3,10 +3,10 @@
 //! A loop has all arrays of its chain as arguments, and each pass accesses some of them. LLVM finds the unmodified
 //! arrays, which need not go through memory, only with link-time optimization; `Uses` declares them.
 
-use super::Span;
+use super::PassRange;
 use super::limits::MOST_SLOTS;
 
-/// The barrier intervals in which a stage reads and writes a state array; masks as in [`Shape`](super::Shape).
+/// The barrier intervals in which a stage reads and writes a state array; masks as in [`PassStructure`](super::Shape).
 #[derive(Clone, Copy, Debug)]
 pub struct Uses {
     reads: u32,
@@ -38,12 +38,12 @@ impl Uses {
     }
 
     #[inline(always)]
-    pub(super) const fn is_read_in(self, span: Span) -> bool {
+    pub(super) const fn is_read_in(self, span: PassRange) -> bool {
         span.meets(self.reads)
     }
 
     #[inline(always)]
-    pub(super) const fn is_written_in(self, span: Span) -> bool {
+    pub(super) const fn is_written_in(self, span: PassRange) -> bool {
         span.meets(self.writes)
     }
 }

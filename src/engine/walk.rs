@@ -4,17 +4,17 @@
 use core::ops::Range;
 use std::borrow::Cow;
 
-use super::ahead::Ahead;
-use super::convert::store;
-use super::isa::Isa;
-use super::leaf::{TableLeaf, is_among, read_stretch};
-use super::piece_at::OnTile;
+use super::chunk_at::OnTile;
 #[cfg(feature = "rayon")]
-use super::pieces::WORTH;
-use super::pieces::{Piece, Pieces};
+use super::chunks::WORTH;
+use super::chunks::{Chunk, Chunks};
+use super::convert::store;
+use super::leaf::{TableLeaf, is_among, read_stretch};
+use super::prefetch::Prefetch;
+use super::simd::SimdLevel;
 use super::tile::{STEP, Spare, TILE};
 use super::written::{Sink, add_stretch, store_stretch};
-use super::{Shape, Span, Tile};
+use super::{PassRange, PassStructure, Tile};
 use crate::element::Real;
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
@@ -24,25 +24,25 @@ use crate::tree::Structure;
 /// The leaves, range and output of a pass.
 pub struct Walk<'a> {
     pub(super) structure: &'a Structure,
-    pub(super) pieces: &'a Pieces,
+    pub(super) chunks: &'a Chunks,
     pub(super) params: &'a [TableLeaf],
     pub(super) grads: &'a [TableLeaf],
     pub(super) absent: &'a [bool],
     pub(super) stored: &'a [Buffer],
     pub(super) sums: RawSlice,
-    pub(super) span: Span,
+    pub(super) span: PassRange,
     /// The input of the pass; `None` if it needs no updates or they are stored elsewhere.
     pub(super) start: Option<Start>,
     /// True if the pass runs from the last chunk to the first: the previous pass left the last chunks in the cache.
     /// Results do not depend on the order, because sums are kept by chunk.
     pub(super) backwards: bool,
-    pub(super) shape: Shape,
+    pub(super) shape: PassStructure,
     /// True if all updates are zero after this pass, so that no further pass is needed.
     pub(super) ends: bool,
     pub(super) sink: Sink<'a>,
     /// The leaves of the pass; empty for all.
     pub(super) only: &'a [usize],
-    pub(super) isa: Isa,
+    pub(super) simd: SimdLevel,
 }
 
 /// The input of a chunk's tiles.
@@ -68,7 +68,7 @@ pub(super) enum Start {
 }
 
 impl Start {
-    pub(super) fn of(shape: Shape, span: Span) -> Option<Start> {
+    pub(super) fn of(shape: PassStructure, span: PassRange) -> Option<Start> {
         match span.from {
             _ if !shape.needs_updates(span.to) => None,
             0 => Some(Start::Gradients),
@@ -78,32 +78,32 @@ impl Start {
 }
 
 /// Runs one chunk. The index of the chunk selects its sums.
-pub(super) type EachPiece<'a> = dyn Fn(usize, &Piece, &mut Spare) + Sync + 'a;
+pub(super) type EachChunk<'a> = dyn Fn(usize, &Chunk, &mut Spare) + Sync + 'a;
 
 impl Walk<'_> {
-    pub(super) fn run(&self, each: &EachPiece<'_>, spare: &mut Spare) {
-        let all = 0..self.pieces.all.len();
+    pub(super) fn run(&self, each: &EachChunk<'_>, spare: &mut Spare) {
+        let all = 0..self.chunks.all.len();
         #[cfg(feature = "rayon")]
-        if worth_sharing(self.pieces.elements(), WORTH) {
-            let tasks = self.pieces.tasks(self.pieces.task(threads()));
-            return shared(0..tasks.count, self.backwards, &|task| self.few(each, tasks.pieces(task)));
+        if worth_sharing(self.chunks.elements(), WORTH) {
+            let tasks = self.chunks.tasks(self.chunks.task(threads()));
+            return shared(0..tasks.count, self.backwards, &|task| self.few(each, tasks.chunks(task)));
         }
         self.some(each, all, spare);
     }
 
-    fn some(&self, each: &EachPiece<'_>, pieces: Range<usize>, spare: &mut Spare) {
+    fn some(&self, each: &EachChunk<'_>, chunks: Range<usize>, spare: &mut Spare) {
         let mut one = |i: usize| {
-            let piece = &self.pieces.all[i];
-            if self.only.is_empty() || self.only.contains(&piece.leaf) {
-                each(i, piece, spare);
+            let chunk = &self.chunks.all[i];
+            if self.only.is_empty() || self.only.contains(&chunk.leaf) {
+                each(i, chunk, spare);
             }
         };
         if !self.backwards {
-            return pieces.for_each(one);
+            return chunks.for_each(one);
         }
-        let mut end = pieces.end;
-        while end > pieces.start {
-            let start = end.saturating_sub(STRETCH).max(pieces.start);
+        let mut end = chunks.end;
+        while end > chunks.start {
+            let start = end.saturating_sub(STRETCH).max(chunks.start);
             (start..end).for_each(&mut one);
             end = start;
         }
@@ -113,16 +113,16 @@ impl Walk<'_> {
     /// that a waiting thread runs on top of them, overflow a stack of 2 MiB.
     #[cfg(feature = "rayon")]
     #[inline(never)]
-    fn few(&self, each: &EachPiece<'_>, pieces: Range<usize>) {
-        self.some(each, pieces, &mut Spare::default());
+    fn few(&self, each: &EachChunk<'_>, chunks: Range<usize>) {
+        self.some(each, chunks, &mut Spare::default());
     }
 
     /// Returns true if a chain of another shape would run this pass identically: with the same barriers, reductions,
     /// and stored updates before and after it.
-    pub(super) fn is_of(&self, shape: Shape) -> bool {
+    pub(super) fn is_of(&self, shape: PassStructure) -> bool {
         let (own, to) = (self.shape, self.span.to);
-        let sums = |shape: Shape| (shape.barriers, shape.sums, shape.adds, shape.counts);
-        let stores = |shape: Shape| (shape.stores(to), shape.drops(to), shape.starts_from_stored(self.span));
+        let sums = |shape: PassStructure| (shape.barriers, shape.sums, shape.adds, shape.counts);
+        let stores = |shape: PassStructure| (shape.stores(to), shape.drops(to), shape.starts_from_stored(self.span));
         sums(own) == sums(shape) && shape.span(to) == self.span && stores(own) == stores(shape)
     }
 
@@ -145,18 +145,18 @@ impl Walk<'_> {
     /// Runs a chunk tile by tile. `sums` accumulates over the tiles.
     pub(super) fn tiles<C: Real>(
         &self,
-        piece: &Piece,
+        chunk: &Chunk,
         part: &mut OnTile<'_, C>,
         (sums, spare): (&mut [f64], &mut [C]),
     ) {
-        let (source, mut ahead) = (self.source(piece.leaf), Ahead::new(piece.len >= 2 * TILE));
+        let (source, mut ahead) = (self.source(chunk.leaf), Prefetch::new(chunk.len >= 2 * TILE));
         let (stores, reads_params) = (self.stores(), self.shape.reads_params_in(self.span.to));
         let from = Source { leaf: source.as_deref(), stores, reads_params };
-        for done in (0..piece.len).step_by(TILE) {
-            let len = TILE.min(piece.len - done);
-            let tile = Piece { start: piece.start + done, from: piece.from + done, len, ..*piece };
+        for done in (0..chunk.len).step_by(TILE) {
+            let len = TILE.min(chunk.len - done);
+            let tile = Chunk { start: chunk.start + done, from: chunk.from + done, len, ..*chunk };
             if done > 0 {
-                ahead.go_on(piece.len - done >= 2 * TILE);
+                ahead.go_on(chunk.len - done >= 2 * TILE);
             }
             self.tile(&tile, from, part, (&mut *sums, &mut *spare), &mut ahead);
         }
@@ -172,13 +172,13 @@ impl Walk<'_> {
 
     /// Returns the array that a pass over a chunk reads, with the offset of the chunk in it. `None` unless it and the
     /// parameters are contiguous. For a pass that needs no updates it is the parameters, which the pass does not read.
-    pub(super) fn dense(&self, piece: &Piece) -> Option<(RawSlice, usize)> {
+    pub(super) fn dense(&self, chunk: &Chunk) -> Option<(RawSlice, usize)> {
         let is_dense = |leaf: &&TableLeaf| leaf.strided.is_none();
-        let p = Some(&self.params[piece.leaf]).filter(is_dense)?.data;
+        let p = Some(&self.params[chunk.leaf]).filter(is_dense)?.data;
         match self.start {
-            None => Some((p, piece.start)),
-            Some(Start::Gradients) => Some((self.gradient(piece.leaf).filter(is_dense)?.data, piece.from)),
-            Some(Start::Stored) => Some((self.stored(piece.leaf), piece.from)),
+            None => Some((p, chunk.start)),
+            Some(Start::Gradients) => Some((self.gradient(chunk.leaf).filter(is_dense)?.data, chunk.from)),
+            Some(Start::Stored) => Some((self.stored(chunk.leaf), chunk.from)),
         }
     }
 
@@ -197,11 +197,11 @@ impl Walk<'_> {
 
     fn tile<C: Real>(
         &self,
-        &Piece { leaf, start, len, from, .. }: &Piece,
+        &Chunk { leaf, start, len, from, .. }: &Chunk,
         Source { leaf: source, stores, reads_params }: Source<'_>,
         part: &mut OnTile<'_, C>,
         (sums, spare): (&mut [f64], &mut [C]),
-        ahead: &mut Ahead,
+        ahead: &mut Prefetch,
     ) {
         let spec = &self.structure.leaves()[leaf];
         let (u, spare) = spare.split_at_mut(STEP);
@@ -229,7 +229,7 @@ impl Walk<'_> {
                 unread = Some(unsafe { source.data.slice(from, len) });
             }
             // SAFETY: as above.
-            Some(source) => unsafe { read_stretch(source, spec, self.isa, from, u) },
+            Some(source) => unsafe { read_stretch(source, spec, self.simd, from, u) },
             None => u.fill(C::zero()),
         }
         let p = if table.lies(C::DTYPE) {
@@ -240,14 +240,14 @@ impl Walk<'_> {
             let p = &mut p[..len];
             if reads_params {
                 // SAFETY: as above.
-                unsafe { read_stretch(table, spec, self.isa, start, p) };
+                unsafe { read_stretch(table, spec, self.simd, start, p) };
             }
             &*p
         };
         let other = &mut other[..len];
-        let (zero, added, swapped, ahead, isa) = (false, false, false, Some(ahead), self.isa);
+        let (zero, added, swapped, ahead, simd) = (false, false, false, Some(ahead), self.simd);
         let mut tile =
-            Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, added, spare, coming, ahead, isa };
+            Tile { leaf, start, source: unread, u, other, swapped, p, sums, zero, added, spare, coming, ahead, simd };
         part(&mut tile);
         if tile.added {
             return;
@@ -269,19 +269,19 @@ impl Walk<'_> {
         match self.sink {
             // SAFETY: parameters are borrowed for the step to be written, and a pass runs each chunk once, in one task;
             // the slice `p` is not used after this point.
-            Sink::Params => unsafe { add_stretch(table, spec, self.isa, start, tile.input()) },
+            Sink::Params => unsafe { add_stretch(table, spec, self.simd, start, tile.input()) },
             // SAFETY: `buffers` are borrowed for the step to be written, and a pass runs each chunk once, in one task.
-            Sink::Updates(buffers) => unsafe { store(self.isa, buffers[leaf].raw(), start, tile.input()) },
+            Sink::Updates(buffers) => unsafe { store(self.simd, buffers[leaf].raw(), start, tile.input()) },
             Sink::Arrays(arrays) => {
                 // SAFETY: as above; `Nested` holds the arrays exclusively.
-                arrays.raw(leaf).inspect(|to| unsafe { store(self.isa, *to, start, tile.input()) });
+                arrays.raw(leaf).inspect(|to| unsafe { store(self.simd, *to, start, tile.input()) });
             }
             Sink::Messages(layout, messages) => layout.put(messages, &mut tile),
             Sink::Gradients => {
                 tile.settle();
                 // SAFETY: gradients are borrowed for the step to be written, no pass follows, and a pass runs each
                 // chunk once, in one task; the slice of `source` is not used after this point.
-                self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.isa, start, tile.u) });
+                self.gradient(leaf).inspect(|to| unsafe { store_stretch(to, spec, self.simd, start, tile.u) });
             }
         }
     }

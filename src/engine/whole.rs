@@ -82,7 +82,7 @@ pub trait LeafVisitor {
 }
 
 /// A reader of whole leaves' updates, of either compute type.
-pub trait LeafLooker {
+pub trait LeafObserver {
     /// Reads one leaf: its index, its description, and its updates in memory order.
     fn look<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
 }
@@ -177,7 +177,7 @@ impl WholeTree<'_> {
 
     /// Reads the updates of each leaf on which the transformation acts, of any dtype. They are read in place: from the
     /// gradients, if no stage has changed them.
-    pub fn look<L: LeafLooker>(&mut self, looker: &mut L) {
+    pub fn look<L: LeafObserver>(&mut self, looker: &mut L) {
         for leaf in 0..self.active.len() {
             let spec = &self.structure.leaves()[leaf];
             if spec.len() == 0 || !self.is_active(leaf) {

@@ -1,15 +1,15 @@
 //! Writing finished updates to leaves of any dtype and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
-use super::ahead::DISTANCE;
-use super::isa::Isa;
 use super::kernel::{ADD, Body, run_mixed};
 use super::leaf::TableLeaf;
 use super::limits::MOST_SLOTS;
 use super::messages::Layout;
+use super::prefetch::DISTANCE;
+use super::simd::SimdLevel;
 use super::stored::{Arrays, is_stored};
 use super::sums::MOST_SUMS;
-use crate::element::{DType, Element, Real, Term, convert, with_dtype};
+use crate::element::{Contribution, DType, Element, Real, convert, with_dtype};
 use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, add_update};
@@ -39,7 +39,7 @@ impl<C: Real> Body<C> for AsIs {
     const READS_PARAMS: bool = false;
 
     #[inline(always)]
-    fn apply((): &(), _: (Option<DType>, bool), _: &mut [C], u: C, _: C, _: &mut [Term<C>; MOST_SUMS]) -> C {
+    fn apply((): &(), _: (Option<DType>, bool), _: &mut [C], u: C, _: C, _: &mut [Contribution<C>; MOST_SUMS]) -> C {
         u
     }
 }
@@ -55,10 +55,10 @@ pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
 /// # Safety
 ///
 /// The leaf is borrowed for the step to be written, and only the caller accesses this range.
-pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
+pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
-        return unsafe { super::convert::store(isa, leaf.data, start, u) };
+        return unsafe { super::convert::store(simd, leaf.data, start, u) };
     };
     with_dtype!(leaf.data.dtype(), T => {
         let view = RawStrided::new(leaf.data, strided.extent);
@@ -75,10 +75,10 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, i
 /// # Safety
 ///
 /// The leaf is borrowed for the step to be written, and only the caller accesses this range.
-pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa: Isa, start: usize, u: &[C]) {
+pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
-        return unsafe { add_dense(leaf.data, isa, start, u) };
+        return unsafe { add_dense(leaf.data, simd, start, u) };
     };
     with_dtype!(leaf.data.dtype(), P => {
         let view = RawStrided::new(leaf.data, strided.extent);
@@ -95,14 +95,14 @@ pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, isa
 /// # Safety
 ///
 /// As for [`add_stretch`].
-unsafe fn add_dense<C: Real>(leaf: RawSlice, isa: Isa, start: usize, u: &[C]) {
-    if is_stored::<C>(leaf.dtype(), isa) {
+unsafe fn add_dense<C: Real>(leaf: RawSlice, simd: SimdLevel, start: usize, u: &[C]) {
+    if is_stored::<C>(leaf.dtype(), simd) {
         let from = RawSlice::of(u);
         let ahead = from.end_of(0, 0) + DISTANCE;
         // SAFETY: as the caller guarantees; `u` is borrowed, so that it does not overlap the leaf.
         let arrays =
             unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::NOWHERE, leaf), &[None; MOST_SLOTS]) };
-        run_mixed::<AsIs, C, ADD>(isa, &(), &arrays);
+        run_mixed::<AsIs, C, ADD>(simd, &(), &arrays);
     } else {
         // SAFETY: as above.
         with_dtype!(leaf.dtype(), P => for (p, u) in unsafe { leaf.slice_mut::<P>(start, u.len()) }.iter_mut().zip(u) {

@@ -6,9 +6,9 @@ use super::within::Within;
 use crate::element::{DType, Real};
 use crate::engine::{Bounds, Evaluate, GradientSink, Outcome, Trial, dot, leaf::Table};
 use crate::error::Result;
+use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
 use crate::needs::Level;
 use crate::projection::Operand;
-use crate::recall::{Known, Recall};
 use crate::state::Moments;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{Structure, TreeMut, fingerprint, is_safe, length};
@@ -16,7 +16,7 @@ use crate::tree::{Structure, TreeMut, fingerprint, is_safe, length};
 /// The function, and its cached evaluations.
 pub(super) struct Memory<P, F> {
     trial: Trial<P, F>,
-    pub(super) recall: Box<Recall>,
+    pub(super) recall: Box<EvaluationCache>,
     structure: std::sync::Arc<Structure>,
     pub(super) evaluations: usize,
     within: Option<Within>,
@@ -50,8 +50,8 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         self.recall.here.fingerprint = None;
     }
 
-    fn make_room(&mut self, of: fn(&mut Recall) -> &mut Known) -> Result<()> {
-        let Known { gradient, .. } = of(&mut self.recall);
+    fn make_room(&mut self, of: fn(&mut EvaluationCache) -> &mut CachedEvaluation) -> Result<()> {
+        let CachedEvaluation { gradient, .. } = of(&mut self.recall);
         if gradient.is_empty() {
             let active = vec![true; self.structure.len()];
             *gradient = Moments::like(&self.structure, &active, 0.0, |leaf| leaf.dtype().compute())?;
@@ -84,7 +84,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
             self.trial.point().get_or_insert_with(|| params.clone());
         }
         let Memory { trial, recall, evaluations, within, .. } = self;
-        let Recall { here, last, best } = &mut **recall;
+        let EvaluationCache { here, last, best } = &mut **recall;
         (last.fingerprint, best.fingerprint) = (None, None);
         let mut watched = Watched { trial, last, best, evaluations, within: within.as_ref() };
         let outcome = state.step_from(transformation, params, here, Some(&mut watched))?;
@@ -132,8 +132,8 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
 /// Caches the evaluations.
 struct Watched<'a, P, F> {
     trial: &'a mut Trial<P, F>,
-    last: &'a mut Known,
-    best: &'a mut Known,
+    last: &'a mut CachedEvaluation,
+    best: &'a mut CachedEvaluation,
     evaluations: &'a mut usize,
     within: Option<&'a Within>,
 }

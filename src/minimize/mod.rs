@@ -24,7 +24,7 @@ pub use hessian::{Hessian, HessianAt, hessian};
 pub use report::{Evaluated, MinimizeStep, Progress, Report, Stop};
 pub use run::Minimization;
 
-use crate::recall::Known;
+use crate::evaluation_cache::CachedEvaluation;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::TreeMut;
 
@@ -76,7 +76,7 @@ pub trait Minimize: GradientTransformation + Sized {
         run::fallible(f, |f| {
             let mut memory = memory::Memory::of(state, f)?;
             memory.look(params)?;
-            let Known { value, .. } = memory.recall.here;
+            let CachedEvaluation { value, .. } = memory.recall.here;
             let gradient_norm = memory.gradient_norm(params);
             let outcome = memory.step(self, params, state)?;
             let evaluations = memory.evaluations;

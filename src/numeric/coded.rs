@@ -10,7 +10,7 @@
 
 use core::marker::PhantomData;
 
-use super::isa::{Isa, Job, dispatch};
+use super::simd::{Job, SimdLevel, dispatch};
 use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 
 /// One block: its scale and its codes.
@@ -315,12 +315,12 @@ fn largest(block: &[f32; BLOCK]) -> f32 {
 
 /// Runs `$job` with the quantization of a [`DType`].
 macro_rules! with_code {
-    ($isa:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr }) => {
+    ($simd:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr }) => {
         match $dtype {
-            DType::Root8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Root> }),
-            DType::FourthRoot8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<FourthRoot> }),
-            DType::Log8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<true>> }),
-            DType::UnsignedLog8 => dispatch($isa, $Job { from: $from, to: $to, code: PhantomData::<Log<false>> }),
+            DType::Root8 => dispatch($simd, $Job { from: $from, to: $to, code: PhantomData::<Root> }),
+            DType::FourthRoot8 => dispatch($simd, $Job { from: $from, to: $to, code: PhantomData::<FourthRoot> }),
+            DType::Log8 => dispatch($simd, $Job { from: $from, to: $to, code: PhantomData::<Log<true>> }),
+            DType::UnsignedLog8 => dispatch($simd, $Job { from: $from, to: $to, code: PhantomData::<Log<false>> }),
             other => unreachable!("{other} has no code"),
         }
     };
@@ -351,25 +351,25 @@ fn count_floored<K: Code>(from: &[u8]) -> usize {
 }
 
 /// Decodes `to.len()` numbers from their blocks, the last maybe shorter.
-pub(crate) fn decode(isa: Isa, dtype: DType, from: &[u8], to: &mut [f32]) {
+pub(crate) fn decode(simd: SimdLevel, dtype: DType, from: &[u8], to: &mut [f32]) {
     let ((blocks, short), (whole, rest)) = (from.as_chunks(), to.as_chunks_mut());
-    with_code!(isa, dtype, Decode { blocks, whole });
+    with_code!(simd, dtype, Decode { blocks, whole });
     if !rest.is_empty() {
         let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
         block[..short.len()].copy_from_slice(short);
-        with_code!(isa, dtype, Decode { &[block], core::slice::from_mut(&mut numbers) });
+        with_code!(simd, dtype, Decode { &[block], core::slice::from_mut(&mut numbers) });
         rest.copy_from_slice(&numbers[..rest.len()]);
     }
 }
 
 /// Encodes numbers into their blocks, the last maybe shorter.
-pub(crate) fn encode(isa: Isa, dtype: DType, from: &[f32], to: &mut [u8]) {
+pub(crate) fn encode(simd: SimdLevel, dtype: DType, from: &[f32], to: &mut [u8]) {
     let ((whole, rest), (blocks, short)) = (from.as_chunks(), to.as_chunks_mut());
-    with_code!(isa, dtype, Encode { whole, blocks });
+    with_code!(simd, dtype, Encode { whole, blocks });
     if !rest.is_empty() {
         let (mut block, mut numbers) = ([0; BLOCK + SCALE], [0.0; BLOCK]);
         numbers[..rest.len()].copy_from_slice(rest);
-        with_code!(isa, dtype, Encode { &[numbers], core::slice::from_mut(&mut block) });
+        with_code!(simd, dtype, Encode { &[numbers], core::slice::from_mut(&mut block) });
         short.copy_from_slice(&block[..short.len()]);
     }
 }

@@ -2,9 +2,9 @@
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
 use super::coded;
-use super::isa::{Isa, Job, dispatch};
+use super::simd::{Job, SimdLevel, dispatch};
 #[cfg(feature = "half")]
-use super::{half_floats, isa::Set};
+use super::{half_floats, simd::Set};
 use crate::element::{ByReal, CODED_BLOCK, CODED_SCALE, DType, Element, Real, convert, with_dtype};
 use crate::memory::RawSlice;
 #[cfg(feature = "half")]
@@ -34,7 +34,7 @@ fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
 
 /// Converts numbers from `f16` to another type.
 #[cfg(feature = "half")]
-struct FromF16<'a>(Isa, &'a [half::f16]);
+struct FromF16<'a>(SimdLevel, &'a [half::f16]);
 
 #[cfg(feature = "half")]
 impl<'a> ByReal for FromF16<'a> {
@@ -51,7 +51,7 @@ impl<'a> ByReal for FromF16<'a> {
 
 /// Converts numbers from another type to `f16`.
 #[cfg(feature = "half")]
-struct ToF16<'a>(Isa, &'a mut [half::f16]);
+struct ToF16<'a>(SimdLevel, &'a mut [half::f16]);
 
 #[cfg(feature = "half")]
 impl<'a> ByReal for ToF16<'a> {
@@ -112,7 +112,7 @@ impl Job for Narrow<'_> {
 }
 
 /// Decodes whole blocks to a compute type.
-struct Decode<'a>(Isa, DType, &'a [u8]);
+struct Decode<'a>(SimdLevel, DType, &'a [u8]);
 
 impl<'a> ByReal for Decode<'a> {
     type Argument<C: Real> = &'a mut [C];
@@ -133,7 +133,7 @@ impl<'a> ByReal for Decode<'a> {
 }
 
 /// Encodes whole blocks from a compute type.
-struct Encode<'a>(Isa, DType, &'a mut [u8]);
+struct Encode<'a>(SimdLevel, DType, &'a mut [u8]);
 
 impl<'a> ByReal for Encode<'a> {
     type Argument<C: Real> = &'a [C];
@@ -157,19 +157,19 @@ impl<'a> ByReal for Encode<'a> {
 /// # Safety
 ///
 /// The memory is alive and has no concurrent writer.
-pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &mut [C]) {
+pub(crate) unsafe fn load<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize, to: &mut [C]) {
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let from = unsafe { raw.bytes(start, to.len()) };
-        return C::split(Decode(isa, raw.dtype(), from), to);
+        return C::split(Decode(simd, raw.dtype(), from), to);
     }
     #[cfg(feature = "half")]
     if raw.dtype() == DType::F16 {
         // SAFETY: by the caller's promise.
-        return C::split(FromF16(isa, unsafe { raw.slice(start, to.len()) }), to);
+        return C::split(FromF16(simd, unsafe { raw.slice(start, to.len()) }), to);
     }
     // SAFETY: by the caller's promise.
-    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
+    with_dtype!(raw.dtype(), T => dispatch(simd, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
 }
 
 /// Stores a chunk; of a quantized array, one of whole blocks.
@@ -177,17 +177,17 @@ pub(crate) unsafe fn load<C: Real>(isa: Isa, raw: RawSlice, start: usize, to: &m
 /// # Safety
 ///
 /// The memory is alive and exclusively the caller's.
-pub(crate) unsafe fn store<C: Real>(isa: Isa, raw: RawSlice, start: usize, from: &[C]) {
+pub(crate) unsafe fn store<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize, from: &[C]) {
     if raw.dtype().is_coded() {
         // SAFETY: by the caller's promise.
         let to = unsafe { raw.bytes_mut(start, from.len()) };
-        return C::split(Encode(isa, raw.dtype(), to), from);
+        return C::split(Encode(simd, raw.dtype(), to), from);
     }
     #[cfg(feature = "half")]
     if raw.dtype() == DType::F16 {
         // SAFETY: by the caller's promise.
-        return C::split(ToF16(isa, unsafe { raw.slice_mut(start, from.len()) }), from);
+        return C::split(ToF16(simd, unsafe { raw.slice_mut(start, from.len()) }), from);
     }
     // SAFETY: by the caller's promise.
-    with_dtype!(raw.dtype(), T => dispatch(isa, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));
+    with_dtype!(raw.dtype(), T => dispatch(simd, Convert { from, to: unsafe { raw.slice_mut::<T>(start, from.len()) } }));
 }

@@ -2,7 +2,7 @@
 //! on bits. The results are bitwise identical, including NaN.
 #![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
 
-use super::isa::{Isa, ONE_SET, Set};
+use super::simd::{ONE_SET, Set, SimdLevel};
 use crate::element::Element;
 
 /// Elements converted at a time.
@@ -12,8 +12,8 @@ pub(crate) const BLOCK: usize = 32;
 ///
 /// Otherwise a conversion takes a dozen instructions. Then tiles are converted first, which takes as long as such a
 /// loop would, with a quarter of its code.
-pub(crate) const fn are_converted(isa: Isa) -> bool {
-    cfg!(not(target_arch = "x86_64")) || ONE_SET || !matches!(isa, Isa::Baseline)
+pub(crate) const fn are_converted(simd: SimdLevel) -> bool {
+    cfg!(not(target_arch = "x86_64")) || ONE_SET || !matches!(simd, SimdLevel::Baseline)
 }
 
 /// Converts numbers to `f32`.
@@ -23,13 +23,13 @@ pub(crate) const fn are_converted(isa: Isa) -> bool {
 /// The CPU has the SIMD level: [`dispatch`](super::isa::dispatch) has chosen it.
 #[inline(always)]
 pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
-    match S::ISA {
+    match S::SIMD {
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        Isa::Avx512 => unsafe { x86::widen_by_16(from, to) },
+        SimdLevel::Avx512 => unsafe { x86::widen_by_16(from, to) },
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        Isa::Avx2 => unsafe { x86::widen_by_8(from, to) },
+        SimdLevel::Avx2 => unsafe { x86::widen_by_8(from, to) },
         // A loop, not `map` of arrays: that would call a function compiled for the baseline.
         _ => {
             for i in 0..BLOCK {
@@ -46,13 +46,13 @@ pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
 /// As [`widen`].
 #[inline(always)]
 pub(crate) unsafe fn narrow<S: Set>(from: &[f32; BLOCK], to: &mut [u16; BLOCK]) {
-    match S::ISA {
+    match S::SIMD {
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        Isa::Avx512 => unsafe { x86::narrow_by_16(from, to) },
+        SimdLevel::Avx512 => unsafe { x86::narrow_by_16(from, to) },
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        Isa::Avx2 => unsafe { x86::narrow_by_8(from, to) },
+        SimdLevel::Avx2 => unsafe { x86::narrow_by_8(from, to) },
         _ => {
             for i in 0..BLOCK {
                 to[i] = half::f16::narrow(from[i]).to_bits();
@@ -123,7 +123,7 @@ mod tests {
     use half::f16;
 
     use super::*;
-    use crate::numeric::isa::{Isa, Job, detected_isa, dispatch};
+    use crate::numeric::simd::{Job, SimdLevel, detected_simd_level, dispatch};
 
     /// Converts a block to `f32`, and back to `f16`.
     struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
@@ -147,15 +147,18 @@ mod tests {
 
     #[test]
     fn each_instruction_set_converts_all_numbers_alike() {
-        for isa in [Isa::Baseline, Isa::Avx2, Isa::Avx512].into_iter().filter(|isa| *isa <= detected_isa()) {
+        for simd in [SimdLevel::Baseline, SimdLevel::Avx2, SimdLevel::Avx512]
+            .into_iter()
+            .filter(|simd| *simd <= detected_simd_level())
+        {
             for first in (0..=u16::MAX).step_by(BLOCK) {
                 let bits: [u16; BLOCK] = core::array::from_fn(|i| first + i as u16);
                 // Each `f16`, and numbers between: ties, their neighbours, and NaN of all kinds.
                 for between in [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff] {
                     let values = bits.map(|bits| f32::from_bits(f16::from_bits(bits).to_f32().to_bits() + between));
-                    let (wide, narrowed) = dispatch(isa, There(&bits, &values));
+                    let (wide, narrowed) = dispatch(simd, There(&bits, &values));
                     assert_eq!(wide.map(f32::to_bits), bits.map(|bits| f16::from_bits(bits).widen().to_bits()));
-                    assert_eq!(narrowed, values.map(|value| f16::narrow(value).to_bits()), "{isa:?} {first:x}");
+                    assert_eq!(narrowed, values.map(|value| f16::narrow(value).to_bits()), "{simd:?} {first:x}");
                 }
             }
         }

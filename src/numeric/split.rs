@@ -5,7 +5,7 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::isa::{Isa, Job, current_isa, dispatch};
+use super::simd::{Job, SimdLevel, current_simd_level, dispatch};
 
 /// Parallelism threshold: the least elements of one array that threads share.
 pub(crate) const FEW: usize = 1 << 18;
@@ -28,19 +28,19 @@ pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
 
 /// Runs all of it, on `elements` elements, on rayon's threads if available.
 pub(crate) fn in_parts<J: Split>(elements: usize, job: J) {
-    let isa = current_isa();
+    let simd = current_simd_level();
     if !worth_sharing(elements, FEW) {
-        return alone(isa, job);
+        return alone(simd, job);
     }
     let mut parts = Vec::new();
     cut(job, &mut parts);
-    each_of(&mut parts, &|job| job.take().into_iter().for_each(|job| dispatch(isa, job)));
+    each_of(&mut parts, &|job| job.take().into_iter().for_each(|job| dispatch(simd, job)));
 }
 
-fn alone<J: Split>(isa: Isa, job: J) {
+fn alone<J: Split>(simd: SimdLevel, job: J) {
     match job.split() {
-        Ok(halves) => halves.into_iter().for_each(|half| alone(isa, half)),
-        Err(job) => dispatch(isa, job),
+        Ok(halves) => halves.into_iter().for_each(|half| alone(simd, half)),
+        Err(job) => dispatch(simd, job),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Sums in an order independent of the SIMD level.
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-use super::isa::Isa;
-use super::isa::{Job, Set, current_isa, dispatch};
+use super::simd::SimdLevel;
+use super::simd::{Job, Set, current_simd_level, dispatch};
 use crate::element::Real;
 
 /// Number of partial sums side by side, for vectorization. It fixes the order of addition and so the result's bits.
@@ -16,9 +16,9 @@ macro_rules! add_by_registers {
         #[inline(always)]
         #[allow(unsafe_code, clippy::cast_ptr_alignment, reason = "the set's own instructions, none of which asks for more")]
         pub(crate) fn $name<I: Set>(to: &mut [$T; LANES], terms: &[$T; LANES]) {
-            match I::ISA {
+            match I::SIMD {
                 $(#[cfg(all(target_arch = "x86_64", not(miri)))]
-                Isa::$Set => {
+                SimdLevel::$Set => {
                     use core::arch::x86_64::{$load, $add, $store};
                     let mut i = 0;
                     while i < LANES {
@@ -74,7 +74,7 @@ pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
 
 /// Returns the sum of the squares of a chunk.
 pub(crate) fn squares<C: Real>(x: &[C]) -> f64 {
-    dispatch(current_isa(), Squares(x))
+    dispatch(current_simd_level(), Squares(x))
 }
 
 struct Squares<'a, C>(&'a [C]);

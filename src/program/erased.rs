@@ -2,7 +2,7 @@
 
 use super::traced::{Kind, Traced};
 use crate::element::{DType, Real};
-use crate::engine::{Tile, current_isa};
+use crate::engine::{Tile, current_simd_level};
 
 /// The one element of a [`Tile`] of a recording type: its update and its parameter by their line numbers.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl ErasedTile {
 
     fn with_type<F: Kind>(&mut self, job: &dyn Fn(&mut Tile<'_, Traced<F>>)) {
         let (mut u, p) = ([Traced::<F>::of_line(self.u)], [Traced::of_line(self.p)]);
-        let mut tile = Tile::in_record(self.leaf, &mut u, &p, current_isa());
+        let mut tile = Tile::in_record(self.leaf, &mut u, &p, current_simd_level());
         tile.zero = self.zero;
         job(&mut tile);
         self.zero = tile.zero;

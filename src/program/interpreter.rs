@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use super::{LeafProgram, Machine, Pass, by_piece};
+use super::{Executor, LeafProgram, Pass, by_chunk};
 use crate::element::{DType, Real};
 use crate::error::Result;
 use crate::state::{Entry, Moments, State, StateWalk};
 use crate::tree::{Structure, Tree, TreeMut};
 
-/// A reference [`Machine`] on the host that interprets: others can be compared with it bit for bit.
+/// A reference [`Executor`] on the host that interprets: others can be compared with it bit for bit.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -24,7 +24,7 @@ use crate::tree::{Structure, Tree, TreeMut};
 /// let mut state = optimizer.init(&params)?;
 /// optimizer.step(&mut params, &gradients, &mut state)?;
 /// assert_eq!(machine.params().get::<f32>(0), Some(&params[..]));
-/// assert_eq!(machine.array("1.0.mu").and_then(|mu| mu.get::<f32>(0)), state.1.0.moment("mu").unwrap().get(0));
+/// assert_eq!(executor.array("1.0.mu").and_then(|mu| mu.get::<f32>(0)), state.1.0.moment("mu").unwrap().get(0));
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
@@ -124,13 +124,13 @@ impl Interpreter {
                 None => drop(self.kept.insert((array.name.clone(), *leaf), held)),
             }
         }
-        let by_sum: Vec<_> = added.iter().map(|all| by_piece(all)).collect();
-        let pieces = by_sum.first().map_or(0, Vec::len);
-        Ok((0..pieces).flat_map(|piece| by_sum.iter().map(move |sums| sums[piece])).collect())
+        let by_sum: Vec<_> = added.iter().map(|all| by_chunk(all)).collect();
+        let chunks = by_sum.first().map_or(0, Vec::len);
+        Ok((0..chunks).flat_map(|chunk| by_sum.iter().map(move |sums| sums[chunk])).collect())
     }
 }
 
-impl Machine for Interpreter {
+impl Executor for Interpreter {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let one = |leaf: &LeafProgram| match leaf.program.dtype() {
             DType::F64 => self.leaf::<f64>(pass, leaf),

@@ -27,7 +27,7 @@ pub(crate) use erased::{ErasedTile, OnTile};
 pub use interpreter::Interpreter;
 pub use op::{Binary, Comparison, Op, Type, Unary, Value};
 pub(crate) use pass::Passes;
-pub use pass::{Array, LeafProgram, Machine, Pass, Programs, by_piece};
+pub use pass::{Array, Executor, LeafProgram, Pass, Programs, by_chunk};
 pub use replay::{Arrays, Replay, StateTensors, Tensors, Traffic, download, upload};
 pub use run::Made;
 pub(crate) use traced::Traced;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::traced::{Kind, Traced};
 use super::{Program, Recording, record};
 use crate::element::{DType, InEngine, InRecord, Rounding};
-use crate::engine::{self, NOT_REMOTE, PIECE, Remote, Stage, TILE, sum_tile};
+use crate::engine::{self, CHUNK, NOT_REMOTE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
 use crate::numeric::split::each_of;
 use crate::state::{Entry, State, StateWalk};
@@ -24,7 +24,7 @@ pub struct Pass {
     pub number: usize,
     /// True if the incoming updates are those stored by the previous pass; else they are the gradients.
     pub from_stored: bool,
-    /// The program of each leaf; empty leaves have none. Some may [come later](Machine::leaves_at_a_time).
+    /// The program of each leaf; empty leaves have none. Some may [come later](Executor::leaves_at_a_time).
     pub leaves: Vec<LeafProgram>,
 }
 
@@ -85,8 +85,8 @@ pub struct Array {
 ///
 /// Guide: [On a device](https://docs.rs/gradchain-gpu/latest/gradchain_gpu/_guide/index.html).
 /// [`Interpreter`](super::Interpreter) is a reference implementation.
-pub trait Machine {
-    /// Executes a pass. Returns, for each of its [leaves](Pass::leaves), the sums of each [chunk](by_piece).
+pub trait Executor {
+    /// Executes a pass. Returns, for each of its [leaves](Pass::leaves), the sums of each [chunk](by_chunk).
     ///
     /// The sums of the first chunk come first, then those of the second.
     ///
@@ -110,14 +110,14 @@ pub trait Machine {
 ///
 /// Within a chunk, tiles of 1024 elements are summed in order; within a tile 16 partial sums, of each sixteenth
 /// element, which are then summed in order.
-pub fn by_piece(values: &[f64]) -> Vec<f64> {
-    let tiles = |piece: &[f64]| piece.chunks(TILE).fold(0.0, |sum, tile| sum + sum_tile(tile, |x: f64| x));
-    values.chunks(PIECE).map(tiles).collect()
+pub fn by_chunk(values: &[f64]) -> Vec<f64> {
+    let tiles = |chunk: &[f64]| chunk.chunks(TILE).fold(0.0, |sum, tile| sum + sum_tile(tile, |x: f64| x));
+    values.chunks(CHUNK).map(tiles).collect()
 }
 
 /// Records passes for a device.
 pub(crate) struct Passes<'m> {
-    pub(super) machine: &'m mut dyn Machine,
+    pub(super) executor: &'m mut dyn Executor,
     /// The locations and names of the state's arrays.
     names: Vec<(usize, String)>,
     /// Arrays that are not part of the state.
@@ -132,7 +132,7 @@ pub(crate) struct Passes<'m> {
 }
 
 impl<'m> Passes<'m> {
-    pub(crate) fn new<S: State>(machine: &'m mut dyn Machine, state: &S) -> Passes<'m> {
+    pub(crate) fn new<S: State>(executor: &'m mut dyn Executor, state: &S) -> Passes<'m> {
         let mut names = Vec::new();
         let mut name = |path: &str, entry: Entry<'_>| {
             if let Entry::Moments(moments) = entry {
@@ -140,7 +140,7 @@ impl<'m> Passes<'m> {
             }
         };
         state.walk(&mut StateWalk::new(&mut name));
-        Passes { machine, names, kept: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
+        Passes { executor, names, kept: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
     }
 
     fn array(&mut self, array: InRecord) -> Array {
@@ -188,11 +188,11 @@ impl<'m> Passes<'m> {
     fn run<T: Stage>(&mut self, pass: &engine::Pass<'_, T>) -> Result<Vec<f64>> {
         let specs = pass.structure().leaves();
         let some: Vec<usize> = (0..specs.len()).filter(|leaf| specs[*leaf].len() > 0).collect();
-        let (width, pieces) = pass.sums();
-        let mut all = vec![0.0; pieces.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];
+        let (width, chunks) = pass.sums();
+        let mut all = vec![0.0; chunks.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];
         let mut rest = &some[..];
         loop {
-            let (some, others) = rest.split_at(rest.len().min(self.machine.leaves_at_a_time().max(1)));
+            let (some, others) = rest.split_at(rest.len().min(self.executor.leaves_at_a_time().max(1)));
             let mut leaves = self.recorded(pass, some)?;
             // Sums block on the device, so all leaves with sums are submitted at once.
             let adds = leaves.iter().any(|leaf| !leaf.sums.is_empty());
@@ -220,17 +220,17 @@ impl<'m> Passes<'m> {
     /// Executes some leaves, and collects their sums.
     fn part<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, leaves: Vec<LeafProgram>, all: &mut [f64]) -> Result<()> {
         let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
-        let added = self.machine.pass(&recorded)?;
-        let (width, pieces) = pass.sums();
+        let added = self.executor.pass(&recorded)?;
+        let (width, chunks) = pass.sums();
         for (at, leaf) in recorded.leaves.iter().enumerate() {
-            let (own, pieces) = (leaf.sums.len(), pieces[leaf.leaf].clone());
+            let (own, chunks) = (leaf.sums.len(), chunks[leaf.leaf].clone());
             let found = added.get(at).map_or(0, Vec::len);
-            if found != own * pieces.len() {
-                let expected = format!("{} sums of `{}`", own * pieces.len(), leaf.path);
-                return Err(Error::argument("Machine::pass", "sums", &expected, found));
+            if found != own * chunks.len() {
+                let expected = format!("{} sums of `{}`", own * chunks.len(), leaf.path);
+                return Err(Error::argument("Executor::pass", "sums", &expected, found));
             }
             for (i, sum) in added[at].iter().enumerate() {
-                all[(pieces.start + i / own) * width + leaf.sums[i % own]] = *sum;
+                all[(chunks.start + i / own) * width + leaf.sums[i % own]] = *sum;
             }
         }
         Ok(())
@@ -282,10 +282,10 @@ impl Programs {
 }
 
 /// A backend that only records its passes.
-impl Machine for Programs {
+impl Executor for Programs {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         self.passes.push(pass.clone());
-        Ok(pass.leaves.iter().map(|leaf| vec![0.0; leaf.len.div_ceil(PIECE) * leaf.sums.len()]).collect())
+        Ok(pass.leaves.iter().map(|leaf| vec![0.0; leaf.len.div_ceil(CHUNK) * leaf.sums.len()]).collect())
     }
 }
 

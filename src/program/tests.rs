@@ -9,8 +9,8 @@ use core::cmp::Ordering;
 use core::num::FpCategory;
 
 use super::traced::{Kind, Traced};
-use super::{Machine, Pass, Program, Recording, Type, record};
-use crate::element::{DType, Element, InEngine, InRecord, Real, Term};
+use super::{Executor, Pass, Program, Recording, Type, record};
+use crate::element::{Contribution, DType, Element, InEngine, InRecord, Real};
 use crate::error::Result;
 use crate::optimizer::{adafactor, adam, adamw};
 use crate::select::Mask;
@@ -203,7 +203,7 @@ fn each_constant_is_that_of_its_type() {
 }
 
 /// The operations of a part: it changes its state, counts, sums, emits an update.
-fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Term<C>]) -> C {
+fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Contribution<C>]) -> C {
     terms[0].count += u32::from(u.is_nan());
     terms[1].count += u32::from(u > p);
     terms[1].count += u32::from(u < -p);
@@ -239,7 +239,7 @@ fn check_part<F: Kind>() {
     let program = Program { code, slots: ["a".into(), "b".into()].into() };
     for u in numbers::<F>() {
         for p in numbers::<F>() {
-            let (mut slots, mut terms) = ([F::one(), stored(p)], [Term::<F>::default(); 4]);
+            let (mut slots, mut terms) = ([F::one(), stored(p)], [Contribution::<F>::default(); 4]);
             let mut interpreted = slots;
             let update = part(&mut slots, u, p, &mut terms);
             slots[1] = stored(slots[1]);
@@ -376,7 +376,7 @@ fn a_number_that_records_is_laid_out_as_what_it_stands_for() {
 #[test]
 fn a_machine_that_fails_gives_the_step_up() {
     struct Says(Vec<Vec<f64>>);
-    impl Machine for Says {
+    impl Executor for Says {
         fn pass(&mut self, _: &Pass) -> Result<Vec<Vec<f64>>> {
             Ok(self.0.clone())
         }
@@ -412,10 +412,10 @@ fn what_has_no_programs_says_which_part_and_why() {
     );
     // Found before the step begins, so that the state is unchanged.
     let optimizer = lookahead(adam(0.1), 2, 0.5).reset_state(true);
-    let (mut state, mut machine) = (optimizer.init(&matrix).unwrap(), optimizer.programs(&matrix).unwrap());
-    optimizer.step_on(&mut machine, (), &mut state).unwrap();
+    let (mut state, mut executor) = (optimizer.init(&matrix).unwrap(), optimizer.programs(&matrix).unwrap());
+    optimizer.step_on(&mut executor, (), &mut state).unwrap();
     for _ in 0..2 {
-        let error = optimizer.step_on(&mut machine, (), &mut state).unwrap_err();
+        let error = optimizer.step_on(&mut executor, (), &mut state).unwrap_err();
         assert!(error.is_unrecordable() && error.to_string().contains("begins anew"), "{error}");
     }
 }
@@ -433,16 +433,16 @@ fn programs_and_steps_are_the_same_by_any_number_of_threads() {
     let programs = optimizer.programs(&params).unwrap();
     let step = || {
         let (mut state, mut params) = (optimizer.init(&params).unwrap(), params.clone());
-        let mut machine = super::Interpreter::new(&params, &*state).unwrap();
-        machine.set_gradients(&params).unwrap();
-        optimizer.step_on(&mut machine, (), &mut state).unwrap();
+        let mut executor = super::Interpreter::new(&params, &*state).unwrap();
+        executor.set_gradients(&params).unwrap();
+        optimizer.step_on(&mut executor, (), &mut state).unwrap();
         let (mut state, gradients) = (optimizer.init(&params).unwrap(), params.clone());
         optimizer.step(&mut params, &gradients, &mut state).unwrap();
         for (leaf, param) in params.0.iter().enumerate() {
-            assert_eq!(machine.params().get::<f32>(leaf), Some(&param[..]));
+            assert_eq!(executor.params().get::<f32>(leaf), Some(&param[..]));
         }
         for (leaf, param) in params.1.iter().enumerate() {
-            assert_eq!(machine.params().get::<f64>(params.0.len() + leaf), Some(&param[..]));
+            assert_eq!(executor.params().get::<f64>(params.0.len() + leaf), Some(&param[..]));
         }
         assert_eq!(optimizer.programs(&params).unwrap(), programs);
     };

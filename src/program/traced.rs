@@ -10,7 +10,7 @@ use num_traits::{Float, Num, NumCast, One, ToPrimitive, Zero};
 
 use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
-use crate::element::{Both, ByReal, DType, Element, InEngine, InRecord, PerReal, Real, Rounding, Term, sealed};
+use crate::element::{Both, ByReal, Contribution, DType, Element, InEngine, InRecord, PerReal, Real, Rounding, sealed};
 
 /// A number that stands for one of type `F`: a line of this thread's recording.
 ///
@@ -358,7 +358,7 @@ impl<F: Kind> InEngine for Traced<F> {
     fn record(
         arrays: &[Option<InRecord>],
         sums: Range<usize>,
-        part: &dyn Fn(&mut [Traced<F>], &mut [Term<Traced<F>>]) -> Traced<F>,
+        part: &dyn Fn(&mut [Traced<F>], &mut [Contribution<Traced<F>>]) -> Traced<F>,
     ) -> Traced<F> {
         if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
             Traced::<F>::refuse("its state is in 8 bits, which other machines do not read");
@@ -367,10 +367,10 @@ impl<F: Kind> InEngine for Traced<F> {
         let held: Vec<_> =
             arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
         let results = recorder::joined(&mut || {
-            let (mut slots, mut terms) = (held.clone(), vec![Term::default(); sums.len()]);
+            let (mut slots, mut terms) = (held.clone(), vec![Contribution::default(); sums.len()]);
             let u = part(&mut slots, &mut terms);
             let slots = slots.into_iter().map(Traced::line);
-            let terms = terms.into_iter().map(|term: Term<Traced<F>>| match term.sum {
+            let terms = terms.into_iter().map(|term: Contribution<Traced<F>>| match term.sum {
                 Some(sum) => sum.line(),
                 None => with(|r| r.put(Op::Constant(Value::Count(term.count)))),
             });

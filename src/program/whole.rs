@@ -177,10 +177,10 @@ impl Passes<'_> {
         if leaves.is_empty() {
             return Ok(());
         }
-        let added = self.machine.pass(&Pass { number: barrier, from_stored: true, leaves })?;
+        let added = self.executor.pass(&Pass { number: barrier, from_stored: true, leaves })?;
         match added.iter().all(Vec::is_empty) {
             true => Ok(()),
-            false => Err(Error::argument("Machine::pass", "sums", "none of whole leaves", "some")),
+            false => Err(Error::argument("Executor::pass", "sums", "none of whole leaves", "some")),
         }
     }
 }

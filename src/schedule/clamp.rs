@@ -1,6 +1,6 @@
 //! A schedule clamped between two values.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{Kind, Schedule, require};
 use crate::error::Result;
 

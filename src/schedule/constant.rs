@@ -1,7 +1,7 @@
 //! The same value at every step.
 
 use super::Kind;
-use super::said::schedule;
+use super::declared::schedule;
 
 /// Returns one value at every step.
 ///

@@ -1,6 +1,6 @@
 //! Decay along half a cosine.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{Kind, fraction};
 use core::f64::consts::PI;
 

@@ -1,7 +1,7 @@
 //! Repeated cosine decay.
 
 use super::Kind;
-use super::said::schedule;
+use super::declared::schedule;
 use core::f64::consts::PI;
 
 /// Repeats a decay along half a cosine, without end.

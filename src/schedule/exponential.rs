@@ -1,6 +1,6 @@
 //! Exponential decay.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{Kind, finite};
 use crate::error::Result;
 

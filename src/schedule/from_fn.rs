@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::Kind;
-use super::said::{Said, Show};
+use super::declared::{Declared, Show};
 use crate::error::Result;
 
 /// Calls a function for the value.
@@ -55,7 +55,7 @@ impl FromFn {
     }
 }
 
-impl Said for FromFn {
+impl Declared for FromFn {
     fn name(&self) -> &'static str {
         "from_fn"
     }

@@ -1,7 +1,7 @@
 //! Decay with the root of the count.
 
 use super::Kind;
-use super::said::schedule;
+use super::declared::schedule;
 
 /// Warms up on a line, then falls with the root of the number of steps.
 ///

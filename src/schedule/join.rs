@@ -1,6 +1,6 @@
 //! Schedules in sequence.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::several::Several;
 use super::{Kind, Schedule, require};
 use crate::error::Result;

@@ -44,6 +44,7 @@ mod clamp;
 mod constant;
 mod cosine;
 mod cosine_restarts;
+mod declared;
 mod exponential;
 mod from_fn;
 mod hyperparam;
@@ -55,7 +56,6 @@ mod polynomial;
 mod product;
 mod recipe;
 mod rex;
-mod said;
 mod several;
 mod sgdr;
 mod sum;
@@ -206,7 +206,7 @@ impl fmt::Display for Schedule {
 }
 
 /// The behaviour of one kind of schedule.
-trait Kind: said::Said {
+trait Kind: declared::Declared {
     /// Returns the value at a count.
     fn value(&self, count: u64) -> f64;
     /// Checks conditions beyond ranges; `function` is the name in the message.

@@ -1,6 +1,6 @@
 //! One-cycle schedules.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{InterpolateType, Kind, require};
 use crate::error::Result;
 

@@ -3,8 +3,8 @@
 use core::f64::consts::PI;
 use core::fmt;
 
+use super::declared::{Declared, Show};
 use super::recipe::pairs;
-use super::said::{Said, Show};
 use super::{Kind, finite, require};
 use crate::error::Result;
 use crate::recipe::Required;
@@ -61,7 +61,7 @@ impl PiecewiseConstant {
     }
 }
 
-impl Said for PiecewiseConstant {
+impl Declared for PiecewiseConstant {
     fn name(&self) -> &'static str {
         "piecewise_constant"
     }
@@ -195,7 +195,7 @@ impl PiecewiseInterpolate {
     }
 }
 
-impl Said for PiecewiseInterpolate {
+impl Declared for PiecewiseInterpolate {
     fn name(&self) -> &'static str {
         "piecewise_interpolate"
     }

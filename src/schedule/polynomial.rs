@@ -1,6 +1,6 @@
 //! Transitions from one value to another, on a line or a power of it.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{Kind, fraction};
 
 /// Goes from one value to another on a straight line.

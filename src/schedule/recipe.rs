@@ -1,6 +1,6 @@
 //! Recipes of schedules, with the names and arguments of each kind.
 
-use super::said::Said as _;
+use super::declared::Declared as _;
 use super::*;
 #[cfg(feature = "config")]
 use crate::recipe::Required;

@@ -1,6 +1,6 @@
 //! Decay that accelerates.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{Kind, fraction};
 
 /// Decays slowly, then ever faster: the "reflected exponential", above a line.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::said::{Said, Show};
+use super::declared::{Declared, Show};
 use super::{Kind, WarmupCosineDecay, require};
 use crate::error::Result;
 use crate::recipe::Required;
@@ -48,7 +48,7 @@ pub struct Sgdr {
     pub cycles: Vec<WarmupCosineDecay>,
 }
 
-impl Said for Sgdr {
+impl Declared for Sgdr {
     fn name(&self) -> &'static str {
         "sgdr"
     }

@@ -1,6 +1,6 @@
 //! Values from a list.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{Kind, finite, require};
 use crate::error::Result;
 

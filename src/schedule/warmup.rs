@@ -1,6 +1,6 @@
 //! A linear warm-up, followed by another schedule.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{CosineDecay, Kind, exponential_decay, finite, linear, require};
 use crate::error::Result;
 

@@ -1,6 +1,6 @@
 //! Warm-up, plateau and decay.
 
-use super::said::schedule;
+use super::declared::schedule;
 use super::{Kind, fraction, linear};
 use core::f64::consts::PI;
 

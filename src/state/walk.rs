@@ -214,14 +214,14 @@ impl<'a, 'w> StateWalk<'a, 'w> {
     ///     fn begin(&self, _: &mut Zeros, _: &StepContext<'_>) {}
     ///     fn scalars<C: Real>(&self, _: &Zeros, (): &(), _: usize) {}
     ///     #[inline(always)]
-    ///     fn take_in<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> (C, [C::Wide; 1]) {
+    ///     fn accumulate<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> (C, [C::Wide; 1]) {
     ///         let is_zero = if u == C::zero() { C::one() } else { C::zero() };
     ///         (u, [is_zero.wide()])
     ///     }
     ///     fn decide(&self, memory: &mut Zeros, (): &mut (), sums: Sums<'_>) {
     ///         memory.found = sums.total(0);
     ///     }
-    ///     fn give_out<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> C {
+    ///     fn emit<C: Real>((): (), _: &mut [C; 0], u: C, _: C) -> C {
     ///         u
     ///     }
     /// }

@@ -142,7 +142,7 @@ impl<P: Rescale> TwoPasses for P {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>((scales, _): Self::Scalars<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
+    fn accumulate<C: Real>((scales, _): Self::Scalars<C>, _: &mut [C; 0], u: C, p: C) -> (C, Self::Sums<C::Wide>) {
         (u, P::Of::squares(scales, u, p))
     }
 
@@ -165,7 +165,7 @@ impl<P: Rescale> TwoPasses for P {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>((_, factor): Self::Scalars<C>, _: &mut [C; 0], u: C, _: C) -> C {
+    fn emit<C: Real>((_, factor): Self::Scalars<C>, _: &mut [C; 0], u: C, _: C) -> C {
         u * factor
     }
 }

@@ -10,7 +10,7 @@ use crate::engine::{Absent, Outcome, Plan, Sink, Stage, Updates, Viewed, Work, a
 use crate::error::{Error, Result};
 use crate::extra::Extra;
 use crate::needs::{Level, Provides};
-use crate::program::{Machine, Passes, Programs};
+use crate::program::{Executor, Passes, Programs};
 use crate::state::Readings;
 use crate::tree::{Tree, TreeMut, buffers_of};
 
@@ -321,7 +321,7 @@ pub trait GradientTransformation: Stage {
     /// The device holds the parameters, the gradients and the state's arrays. The host computes the counts, scalars and
     /// decisions of the state, as in [`step`](Self::step); its own arrays stay unchanged.
     ///
-    /// See [`Machine`] for the interface, and [`Interpreter`](crate::program::Interpreter) for an example.
+    /// See [`Executor`] for the interface, and [`Interpreter`](crate::program::Interpreter) for an example.
     ///
     /// # Cost
     ///
@@ -333,7 +333,7 @@ pub trait GradientTransformation: Stage {
     /// Fails if a part [cannot be recorded](crate::Error::is_unrecordable), with its name; or if the device fails.
     /// Unless that happened before the step began, the state [is poisoned](crate::Error::is_poisoned).
     /// [`programs`](Self::programs) checks in advance.
-    fn step_on<E>(&self, machine: &mut dyn Machine, extra: E, state: &mut OptState<Self>) -> Result<Outcome>
+    fn step_on<E>(&self, machine: &mut dyn Executor, extra: E, state: &mut OptState<Self>) -> Result<Outcome>
     where
         E: Extra<()> + Provides<Self::Needs>,
         Self: Sized,

@@ -13,7 +13,7 @@ use crate::engine::{
     Work, advice, table,
 };
 use crate::error::{Error, Result};
-use crate::recall::{Known, Recall};
+use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
 use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, items, items_mut, put};
 #[cfg(feature = "checkpoint")]
 use crate::tree::Walk;
@@ -44,7 +44,7 @@ pub struct OptState<T: Stage> {
     /// True if updates are counted for each leaf.
     by_leaf: bool,
     /// Cached evaluations of the loss from [`minimize_step`](crate::Minimize::minimize_step).
-    pub(crate) recall: Option<Box<Recall>>,
+    pub(crate) recall: Option<Box<EvaluationCache>>,
     /// The last computed parameters to evaluate with.
     #[cfg(feature = "checkpoint")]
     evaluated: Evaluated,
@@ -331,7 +331,7 @@ impl<T: Stage> OptState<T> {
         &mut self,
         transformation: &T,
         params: &mut P,
-        known: &Known,
+        known: &CachedEvaluation,
         objective: Option<&mut (dyn Evaluate + '_)>,
     ) -> Result<Outcome> {
         self.ready(transformation)?;

@@ -249,8 +249,8 @@ pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Bu
 
 /// Decodes `len` elements from their bytes.
 pub(super) fn elements_of<T: BufferElement>(bytes: &[u8], len: usize) -> Result<Vec<T>> {
-    let pieces = bytes.chunks_exact(size_of::<T>());
-    let elements: Option<Vec<T>> = pieces.map(|piece| T::of(piece.try_into().ok()?)).collect();
+    let chunks = bytes.chunks_exact(size_of::<T>());
+    let elements: Option<Vec<T>> = chunks.map(|chunk| T::of(chunk.try_into().ok()?)).collect();
     elements.filter(|elements| elements.len() == len && len * size_of::<T>() == bytes.len()).ok_or_else(|| {
         let problem = format!("{} bytes that are not {len} elements of type {}", bytes.len(), T::DTYPE);
         Error::state("buffer", problem)

@@ -6,7 +6,7 @@ use super::leaf::LeafParts;
 use super::{Cursor, LeafMut, LeafRef, dense_strides, is_dense};
 
 /// Bytes per chunk: few calls, and a chunk stays in the L2 cache.
-const PIECE: usize = 1 << 18;
+const CHUNK: usize = 1 << 18;
 
 impl LeafParts {
     /// Returns whether memory and file agree: quantized elements are written in memory order.
@@ -20,8 +20,8 @@ impl LeafParts {
     }
 
     /// Iterates over chunks of the elements in row-major order: first element, and length.
-    fn pieces(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (len, step) = (self.data.len(), PIECE / self.size());
+    fn chunks(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (len, step) = (self.data.len(), CHUNK / self.size());
         (0..len).step_by(step).map(move |start| (start, step.min(len - start)))
     }
 
@@ -43,10 +43,10 @@ impl LeafRef<'_> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
             // SAFETY: borrowed while `self` is, and dense.
-            return parts.pieces().try_for_each(|(start, len)| take(unsafe { parts.data.bytes(start, len) }));
+            return parts.chunks().try_for_each(|(start, len)| take(unsafe { parts.data.bytes(start, len) }));
         }
-        let (view, mut ordered) = (parts.view(), Vec::with_capacity(PIECE));
-        parts.pieces().try_for_each(|(start, len)| {
+        let (view, mut ordered) = (parts.view(), Vec::with_capacity(CHUNK));
+        parts.chunks().try_for_each(|(start, len)| {
             ordered.clear();
             for run in parts.cursor(start).take(len) {
                 // SAFETY: borrowed while `self` is, and the cursor stays inside the shape.
@@ -60,8 +60,8 @@ impl LeafRef<'_> {
     /// Returns the bytes, in order.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.dtype().bytes(self.parts.data.len()));
-        let Ok(()) = self.read_bytes(|piece| -> Result<(), core::convert::Infallible> {
-            all.extend_from_slice(piece);
+        let Ok(()) = self.read_bytes(|chunk| -> Result<(), core::convert::Infallible> {
+            all.extend_from_slice(chunk);
             Ok(())
         });
         all
@@ -74,10 +74,10 @@ impl LeafMut<'_> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
             // SAFETY: borrowed exclusively while `self` is, and dense.
-            return parts.pieces().try_for_each(|(start, len)| fill(unsafe { parts.data.bytes_mut(start, len) }));
+            return parts.chunks().try_for_each(|(start, len)| fill(unsafe { parts.data.bytes_mut(start, len) }));
         }
-        let (view, mut ordered) = (parts.view(), vec![0; PIECE]);
-        parts.pieces().try_for_each(|(start, len)| {
+        let (view, mut ordered) = (parts.view(), vec![0; CHUNK]);
+        parts.chunks().try_for_each(|(start, len)| {
             let ordered = &mut ordered[..len * size];
             fill(ordered)?;
             swap(ordered, size);
@@ -104,9 +104,9 @@ impl LeafMut<'_> {
 
     /// Replaces all bytes.
     pub(crate) fn take_bytes(&mut self, mut rest: &[u8]) {
-        let Ok(()) = self.write_bytes(|piece| -> Result<(), core::convert::Infallible> {
-            let (now, later) = rest.split_at(piece.len());
-            piece.copy_from_slice(now);
+        let Ok(()) = self.write_bytes(|chunk| -> Result<(), core::convert::Infallible> {
+            let (now, later) = rest.split_at(chunk.len());
+            chunk.copy_from_slice(now);
             rest = later;
             Ok(())
         });
@@ -135,8 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn a_leaf_of_many_pieces_comes_in_order() {
-        let n = PIECE / 8 * 2 + 12_345;
+    fn a_leaf_of_many_chunks_comes_in_order() {
+        let n = CHUNK / 8 * 2 + 12_345;
         let long = Array2::from_shape_fn((n / 5, 5).f(), |(i, j)| (i * 5 + j) as f64);
         let bytes = LeafRef::from_array(&long).unwrap().to_bytes();
         assert!(bytes.chunks_exact(8).enumerate().all(|(i, b)| b == (i as f64).to_le_bytes()));

@@ -13,7 +13,7 @@ use crate::layout::{Cursor, Extent, Shape, Strided, Strides, axes, dense_strides
 use crate::layout::{elements, matching_strides};
 use crate::memory::{RawSlice, RawStrided};
 use crate::numeric::convert::{load, store};
-use crate::numeric::isa::current_isa;
+use crate::numeric::simd::current_simd_level;
 
 /// The common part of both kinds of leaf: the first element, and the layout of the others.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl LeafParts {
         // SAFETY: the leaf's borrow is alive.
         #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
         unsafe {
-            load(current_isa(), self.data, 0, &mut numbers);
+            load(current_simd_level(), self.data, 0, &mut numbers);
         }
         numbers
     }
@@ -126,7 +126,7 @@ impl LeafParts {
         // SAFETY: the leaf is borrowed exclusively.
         #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
         unsafe {
-            store(current_isa(), self.data, 0, numbers);
+            store(current_simd_level(), self.data, 0, numbers);
         }
     }
 
@@ -141,13 +141,13 @@ impl LeafParts {
             // SAFETY: the leaf is borrowed exclusively, and the chunk ends within it.
             #[allow(unsafe_code, reason = "as above")]
             unsafe {
-                load(current_isa(), self.data, start, numbers);
+                load(current_simd_level(), self.data, start, numbers);
             }
             f(start, numbers);
             // SAFETY: as above.
             #[allow(unsafe_code, reason = "as above")]
             unsafe {
-                store(current_isa(), self.data, start, numbers);
+                store(current_simd_level(), self.data, start, numbers);
             }
         }
     }

@@ -147,16 +147,16 @@ mod tests {
         assert_eq!(parts(shared.clone(), shared.to_owned().into_shared()), None);
 
         // Slices of one array: adjacent, overlapping without and with a common element, backwards.
-        let piece = |slice: ndarray::SliceInfo<_, _, _>| shared.clone().slice_move(slice);
-        assert_eq!(parts(piece(s![..2, ..]), piece(s![2.., ..])), None);
-        assert_eq!(parts(piece(s![.., 0..6;2]), piece(s![.., 1..6;2])), None);
-        assert_eq!(parts(piece(s![.., ..3]), piece(s![.., 3..])), None);
-        assert!(parts(piece(s![.., ..4]), piece(s![.., 3..])).is_some());
-        assert!(parts(piece(s![..3, ..]), piece(s![2..;-1, ..;-1])).is_some());
-        assert!(parts(piece(s![3.., ..]), piece(s![..;-1, ..])).is_some());
+        let chunk = |slice: ndarray::SliceInfo<_, _, _>| shared.clone().slice_move(slice);
+        assert_eq!(parts(chunk(s![..2, ..]), chunk(s![2.., ..])), None);
+        assert_eq!(parts(chunk(s![.., 0..6;2]), chunk(s![.., 1..6;2])), None);
+        assert_eq!(parts(chunk(s![.., ..3]), chunk(s![.., 3..])), None);
+        assert!(parts(chunk(s![.., ..4]), chunk(s![.., 3..])).is_some());
+        assert!(parts(chunk(s![..3, ..]), chunk(s![2..;-1, ..;-1])).is_some());
+        assert!(parts(chunk(s![3.., ..]), chunk(s![..;-1, ..])).is_some());
 
         // Leaves without elements have no place.
-        assert_eq!(parts(piece(s![..0, ..]), piece(s![..0, ..])), None);
+        assert_eq!(parts(chunk(s![..0, ..]), chunk(s![..0, ..])), None);
         let array = Array2::<f64>::zeros((2, 2));
         let views: Vec<ArrayView2<'_, f64>> = vec![array.view(); 3];
         assert_eq!(message(&views), Some("  1: shares memory with `0`|  2: shares memory with `0`".into()));

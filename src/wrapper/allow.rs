@@ -1,4 +1,4 @@
-use crate::engine::{Keeps, OfChain, Outline, WarningKind};
+use crate::engine::{Keeps, OfChain, Summary, WarningKind};
 use crate::part::prelude::*;
 
 /// Allows some likely mistakes in a transformation: `init` does not refuse them, and `plan` does not warn of them.
@@ -79,7 +79,7 @@ impl<T: Stage> Keeps<Allow<T>> for Allowing {
         &part.kinds
     }
 
-    fn outline(part: &Allow<T>, chain: Outline) -> Outline {
-        Outline::Allowed { kinds: part.kinds.clone(), inner: Box::new(chain) }
+    fn outline(part: &Allow<T>, chain: Summary) -> Summary {
+        Summary::Allowed { kinds: part.kinds.clone(), inner: Box::new(chain) }
     }
 }

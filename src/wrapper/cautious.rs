@@ -61,7 +61,7 @@ pub fn cautious<T: Stage>(inner: T) -> Cautious<T> {
 
 wrapper! {
     /// See [`cautious`].
-    pub Cautious<T> as "cautious" around inner: AroundWithSums {
+    pub Cautious<T> as "cautious" around inner: AroundWithReductions {
         /// Sets the term added to the number of elements that are left; positive.
         xi: Hyperparam in POSITIVE = 1.0;
         /// Sets whether the inner updates go against the gradient, as an optimizer's do, or along it, as a part's do.
@@ -122,10 +122,10 @@ impl<T: Stage> Wrapper for Cautious<T> {
     }
 }
 
-impl<T: Stage> Weighing for Cautious<T> {
-    const PASSES: WeighingPasses = WeighingPasses::TWO.meets().keeps_zeros();
+impl<T: Stage> Reducing for Cautious<T> {
+    const PASSES: ReducingPasses = ReducingPasses::TWO.meets().keeps_zeros();
     type Slots<C: Real> = [C; 0];
-    type TakenIn<W: Real> = [W; 0];
+    type Accumulated<W: Real> = [W; 0];
     /// The number of elements that are left.
     type Measured<W: Real> = [W; 1];
     /// The sign that turns inner updates along the gradient, and the factor of the leaf.
@@ -136,7 +136,7 @@ impl<T: Stage> Weighing for Cautious<T> {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(_: [C; 2], _: &mut [C; 0], _: C, _: C) -> [C::Wide; 0] {
+    fn accumulate<C: Real>(_: [C; 2], _: &mut [C; 0], _: C, _: C) -> [C::Wide; 0] {
         []
     }
 
@@ -162,7 +162,7 @@ impl<T: Stage> Weighing for Cautious<T> {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>([_, factor]: [C; 2], _: &mut [C; 0], u: C, _: C) -> C {
+    fn emit<C: Real>([_, factor]: [C; 2], _: &mut [C; 0], u: C, _: C) -> C {
         u * factor
     }
 }

@@ -1,4 +1,4 @@
-use crate::engine::{Keeps, Named, OfChain, Optimizer, Outline, Part, Stage};
+use crate::engine::{Keeps, Named, OfChain, Optimizer, Part, Stage, Summary};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
@@ -152,9 +152,9 @@ impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
         &state.names
     }
 
-    fn outline(_: &NamedChain<T>, chain: Outline) -> Outline {
+    fn outline(_: &NamedChain<T>, chain: Summary) -> Summary {
         match chain {
-            Outline::Chain(members) => Outline::NamedChain(members),
+            Summary::Chain(members) => Summary::NamedChain(members),
             other => other,
         }
     }

@@ -63,7 +63,7 @@ pub fn mechanize<T: Stage>(base_optimizer: T) -> Mechanize<T> {
 
 wrapper! {
     /// See [`mechanize`].
-    pub Mechanize<T> as "mechanize" around base_optimizer: AroundWithSums {
+    pub Mechanize<T> as "mechanize" around base_optimizer: AroundWithReductions {
         /// Sets the strength of weight decay.
         weight_decay: Hyperparam in FINITE = 1e-2;
         /// Sets the term added to divisors.
@@ -170,15 +170,15 @@ impl<T: Stage> Wrapper for Mechanize<T> {
     }
 }
 
-impl<T: Stage> Weighing for Mechanize<T> {
+impl<T: Stage> Reducing for Mechanize<T> {
     const SLOTS: &'static [Slot] = &[Slot::exact("x0").starts_as_params()];
-    const PASSES: WeighingPasses = WeighingPasses::TWO
+    const PASSES: ReducingPasses = ReducingPasses::TWO
         .reads_params([true; 2])
         .accesses([&[Access::Read], &[], &[Access::Read]])
         .rarely([&[Access::Write], &[], &[Access::Read]]);
     type Slots<C: Real> = [C; 1];
     /// Squares of gradients and parameters, and the products of both with the distance to `x₀`.
-    type TakenIn<W: Real> = [W; 4];
+    type Accumulated<W: Real> = [W; 4];
     type Measured<W: Real> = [W; 0];
     /// True in the first step, which stores `x₀`; the factors of the distance to it.
     type Scalars<C: Real> = (bool, [C; 2]);
@@ -192,7 +192,7 @@ impl<T: Stage> Weighing for Mechanize<T> {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>((first, _): Self::Scalars<C>, [x0]: &mut [C; 1], u: C, p: C) -> [C::Wide; 4] {
+    fn accumulate<C: Real>((first, _): Self::Scalars<C>, [x0]: &mut [C; 1], u: C, p: C) -> [C::Wide; 4] {
         *x0 = if first { p } else { *x0 };
         let distance = x0.wide() - p.wide();
         [u.wide() * u.wide(), p.wide() * p.wide(), u.wide() * distance, p.wide() * distance]
@@ -216,7 +216,7 @@ impl<T: Stage> Weighing for Mechanize<T> {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>((_, [of_distance, factor]): Self::Scalars<C>, [x0]: &mut [C; 1], u: C, p: C) -> C {
+    fn emit<C: Real>((_, [of_distance, factor]): Self::Scalars<C>, [x0]: &mut [C; 1], u: C, p: C) -> C {
         let distance = *x0 - p;
         distance - factor * (of_distance * distance - u)
     }

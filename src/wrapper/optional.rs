@@ -1,8 +1,8 @@
 //! A member of a chain that may be absent.
 
 use crate::engine::{
-    AllUses, Emission, OnView, Outline, PieceAt, Shape, Skips, SlotList, Span, Spare, Term, Then, Uses, Viewed, Walk,
-    by_own_loops,
+    AllUses, ChunkAt, Contribution, Emission, OnView, PassRange, PassStructure, Skips, SlotList, Spare, Summary, Then,
+    Uses, Viewed, Walk, by_own_loops,
 };
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -32,8 +32,8 @@ impl<T: Stage> Transform for Option<T> {
         self.as_ref().is_none_or(|member| member.skips(skips, place))
     }
 
-    fn outline(&self) -> Outline {
-        self.as_ref().map_or(Outline::Chain(Vec::new()), Transform::outline)
+    fn outline(&self) -> Summary {
+        self.as_ref().map_or(Summary::Chain(Vec::new()), Transform::outline)
     }
 
     fn recipe(&self) -> Recipe {
@@ -53,7 +53,7 @@ impl<T: Stage> Stage for Option<T> {
     type Run = Option<T::Run>;
     type Kernel<C: Real> = OptionalKernel<T::Kernel<C>>;
 
-    const SHAPE: Shape = if is_left_out::<T>() { Shape::EMPTY } else { T::SHAPE };
+    const SHAPE: PassStructure = if is_left_out::<T>() { PassStructure::EMPTY } else { T::SHAPE };
     const FUSES: bool = is_left_out::<T>() || T::FUSES && T::SLOTS == 0;
     const FUSES_ALWAYS: bool = Self::FUSES && T::FUSES_ALWAYS && fits_either::<T>();
     const WHOLE: bool = false;
@@ -117,9 +117,9 @@ impl<T: Stage> Stage for Option<T> {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
         match (self, state, run) {
-            (Some(t), Some(state), Some(run)) => t.in_piece(state, run, at, then),
+            (Some(t), Some(state), Some(run)) => t.in_chunk(state, run, at, then),
             _ => then(&mut |_| {}),
         }
     }
@@ -149,11 +149,11 @@ impl<T: Stage> Stage for Option<T> {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         match &k.0 {
             Some(k) if const { !is_left_out::<T>() } => T::apply::<C>(k, at, span, slots, u, p, terms),

@@ -2,7 +2,9 @@
 
 use gradchain::needs::Nothing;
 use gradchain::optimizer::sm3;
-use gradchain::part::{AfterALook, InitContext, LeafLooker, LooksFirst, Part, Slot, StepContext, WholeTree};
+use gradchain::part::{
+    InitContext, LeafObserver, LeafStatistics, Part, Slot, StepContext, WholeTree, WithLeafStatistics,
+};
 use gradchain::prelude::*;
 use gradchain::state::{Count, PerLeaf, Scalar};
 use gradchain::transform::{ema, identity, scale, scale_by_factored_rms, scale_by_sm3, trace};
@@ -131,14 +133,14 @@ struct ByLargest;
 
 impl Part for ByLargest {
     const NAME: &'static str = "by_largest";
-    type Form = AfterALook;
+    type Form = WithLeafStatistics;
 }
 
-impl LooksFirst for ByLargest {
+impl LeafStatistics for ByLargest {
     const BY_LEAF: bool = true;
     type State = PerLeaf<Scalar>;
     type Slots<C: Real> = [C; 0];
-    type Found<C: Real> = [C; 0];
+    type Expanded<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
 
     fn start(&self, at: &InitContext<'_>) -> gradchain::Result<PerLeaf<Scalar>> {
@@ -162,7 +164,7 @@ impl LooksFirst for ByLargest {
 
 struct Largest<'a>(&'a mut PerLeaf<Scalar>);
 
-impl LeafLooker for Largest<'_> {
+impl LeafObserver for Largest<'_> {
     fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
         let largest = u.iter().fold(0.0_f64, |largest, u| largest.max(u.as_f64().abs()));
         self.0.set(leaf, Scalar::new(largest));
@@ -185,15 +187,15 @@ struct MeanByLargest;
 
 impl Part for MeanByLargest {
     const NAME: &'static str = "mean_by_largest";
-    type Form = AfterALook;
+    type Form = WithLeafStatistics;
 }
 
-impl LooksFirst for MeanByLargest {
+impl LeafStatistics for MeanByLargest {
     const BY_LEAF: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("mean")];
     type State = PerLeaf<Scalar>;
     type Slots<C: Real> = [C; 1];
-    type Found<C: Real> = [C; 0];
+    type Expanded<C: Real> = [C; 0];
     type Scalars<C: Real> = C;
 
     fn start(&self, at: &InitContext<'_>) -> gradchain::Result<PerLeaf<Scalar>> {
@@ -246,13 +248,13 @@ struct ByPlace;
 
 impl Part for ByPlace {
     const NAME: &'static str = "by_place";
-    type Form = AfterALook;
+    type Form = WithLeafStatistics;
 }
 
-impl LooksFirst for ByPlace {
+impl LeafStatistics for ByPlace {
     type State = Count;
     type Slots<C: Real> = [C; 0];
-    type Found<C: Real> = [C; 2];
+    type Expanded<C: Real> = [C; 2];
     type Scalars<C: Real> = ();
 
     fn start(&self, _: &InitContext<'_>) -> gradchain::Result<Count> {
@@ -265,7 +267,7 @@ impl LooksFirst for ByPlace {
 
     fn scalars<C: Real>(&self, _: &Count, _: usize) {}
 
-    fn found<C: Real>(looks: &Count, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+    fn expand<C: Real>(looks: &Count, leaf: usize, start: usize, to: &mut [&mut [C]]) {
         assert_eq!((looks.get(), to.len(), to[0].len()), (1, 2, to[1].len()));
         (start..).zip(&mut *to[0]).for_each(|(place, to)| *to = C::of(place as f64));
         to[1].fill(C::of(leaf as f64));

@@ -35,7 +35,7 @@ impl<const READS: bool> TwoPasses for ByNorm<READS> {
         f64::NAN
     }
     #[inline(always)]
-    fn take_in<C: Real>(_: C, _: &mut [C; 0], u: C, p: C) -> (C, [C::Wide; 1]) {
+    fn accumulate<C: Real>(_: C, _: &mut [C; 0], u: C, p: C) -> (C, [C::Wide; 1]) {
         (u, [p.wide() * p.wide()])
     }
     fn decide(&self, (): &mut (), norm: &mut f64, sums: Sums<'_>) {
@@ -45,7 +45,7 @@ impl<const READS: bool> TwoPasses for ByNorm<READS> {
         C::of(*norm)
     }
     #[inline(always)]
-    fn give_out<C: Real>(norm: C, _: &mut [C; 0], u: C, _: C) -> C {
+    fn emit<C: Real>(norm: C, _: &mut [C; 0], u: C, _: C) -> C {
         u * norm
     }
 }

@@ -246,7 +246,7 @@ fn a_boxed_transformation_refuses_the_state_of_another() {
 /// its frame.
 #[cfg(feature = "rayon")]
 #[test]
-fn many_pieces_fit_on_the_stack_of_a_thread() {
+fn many_chunks_fit_on_the_stack_of_a_thread() {
     let mut params = gradchain::tree::DynTree::new();
     (0..20_000).for_each(|i| params.insert(format!("{i}"), array![1.0_f32]));
     let optimizer = adam(0.1);

@@ -7,7 +7,7 @@ use gradchain::transform::{
     scale_by_muon,
 };
 use gradchain::tree::DynTree;
-use gradchain::{Isa, force_isa};
+use gradchain::{SimdLevel, force_simd_level};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};
 
 /// Numbers between −1 and 1 that differ from place to place.
@@ -77,8 +77,8 @@ fn memory_order_changes_adafactor_by_no_more_than_rounding() {
 
 #[test]
 fn the_instruction_set_does_not_change_a_bit() {
-    let all = |isa| {
-        force_isa(Some(isa));
+    let all = |simd| {
+        force_simd_level(Some(simd));
         let bits = |runs: Vec<(Array2<f64>, Array1<f32>)>| -> Vec<u64> {
             let of = |(a, x): (Array2<f64>, Array1<f32>)| {
                 a.into_iter().map(f64::to_bits).chain(x.into_iter().map(|x| u64::from(x.to_bits()))).collect::<Vec<_>>()
@@ -91,12 +91,12 @@ fn the_instruction_set_does_not_change_a_bit() {
             bits(run(&lbfgs().learning_rate(0.1).without_linesearch(), 3, false)),
             bits(run(&chain((add_noise(0.1, 0.5, 7), scale(-0.1))), 3, false)),
         ];
-        force_isa(None);
+        force_simd_level(None);
         found
     };
-    let baseline = all(Isa::Baseline);
-    assert_eq!(baseline, all(Isa::Avx2));
-    assert_eq!(baseline, all(Isa::Avx512));
+    let baseline = all(SimdLevel::Baseline);
+    assert_eq!(baseline, all(SimdLevel::Avx2));
+    assert_eq!(baseline, all(SimdLevel::Avx512));
 }
 
 /// Algorithm 4 of Shazeer and Stern for a matrix, algorithm 5 for a vector, with their decay `1 − t^−0.8`.

@@ -16,8 +16,8 @@ use gradchain::needs::ValueAndGradFn;
 use gradchain::state::{Entry, State, StateWalk};
 use gradchain::tree::{DynTree, for_each_leaf};
 
+use crate::common::chunk::CHUNK;
 use crate::common::given::Member;
-use crate::common::piece::PIECE;
 use crate::common::registry::registry;
 use crate::common::run;
 use crate::common::subject::{AnyState, Subject};
@@ -74,7 +74,7 @@ fn of_state<S: State>(state: &S) -> u64 {
 }
 
 fn hashes(entry: &dyn Subject) -> Vec<String> {
-    let one: &[&[usize]] = &[&[2 * PIECE + 232]];
+    let one: &[&[usize]] = &[&[2 * CHUNK + 232]];
     let several: &[&[usize]] = &[&[40, 9], &[7], &[], &[2, 3, 2, 2], &[1, 33]];
     let mut lines = Vec::new();
     for (number, dtype) in [(Number::F32, "f32"), (Number::F64, "f64"), (Number::Bf16, "bf16")] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use gradchain::needs::{Includes, Level, Provides, ValueAndGradFn};
 use gradchain::prelude::*;
-use gradchain::program::Machine;
+use gradchain::program::Executor;
 use gradchain::recipe::Recipe;
 use gradchain::tree::{DynTree, for_each_leaf};
 use gradchain::{GradientTransformation, Result, extra};
@@ -25,7 +25,7 @@ pub fn member<T: Registered>(transformation: T) -> Member {
 pub trait Registered: GradientTransformation + Clone + 'static {
     fn member(self) -> Member;
     fn step_given(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<Self>) -> Result<Outcome>;
-    fn step_on_given(&self, machine: &mut dyn Machine, state: &mut OptState<Self>) -> Result<Outcome>;
+    fn step_on_given(&self, machine: &mut dyn Executor, state: &mut OptState<Self>) -> Result<Outcome>;
     fn update_given(&self, grads: &DynTree, state: &mut OptState<Self>, params: &DynTree) -> Result<Updates>;
     fn update_into_given(
         &self,
@@ -67,7 +67,7 @@ where
         self.step_with(params, grads, given(&mut |p| in_loss(|| bowl.loss(p))), state)
     }
 
-    fn step_on_given(&self, machine: &mut dyn Machine, state: &mut OptState<T>) -> Result<Outcome> {
+    fn step_on_given(&self, machine: &mut dyn Executor, state: &mut OptState<T>) -> Result<Outcome> {
         let loss: fn(&()) -> (f64, f64) = |()| (1.0, 0.0);
         self.step_on(machine, extra::value_and_grad_fn(1.0, loss), state)
     }

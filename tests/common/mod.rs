@@ -1,8 +1,8 @@
 //! What the law tests share: random trees, the registry of transformations, comparison by bits.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
+pub mod chunk;
 pub mod given;
-pub mod piece;
 pub mod registry;
 pub mod subject;
 pub mod trees;

@@ -5,7 +5,7 @@
 use gradchain::arguments::Arguments;
 use gradchain::needs::{Includes, ValueAndGradFn};
 use gradchain::prelude::{OptState, Outcome, Updates};
-use gradchain::program::{Machine, Programs};
+use gradchain::program::{Executor, Programs};
 use gradchain::state::{Schema, State, StateWalk, StateWalkMut};
 use gradchain::tree::DynTree;
 use gradchain::watch::Readings;
@@ -52,7 +52,7 @@ impl dyn Subject + '_ {
 /// A transformation and its state.
 pub trait Session {
     fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome>;
-    fn step_on(&mut self, machine: &mut dyn Machine) -> Result<Outcome>;
+    fn step_on(&mut self, machine: &mut dyn Executor) -> Result<Outcome>;
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates>;
     fn update_into(&mut self, grads: &DynTree, params: &DynTree, updates: &mut Updates) -> Result<Outcome>;
     fn update_owned(&mut self, grads: DynTree, params: &DynTree) -> Result<(DynTree, Outcome)>;
@@ -155,7 +155,7 @@ impl<T: Registered> Session for Running<T> {
     fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome> {
         self.transformation.step_given(params, grads, &mut self.state)
     }
-    fn step_on(&mut self, machine: &mut dyn Machine) -> Result<Outcome> {
+    fn step_on(&mut self, machine: &mut dyn Executor) -> Result<Outcome> {
         self.transformation.step_on_given(machine, &mut self.state)
     }
     fn update(&mut self, grads: &DynTree, params: &DynTree) -> Result<Updates> {

@@ -4,6 +4,8 @@
 //! Some tests start this program once more, as the process that the fault happens to: see `process`.
 #![allow(missing_docs, reason = "a test program")]
 
+#[path = "../common/chunk.rs"]
+mod chunk;
 mod clipping;
 mod edges;
 mod kill;
@@ -16,8 +18,6 @@ mod no_room;
 mod open_files;
 mod owned;
 mod panics;
-#[path = "../common/piece.rs"]
-mod piece;
 mod process;
 mod sound;
 

@@ -11,7 +11,7 @@ use gradchain::tree::{Walk, WalkMut};
 use gradchain::wrapper::sam;
 use gradchain::{Migration, Real, Result, TreeMut, extra};
 
-use super::piece::PIECE;
+use super::chunk::CHUNK;
 use super::*;
 
 /// Steps along a sum of gradients, and has a bug that shows at a large one.
@@ -72,7 +72,7 @@ fn buggy_schedule(at: u64) -> FromFn {
 
 /// Leaves of several pieces, one, and no elements; four threads have more than four pieces to take.
 fn params() -> Vec<Array1<f32>> {
-    let lens = [PIECE + 3_616, 7, 0, PIECE + 616, 1];
+    let lens = [CHUNK + 3_616, 7, 0, CHUNK + 616, 1];
     lens.iter().map(|&len| Array1::from_shape_fn(len, |i| noise((len + i) as u64) as f32)).collect()
 }
 
@@ -186,7 +186,7 @@ fn on_threads(law: impl Fn() + Send + Sync) {
 fn in_a_rule() {
     on_threads(|| {
         // At the first element, inside a large leaf, in a later leaf, in the last; at the first step and in the middle.
-        for (leaf, i) in [(0, 0), (0, PIECE + 6), (1, 3), (3, PIECE), (4, 0)] {
+        for (leaf, i) in [(0, 0), (0, CHUNK + 6), (1, 3), (3, CHUNK), (4, 0)] {
             for steps in [0, 2] {
                 let mut bad = grads(steps);
                 bad[leaf][i] = 1e6;
@@ -214,7 +214,7 @@ fn in_a_rule_parameters_are_of_before_or_after() {
         let (mut state, mut of_whole) = (Buggy.init(&part).unwrap(), Buggy.init(&whole).unwrap());
         Buggy.step(&mut whole, &grads(0), &mut of_whole).unwrap();
         let mut bad = grads(0);
-        bad[3][PIECE / 2] = 1e6;
+        bad[3][CHUNK / 2] = 1e6;
         panics(|| Buggy.step(&mut part, &bad, &mut state));
         for ((p, before), after) in part.iter().flatten().zip(params().iter().flatten()).zip(whole.iter().flatten()) {
             assert!(p.to_bits() == before.to_bits() || p.to_bits() == after.to_bits());

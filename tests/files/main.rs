@@ -5,6 +5,9 @@
 
 #[cfg(all(feature = "checkpoint", feature = "derive"))]
 mod checkpoint;
+#[cfg(all(feature = "checkpoint", feature = "derive"))]
+#[path = "../common/chunk.rs"]
+mod chunk;
 #[cfg(feature = "config")]
 mod config;
 #[cfg(all(feature = "config", feature = "half"))]
@@ -16,9 +19,6 @@ mod corpus;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "derive"))]
 mod nested;
 mod nist;
-#[cfg(all(feature = "checkpoint", feature = "derive"))]
-#[path = "../common/piece.rs"]
-mod piece;
 #[cfg(feature = "checkpoint")]
 mod proposals;
 #[cfg(all(feature = "checkpoint", feature = "derive"))]

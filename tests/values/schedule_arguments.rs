@@ -165,7 +165,7 @@ fn one_cycles() {
 }
 
 #[test]
-fn pieces() {
+fn chunks() {
     let points = [(3, 0.5), (10, 3.0), (11, 0.0), (40, 2.0)];
     for value in VALUES {
         let at = |n: usize| points[..n].iter().fold(value, |value, (_, scale)| value * scale);
@@ -255,15 +255,15 @@ fn what_is_not_given_has_the_value_that_is_documented() {
 }
 
 #[test]
-fn pieces_say_what_they_are_made_of() {
+fn chunks_say_what_they_are_made_of() {
     for value in VALUES {
-        let pieces = piecewise_constant(value, [(7, 2.5), (3, -0.5)]);
-        assert_eq!((pieces.init_value(), pieces.boundaries_and_scales()), (value, &[(3, -0.5), (7, 2.5)][..]));
+        let chunks = piecewise_constant(value, [(7, 2.5), (3, -0.5)]);
+        assert_eq!((chunks.init_value(), chunks.boundaries_and_scales()), (value, &[(3, -0.5), (7, 2.5)][..]));
     }
 }
 
 #[test]
-fn pieces_of_what_is_not_finite_are_refused() {
+fn chunks_of_what_is_not_finite_are_refused() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         for (schedule, of_value) in [
             (Schedule::from(piecewise_constant(bad, [(3, 0.5)])), true),

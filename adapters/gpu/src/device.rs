@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gradchain::extra::Extra;
 use gradchain::needs::Provides;
-use gradchain::program::{Arrays, LeafProgram, Machine, Pass, Traffic, download, upload};
+use gradchain::program::{Arrays, Executor, LeafProgram, Pass, Traffic, download, upload};
 use gradchain::state::{Moments, State};
 use gradchain::tree::{LeafSpec, Structure};
 use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, TreeMut};
@@ -369,7 +369,7 @@ impl<B: Backend> DeviceArrays<B> {
     }
 }
 
-impl<B: Backend> Machine for DeviceArrays<B> {
+impl<B: Backend> Executor for DeviceArrays<B> {
     /// The device goes through these while the next are recorded, which takes a hundred microseconds.
     fn leaves_at_a_time(&self) -> usize {
         32

@@ -93,7 +93,7 @@ impl Contents {
             return Ok(Err(format!("`{tensor}`: expected one count of steps, found {:?}", info.shape)));
         }
         let mut bytes = Vec::new();
-        self.tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+        self.tensors.chunks(tensor, |chunk| bytes.extend_from_slice(chunk))?;
         let (mut narrow, mut wide) = ([0; 4], [0; 8]);
         if size == 4 {
             narrow.copy_from_slice(&bytes)

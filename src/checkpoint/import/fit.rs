@@ -133,7 +133,7 @@ impl Fit<'_> {
     pub(super) fn buffers(&self) -> Result<Values> {
         let read = |(buffer, tensor): &(BufferSpec, &str)| {
             let (mut bytes, tensors) = (Vec::new(), &self.contents.tensors);
-            tensors.pieces(tensor, |piece| bytes.extend_from_slice(piece))?;
+            tensors.chunks(tensor, |chunk| bytes.extend_from_slice(chunk))?;
             Ok((buffer.path().to_owned(), buffers::value(bytes, tensors.info(tensor)?.dtype, buffer)))
         };
         self.buffers.iter().map(read).collect::<Result<_>>().map(Values::of)

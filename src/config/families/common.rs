@@ -35,8 +35,8 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::alone::{Alone, alone};
     use crate::config::families::ALL;
+    use crate::config::own_passes::{OwnPasses, with_own_passes};
     use crate::engine::Transform;
     use crate::recipe::{Node, Recipe};
     use crate::transform::Trace;
@@ -63,21 +63,21 @@ mod tests {
 
     #[test]
     fn common_optimizers_alone_have_passes_of_their_own() {
-        let alone = |name: &str, rest: &[(&'static str, Recipe)]| {
+        let with_own_passes = |name: &str, rest: &[(&'static str, Recipe)]| {
             let rate = [("learning_rate", Recipe::Number(0.1))];
             let config = Recipe::call(name, rate.into_iter().chain(rest.iter().cloned()));
-            alone(ALL.read(&Node::root(&config, &*ALL)).expect("a config"))
+            with_own_passes(ALL.read(&Node::root(&config, &*ALL)).expect("a config"))
         };
-        let is = |name, rest: &[_], right: fn(&dyn Any) -> bool| right(&*alone(name, rest) as &dyn Any);
-        assert!(is("adamw", &[], |a| a.is::<Alone<Adamw>>()));
-        assert!(is("adam", &[], |a| a.is::<Alone<Adam>>()));
-        assert!(is("sgd", &[], |a| a.is::<Alone<Sgd>>()));
-        assert!(is("sgd", &[("momentum", Recipe::Number(0.9))], |a| a.is::<Alone<Sgd<Trace>>>()));
-        assert!(is("lion", &[], |a| a.is::<Alone<Lion>>()));
+        let is = |name, rest: &[_], right: fn(&dyn Any) -> bool| right(&*with_own_passes(name, rest) as &dyn Any);
+        assert!(is("adamw", &[], |a| a.is::<OwnPasses<Adamw>>()));
+        assert!(is("adam", &[], |a| a.is::<OwnPasses<Adam>>()));
+        assert!(is("sgd", &[], |a| a.is::<OwnPasses<Sgd>>()));
+        assert!(is("sgd", &[("momentum", Recipe::Number(0.9))], |a| a.is::<OwnPasses<Sgd<Trace>>>()));
+        assert!(is("lion", &[], |a| a.is::<OwnPasses<Lion>>()));
         assert!(is("adamaxw", &[], |a| a.is::<crate::optimizer::Adamaxw>()));
         // It is indistinguishable from the inner transformation.
         let plain = crate::optimizer::adamw(0.1);
-        let boxed = alone("adamw", &[]);
+        let boxed = with_own_passes("adamw", &[]);
         assert_eq!((boxed.recipe(), boxed.describe()), (Transform::recipe(&plain), Transform::describe(&plain)));
     }
 

@@ -1,7 +1,7 @@
 //! Curvature: differences of gradients, or an estimate of the Hessian's diagonal.
 
 use crate::arguments::required;
-use crate::config::given::Given;
+use crate::config::fields::Fields;
 use crate::config::in_parts::in_parts;
 use crate::config::registry::{Made, Member, Registry, nothing};
 use crate::optimizer::*;
@@ -38,7 +38,7 @@ pub(super) fn register(r: &mut Registry) {
     .taking(&["hessian_diagonal_fn", "verbose", "print_win_rate_every_n_steps"]);
 }
 
-fn diagonal(given: &Given<'_>) -> Result<Member> {
+fn diagonal(given: &Fields<'_>) -> Result<Member> {
     let mut diagonal: Member = Box::new(hutchinson_estimator_diag_hessian(0));
     given.get("hessian_diagonal_fn").map_or(Ok(()), |node| node.build_into(&mut diagonal))?;
     Ok(diagonal)

@@ -37,7 +37,7 @@ pub(super) fn register(r: &mut Registry) {
 #[cfg(feature = "faer")]
 mod decomposed {
     use super::*;
-    use crate::config::given::Given;
+    use crate::config::fields::Fields;
     use crate::recipe::Result;
     use crate::wrapper::{Boxed, boxed};
 
@@ -61,7 +61,7 @@ mod decomposed {
         .taking(&["base_optimizer"]);
     }
 
-    fn base(given: &Given<'_>) -> Result<Option<Boxed>> {
+    fn base(given: &Fields<'_>) -> Result<Option<Boxed>> {
         let Some(node) = given.get("base_optimizer") else { return Ok(None) };
         let mut base: Boxed = boxed(());
         node.build_into(&mut base)?;

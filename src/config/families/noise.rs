@@ -3,7 +3,7 @@
 pub(in crate::config) mod per_example;
 
 use crate::arguments::required;
-use crate::config::given::Given;
+use crate::config::fields::Fields;
 use crate::config::in_parts::in_parts;
 use crate::config::registry::{Made, Registry};
 use crate::optimizer::noisy_sgd;
@@ -19,6 +19,6 @@ pub(super) fn register(r: &mut Registry) {
 }
 
 /// Reads a key or a seed: Optax takes either. Its random numbers differ in any case.
-fn seed(given: &Given<'_>) -> Result<u64> {
+fn seed(given: &Fields<'_>) -> Result<u64> {
     Ok(given.or::<Option<u64>>("seed", None)?.or(given.or("key", None)?).unwrap_or(0))
 }

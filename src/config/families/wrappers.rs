@@ -2,7 +2,7 @@
 
 use super::common::chain_of;
 use crate::arguments::{Arguments, required};
-use crate::config::given::Given;
+use crate::config::fields::Fields;
 use crate::config::registry::{Inside, Made, Member, Registry, nothing};
 use crate::element::DType;
 use crate::needs::Nothing;
@@ -286,7 +286,7 @@ impl Condition for OfStep {
 }
 
 /// Returns one of the two wrappers, with the condition.
-fn conditionally(given: &Given<'_>, mask: bool) -> Result<Made> {
+fn conditionally(given: &Fields<'_>, mask: bool) -> Result<Made> {
     fn made(mask: bool, condition: impl Condition) -> Result<Made> {
         Ok(match mask {
             true => Made::named(conditionally_mask(nothing(), condition)),

@@ -6,7 +6,7 @@ use super::super::fused::{To, loop_on_tile};
 use super::super::kernel::{Body, DROP, GIVE, run};
 use super::super::limits::MOST_SLOTS;
 use super::super::slot::Access;
-use super::super::{SlotList, Span, Term, Tile, sums};
+use super::super::{Contribution, PassRange, SlotList, Tile, sums};
 use super::SlotArray;
 use super::state::Arrays as StateArrays;
 use crate::element::{DType, Real};
@@ -16,7 +16,7 @@ pub(super) const MOST_PART_SUMS: usize = 4;
 
 /// Sets the contributions of an element in a fused loop.
 #[inline(always)]
-pub(super) fn add_sums<C: Real>(terms: &mut [Term<C>], sums: &impl SlotArray<C::Wide>) {
+pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotArray<C::Wide>) {
     // Indexed: in unoptimized builds an iterator takes longer than the additions. `Lanes::add` does the same.
     let (mut i, sums) = (0, sums.as_slice());
     while i < sums.len() {
@@ -28,7 +28,7 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Term<C>], sums: &impl SlotArray<C::
 /// Returns the inputs of a reducing part: the update and the parameter. In a loop that only [reduces](Span::later),
 /// these are the recorded inputs.
 #[inline(always)]
-pub(super) fn goes_in<C: Real>(terms: &mut [Term<C>], span: Span, into: (C, C)) -> (C, C) {
+pub(super) fn goes_in<C: Real>(terms: &mut [Contribution<C>], span: PassRange, into: (C, C)) -> (C, C) {
     let [first, ..] = terms else { return into };
     let into = if span.later { first.went_in.unwrap_or(into) } else { into };
     first.went_in = Some(into);
@@ -104,7 +104,7 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>; sums::MOST_SUMS],
+        terms: &mut [Contribution<C>; sums::MOST_SUMS],
     ) -> C {
         let (next, sums) = f.apply(F::Slots::of(slots), u, p);
         add_sums(terms, &sums);
@@ -159,13 +159,13 @@ impl<F: OnElement<C>, C: Real> Ways<F, C> {
     }
 
     fn through(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>, p: &[C]) {
-        let (isa, mut list) = (tile.isa, SlotList::new());
+        let (simd, mut list) = (tile.simd, SlotList::new());
         if const { <F::Slots as SlotArray<C>>::LEN > 0 } {
             arrays.list_read(F::ACCESS, tile.leaf, &mut list);
         }
         let run = const { if F::REWRITES { run::<Each<F>, C, GIVE> } else { run::<Each<F>, C, DROP> } };
         let to = if F::REWRITES { To::Updates } else { To::Nowhere };
-        let added = loop_on_tile(&list, to, tile, Some(p), &mut |arrays| run(isa, &f, arrays));
+        let added = loop_on_tile(&list, to, tile, Some(p), &mut |arrays| run(simd, &f, arrays));
         let own = &mut tile.sums[sum..][..F::Sums::LEN];
         own.iter_mut().zip(&added).for_each(|(sum, added)| *sum += added);
     }

@@ -3,11 +3,11 @@
 use core::marker::PhantomData;
 
 use super::super::fused::with_slices;
-use super::super::isa::{Job, dispatch_chain};
+use super::super::simd::{Job, dispatch_chain};
 use super::super::sums::MOST_SUMS;
 use super::super::{
-    AllUses, Emission, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Tile,
-    Uses, fused,
+    AllUses, ChunkAt, Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList,
+    StepContext, Sums, Then, Tile, Uses, fused,
 };
 use super::rule::{Cut, checked_slots, keeps_zeros};
 use super::state::{Arrays, of_part};
@@ -168,15 +168,15 @@ fn apart<R: RuleWithMemory, C: Real>(
     tile.reads(list);
     tile.prefetch_share();
     tile.settle();
-    let (leaf, start, n, isa) = (tile.leaf, tile.start, tile.u.len(), tile.isa);
+    let (leaf, start, n, simd) = (tile.leaf, tile.start, tile.u.len(), tile.simd);
     let (memory, k, spare) = (&state.memory, rule.scalars(&state.memory, leaf), core::mem::take(&mut tile.spare));
-    with_slices(list, start, n, (isa, spare), &mut |mut slots| {
+    with_slices(list, start, n, (simd, spare), &mut |mut slots| {
         let beside = match state.arrays.has_beside(leaf) {
             true => core::mem::take(&mut slots[const { R::SLOTS.len() }]),
             false => Default::default(),
         };
         let stretch = Stretch { leaf, start, u: &mut *tile.u, p: tile.p, beside };
-        dispatch_chain(isa, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
+        dispatch_chain(simd, Apart { rule, memory, k, slots: R::Slots::<C>::slices(slots), stretch });
     });
     tile.spare = spare;
 }
@@ -187,8 +187,9 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
     type Run = ();
     type Kernel<C: Real> = R::Scalars<C>;
 
-    const SHAPE: Shape =
-        Shape { typed: R::TYPED, ..Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) }.counting(R::COUNTS);
+    const SHAPE: PassStructure =
+        PassStructure { typed: R::TYPED, ..PassStructure::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS) }
+            .counting(R::COUNTS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = !R::APART;
     const ROWS: bool = true;
@@ -230,7 +231,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         if R::ZERO { Emission::Zeros(0) } else { Emission::Updates }
     }
 
-    fn in_piece<C: Real>(rule: &R, state: &Self::State, run: &(), at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &(), at: ChunkAt, then: &mut Then<'_, C>) {
         if R::ZERO && R::SLOTS.is_empty() && R::COUNTS == 0 {
             return then(&mut |tile| {
                 if at.span.has(at.place.at) {
@@ -264,11 +265,11 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
     fn apply<C: Real>(
         k: &R::Scalars<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         if !span.has(at) {
             return u;
@@ -288,7 +289,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         u
     }
 
-    fn state_bytes(rule: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(rule: &R, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         if span.has(at) { state.arrays.bytes(leaf, &|_| 2) + rule.memory_bytes(&state.memory, leaf) } else { 0 }
     }
 }

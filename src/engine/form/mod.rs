@@ -4,37 +4,37 @@
 //! |---|---|---|
 //! | [`OneElement`] | [`Rule`] | arithmetic on one element |
 //! | [`TwoPass`] | [`TwoPasses`] | parts that reduce over all gradients, decide, and emit updates |
-//! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Weighing`] | wrappers |
+//! | [`Around`] | [`Wrapper`], [`Arithmetic`], [`Reducing`] | wrappers |
 //! | [`Whole`] | [`WholeTreeTransformation`] | whole leaves, or all of them |
-//! | [`AfterALook`] | [`LooksFirst`] | leaf statistics, then arithmetic on one element |
+//! | [`WithLeafStatistics`] | [`LeafStatistics`] | leaf statistics, then arithmetic on one element |
 //! | [`Named`] | [`Optimizer`] | named chains |
 //!
 //! Two more are for parts of the crate: [`OneElementWithMemory`] for arithmetic on one element that depends on more
-//! than a step count, [`LooksOn`] for [`monitor`](crate::transform::monitor()).
+//! than a step count, [`Observes`] for [`monitor`](crate::transform::monitor()).
 //!
 //! One file of this folder implements [`Stage`], the engine's protocol, for each form. Elsewhere only stages that join
 //! others implement it: tuples, options, boxes, partitions, `sam` and `sharded`.
 
 mod around;
-mod looks_first;
+mod leaf_statistics;
 mod loops;
 mod memory;
 mod named;
-mod onlooker;
+mod observer;
 mod rule;
 mod state;
 mod two_passes;
 mod whole;
 
 pub use around::{
-    Arithmetic, Around, AroundWithArithmetic, AroundWithSums, Decision, Elements, Elsewhere, Holds, NoArithmetic, Runs,
-    Weighing, WeighingPasses, WithArithmetic, WithSums, Wrapper,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Decision, Elements, Elsewhere, Holds, NoArithmetic,
+    Reducing, ReducingPasses, Runs, WithArithmetic, WithReductions, Wrapper,
 };
-pub use looks_first::{AfterALook, LooksFirst};
+pub use leaf_statistics::{LeafStatistics, WithLeafStatistics};
 pub(crate) use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
 pub(crate) use named::{Exactly, Keeps, OfChain};
 pub use named::{Named, Optimizer};
-pub(crate) use onlooker::{LooksOn, Onlooker};
+pub(crate) use observer::{Observer, Observes};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
 pub use two_passes::{Passes, TwoPass, TwoPasses};
@@ -44,9 +44,9 @@ pub use whole::{Scope, Whole, WholeTreeTransformation};
 use core::any::{Any, TypeId};
 
 use super::{
-    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips,
-    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Tile, Transform, Uses, Walk, WholeTree, by_own_loops,
-    goes_around,
+    Absent, AllUses, ChunkAt, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
+    PassStructure, Skips, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Tile, Transform, Uses, Walk,
+    WholeTree, by_own_loops, goes_around,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -71,8 +71,8 @@ use crate::state::{Given, State, StateWalk};
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// The name in messages and configs.
     const NAME: &'static str;
-    /// The form: `OneElement`, `TwoPass`, `Whole`, `AfterALook`, `Around`, `AroundWithArithmetic`, `AroundWithSums` or
-    /// `Named`.
+    /// The form: `OneElement`, `TwoPass`, `Whole`, `WithLeafStatistics`, `Around`, `AroundWithArithmetic`,
+    /// `AroundWithReductions` or `Named`.
     type Form: Form<Self>;
 
     /// Checks the arguments.
@@ -122,7 +122,7 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     message = "`{Self}` is not the form of a part",
     label = "not a form of `gradchain::part`",
     note = "the forms, each with the trait that a part implements: `OneElement` (`Rule`), `TwoPass` (`TwoPasses`), \
-            `Whole` (`WholeTreeTransformation`), `AfterALook` (`LooksFirst`), `Around` (`Wrapper`)"
+            `Whole` (`WholeTreeTransformation`), `WithLeafStatistics` (`LeafStatistics`), `Around` (`Wrapper`)"
 )]
 #[allow(missing_docs, reason = "each is what has the same name in `Stage`")]
 pub trait Form<P: ?Sized> {
@@ -131,7 +131,7 @@ pub trait Form<P: ?Sized> {
     type Run: Send + Sync;
     type Kernel<C: Real>: Copy + Send + Sync;
 
-    const SHAPE: Shape;
+    const SHAPE: PassStructure;
     const FUSES: bool;
     const FUSES_ALWAYS: bool;
     const WHOLE: bool = false;
@@ -143,7 +143,7 @@ pub trait Form<P: ?Sized> {
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
         let _ = (part, visit);
     }
-    fn shape(part: &P) -> Shape {
+    fn shape(part: &P) -> PassStructure {
         let _ = part;
         Self::SHAPE
     }
@@ -214,7 +214,7 @@ pub trait Form<P: ?Sized> {
     {
         by_own_loops(part, (state, run), walk, spare);
     }
-    fn in_piece<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>)
+    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>;
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -228,13 +228,13 @@ pub trait Form<P: ?Sized> {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C;
-    fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize;
+    fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize;
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (part, state, report);
     }
@@ -248,7 +248,7 @@ pub trait Form<P: ?Sized> {
         })
     }
     /// Returns the outline of the inner transformation, if any.
-    fn inside(part: &P) -> Option<Outline> {
+    fn inside(part: &P) -> Option<Summary> {
         let _ = part;
         None
     }
@@ -322,7 +322,7 @@ impl<P: Part> Transform for P {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         P::Form::members(self, visit);
     }
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> PassStructure {
         P::Form::shape(self)
     }
     fn needs(&self) -> Level {
@@ -346,8 +346,8 @@ impl<P: Part> Transform for P {
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         Part::own_arguments(self, visit);
     }
-    fn outline(&self) -> Outline {
-        P::Form::inside(self).unwrap_or_else(|| Outline::part(P::NAME, Part::effect(self)))
+    fn outline(&self) -> Summary {
+        P::Form::inside(self).unwrap_or_else(|| Summary::part(P::NAME, Part::effect(self)))
     }
     fn recipe(&self) -> Recipe {
         Part::recipe(self)
@@ -363,7 +363,7 @@ impl<P: Part> Stage for P {
     type Run = <P::Form as Form<P>>::Run;
     type Kernel<C: Real> = <P::Form as Form<P>>::Kernel<C>;
 
-    const SHAPE: Shape = <P::Form as Form<P>>::SHAPE;
+    const SHAPE: PassStructure = <P::Form as Form<P>>::SHAPE;
     const FUSES: bool = <P::Form as Form<P>>::FUSES;
     const FUSES_ALWAYS: bool = <P::Form as Form<P>>::FUSES_ALWAYS;
     const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
@@ -412,11 +412,11 @@ impl<P: Part> Stage for P {
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
         P::Form::pass(self, state, run, walk, spare);
     }
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
         if const { !C::RECORDS } {
-            return P::Form::in_piece(self, state, run, at, then);
+            return P::Form::in_chunk(self, state, run, at, then);
         }
-        P::Form::in_piece(self, state, run, at, &mut |part| {
+        P::Form::in_chunk(self, state, run, at, &mut |part| {
             then(&mut |tile: &mut Tile<'_, C>| {
                 let around = C::enter(P::NAME);
                 part(tile);
@@ -438,15 +438,15 @@ impl<P: Part> Stage for P {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         P::Form::apply::<C>(k, at, span, slots, u, p, terms)
     }
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         P::Form::state_bytes(self, state, leaf, at, span)
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {

@@ -3,8 +3,9 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    Absent, AllUses, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, SlotList, Span,
-    Spare, Stage, StepContext, Sums, Term, Then, Transform, Viewed, Walk, WarningKind, WholeTree, by_own_loops,
+    Absent, AllUses, ChunkAt, Contribution, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
+    PassStructure, Skips, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Transform, Viewed, Walk,
+    WarningKind, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -13,7 +14,7 @@ use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
 
 /// The form of an [`Optimizer`]: a chain in one of its fields does the work.
-pub struct Named<Given = OfChain, Keeps = AsItIs>(PhantomData<fn() -> (Given, Keeps)>);
+pub struct Named<NeedsOf = OfChain, Keeps = AsItIs>(PhantomData<fn() -> (NeedsOf, Keeps)>);
 
 /// In [`Named`]: a step needs the inputs of the chain.
 pub enum OfChain {}
@@ -40,8 +41,8 @@ pub trait Keeps<P: Optimizer> {
         let _ = part;
         &[]
     }
-    fn outline(part: &P, chain: Outline) -> Outline {
-        if P::HIDDEN { chain } else { Outline::Optimizer { name: part.name_now(), chain: Box::new(chain) } }
+    fn outline(part: &P, chain: Summary) -> Summary {
+        if P::HIDDEN { chain } else { Summary::Optimizer { name: part.name_now(), chain: Box::new(chain) } }
     }
 }
 
@@ -59,16 +60,16 @@ impl<P: Optimizer> Keeps<P> for AsItIs {
 }
 
 /// The needs of a part with this chain.
-pub trait Given<C> {
+pub trait NeedsOf<C> {
     /// One of [`needs`](crate::needs).
     type Needs: Needs;
 }
 
-impl<C: Stage> Given<C> for OfChain {
+impl<C: Stage> NeedsOf<C> for OfChain {
     type Needs = C::Needs;
 }
 
-impl<C, N: Needs> Given<C> for Exactly<N> {
+impl<C, N: Needs> NeedsOf<C> for Exactly<N> {
     type Needs = N;
 }
 
@@ -133,13 +134,13 @@ const fn shows<P: Optimizer>() -> bool {
     Chain::<P>::FUSES && !P::HIDDEN
 }
 
-impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
+impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     type Needs = G::Needs;
     type State = K::State;
     type Run = Run<P>;
     type Kernel<C: Real> = <Chain<P> as Stage>::Kernel<C>;
 
-    const SHAPE: Shape = Chain::<P>::SHAPE;
+    const SHAPE: PassStructure = Chain::<P>::SHAPE;
     const FUSES: bool = Chain::<P>::FUSES;
     const FUSES_ALWAYS: bool = Chain::<P>::FUSES_ALWAYS;
     const WHOLE: bool = P::HIDDEN;
@@ -150,7 +151,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
         visit(part.chain());
     }
-    fn shape(part: &P) -> Shape {
+    fn shape(part: &P) -> PassStructure {
         part.chain().shape()
     }
     fn needs(part: &P) -> Level {
@@ -223,11 +224,11 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
             false => part.chain().pass(K::inside(state), run, walk, spare),
         }
     }
-    fn in_piece<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: PieceAt, then: &mut Then<'_, C>)
+    fn in_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: ChunkAt, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>,
     {
-        part.chain().in_piece(K::inside(state), run, at, then);
+        part.chain().in_chunk(K::inside(state), run, at, then);
     }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
         part.chain().fuses_now(K::inside(state), run, leaf)
@@ -243,15 +244,15 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         Chain::<P>::apply::<C>(k, at, span, slots, u, p, terms)
     }
-    fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, span: PassRange) -> usize {
         part.chain().state_bytes(K::inside(state), leaf, at, span)
     }
     fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str, bool)) {
@@ -268,7 +269,7 @@ impl<P: Optimizer, G: Given<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
             names => walk.renamed(names, &mut |walk| part.chain().read(K::inside(state), walk)),
         })
     }
-    fn inside(part: &P) -> Option<Outline> {
+    fn inside(part: &P) -> Option<Summary> {
         Some(K::outline(part, part.chain().outline()))
     }
 }

@@ -4,7 +4,8 @@ use core::marker::PhantomData;
 
 use super::super::limits::MOST_SLOTS;
 use super::super::{
-    AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses, fused,
+    AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList, StepContext, Sums,
+    Then, Uses, fused,
 };
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState};
@@ -295,7 +296,7 @@ impl<R: Rule> Form<R> for OneElement {
     type Run = RuleRun<R>;
     type Kernel<C: Real> = R::Scalars<C>;
 
-    const SHAPE: Shape = Shape::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
+    const SHAPE: PassStructure = PassStructure::elementwise(!R::SLOTS.is_empty(), R::READS_PARAMS);
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
     const ROWS: bool = !need_all_rows(R::SLOTS);
@@ -318,7 +319,7 @@ impl<R: Rule> Form<R> for OneElement {
         RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
-    fn in_piece<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: ChunkAt, then: &mut Then<'_, C>) {
         fused(rule, (state, run), at, then);
     }
 
@@ -334,7 +335,15 @@ impl<R: Rule> Form<R> for OneElement {
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &R::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, p: C, _: &mut [Term<C>]) -> C {
+    fn apply<C: Real>(
+        k: &R::Scalars<C>,
+        at: usize,
+        span: PassRange,
+        slots: &mut [C],
+        u: C,
+        p: C,
+        _: &mut [Contribution<C>],
+    ) -> C {
         if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 
@@ -343,7 +352,7 @@ impl<R: Rule> Form<R> for OneElement {
         outcome.emitted = outcome.emitted || !keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero);
     }
 
-    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         if span.has(at) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
     }
 }

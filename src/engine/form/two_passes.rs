@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    Access, AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,
-    WholeTree, fused,
+    Access, AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList,
+    StepContext, Sums, Then, Uses, WholeTree, fused,
 };
 use super::loops::{MOST_PART_SUMS, add_sums, goes_in, on_slots, reads_any};
 use super::rule::{checked_slots, keeps_zeros};
@@ -34,17 +34,17 @@ pub struct Passes {
     params: [bool; 2],
     updates: bool,
     transforms: bool,
-    gives_out: bool,
+    emits: bool,
 }
 
 impl Passes {
     /// Two passes: the first reads the update, the second changes it; neither reads parameters nor state arrays.
     pub const TWO: Passes =
-        Passes { first: &[], second: &[], params: [false; 2], updates: true, transforms: false, gives_out: true };
+        Passes { first: &[], second: &[], params: [false; 2], updates: true, transforms: false, emits: true };
 
     /// One pass, which changes the update. [`decide`](TwoPasses::decide) runs at the end of the step, and
-    /// [`give_out`](TwoPasses::give_out) never.
-    pub const ONE: Passes = Passes { transforms: true, gives_out: false, ..Passes::TWO };
+    /// [`emit`](TwoPasses::emit) never.
+    pub const ONE: Passes = Passes { transforms: true, emits: false, ..Passes::TWO };
 
     /// Sets the access of the first and the second pass to each state array; unlisted arrays have none.
     #[must_use]
@@ -81,9 +81,9 @@ impl Passes {
 /// A part that reduces over all elements, decides, and then emits the updates: norms, trust ratios, estimates of
 /// distances.
 ///
-/// The first pass, [`take_in`](TwoPasses::take_in), sees each element once and returns its contributions to the
+/// The first pass, [`accumulate`](TwoPasses::accumulate), sees each element once and returns its contributions to the
 /// reductions, which are computed in `f64` in an order that depends neither on the number of threads nor on the SIMD
-/// level. [`decide`](TwoPasses::decide) gets the reductions. The second pass, [`give_out`](TwoPasses::give_out), sees
+/// level. [`decide`](TwoPasses::decide) gets the reductions. The second pass, [`emit`](TwoPasses::emit), sees
 /// each element again.
 ///
 /// # Example
@@ -122,7 +122,7 @@ impl Passes {
 ///     fn begin(&self, _: &mut Largest, _: &StepContext<'_>) {}
 ///
 ///     #[inline(always)]
-///     fn take_in<C: Real>(_: C, _: &mut [C; 0], u: C, _: C) -> (C, [C::Wide; 1]) {
+///     fn accumulate<C: Real>(_: C, _: &mut [C; 0], u: C, _: C) -> (C, [C::Wide; 1]) {
 ///         (u, [u.wide() * u.wide()])
 ///     }
 ///
@@ -136,7 +136,7 @@ impl Passes {
 ///     }
 ///
 ///     #[inline(always)]
-///     fn give_out<C: Real>(norm: C, _: &mut [C; 0], u: C, _: C) -> C {
+///     fn emit<C: Real>(norm: C, _: &mut [C; 0], u: C, _: C) -> C {
 ///         u / norm
 ///     }
 /// }
@@ -197,7 +197,7 @@ pub trait TwoPasses: Part {
     ///
     /// It may run twice for an element, with the same inputs: once for its writes, and once for the reductions, if a
     /// loop of their own computes these.
-    fn take_in<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
+    fn accumulate<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> (C, Self::Sums<C::Wide>);
 
     /// Requests that reductions are repeated before [`decide`](TwoPasses::decide).
     ///
@@ -214,7 +214,7 @@ pub trait TwoPasses: Part {
     fn decide(&self, memory: &mut Self::Memory, run: &mut Self::Run, sums: Sums<'_>);
 
     /// The second pass: returns the new update. Write `#[inline(always)]` on it.
-    fn give_out<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
+    fn emit<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C;
 }
 
 const fn arrays<P: TwoPasses>() -> usize {
@@ -235,14 +235,14 @@ const fn writes(accesses: &[Access]) -> bool {
     slot < accesses.len()
 }
 
-const fn shape<P: TwoPasses>() -> Shape {
+const fn shape<P: TwoPasses>() -> PassStructure {
     // Writes to arrays do not make the first pass stateful: it runs only in the pass that ends at the barrier, even if
     // later passes repeat other stages, so the engine need not store the updates.
-    let shape = Shape {
-        barriers: P::PASSES.gives_out as usize,
-        stateful: (P::PASSES.transforms || !P::PASSES.gives_out) as u32 | (writes(P::PASSES.second) as u32) << 1,
+    let shape = PassStructure {
+        barriers: P::PASSES.emits as usize,
+        stateful: (P::PASSES.transforms || !P::PASSES.emits) as u32 | (writes(P::PASSES.second) as u32) << 1,
         reads_params: P::PASSES.params[0] as u32 | (P::PASSES.params[1] as u32) << 1,
-        ..Shape::NOTHING
+        ..PassStructure::NOTHING
     }
     .adding(sums_of::<P>())
     .later();
@@ -276,7 +276,7 @@ fn add_stored<P: TwoPasses>(
     let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MOST_PART_SUMS]);
     for (i, u) in whole.u.iter().enumerate() {
         let p = whole.p.get(i).copied().unwrap_or_default();
-        let (_, terms) = P::take_in(kernel, P::Slots::of(&mut []), *u, p);
+        let (_, terms) = P::accumulate(kernel, P::Slots::of(&mut []), *u, p);
         totals.iter_mut().zip(terms.as_slice()).for_each(|(total, term)| *total += *term);
     }
     totals[..sums_of::<P>()].iter().enumerate().for_each(|(i, total)| put(i, *total));
@@ -288,7 +288,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
     type Run = P::Run;
     type Kernel<C: Real> = P::Scalars<C>;
 
-    const SHAPE: Shape = shape::<P>();
+    const SHAPE: PassStructure = shape::<P>();
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = true;
     const SLOTS: usize = checked_slots(P::SLOTS, arrays::<P>());
@@ -339,16 +339,16 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
     fn finish(part: &P, state: &mut Self::State, mut run: P::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let memory = &state.memory;
         let mut keeps = (0..sums.structure.len()).map(|leaf| {
-            let of_zero = |slots: &mut _| P::give_out(part.scalars::<f64>(memory, &run, leaf), slots, 0.0, 0.0);
-            P::PASSES.gives_out && !P::PASSES.transforms && keeps_zeros::<P::Slots<f64>>(P::PASSES.params[1], of_zero)
+            let of_zero = |slots: &mut _| P::emit(part.scalars::<f64>(memory, &run, leaf), slots, 0.0, 0.0);
+            P::PASSES.emits && !P::PASSES.transforms && keeps_zeros::<P::Slots<f64>>(P::PASSES.params[1], of_zero)
         });
         outcome.emitted = outcome.emitted || !keeps.all(|keeps| keeps);
-        if const { !P::PASSES.gives_out } {
+        if const { !P::PASSES.emits } {
             part.decide(&mut state.memory, &mut run, sums);
         }
     }
 
-    fn in_piece<C: Real>(part: &P, state: &Self::State, run: &P::Run, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &P::Run, at: ChunkAt, then: &mut Then<'_, C>) {
         fused(part, (state, run), at, then);
     }
 
@@ -365,28 +365,28 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         // Only the pass that ends at this barrier reduces. A part without a second pass runs once.
-        if span.to == at || const { !P::PASSES.gives_out } && span.has(at) {
+        if span.to == at || const { !P::PASSES.emits } && span.has(at) {
             let (u, p) = goes_in(terms, span, (u, p));
-            let (next, sums) = on_slots(const { P::PASSES.first }, slots, |slots| P::take_in(*k, slots, u, p));
+            let (next, sums) = on_slots(const { P::PASSES.first }, slots, |slots| P::accumulate(*k, slots, u, p));
             add_sums(terms, &sums);
             if const { P::PASSES.transforms } { next } else { u }
-        } else if const { P::PASSES.gives_out } && span.has(at + 1) {
-            on_slots(const { P::PASSES.second }, slots, |slots| P::give_out(*k, slots, u, p))
+        } else if const { P::PASSES.emits } && span.has(at + 1) {
+            on_slots(const { P::PASSES.second }, slots, |slots| P::emit(*k, slots, u, p))
         } else {
             u
         }
     }
 
-    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
-        let first = span.to == at || !P::PASSES.gives_out && span.has(at);
-        let second = P::PASSES.gives_out && span.has(at + 1);
+    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
+        let first = span.to == at || !P::PASSES.emits && span.has(at);
+        let second = P::PASSES.emits && span.has(at + 1);
         let times = |pass: bool, accesses, slot| if pass { Access::of(accesses, slot).times() } else { 0 };
         state.arrays.bytes(leaf, &|slot| times(first, P::PASSES.first, slot) + times(second, P::PASSES.second, slot))
     }

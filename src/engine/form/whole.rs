@@ -4,7 +4,8 @@ use core::marker::PhantomData;
 
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    Emission, HoldsBack, InitContext, Outcome, PieceAt, Shape, Span, StepContext, Sums, Term, Then, WholeTree,
+    ChunkAt, Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, StepContext, Sums,
+    Then, WholeTree,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -155,7 +156,7 @@ impl Scope {
 /// # Cost
 ///
 /// One additional pass: the updates are stored in memory once. A part that only reads them and then changes each
-/// element on its own is better a [`LooksFirst`](super::LooksFirst).
+/// element on its own is better a [`LeafStatistics`](super::LeafStatistics).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has the form `Whole` and does not implement `WholeTreeTransformation`",
     note = "`impl WholeTreeTransformation for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
@@ -219,13 +220,13 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsIns
     type Run = bool;
     type Kernel<C: Real> = ();
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: PassStructure = PassStructure {
         barriers: 1,
         reads_params: W::SCOPE.params as u32,
         materializes: 1,
         untouched: 1,
         joins: !W::SCOPE.by_leaf,
-        ..Shape::NOTHING
+        ..PassStructure::NOTHING
     };
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
@@ -291,7 +292,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsIns
         if I::holds_back(part) { HoldsBack::All } else { HoldsBack::Never }
     }
 
-    fn in_piece<C: Real>(_: &W, _: &Self::State, _: &bool, _: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: ChunkAt, then: &mut Then<'_, C>) {
         then(&mut |_| {
             if !W::SCOPE.remote {
                 C::refuse(NOT_REMOTE);
@@ -302,11 +303,11 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: RunsIns
     fn kernel<C: Real>(_: &W, _: &Self::State, _: &bool, _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C>]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: PassRange, _: &mut [C], u: C, _: C, _: &mut [Contribution<C>]) -> C {
         u
     }
 
-    fn state_bytes(_: &W, _: &Self::State, _: usize, _: usize, _: Span) -> usize {
+    fn state_bytes(_: &W, _: &Self::State, _: usize, _: usize, _: PassRange) -> usize {
         0
     }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::numeric::isa::detected_isa;
+use crate::numeric::simd::detected_simd_level;
 
 const ALL: [DType; 4] = [DType::Root8, DType::FourthRoot8, DType::Log8, DType::UnsignedLog8];
 
@@ -9,13 +9,13 @@ fn is_signed(dtype: DType) -> bool {
 
 fn coded(dtype: DType, numbers: &[f32]) -> Vec<u8> {
     let mut bytes = vec![0; dtype.bytes(numbers.len())];
-    encode(detected_isa(), dtype, numbers, &mut bytes);
+    encode(detected_simd_level(), dtype, numbers, &mut bytes);
     bytes
 }
 
 fn decoded(dtype: DType, bytes: &[u8], len: usize) -> Vec<f32> {
     let mut numbers = vec![0.0; len];
-    decode(detected_isa(), dtype, bytes, &mut numbers);
+    decode(detected_simd_level(), dtype, bytes, &mut numbers);
     numbers
 }
 
@@ -67,11 +67,11 @@ fn numbers_go_to_a_code_next_to_them_and_stay_there() {
                     }
                 }
                 assert_eq!(coded(dtype, &to), bytes, "{dtype}: what codes say exactly stays");
-                for isa in [Isa::Baseline, Isa::Avx2.min(detected_isa())] {
+                for simd in [SimdLevel::Baseline, SimdLevel::Avx2.min(detected_simd_level())] {
                     let (mut same, mut back) = (vec![0; bytes.len()], vec![0.0; len]);
-                    encode(isa, dtype, &from, &mut same);
-                    decode(isa, dtype, &same, &mut back);
-                    assert!(same == bytes && back == to, "{dtype}: {isa:?}");
+                    encode(simd, dtype, &from, &mut same);
+                    decode(simd, dtype, &same, &mut back);
+                    assert!(same == bytes && back == to, "{dtype}: {simd:?}");
                 }
             }
         }

@@ -241,7 +241,7 @@ impl TwoPasses for Momo {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>([[keep, take], _]: [[C; 2]; 2], [m]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 3]) {
+    fn accumulate<C: Real>([[keep, take], _]: [[C; 2]; 2], [m]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 3]) {
         *m = keep * *m + take * u;
         (u, [u.wide() * p.wide(), m.wide() * m.wide(), m.wide() * p.wide()])
     }
@@ -256,7 +256,7 @@ impl TwoPasses for Momo {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>([_, [tau, decay]]: [[C; 2]; 2], [m]: &mut [C; 1], _: C, p: C) -> C {
+    fn emit<C: Real>([_, [tau, decay]]: [[C; 2]; 2], [m]: &mut [C; 1], _: C, p: C) -> C {
         -tau * *m - decay * p
     }
 }

@@ -169,7 +169,12 @@ impl TwoPasses for MomoAdam {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(([keep, take, by], _): Self::Scalars<C>, [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 3]) {
+    fn accumulate<C: Real>(
+        ([keep, take, by], _): Self::Scalars<C>,
+        [m, v]: &mut [C; 2],
+        u: C,
+        p: C,
+    ) -> (C, [C::Wide; 3]) {
         *m = keep[0] * *m + take[0] * u;
         *v = keep[1] * *v + take[1] * (u * u);
         let direction = *m / divisor(by, *v);
@@ -185,7 +190,7 @@ impl TwoPasses for MomoAdam {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>(([.., by], [tau, decay]): Self::Scalars<C>, [m, v]: &mut [C; 2], _: C, p: C) -> C {
+    fn emit<C: Real>(([.., by], [tau, decay]): Self::Scalars<C>, [m, v]: &mut [C; 2], _: C, p: C) -> C {
         -tau * *m / divisor(by, *v) - decay * p
     }
 }

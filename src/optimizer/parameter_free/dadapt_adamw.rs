@@ -173,7 +173,7 @@ impl TwoPasses for DadaptAdamw {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(k: Self::Scalars<C>, [m, v, s]: &mut [C; 3], u: C, p: C) -> (C, [C::Wide; 2]) {
+    fn accumulate<C: Real>(k: Self::Scalars<C>, [m, v, s]: &mut [C; 3], u: C, p: C) -> (C, [C::Wide; 2]) {
         let ([keep, take], [eps, decay]) = k;
         let agreement = u.wide() * (*s / (v.sqrt() + eps)).wide();
         *m = keep[0] * *m + take[0] * u;
@@ -194,7 +194,7 @@ impl TwoPasses for DadaptAdamw {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>(_: Self::Scalars<C>, _: &mut [C; 3], u: C, _: C) -> C {
+    fn emit<C: Real>(_: Self::Scalars<C>, _: &mut [C; 3], u: C, _: C) -> C {
         u
     }
 }

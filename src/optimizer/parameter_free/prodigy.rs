@@ -194,7 +194,7 @@ impl TwoPasses for Prodigy {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(
+    fn accumulate<C: Real>(
         ([keep, take], _): Self::Scalars<C>,
         [m, v, s, p0]: &mut [C; 4],
         u: C,
@@ -219,7 +219,7 @@ impl TwoPasses for Prodigy {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>((_, [rate, eps, decay]): Self::Scalars<C>, [m, v, ..]: &mut [C; 4], _: C, p: C) -> C {
+    fn emit<C: Real>((_, [rate, eps, decay]): Self::Scalars<C>, [m, v, ..]: &mut [C; 4], _: C, p: C) -> C {
         -rate * *m / (v.sqrt() + eps) - decay * p
     }
 }

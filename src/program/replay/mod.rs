@@ -6,9 +6,9 @@ use core::fmt;
 use std::collections::HashMap;
 
 use self::lines::{Lines, Numbers};
-use super::{Binary, Comparison, LeafProgram, Machine, Op, Pass, Programs, Unary};
+use super::{Binary, Comparison, Executor, LeafProgram, Op, Pass, Programs, Unary};
 use crate::element::DType;
-use crate::engine::PIECE;
+use crate::engine::CHUNK;
 use crate::error::{Error, Result};
 use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 
@@ -178,12 +178,12 @@ pub trait Tensors {
         Ok(x.clone())
     }
 
-    /// Sums each chunk of `piece` elements, the last possibly shorter, in [`wide`](Self::wide) numbers on the device.
+    /// Sums each chunk of `chunk` elements, the last possibly shorter, in [`wide`](Self::wide) numbers on the device.
     ///
     /// # Errors
     ///
     /// Fails if the device fails.
-    fn sums(&self, x: &Self::Tensor, piece: usize) -> Result<Self::Tensor>;
+    fn sums(&self, x: &Self::Tensor, chunk: usize) -> Result<Self::Tensor>;
 
     /// Transposes an array `[a, b, c, d]`, in row-major order, to `[a, c, b, d]`; `None` if the framework lacks it.
     ///
@@ -457,22 +457,22 @@ impl<T: Tensors> Replay<'_, T> {
         if new_param.is_some() {
             (self.write)(*leaf, tensors.convert(&next()?, *dtype)?)?;
         }
-        program.sums().iter().map(|_| tensors.sums(&next()?, PIECE)).collect()
+        program.sums().iter().map(|_| tensors.sums(&next()?, CHUNK)).collect()
     }
 
     /// Reads a leaf's sums, those of the first chunk first.
     fn read(&mut self, sums: &[T::Tensor]) -> Result<Vec<f64>> {
         let sums = sums.iter().map(|sum| self.held.tensors.read(sum)).collect::<Result<Vec<_>>>()?;
         self.held.traffic.to_host += 8 * sums.iter().map(Vec::len).sum::<usize>() as u64;
-        let pieces = sums.first().map_or(0, Vec::len);
-        if let Some(other) = sums.iter().find(|sum| sum.len() != pieces) {
-            return Err(Error::state(T::NAME, format!("it makes {pieces} sums of a leaf, and {}", other.len())));
+        let chunks = sums.first().map_or(0, Vec::len);
+        if let Some(other) = sums.iter().find(|sum| sum.len() != chunks) {
+            return Err(Error::state(T::NAME, format!("it makes {chunks} sums of a leaf, and {}", other.len())));
         }
-        Ok((0..pieces).flat_map(|piece| sums.iter().map(move |sum| sum[piece])).collect())
+        Ok((0..chunks).flat_map(|chunk| sums.iter().map(move |sum| sum[chunk])).collect())
     }
 }
 
-impl<T: Tensors> Machine for Replay<'_, T> {
+impl<T: Tensors> Executor for Replay<'_, T> {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let sent = self.scalars.len() + self.held.constants.len();
         let sums = pass.leaves.iter().map(|leaf| self.leaf(pass, leaf)).collect::<Result<Vec<_>>>()?;

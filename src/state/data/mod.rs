@@ -123,9 +123,9 @@ impl Datum {
             Datum::Array(array) => {
                 let ItemMut::Array(mut leaf) = into else { return false };
                 let mut rest = &array.bytes[..];
-                let done: Result<(), ()> = leaf.write_bytes(|piece| {
-                    let (now, later) = rest.split_at_checked(piece.len()).ok_or(())?;
-                    piece.copy_from_slice(now);
+                let done: Result<(), ()> = leaf.write_bytes(|chunk| {
+                    let (now, later) = rest.split_at_checked(chunk.len()).ok_or(())?;
+                    chunk.copy_from_slice(now);
                     rest = later;
                     Ok(())
                 });

@@ -178,7 +178,7 @@ impl TwoPasses for ScaleByStableAdam {
 
     /// Sums the squares of the gradients, each in units of its second moment.
     #[inline(always)]
-    fn take_in<C: Real>(k: StableAdamScalars<C>, [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 1]) {
+    fn accumulate<C: Real>(k: StableAdamScalars<C>, [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 1]) {
         *m = k.mean1.with(*m, u);
         *v = k.mean2.with(*v, u * u);
         let [mean, square] = [k.unbias[0] * *m, k.unbias[1] * *v];
@@ -194,7 +194,7 @@ impl TwoPasses for ScaleByStableAdam {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>(k: StableAdamScalars<C>, _: &mut [C; 2], u: C, _: C) -> C {
+    fn emit<C: Real>(k: StableAdamScalars<C>, _: &mut [C; 2], u: C, _: C) -> C {
         u * k.factor
     }
 }

@@ -61,7 +61,7 @@ pub fn scale_by_sophia<H: Stage>(hessian_diagonal_fn: H) -> ScaleBySophia<H> {
 
 wrapper! {
     /// See [`scale_by_sophia`].
-    pub ScaleBySophia<H> as "scale_by_sophia" around hessian_diagonal_fn, with state hessian_fn_state: AroundWithSums {
+    pub ScaleBySophia<H> as "scale_by_sophia" around hessian_diagonal_fn, with state hessian_fn_state: AroundWithReductions {
         /// Sets the decay of the mean of the updates, in `[0, 1)`.
         b1: Hyperparam in DECAY = 0.965;
         /// Sets the decay of the mean of the diagonals, in `[0, 1)`.
@@ -150,14 +150,14 @@ impl<H: Stage> Wrapper for ScaleBySophia<H> {
     }
 }
 
-impl<H: Stage> Weighing for ScaleBySophia<H> {
+impl<H: Stage> Reducing for ScaleBySophia<H> {
     const SLOTS: &'static [Slot] = &[Slot::signed("mu"), Slot::signed("nu")];
-    const PASSES: WeighingPasses = WeighingPasses::ONE
+    const PASSES: ReducingPasses = ReducingPasses::ONE
         .meets()
         .accesses([&[], &[Access::Write, Access::Read], &[]])
         .rarely([&[], &[Access::Write; 2], &[]]);
     type Slots<C: Real> = [C; 2];
-    type TakenIn<W: Real> = [W; 0];
+    type Accumulated<W: Real> = [W; 0];
     /// Number of elements not clipped.
     type Measured<W: Real> = [W; 1];
     type Scalars<C: Real> = SophiaScalars<C>;
@@ -181,7 +181,7 @@ impl<H: Stage> Weighing for ScaleBySophia<H> {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(_: SophiaScalars<C>, _: &mut [C; 2], _: C, _: C) -> [C::Wide; 0] {
+    fn accumulate<C: Real>(_: SophiaScalars<C>, _: &mut [C; 2], _: C, _: C) -> [C::Wide; 0] {
         []
     }
 

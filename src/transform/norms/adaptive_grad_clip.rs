@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::units::{AddUp, Change, Units};
-use crate::engine::{current_isa, dispatch};
+use crate::engine::{current_simd_level, dispatch};
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
 use crate::tree::{LeafSpec, SMALL};
@@ -152,17 +152,17 @@ impl LeafVisitor for ClipUnits<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let AdaptiveGradClipState { units, of_updates, of_params, .. } = &mut *self.state;
         let Some(units) = &units[leaf.index] else { return };
-        let isa = current_isa();
+        let simd = current_simd_level();
         let [of_updates, of_params] = [of_updates, of_params].map(|norms| &mut norms[..units.count]);
         for (x, norms) in [(&*leaf.u, &mut *of_updates), (leaf.p, &mut *of_params)] {
             norms.fill(0.0);
-            dispatch(isa, AddUp { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
+            dispatch(simd, AddUp { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
             norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
             // Squares of `f64` may have overflowed; norms whose squares vanish are too small to matter.
             if norms.iter().any(|norm| norm.is_infinite()) {
                 let mut scaled = vec![0.0; norms.len()];
                 let f = |x: C| (SMALL * x.as_f64()) * (SMALL * x.as_f64());
-                dispatch(isa, AddUp { units, x, sums: &mut scaled, f });
+                dispatch(simd, AddUp { units, x, sums: &mut scaled, f });
                 norms.iter_mut().zip(scaled).for_each(|(norm, scaled)| {
                     *norm = if norm.is_infinite() { scaled.sqrt() / SMALL } else { *norm };
                 });
@@ -174,6 +174,6 @@ impl LeafVisitor for ClipUnits<'_> {
             let (norm, most) = (*of_updates, self.clipping * at_least(*of_params, self.eps));
             *of_updates = if norm < most { 1.0 } else { most / at_least(norm, LEAST) };
         }
-        dispatch(isa, Change { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });
+        dispatch(simd, Change { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });
     }
 }

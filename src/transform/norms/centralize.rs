@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::units::{AddUp, Change, Units};
-use crate::engine::{current_isa, dispatch};
+use crate::engine::{current_simd_level, dispatch};
 use crate::part::prelude::*;
 
 /// Subtracts from the updates their mean over all axes but the first.
@@ -80,10 +80,10 @@ impl WholeTreeTransformation for Centralize {
 impl LeafVisitor for CentralizeState {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let Some(units) = &self.units[leaf.index] else { return };
-        let (isa, means) = (current_isa(), &mut self.means[..units.count]);
+        let (simd, means) = (current_simd_level(), &mut self.means[..units.count]);
         means.fill(0.0);
-        dispatch(isa, AddUp { units, x: leaf.u, sums: means, f: |u: C| u.as_f64() });
+        dispatch(simd, AddUp { units, x: leaf.u, sums: means, f: |u: C| u.as_f64() });
         means.iter_mut().for_each(|sum| *sum /= units.len as f64);
-        dispatch(isa, Change { units, x: leaf.u, by: means, f: |u: C, mean| u - C::of(mean) });
+        dispatch(simd, Change { units, x: leaf.u, by: means, f: |u: C, mean| u - C::of(mean) });
     }
 }

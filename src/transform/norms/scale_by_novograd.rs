@@ -131,7 +131,7 @@ impl TwoPasses for ScaleByNovograd {
     }
 
     #[inline(always)]
-    fn take_in<C: Real>(_: [C; 3], _: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 1]) {
+    fn accumulate<C: Real>(_: [C; 3], _: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 1]) {
         (u, [u.wide() * u.wide()])
     }
 
@@ -154,7 +154,7 @@ impl TwoPasses for ScaleByNovograd {
     }
 
     #[inline(always)]
-    fn give_out<C: Real>([keep, factor, weight_decay]: [C; 3], [sum]: &mut [C; 1], u: C, p: C) -> C {
+    fn emit<C: Real>([keep, factor, weight_decay]: [C; 3], [sum]: &mut [C; 1], u: C, p: C) -> C {
         *sum = keep * *sum + (u * factor + weight_decay * p);
         *sum
     }

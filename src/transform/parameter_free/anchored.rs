@@ -17,12 +17,12 @@ macro_rules! anchored {
         type Scalars<C: $crate::Real> = C;
 
         #[inline(always)]
-        fn take_in<C: $crate::Real>(_: C, [first]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 2]) {
+        fn accumulate<C: $crate::Real>(_: C, [first]: &mut [C; 1], u: C, p: C) -> (C, [C::Wide; 2]) {
             (u, $crate::transform::parameter_free::anchored::squares(u, p, *first))
         }
 
         #[inline(always)]
-        fn give_out<C: $crate::Real>(factor: C, _: &mut [C; 1], u: C, _: C) -> C {
+        fn emit<C: $crate::Real>(factor: C, _: &mut [C; 1], u: C, _: C) -> C {
             u * factor
         }
     };

@@ -27,8 +27,8 @@ pub enum BufferPolicy {
 pub(crate) fn bytes_of<P: Tree + ?Sized>(tree: &P) -> Result<Vec<(BufferSpec, Vec<u8>)>> {
     let read = |(spec, buffer): (BufferSpec, &dyn crate::tree::Buffer)| {
         let mut bytes = Vec::new();
-        buffer.read(&mut |piece| {
-            bytes.extend_from_slice(piece);
+        buffer.read(&mut |chunk| {
+            bytes.extend_from_slice(chunk);
             Ok(())
         })?;
         Ok((spec, bytes))

@@ -2,8 +2,8 @@
 
 use super::{Boxed, BoxedState};
 use crate::engine::{
-    ChainRun, Emission, OnMember, OnView, PieceAt, Shape, Skips, Span, Spare, Stages, Then, Walk, by_own_loops, chain,
-    chain_methods,
+    ChainRun, ChunkAt, Emission, OnMember, OnView, PassRange, PassStructure, Skips, Spare, Stages, Then, Walk,
+    by_own_loops, chain, chain_methods,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
@@ -29,7 +29,7 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         <[_]>::len(self)
     }
 
-    fn shape_of(&self, stage: usize) -> Shape {
+    fn shape_of(&self, stage: usize) -> PassStructure {
         self[stage].shape()
     }
 
@@ -59,8 +59,8 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         }
     }
 
-    fn in_piece<C: Real>(&self, stage: usize, states: &Vec<BoxedState>, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
-        self[stage].in_piece(&states[stage], &(), at, then);
+    fn in_chunk<C: Real>(&self, stage: usize, states: &Vec<BoxedState>, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
+        self[stage].in_chunk(&states[stage], &(), at, then);
     }
 }
 
@@ -71,7 +71,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
     type Run = ChainRun<()>;
     type Kernel<C: Real> = ();
 
-    const SHAPE: Shape = Shape::elementwise(false, false);
+    const SHAPE: PassStructure = PassStructure::elementwise(false, false);
     const FUSES: bool = false;
 
     chain_methods!();
@@ -91,8 +91,8 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         }
     }
 
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
-        chain::in_piece(self, state, run, at, then);
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+        chain::in_chunk(self, state, run, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}

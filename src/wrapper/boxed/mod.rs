@@ -15,8 +15,8 @@ pub use state::BoxedState;
 use state::{ErasedState, Held, held, held_mut};
 
 use crate::engine::{
-    Foreign, InitContext, OnMember, OnView, PieceAt, Place, Running, Span, Spare, Stage, Then, Tile, Transform, Viewed,
-    Walk, on_tile,
+    ChunkAt, Foreign, InitContext, OnMember, OnView, PassRange, Place, Running, Spare, Stage, Then, Tile, Transform,
+    Viewed, Walk, on_tile,
 };
 use crate::error::Result;
 use crate::needs::{Includes, Needs, Nothing};
@@ -91,9 +91,9 @@ pub trait Erased<N>: Any + Transform {
         visit: &mut OnMember<'_, 'a>,
     ) -> ControlFlow<()>;
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool;
-    fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>);
-    fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>);
-    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile);
+    fn dyn_in_chunk_f32(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f32>);
+    fn dyn_in_chunk_f64(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f64>);
+    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: PassRange, tile: &mut ErasedTile);
 }
 
 impl<N: Needs> Clone for Boxed<N> {
@@ -137,15 +137,15 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
         }
         pass.is_some()
     }
-    fn dyn_in_piece_f32(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f32>) {
+    fn dyn_in_chunk_f32(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f32>) {
         let held = held::<T>(state);
-        self.in_piece(&held.state, held.run(), at, then);
+        self.in_chunk(&held.state, held.run(), at, then);
     }
-    fn dyn_in_piece_f64(&self, state: &dyn ErasedState, at: PieceAt, then: &mut Then<'_, f64>) {
+    fn dyn_in_chunk_f64(&self, state: &dyn ErasedState, at: ChunkAt, then: &mut Then<'_, f64>) {
         let held = held::<T>(state);
-        self.in_piece(&held.state, held.run(), at, then);
+        self.in_chunk(&held.state, held.run(), at, then);
     }
-    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: Span, tile: &mut ErasedTile) {
+    fn dyn_tile_in_record(&self, state: &dyn ErasedState, place: Place, span: PassRange, tile: &mut ErasedTile) {
         let held = held::<T>(state);
         tile.with(&InBox { inside: self, state: &held.state, run: held.run(), place, span });
     }
@@ -157,7 +157,7 @@ struct InBox<'a, T: Stage> {
     state: &'a T::State,
     run: &'a T::Run,
     place: Place,
-    span: Span,
+    span: PassRange,
 }
 
 impl<T: Stage> OnTile for InBox<'_, T> {

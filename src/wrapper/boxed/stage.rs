@@ -7,8 +7,8 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    Emission, InStep, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, Spare, Stage, StepContext, Sums,
-    Then, Transform, View, Walk, WholeTree, by_own_loops,
+    ChunkAt, Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Spare, Stage, StepContext, Summary,
+    Sums, Then, Transform, View, Walk, WholeTree, by_own_loops,
 };
 use crate::error::Result;
 use crate::needs::Needs;
@@ -19,7 +19,7 @@ use crate::state::StateWalk;
 struct Inside<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
-    at: PieceAt,
+    at: ChunkAt,
 }
 
 /// Runs a box's content on a chunk, for either compute type.
@@ -30,11 +30,11 @@ impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
     type Output = ();
 
     fn single(self, then: &mut Then<'_, f32>) {
-        self.0.inside.dyn_in_piece_f32(self.0.state, self.0.at, then);
+        self.0.inside.dyn_in_chunk_f32(self.0.state, self.0.at, then);
     }
 
     fn double(self, then: &mut Then<'_, f64>) {
-        self.0.inside.dyn_in_piece_f64(self.0.state, self.0.at, then);
+        self.0.inside.dyn_in_chunk_f64(self.0.state, self.0.at, then);
     }
 
     fn recorded<C: Real>(self, then: &mut Then<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
@@ -78,7 +78,7 @@ macro_rules! boxed_stage {
                 visit(&**self);
             }
 
-            fn shape(&self) -> Shape {
+            fn shape(&self) -> PassStructure {
                 (**self).shape()
             }
 
@@ -90,7 +90,7 @@ macro_rules! boxed_stage {
                 (**self).own_arguments(visit);
             }
 
-            fn outline(&self) -> Outline {
+            fn outline(&self) -> Summary {
                 (**self).outline()
             }
 
@@ -110,7 +110,7 @@ macro_rules! boxed_stage {
             type Run = ();
             type Kernel<C: Real> = ();
 
-            const SHAPE: Shape = Shape::elementwise(false, false);
+            const SHAPE: PassStructure = PassStructure::elementwise(false, false);
             const FUSES: bool = false;
 
             fn changed(&self, made: &Self) -> Option<&'static str> {
@@ -164,7 +164,7 @@ macro_rules! boxed_stage {
                 }
             }
 
-            fn in_piece<C: Real>(&self, state: &BoxedState, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
+            fn in_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
                 let inside = Inside { inside: &**self, state: &*state.0, at };
                 C::split(DynInPiece(inside, PhantomData), then);
             }

@@ -3,8 +3,8 @@ mod group;
 use core::ops::ControlFlow::{Break, Continue};
 
 use crate::engine::{
-    Emission, HoldsBack, OnView, Outline, PieceAt, Shape, Skips, Span, Spare, Stages, Then, Walk, by_own_loops,
-    goes_around, members_skip,
+    ChunkAt, Emission, HoldsBack, OnView, PassRange, PassStructure, Skips, Spare, Stages, Summary, Then, Walk,
+    by_own_loops, goes_around, members_skip,
 };
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -176,8 +176,8 @@ impl<G: Stages> Transform for Partition<G> {
         self.members.members(visit);
     }
 
-    fn shape(&self) -> Shape {
-        let mut shape = Shape::EMPTY;
+    fn shape(&self) -> PassStructure {
+        let mut shape = PassStructure::EMPTY;
         self.members(&mut |member| shape = shape.beside(member.shape()));
         shape
     }
@@ -198,9 +198,9 @@ impl<G: Stages> Transform for Partition<G> {
         self.members.validate()
     }
 
-    fn outline(&self) -> Outline {
+    fn outline(&self) -> Summary {
         let groups = self.of_members(|member| member.outline());
-        Outline::Partition { groups, labels: self.labels.clone(), names: self.names.clone() }
+        Summary::Partition { groups, labels: self.labels.clone(), names: self.names.clone() }
     }
 
     fn recipe(&self) -> Recipe {
@@ -221,7 +221,7 @@ impl<G: Stages> Stage for Partition<G> {
     type Run = G::Runs;
     type Kernel<C: Real> = ();
 
-    const SHAPE: Shape = Shape::elementwise(false, false);
+    const SHAPE: PassStructure = PassStructure::elementwise(false, false);
     /// Members are selected outside the element loop: each has a loop of its own.
     const FUSES: bool = false;
 
@@ -319,15 +319,15 @@ impl<G: Stages> Stage for Partition<G> {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: ChunkAt, then: &mut Then<'_, C>) {
         let own = state.which[at.leaf];
         at.place.sum += (0..own).map(|member| self.members.shape_of(member).sums).sum::<usize>();
-        self.members.in_piece(own, &state.members, run, at, then);
+        self.members.in_chunk(own, &state.members, run, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &G::Runs, _: usize) {}
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         let mut bytes = 0;
         self.members.views(&state.members, None, &mut |member, view| match member == state.which[leaf] {
             true => {

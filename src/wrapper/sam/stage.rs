@@ -2,8 +2,8 @@
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
-    Absent, Emission, HoldsBack, OnView, Outline, ParamSource, PieceAt, Place, Shape, Skips, SlotJob, Span, Spare,
-    Then, Tile, Viewed, Walk, at_point, by_own_loops, goes_around, slot_tile,
+    Absent, ChunkAt, Emission, HoldsBack, OnView, ParamSource, PassRange, PassStructure, Place, Skips, SlotJob, Spare,
+    Summary, Then, Tile, Viewed, Walk, at_point, by_own_loops, goes_around, slot_tile,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
@@ -49,7 +49,7 @@ fn go_back<C: Real>(u: &mut [C], p: &[C], cache: &[C]) {
 }
 
 /// Both copying the parameters and returning to the copy read them.
-const READS: Shape = Shape::elementwise(false, true);
+const READS: PassStructure = PassStructure::elementwise(false, true);
 
 impl<O: Stage, A: Stage> Sam<O, A> {
     /// The optimizer's sums follow the adversarial one's; their barriers are reached together.
@@ -77,7 +77,7 @@ impl<O: Stage, A: Stage> Transform for Sam<O, A> {
         goes_around(self, skips, place)
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> PassStructure {
         READS.then(self.adv_optimizer.shape().beside(self.optimizer.shape())).then(READS)
     }
 
@@ -89,8 +89,8 @@ impl<O: Stage, A: Stage> Transform for Sam<O, A> {
         self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
     }
 
-    fn outline(&self) -> Outline {
-        Outline::around("sam", "optimizer", self.optimizer.outline())
+    fn outline(&self) -> Summary {
+        Summary::around("sam", "optimizer", self.optimizer.outline())
     }
 
     fn recipe(&self) -> Recipe {
@@ -116,7 +116,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     type Run = SamRun<O::Run, A::Run, A::State>;
     type Kernel<C: Real> = ();
 
-    const SHAPE: Shape = READS.then(A::SHAPE.beside(O::SHAPE)).then(READS);
+    const SHAPE: PassStructure = READS.then(A::SHAPE.beside(O::SHAPE)).then(READS);
     const FUSES: bool = false;
 
     fn changed(&self, made: &Self) -> Option<&'static str> {
@@ -238,7 +238,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
         let (at, ends) = (at.read(), at.span.has(at.place.at + self.shape().barriers));
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
         // The output mode is decided, and the parameters have not moved yet.
@@ -249,7 +249,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
             }
         };
         match run {
-            SamRun::Climb(run, _) => self.adv_optimizer.in_piece(&state.adv_state, run, at, &mut |inside| {
+            SamRun::Climb(run, _) => self.adv_optimizer.in_chunk(&state.adv_state, run, at, &mut |inside| {
                 then(&mut |tile| {
                     begin(tile);
                     inside(tile);
@@ -259,8 +259,8 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 });
             }),
             SamRun::Descend(run, here, _) => {
-                let at = PieceAt { place: self.of_optimizer(at.place), ..at };
-                self.optimizer.in_piece(&state.opt_state, run, at, &mut |inside| {
+                let at = ChunkAt { place: self.of_optimizer(at.place), ..at };
+                self.optimizer.in_chunk(&state.opt_state, run, at, &mut |inside| {
                     then(&mut |tile| {
                         begin(tile);
                         if *here {
@@ -279,7 +279,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
 
     /// Returns the bytes of the optimizer's step.
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         let own = state.cache.as_bytes(leaf).map_or(0, <[u8]>::len);
         let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);
         if span.has(at + self.shape().barriers) { inner + own } else { inner }

@@ -4,11 +4,11 @@ use std::sync::Mutex;
 
 use super::exchange::Exchange;
 use super::{PARTS, Sharded, ShardedState, Shared, agreement};
-use crate::element::Term;
+use crate::element::Contribution;
 use crate::engine::ranks::Ranks;
 use crate::engine::{
-    Absent, AllUses, Emission, HoldsBack, Nested, OnView, Outline, PieceAt, Shape, Sink, Skips, SlotList, Span, Spare,
-    Then, Viewed, Walk, by_own_loops, goes_around,
+    Absent, AllUses, ChunkAt, Emission, HoldsBack, Nested, OnView, PassRange, PassStructure, Sink, Skips, SlotList,
+    Spare, Summary, Then, Viewed, Walk, by_own_loops, goes_around,
 };
 use crate::memory::RawBytes;
 use crate::needs::Level;
@@ -29,7 +29,8 @@ pub struct ShardedRun<R> {
 }
 
 /// The shape on several ranks: gradients are stored in messages, and updates come from messages.
-const SHARED: Shape = Shape { barriers: 1, materializes: 1, keeps: 1, joins: true, ..Shape::NOTHING };
+const SHARED: PassStructure =
+    PassStructure { barriers: 1, materializes: 1, keeps: 1, joins: true, ..PassStructure::NOTHING };
 
 impl<T: Stage> Transform for Sharded<T> {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
@@ -44,8 +45,8 @@ impl<T: Stage> Transform for Sharded<T> {
         goes_around(self, skips, place)
     }
 
-    fn shape(&self) -> Shape {
-        if self.is_alone { Shape { joins: true, ..self.inner.shape() } } else { SHARED }
+    fn shape(&self) -> PassStructure {
+        if self.is_alone { PassStructure { joins: true, ..self.inner.shape() } } else { SHARED }
     }
 
     fn validate(&self) -> Result<()> {
@@ -62,8 +63,8 @@ impl<T: Stage> Transform for Sharded<T> {
         self.inner.holds_back().min(HoldsBack::All)
     }
 
-    fn outline(&self) -> Outline {
-        Outline::around("sharded", "inner", self.inner.outline())
+    fn outline(&self) -> Summary {
+        Summary::around("sharded", "inner", self.inner.outline())
     }
 
     /// That of the inner transformation: sharding is not part of an optimizer.
@@ -82,7 +83,7 @@ impl<T: Stage> Stage for Sharded<T> {
     type Run = ShardedRun<T::Run>;
     type Kernel<C: Real> = T::Kernel<C>;
 
-    const SHAPE: Shape = Shape { joins: true, ..T::SHAPE };
+    const SHAPE: PassStructure = PassStructure { joins: true, ..T::SHAPE };
     const FUSES: bool = T::FUSES;
     const SLOTS: usize = T::SLOTS;
     const USES: AllUses = T::USES;
@@ -190,9 +191,9 @@ impl<T: Stage> Stage for Sharded<T> {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_piece<C: Real>(&self, state: &Self::State, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
         if let Some(run) = &run.alone {
-            return self.inner.in_piece(&state.inner, run, at, then);
+            return self.inner.in_chunk(&state.inner, run, at, then);
         }
         then(&mut |tile| {
             if const { C::RECORDS } {
@@ -228,16 +229,16 @@ impl<T: Stage> Stage for Sharded<T> {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         T::apply::<C>(kernel, at, span, slots, u, p, terms)
     }
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
     }
 

@@ -54,13 +54,13 @@ fn mixed(barriers: usize) -> Vec<Member> {
 }
 
 /// Steps by pieces of a chain: each is given the updates of the one before.
-fn in_pieces(members: Vec<Member>, len: usize) -> DynTree {
+fn in_chunks(members: Vec<Member>, len: usize) -> DynTree {
     let (mut params, grads) = trees();
-    let pieces: Vec<_> = members.chunks(len).map(|piece| chain(piece.to_vec())).collect();
-    let mut states: Vec<_> = pieces.iter().map(|piece| piece.init(&params).unwrap()).collect();
+    let chunks: Vec<_> = members.chunks(len).map(|chunk| chain(chunk.to_vec())).collect();
+    let mut states: Vec<_> = chunks.iter().map(|chunk| chunk.init(&params).unwrap()).collect();
     for mut updates in grads {
-        for (piece, state) in pieces.iter().zip(&mut states) {
-            updates = piece.update_owned_given(updates, state, &params).unwrap().0;
+        for (chunk, state) in chunks.iter().zip(&mut states) {
+            updates = chunk.update_owned_given(updates, state, &params).unwrap().0;
         }
         apply_updates(&mut params, &updates).unwrap();
     }
@@ -78,7 +78,7 @@ fn refused<T: Registered>(what: &str, barriers: usize, transformation: &T) {
 }
 
 #[test]
-fn a_chain_with_the_most_barriers_equals_its_pieces_and_a_longer_one_is_refused() {
+fn a_chain_with_the_most_barriers_equals_its_chunks_and_a_longer_one_is_refused() {
     let (params, grads) = trees();
     for barriers in COUNTS {
         let members = mixed(barriers);
@@ -93,7 +93,7 @@ fn a_chain_with_the_most_barriers_equals_its_pieces_and_a_longer_one_is_refused(
         }
         let found = run(&vec, &params, &grads).params;
         for len in [1, 5, 12] {
-            same_values(&found, &in_pieces(members.clone(), len)).unwrap_or_else(|at| panic!("pieces of {len}: {at}"));
+            same_values(&found, &in_chunks(members.clone(), len)).unwrap_or_else(|at| panic!("pieces of {len}: {at}"));
         }
         assert!(same_values(&found, &params).is_err(), "nothing has moved");
         for (form, chain) in forms {

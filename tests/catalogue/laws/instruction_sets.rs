@@ -2,7 +2,7 @@
 //! law is about what is written differently for each: conversions, codes, sums, matrices. `ci/deep` holds it optimized,
 //! with all loops for all sets.
 
-use gradchain::Isa;
+use gradchain::SimdLevel;
 use gradchain::state::same_bits;
 
 use super::{Problem, Subject, holds};
@@ -10,10 +10,10 @@ use crate::common::same_values;
 
 fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let name = entry.name();
-    let runs = [Some(Isa::Baseline), Some(Isa::Avx2), None].map(|isa| {
-        gradchain::force_isa(isa);
+    let runs = [Some(SimdLevel::Baseline), Some(SimdLevel::Avx2), None].map(|simd| {
+        gradchain::force_simd_level(simd);
         let after = entry.run(params, grads);
-        gradchain::force_isa(None);
+        gradchain::force_simd_level(None);
         after
     });
     for other in &runs[1..] {

@@ -7,6 +7,7 @@ mod absent_in_windows;
 mod arguments;
 mod barriers;
 mod changed_arguments;
+mod chunks;
 #[cfg(feature = "config")]
 mod configs;
 mod cuts;
@@ -26,7 +27,6 @@ mod may_differ;
 mod mini_steps;
 mod neighbours;
 mod nestings;
-mod pieces;
 mod programs;
 #[cfg(all(feature = "checkpoint", feature = "rayon"))]
 mod quantized;
@@ -54,7 +54,7 @@ use core::cell::Cell;
 use gradchain::state::{State, same_bits};
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::common::piece::PIECE;
+use crate::common::chunk::CHUNK;
 use crate::common::registry::{About, every, only_these, registry};
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
@@ -106,12 +106,12 @@ fn same_state<S: State>(ours: &AnyState, theirs: &S) -> bool {
 fn large_problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let mut plan = vec![
-        leaf(Number::F32, &[2 * PIECE + 232], Order::C),
+        leaf(Number::F32, &[2 * CHUNK + 232], Order::C),
         leaf(Number::F64, &[3], Order::C),
         // Its products are cut into blocks that threads share. Rows and columns are few, since decompositions cost the
         // cube of either.
-        leaf(Number::F32, &[257, PIECE / 256], Order::Fortran),
-        leaf(Number::F64, &[PIECE / 128 + 1, 131], Order::Strided),
+        leaf(Number::F32, &[257, CHUNK / 256], Order::Fortran),
+        leaf(Number::F64, &[CHUNK / 128 + 1, 131], Order::Strided),
         leaf(Number::F32, &[50], Order::Negative),
         leaf(Number::F32, &[], Order::C),
     ];

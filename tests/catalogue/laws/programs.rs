@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gradchain::program::{Interpreter, Machine, Op, Pass, Programs, Value};
+use gradchain::program::{Executor, Interpreter, Op, Pass, Programs, Value};
 use gradchain::state::{Entry, State, StateWalk};
 use gradchain::{Error, GradientTransformation, Result};
 
@@ -50,7 +50,7 @@ fn remembered(state: &AnyState) -> (Vec<String>, Arrays) {
 /// A machine that is told passes by so many leaves.
 struct InParts(Interpreter, usize);
 
-impl Machine for InParts {
+impl Executor for InParts {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let adds = pass.leaves.iter().any(|leaf| !leaf.program.sums().is_empty());
         assert!(adds || pass.leaves.len() <= self.1 || !pass.leaves[0].program.is_of_elements());

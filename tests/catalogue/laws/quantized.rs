@@ -7,7 +7,7 @@ use gradchain::prelude::*;
 use gradchain::state::{AverageOptions, Entry, KeyPolicy, Schema, State, StateWalk, average, same_bits};
 use gradchain::tree::Structure;
 use gradchain::wrapper::Quantized;
-use gradchain::{DType, Isa};
+use gradchain::{DType, SimdLevel};
 
 use super::{Problem, Subject, every, holds, large_problem, registry};
 use crate::common::given::{Member, Registered};
@@ -23,17 +23,17 @@ fn coded(entry: &dyn Subject) -> [Quantized<Member>; 2] {
 pub(super) fn same_on(
     name: &str,
     transformation: &impl Registered,
-    (threads, isa): (usize, Isa),
+    (threads, simd): (usize, SimdLevel),
     Problem { params, grads, .. }: &Problem,
 ) {
-    let on = |threads, isa| {
+    let on = |threads, simd| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-        gradchain::force_isa(isa);
+        gradchain::force_simd_level(simd);
         let after = pool.install(|| run(transformation, params, grads));
-        gradchain::force_isa(None);
+        gradchain::force_simd_level(None);
         after
     };
-    let (one, other) = (on(1, None), on(threads, Some(isa)));
+    let (one, other) = (on(1, None), on(threads, Some(simd)));
     same_values(&one.params, &other.params).unwrap_or_else(|at| panic!("{name}: {at}"));
     assert!(same_bits(&*one.state, &*other.state), "{name}: the states differ");
 }
@@ -43,7 +43,7 @@ fn state_in_8_bits_does_not_depend_on_threads_and_instruction_sets() {
     let problem = large_problem();
     for (i, entry) in registry().iter().enumerate() {
         let [roots, logarithms] = coded(&**entry);
-        let machines = [(3, Isa::Avx2), (2, Isa::Baseline)];
+        let machines = [(3, SimdLevel::Avx2), (2, SimdLevel::Baseline)];
         let ways = [&roots, &logarithms].into_iter().flat_map(|code| machines.map(|machine| (code, machine)));
         // One in turn, where there are many entries.
         for (_, (code, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {

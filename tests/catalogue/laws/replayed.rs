@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use gradchain::program::{Binary, Comparison, StateTensors, Tensors, Unary, by_piece};
+use gradchain::program::{Binary, Comparison, StateTensors, Tensors, Unary, by_chunk};
 use gradchain::state::{Moments, same_bits};
 use gradchain::tree::{DynTree, Structure};
 use gradchain::{DType, Element, Result};
 
 use super::holds;
-use crate::common::piece::PIECE;
+use crate::common::chunk::CHUNK;
 use crate::common::registry::registry;
 use crate::common::subject::Subject;
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
@@ -147,11 +147,11 @@ impl Tensors for Vectors {
         Ok((*dtype, if x.len() == len { x.clone() } else { vec![x[0]; len].into() }))
     }
 
-    fn sums(&self, (_, x): &Vector, piece: usize) -> Result<Vector> {
-        let single = |piece: &[f64]| piece.iter().fold(0.0_f32, |sum, x| sum + *x as f32).into();
+    fn sums(&self, (_, x): &Vector, chunk: usize) -> Result<Vector> {
+        let single = |chunk: &[f64]| chunk.iter().fold(0.0_f32, |sum, x| sum + *x as f32).into();
         Ok((
             self.wide,
-            if self.wide == DType::F64 { by_piece(x).into() } else { x.chunks(piece).map(single).collect() },
+            if self.wide == DType::F64 { by_chunk(x).into() } else { x.chunks(chunk).map(single).collect() },
         ))
     }
 
@@ -236,8 +236,8 @@ fn every_entry_that_is_programs_is_replayed_with_the_same_bits() {
 
 /// Sums over several pieces: in the order of the engine; and in `f32`, of which 16384 squares are off by 2⁻¹⁰ at most.
 #[test]
-fn sums_are_read_by_piece() {
-    let plan = vec![LeafPlan { number: Number::F32, shape: vec![2 * PIECE + 7_232], order: Order::C }];
+fn sums_are_read_by_chunk() {
+    let plan = vec![LeafPlan { number: Number::F32, shape: vec![2 * CHUNK + 7_232], order: Order::C }];
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));
     let grads = (0..2).map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i))).collect();
     let problem = Problem { plan, params, grads };

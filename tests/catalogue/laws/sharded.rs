@@ -13,8 +13,8 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::{freezable, sharded};
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
+use crate::common::chunk::CHUNK;
 use crate::common::given::{Member, Registered};
-use crate::common::piece::PIECE;
 use crate::common::registry::chosen;
 use crate::common::{After, run, same_values};
 
@@ -36,10 +36,10 @@ fn problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let half = if cfg!(feature = "half") { Number::Bf16 } else { Number::F32 };
     let plan = vec![
-        leaf(Number::F32, &[PIECE / 126, 127], Order::Fortran),
+        leaf(Number::F32, &[CHUNK / 126, 127], Order::Fortran),
         leaf(Number::F64, &[3], Order::C),
         leaf(half, &[20, 9], Order::C),
-        leaf(Number::F64, &[PIECE + 116], Order::Negative),
+        leaf(Number::F64, &[CHUNK + 116], Order::Negative),
         leaf(Number::F32, &[], Order::C),
         leaf(Number::F32, &[10, 7], Order::Strided),
     ];

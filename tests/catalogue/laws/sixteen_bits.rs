@@ -3,7 +3,7 @@
 use gradchain::config::Config;
 use gradchain::needs::ValueAndGradFn;
 use gradchain::prelude::*;
-use gradchain::{DType, Isa};
+use gradchain::{DType, SimdLevel};
 use serde_json::Value;
 
 use super::quantized::{keeps_schema, resumes, same_on};
@@ -48,7 +48,7 @@ fn state_in_16_bits_does_not_depend_on_threads_and_instruction_sets() {
     let problem = large_problem();
     let mut held = 0;
     for (i, entry) in registry().iter().enumerate() {
-        let machines = [(3, Isa::Avx2), (2, Isa::Baseline)];
+        let machines = [(3, SimdLevel::Avx2), (2, SimdLevel::Baseline)];
         let halved = halved(&**entry);
         let ways = halved.iter().flat_map(|(_, halved)| machines.map(|machine| (halved, machine)));
         // One in turn, where there are many entries.

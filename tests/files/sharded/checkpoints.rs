@@ -12,7 +12,7 @@ use gradchain::wrapper::sharded;
 use ndarray::{Array2, ShapeBuilder};
 
 use super::{LARGE, LONG, Model, together};
-use crate::piece::PIECE;
+use crate::chunk::CHUNK;
 
 fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(20.0), zero_nans(), params_ema(adamw(0.02), 0.9)))
@@ -200,14 +200,14 @@ fn a_stretch_that_would_lie_outside_of_its_array_is_an_error() {
         let stretch = &parts[parts.find("large").unwrap()..];
         stretch[..stretch.find('}').unwrap()].to_owned()
     };
-    let [piece, large] = [PIECE, LARGE].map(|n| n.to_string());
+    let [chunk, large] = [CHUNK, LARGE].map(|n| n.to_string());
     for (rank, from, to) in [
         // As if neighbours were far apart, or everything in one place.
         (0, "[1]", "[9]".into()),
         (0, "[1]", "[0]".into()),
         // As if the stretches overlapped, or had a gap, or the array were another.
-        (1, &*piece, (PIECE - 1).to_string()),
-        (1, &piece, (PIECE + 1).to_string()),
+        (1, &*chunk, (CHUNK - 1).to_string()),
+        (1, &chunk, (CHUNK + 1).to_string()),
         (0, &large, "99000".into()),
     ] {
         let (stretch, mut listed) = (stretch(rank), list.clone());

@@ -14,10 +14,10 @@ use std::time::Duration;
 use gradchain::Tree;
 use gradchain::collective::{Threads, threads};
 
-use crate::piece::PIECE;
+use crate::chunk::CHUNK;
 
 /// Elements of a model's largest leaf: three pieces.
-const LARGE: usize = 2 * PIECE + 3_232;
+const LARGE: usize = 2 * CHUNK + 3_232;
 
 /// Longer than any machine takes that is not stuck.
 const LONG: Duration = Duration::from_secs(120);
@@ -57,7 +57,7 @@ impl Model {
         Model {
             large: (0..LARGE).map(|_| next() as f32).collect(),
             small: (0..5).map(|_| next()).collect(),
-            double: (0..PIECE + 616).map(|_| next()).collect(),
+            double: (0..CHUNK + 616).map(|_| next()).collect(),
             single: next() as f32,
         }
     }

@@ -10,7 +10,7 @@ use gradchain::transform::{identity, trace};
 use gradchain::wrapper::{cautious, sharded};
 
 use super::{Model, together};
-use crate::piece::PIECE;
+use crate::chunk::CHUNK;
 
 /// The batch of a step is cut into so many parts.
 const PARTS: usize = 8;
@@ -172,7 +172,7 @@ fn each_rank_has_its_share_of_the_state() {
         assert_eq!(bytes.iter().sum::<usize>(), whole, "{ranks} ranks: {bytes:?}");
         // A piece of two moments more or less, and those of the small leaves.
         let share = whole / ranks;
-        assert!(bytes.iter().all(|bytes| bytes.abs_diff(share) <= 2 * 8 * PIECE), "{ranks} ranks: {bytes:?}");
+        assert!(bytes.iter().all(|bytes| bytes.abs_diff(share) <= 2 * 8 * CHUNK), "{ranks} ranks: {bytes:?}");
     }
 }
 
@@ -185,7 +185,7 @@ fn shares(ranks: usize, optimizer: impl Fn() -> Boxed + Sync) -> (Vec<f64>, f64)
 }
 
 #[test]
-fn of_many_pieces_each_rank_has_as_much_within_five_percent() {
+fn of_many_chunks_each_rank_has_as_much_within_five_percent() {
     type Chain = (&'static str, fn() -> Boxed);
     let chains: [Chain; 6] = [
         ("adamw", || boxed(adamw(0.1))),
@@ -267,7 +267,7 @@ fn whole_leaves_are_shared_out_by_their_work() {
 }
 
 #[test]
-fn more_ranks_than_pieces_do_no_harm() {
+fn more_ranks_than_chunks_do_no_harm() {
     let trained = together(4, |rank| {
         let (optimizer, mut params) = (sharded(chain((clip_by_global_norm(1.0), adam(0.1))), rank), vec![1.0_f32; 3]);
         let mut state = optimizer.init(&params).unwrap();

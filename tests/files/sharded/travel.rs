@@ -9,7 +9,7 @@ use gradchain::prelude::*;
 use gradchain::wrapper::sharded;
 
 use super::together;
-use crate::piece::PIECE;
+use crate::chunk::CHUNK;
 
 /// A rank that counts its messages, and the bytes that it sends to others.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl Collective for Counting {
 }
 
 /// Two pieces for each of four ranks.
-const N: usize = 8 * PIECE;
+const N: usize = 8 * CHUNK;
 /// What a step compares: a word to each of three others.
 const COMPARED: usize = 8 * 3;
 
@@ -134,9 +134,9 @@ fn a_collective_that_loses_bytes_is_an_error_in_every_call() {
         together(2, |rank| {
             let ranks = Losing(rank, AtomicUsize::new(calls));
             let optimizer = sharded(chain((clip_by_global_norm(1.0), adamw(0.1))), ranks);
-            let mut params = vec![1.0_f32; 4 * PIECE];
+            let mut params = vec![1.0_f32; 4 * CHUNK];
             let mut state = optimizer.init(&params)?;
-            optimizer.step(&mut params, &vec![0.5_f32; 4 * PIECE], &mut state)
+            optimizer.step(&mut params, &vec![0.5_f32; 4 * CHUNK], &mut state)
         })
     };
     let fails = (0..100).take_while(|calls| {

@@ -172,14 +172,14 @@ impl Tensors for OnBurn {
         Ok(Elements::Many(self.filled(x, len)))
     }
 
-    fn sums(&self, x: &Elements, piece: usize) -> Result<Elements> {
+    fn sums(&self, x: &Elements, chunk: usize) -> Result<Elements> {
         let wide = self.tensor(x).cast(burns(self.wide()));
-        let whole = wide.dims()[0] / piece * piece;
+        let whole = wide.dims()[0] / chunk * chunk;
         let rest = wide.dims()[0] - whole;
         let mut sums = Vec::with_capacity(2);
         if whole > 0 {
-            let pieces = wide.clone().narrow(0, 0, whole).reshape([whole / piece, piece]);
-            sums.push(pieces.sum_dim(1).reshape([whole / piece]));
+            let chunks = wide.clone().narrow(0, 0, whole).reshape([whole / chunk, chunk]);
+            sums.push(chunks.sum_dim(1).reshape([whole / chunk]));
         }
         if rest > 0 {
             sums.push(wide.narrow(0, whole, rest).sum());

@@ -159,7 +159,7 @@ fn products_of_matrices_differ_by_roundings() {
 /// What a step sends are numbers, and what it is sent are sums: no parameter, gradient or array crosses.
 #[test]
 fn only_numbers_and_sums_cross() {
-    for (clip, pieces) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 2)] {
+    for (clip, chunks) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 2)] {
         let (mut layer, optimizer) =
             (Layer::new(DType::F32, &elsewhere()), chain((clip, adamw(cosine_decay(0.05, 20)))));
         let mut state = DeviceState::init(&optimizer, &layer).unwrap();
@@ -172,7 +172,7 @@ fn only_numbers_and_sums_cross() {
             state.step(&optimizer, &mut layer, &grads).unwrap();
         }
         let (after, steps) = (state.traffic(), steps as u64);
-        assert_eq!(after.to_host - before.to_host, steps * 8 * pieces);
+        assert_eq!(after.to_host - before.to_host, steps * 8 * chunks);
         assert!(after.to_device - before.to_device <= steps * 8 * 20, "twenty numbers: {after:?} {before:?}");
     }
 }

@@ -107,14 +107,14 @@ impl Tensors for OnCandle {
         x.copy().map_err(of_candle)
     }
 
-    fn sums(&self, x: &Tensor, piece: usize) -> Result<Tensor> {
+    fn sums(&self, x: &Tensor, chunk: usize) -> Result<Tensor> {
         let sums = || -> Candle<Tensor> {
             let wide = x.to_dtype(DType::F64)?;
-            let whole = x.elem_count() / piece * piece;
+            let whole = x.elem_count() / chunk * chunk;
             let rest = x.elem_count() - whole;
             let mut sums = Vec::with_capacity(2);
             if whole > 0 {
-                sums.push(wide.narrow(0, 0, whole)?.reshape(((), piece))?.sum(1)?);
+                sums.push(wide.narrow(0, 0, whole)?.reshape(((), chunk))?.sum(1)?);
             }
             if rest > 0 {
                 sums.push(wide.narrow(0, whole, rest)?.sum_keepdim(0)?);

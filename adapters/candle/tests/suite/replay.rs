@@ -209,14 +209,14 @@ fn gradients_that_do_not_fit_change_nothing() {
 #[test]
 fn only_numbers_and_sums_cross() {
     let vars = variables(DType::F32, &device());
-    for (clip, pieces) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 1 + 2 + 1)] {
+    for (clip, chunks) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 1 + 2 + 1)] {
         let optimizer = chain((clip, adamw(cosine_decay(0.05, 20))));
         let mut state = DeviceState::init(&optimizer, &vars).unwrap();
         let before = state.traffic();
         let steps = 3;
         (0..steps).for_each(|t| _ = state.step(&optimizer, &vars, &grads(&vars, t)).unwrap());
         let after = state.traffic();
-        assert_eq!(after.to_host - before.to_host, steps * 8 * pieces);
+        assert_eq!(after.to_host - before.to_host, steps * 8 * chunks);
         assert!(after.to_device - before.to_device <= steps * 8 * 20, "twenty numbers: {after:?} {before:?}");
         let arrays = 2 * 4 * (6 * 3 * 8 + 7 + 130 * 200 + 1);
         assert_eq!((before.to_device, before.to_host), (arrays, 0), "the arrays, when the state was made");

@@ -206,7 +206,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     text += &printer.body;
     text += "        }\n    }\n";
     for k in 0..sums {
-        let [tile, piece] = ["lanes[thread + l]", "lanes[16u * l]"].map(|lane| printer.added("total", lane));
+        let [tile, chunk] = ["lanes[thread + l]", "lanes[16u * l]"].map(|lane| printer.added("total", lane));
         text += &format!(
             "    lanes[thread] = lane{k};
     __syncthreads();
@@ -218,7 +218,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     __syncthreads();
     if (thread == 0u) {{
         double total = lanes[0];
-        for (unsigned l = 1u; l < 16u; ++l) total = {piece};
+        for (unsigned l = 1u; l < 16u; ++l) total = {chunk};
         sums[sums_at + group * {sums}u + {k}u] = total;
     }}
     __syncthreads();

@@ -16,7 +16,7 @@ use gradchain::program::{LeafProgram, Op, Program, Type, Value};
 use gradchain::{DType, Error, Result};
 
 /// Elements that one group goes through where it adds up: those of a piece.
-const PIECE: usize = 16 * 1024;
+const CHUNK: usize = 16 * 1024;
 /// The same by CUDA where it does not.
 const FLAT: usize = 1024;
 
@@ -170,7 +170,7 @@ pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -
     }
     let text = frame(&printer, &bindings, &element);
     let pairs = printer.is_pair(Type::F64);
-    let group = if language == Language::Cuda && program.sums().is_empty() { FLAT } else { PIECE };
+    let group = if language == Language::Cuda && program.sums().is_empty() { FLAT } else { CHUNK };
     Ok(Kernel { text, bindings, numbers: printer.numbers, pairs, group })
 }
 

@@ -315,7 +315,7 @@ fn run(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
     text += &printer.body;
     text += "        }\n    }\n";
     for k in 0..sums {
-        let [tile, piece] = ["lanes[thread + l]", "lanes[16u * l]"].map(|lane| printer.added("total", lane));
+        let [tile, chunk] = ["lanes[thread + l]", "lanes[16u * l]"].map(|lane| printer.added("total", lane));
         text += &format!(
             "    lanes[thread] = lane{k};
     workgroupBarrier();
@@ -327,7 +327,7 @@ fn run(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index)
     workgroupBarrier();
     if (thread == 0u) {{
         var total = lanes[0];
-        for (var l = 1u; l < 16u; l++) {{ total = {piece}; }}
+        for (var l = 1u; l < 16u; l++) {{ total = {chunk}; }}
         sums[numbers[1] + group.x * {sums}u + {k}u] = total;
     }}
     workgroupBarrier();

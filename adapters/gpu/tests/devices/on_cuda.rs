@@ -49,7 +49,7 @@ fn every_program_of_the_catalogue_runs_on_leaves_of_16_bits() {
 
 #[test]
 #[ignore = "needs an NVIDIA device: adapters/gpu/device"]
-fn sums_over_pieces_have_the_bits_of_the_cpu() {
+fn sums_over_chunks_have_the_bits_of_the_cpu() {
     suite::sums(&device());
 }
 

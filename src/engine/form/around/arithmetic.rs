@@ -1,7 +1,7 @@
 //! The element arithmetic of wrappers.
 
 use super::super::super::Access;
-use super::super::super::{InitContext, Slot, Sums, Term, Tile};
+use super::super::super::{Contribution, InitContext, Slot, Sums, Tile};
 use super::super::SlotArray;
 use super::super::loops::OnElement;
 use super::super::rule::checked_slots;
@@ -235,8 +235,8 @@ pub trait Arithmetic: Wrapper {
 }
 
 /// The loops of a wrapper, by what else it implements: none, those of [`Arithmetic`], or those of
-/// [`Weighing`](super::Weighing).
-#[allow(missing_docs, reason = "each item has the name of one in `Arithmetic` or `Weighing`")]
+/// [`Reducing`](super::Reducing).
+#[allow(missing_docs, reason = "each item has the name of one in `Arithmetic` or `Reducing`")]
 pub trait Loops<P: Wrapper> {
     const ELEMENTS: Elements = Elements::NONE;
     const REDUCES: Reduces = Reduces::NOTHING;
@@ -273,12 +273,12 @@ pub trait Loops<P: Wrapper> {
     }
 
     // A wrapper with reductions.
-    fn take_in<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
+    fn accumulate<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn meet<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
     fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
-    fn give_out<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
+    fn emit<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
     #[inline(always)]
-    fn add<C: Real>(_: Self::Scalars<C>, _: C, _: &mut [Term<C>]) {}
+    fn add<C: Real>(_: Self::Scalars<C>, _: C, _: &mut [Contribution<C>]) {}
     #[inline(always)]
     fn last<C: Real>(_: Self::Scalars<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
         u

@@ -2,15 +2,15 @@
 
 mod arithmetic;
 mod emission;
+mod reducing;
 mod run;
 mod tile;
-mod weighing;
 
 use crate::select::Mask;
 use core::marker::PhantomData;
 
 pub use arithmetic::{Arithmetic, AroundWithArithmetic, Elements, NoArithmetic, WithArithmetic};
-pub use weighing::{AroundWithSums, Weighing, WeighingPasses, WithSums};
+pub use reducing::{AroundWithReductions, Reducing, ReducingPasses, WithReductions};
 
 use super::super::{Codes, InitContext, Outcome, Stage, StepContext};
 use super::Part;
@@ -22,7 +22,7 @@ use crate::state::State;
 /// The form of a [`Wrapper`].
 ///
 /// `Asks` are the inputs of a step that the wrapper needs besides those of the inner transformation. `Loops` selects
-/// [`Arithmetic`], see [`AroundWithArithmetic`], or [`Weighing`], see [`AroundWithSums`].
+/// [`Arithmetic`], see [`AroundWithArithmetic`], or [`Reducing`], see [`AroundWithReductions`].
 pub struct Around<Asks = Nothing, Loops = NoArithmetic>(PhantomData<fn() -> (Asks, Loops)>);
 
 /// The action of a wrapper in a step.

@@ -1,14 +1,14 @@
 //! The wrapper form in the engine.
 
 use super::super::super::Access;
-use super::super::super::in_piece::as_one_loop;
+use super::super::super::in_chunk::as_one_loop;
 use super::super::super::leaf::is_among;
 use super::super::super::limits::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::{
-    Absent, AllUses, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, Outline, PieceAt, Shape, Skips, Slot,
-    SlotList, Span, Spare, Stage, StepContext, Sums, Term, Then, Transform, Uses, Viewed, Walk, WholeTree,
-    by_own_loops, fits, followed_by,
+    Absent, AllUses, ChunkAt, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
+    PassStructure, Skips, Slot, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Transform, Uses, Viewed,
+    Walk, WholeTree, by_own_loops, fits, followed_by,
 };
 use super::super::loops::{goes_in, on_slots};
 use super::super::state::Arrays;
@@ -45,37 +45,37 @@ pub struct AroundKernel<K, I> {
 }
 
 /// The structure of a reduction over all gradients.
-pub(super) const fn look<P: Wrapper>() -> Shape {
-    Shape { barriers: P::RUNS.looks as usize, ..Shape::NOTHING }.adding(P::RUNS.looks as usize)
+pub(super) const fn look<P: Wrapper>() -> PassStructure {
+    PassStructure { barriers: P::RUNS.looks as usize, ..PassStructure::NOTHING }.adding(P::RUNS.looks as usize)
 }
 
-const fn around<P: Wrapper, O: Loops<P>>(inner: Shape) -> Shape {
-    const fn own<P: Wrapper, O: Loops<P>>(is_there: bool, writes: bool) -> Shape {
-        Shape::elementwise(is_there && writes && arrays::<P, O>() > 0, is_there && O::ELEMENTS.params)
+const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure {
+    const fn own<P: Wrapper, O: Loops<P>>(is_there: bool, writes: bool) -> PassStructure {
+        PassStructure::elementwise(is_there && writes && arrays::<P, O>() > 0, is_there && O::ELEMENTS.params)
     }
     // The last pass writes updates only. The first may write state arrays, in the one pass that ends there, so that the
     // engine need not store updates for it.
-    let last = Shape {
+    let last = PassStructure {
         barriers: O::REDUCES.waits as usize,
         reads_params: (O::REDUCES.last_reads_params as u32) << 1,
-        ..Shape::NOTHING
+        ..PassStructure::NOTHING
     }
     .adding(O::REDUCES.count())
     .later();
     let begins = match O::REDUCES.sums[0] > 0 || looks_before::<P, O>() {
-        true => Shape {
+        true => PassStructure {
             adds: (O::REDUCES.sums[0] > 0) as u32,
             of_updates: 1,
-            ..Shape::elementwise(false, O::ELEMENTS.params)
+            ..PassStructure::elementwise(false, O::ELEMENTS.params)
         },
         // A step that writes the arrays needs the gradients in the first pass of the wrapper.
-        false => Shape {
+        false => PassStructure {
             of_updates: O::ELEMENTS.only_reads_before() as u32,
             ..own::<P, O>(O::ELEMENTS.before, !O::ELEMENTS.only_reads_before())
         },
     };
     let all = look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::ELEMENTS.after, true)).then(last);
-    Shape { typed: all.typed || O::ELEMENTS.typed, ..all }
+    PassStructure { typed: all.typed || O::ELEMENTS.typed, ..all }
 }
 
 /// Returns the accesses of each pass to the wrapper's own arrays, around `inside` barriers.
@@ -96,7 +96,7 @@ const fn looks_before<P: Wrapper, O: Loops<P>>() -> bool {
 
 /// Returns true if a pass runs `before`, in the interval in which the inner transformation begins.
 #[inline(always)]
-pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: Span) -> bool {
+pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: PassRange) -> bool {
     let begins = if const { looks_before::<P, O>() } { at == span.to } else { span.has(at) };
     begins && const { O::ELEMENTS.before }
 }
@@ -161,7 +161,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     type Run = AroundRun<<Inner<P> as Stage>::Run>;
     type Kernel<C: Real> = AroundKernel<O::Scalars<C>, <Inner<P> as Stage>::Kernel<C>>;
 
-    const SHAPE: Shape = around::<P, O>(Inner::<P>::SHAPE);
+    const SHAPE: PassStructure = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
     const USES: AllUses = {
         let (own, barriers) = (uses::<P, O>(Inner::<P>::SHAPE.barriers), P::RUNS.looks as usize);
@@ -183,7 +183,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         visit(part.inner());
     }
 
-    fn shape(part: &P) -> Shape {
+    fn shape(part: &P) -> PassStructure {
         around::<P, O>(part.inner().shape())
     }
 
@@ -352,7 +352,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         by_own_loops(part, (state, run), walk, spare);
     }
 
-    fn in_piece<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
         if const { is_loop::<P, A, O>() }
             && let Some(one_loop) = as_one_loop(part, (state, run), at.leaf)
         {
@@ -366,7 +366,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             (false, true) => at.followed(),
             (false, false) => at,
         };
-        part.inner_now(&state.memory).in_piece(&state.inner, inner, inside.after(look::<P>()), &mut |inside| {
+        part.inner_now(&state.memory).in_chunk(&state.inner, inner, inside.after(look::<P>()), &mut |inside| {
             then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, Some(&mut *inside), tile));
         });
     }
@@ -403,11 +403,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: Span,
+        span: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Term<C>],
+        terms: &mut [Contribution<C>],
     ) -> C {
         let at = at + const { P::RUNS.looks as usize };
         if const { P::RUNS.chooses } && !k.on {
@@ -444,7 +444,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         if const { O::REDUCES.waits } && span.has(end + 1) { O::last(k.own, O::Slots::of(own), u, p) } else { u }
     }
 
-    fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: PassRange) -> usize {
         if !is_on(part, state, leaf) {
             return 0;
         }
@@ -472,11 +472,11 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         }
         part.inner().unused(&state.inner, report);
     }
-    fn inside(part: &P) -> Option<Outline> {
+    fn inside(part: &P) -> Option<Summary> {
         if part.effect() != Effect::UNKNOWN {
             return None;
         }
         let (mask, zero) = (part.mask().cloned(), matches!(part.elsewhere(), Elsewhere::Zero));
-        Some(Outline::Around { name: P::NAME, key: P::KEY, inner: Box::new(part.inner().outline()), mask, zero })
+        Some(Summary::Around { name: P::NAME, key: P::KEY, inner: Box::new(part.inner().outline()), mask, zero })
     }
 }

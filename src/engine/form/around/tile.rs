@@ -3,11 +3,11 @@
 use core::marker::PhantomData;
 
 use super::super::super::Access;
+use super::super::super::chunk_at::OnTile;
 use super::super::super::fused::with_stretch;
-use super::super::super::in_piece::by_one_loop;
-use super::super::super::isa::{Job, dispatch_chain};
-use super::super::super::piece_at::OnTile;
-use super::super::super::{PieceAt, Place, Span, Stage, TILE, Tile, Transform, at_point, sum_tile};
+use super::super::super::in_chunk::by_one_loop;
+use super::super::super::simd::{Job, dispatch_chain};
+use super::super::super::{ChunkAt, PassRange, Place, Stage, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{OnElement, each};
 use super::arithmetic::{Half, Loops};
@@ -33,7 +33,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     part: &P,
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
-    PieceAt { place, span, .. }: PieceAt,
+    ChunkAt { place, span, .. }: ChunkAt,
     inside: Option<&mut OnTile<'_, C>>,
     tile: &mut Tile<'_, C>,
 ) {
@@ -44,8 +44,8 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
                 u
             });
         }
-        let (isa, u) = (tile.isa, tile.input());
-        let seen = dispatch_chain(isa, Look::<P, C>(u, PhantomData));
+        let (simd, u) = (tile.simd, tile.input());
+        let seen = dispatch_chain(simd, Look::<P, C>(u, PhantomData));
         tile.sums[place.sum] += seen;
         return;
     }
@@ -107,7 +107,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
     [begin, end]: [Place; 2],
-    span: Span,
+    span: PassRange,
     tile: &mut Tile<'_, C>,
     ran: bool,
     run_inside: &mut OnTile<'_, C>,
@@ -115,7 +115,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     let (memory, arrays) = (&state.memory, &state.arrays);
     // Reductions and copies happen only in the pass that ends here; later passes may repeat the arithmetic.
     if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
-        O::take_in(part, memory, arrays, end.sum, tile);
+        O::accumulate(part, memory, arrays, end.sum, tile);
     }
     let kept = state.kept.all.first().filter(|_| const { O::REDUCES.meets } && ran);
     if kept.is_some() && begin.at == span.to {
@@ -145,7 +145,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
         O::measure(part, memory, arrays, end.sum, tile);
     }
     if const { O::REDUCES.waits } && span.has(end.at + 1) {
-        O::give_out(part, memory, arrays, tile);
+        O::emit(part, memory, arrays, tile);
     }
 }
 

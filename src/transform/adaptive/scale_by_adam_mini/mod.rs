@@ -2,7 +2,7 @@ mod blocks;
 
 pub use self::blocks::{Block, Blocks};
 
-use crate::engine::{Job, current_isa, dispatch, squares};
+use crate::engine::{Job, current_simd_level, dispatch, squares};
 use crate::part::prelude::*;
 
 /// Divides a running mean of the updates by the root of one second moment for each block of elements.
@@ -162,7 +162,7 @@ impl LeafVisitor for Scale<'_> {
                 // The mean is zero before the first nonzero gradient, and the factor may be infinite.
                 let factor = room[at / len % runs.count];
                 let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
-                dispatch(current_isa(), Step { keep, take, factor, u: run, mu: mean });
+                dispatch(current_simd_level(), Step { keep, take, factor, u: run, mu: mean });
                 at += here;
             }
         });

@@ -3,7 +3,7 @@ mod means;
 use core::ops::Range;
 use std::sync::Arc;
 
-use crate::engine::{Job, current_isa, dispatch};
+use crate::engine::{Job, current_simd_level, dispatch};
 use crate::layout::axes_by_stride;
 use crate::numeric::split::in_parts;
 use crate::part::prelude::*;
@@ -76,7 +76,7 @@ pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
 
 part! {
     /// See [`scale_by_factored_rms`].
-    pub ScaleByFactoredRms as "scale_by_factored_rms": AfterALook, OWN_SIZE;
+    pub ScaleByFactoredRms as "scale_by_factored_rms": WithLeafStatistics, OWN_SIZE;
     hyperparams {
         /// Rate at which the mean becomes longer.
         decay_rate: NOT_NEGATIVE = 0.8;
@@ -169,11 +169,11 @@ impl ScaleByFactoredRms {
     }
 }
 
-impl LooksFirst for ScaleByFactoredRms {
+impl LeafStatistics for ScaleByFactoredRms {
     const BY_LEAF: bool = true;
     type State = ScaleByFactoredRmsState;
     type Slots<C: Real> = [C; 0];
-    type Found<C: Real> = [C; 1];
+    type Expanded<C: Real> = [C; 1];
     type Scalars<C: Real> = ();
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByFactoredRmsState> {
@@ -209,10 +209,10 @@ impl LooksFirst for ScaleByFactoredRms {
 
     fn scalars<C: Real>(&self, _: &ScaleByFactoredRmsState, _: usize) {}
 
-    fn found<C: Real>(state: &ScaleByFactoredRmsState, leaf: usize, start: usize, to: &mut [&mut [C]]) {
-        let (isa, [to]) = (current_isa(), to) else { return };
+    fn expand<C: Real>(state: &ScaleByFactoredRmsState, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+        let (simd, [to]) = (current_simd_level(), to) else { return };
         if let Some(v) = state.v.get::<C>(leaf) {
-            return dispatch(isa, Roots { v: &v[start..], to });
+            return dispatch(simd, Roots { v: &v[start..], to });
         }
         let (Some(row), Some(col)) = (state.by_row.get::<C>(leaf), state.by_col.get::<C>(leaf)) else {
             return to.fill(C::one());
@@ -221,7 +221,7 @@ impl LooksFirst for ScaleByFactoredRms {
         let [_, rows, cols] = layout.axes.last().copied().unwrap_or_default();
         layout.each(start, to.len(), |here, [in_rows, in_cols]| {
             let (row, col) = ((&row[in_rows..], rows), (&col[in_cols..], cols));
-            dispatch(isa, Products { row, col, to: &mut to[here] });
+            dispatch(simd, Products { row, col, to: &mut to[here] });
         });
     }
 
@@ -291,7 +291,7 @@ struct Means<'a> {
     epsilon: f64,
 }
 
-impl LeafLooker for Means<'_> {
+impl LeafObserver for Means<'_> {
     fn look<C: Real>(&mut self, i: usize, leaf: &LeafSpec, u: &[C]) {
         let ScaleByFactoredRmsState { updates, v_row, v_col, v, by_row, by_col, room, .. } = &mut *self.state;
         let before = i64::try_from(self.clock.of_leaf(updates, i).updates).unwrap_or(i64::MAX);

@@ -1,7 +1,7 @@
 //! The Newton-Schulz iteration, which brings the singular values of a matrix near 1.
 
 use super::dimensions::Places;
-use crate::engine::{Isa, Job, current_isa, dispatch, sum_tile};
+use crate::engine::{Job, SimdLevel, current_simd_level, dispatch, sum_tile};
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
 use crate::part::prelude::*;
@@ -216,7 +216,11 @@ impl Scratch {
         room.resize(size);
         let places = || matrices.down.iter().flat_map(|i| matrices.along.iter().map(move |j| at + i + j));
         room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
-        iterate(&mut Here { room, wide: &mut self.wide, isa: current_isa(), size, eps }, coeffs, preconditioning);
+        iterate(
+            &mut Here { room, wide: &mut self.wide, simd: current_simd_level(), size, eps },
+            coeffs,
+            preconditioning,
+        );
         let mut product = 0.0;
         for (x, place) in room.x.iter().zip(places()) {
             product += u[place].as_f64() * x.as_f64();
@@ -256,7 +260,7 @@ impl<C: Real> Room<C> {
 struct Here<'a, C> {
     room: &'a mut Room<C>,
     wide: &'a mut Wide,
-    isa: Isa,
+    simd: SimdLevel,
     size: [usize; 2],
     eps: f64,
 }
@@ -283,13 +287,13 @@ impl<C: Real> Matrices for Here<'_, C> {
         let (Room { a, squared, .. }, n) = (&mut *self.room, self.size[0]);
         let gram = matrix(a, n, n);
         symmetric_matmul(gram, gram, squared);
-        dispatch(self.isa, Mix { of_x: C::of(of_gram), x: a, of_y: C::of(of_square), y: squared });
+        dispatch(self.simd, Mix { of_x: C::of(of_gram), x: a, of_y: C::of(of_square), y: squared });
     }
 
     fn multiply(&mut self, of_x: f64) {
         let (Room { x, squared, product, .. }, [n, m]) = (&mut *self.room, self.size);
         matmul(matrix(squared, n, n), matrix(x, n, m), product);
-        dispatch(self.isa, Mix { of_x: C::of(of_x), x, of_y: C::one(), y: product });
+        dispatch(self.simd, Mix { of_x: C::of(of_x), x, of_y: C::one(), y: product });
         core::mem::swap(x, product);
     }
 

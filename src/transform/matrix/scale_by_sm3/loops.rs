@@ -5,9 +5,9 @@ use core::hint::select_unpredictable;
 use super::{BLOCK, Layout};
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::ahead::prefetch_to_read;
-use crate::numeric::isa::{Isa, Set};
 use crate::numeric::opaque::Always;
+use crate::numeric::prefetch::prefetch_to_read;
+use crate::numeric::simd::{Set, SimdLevel};
 use crate::numeric::split::{Split, half};
 
 #[derive(Clone, Copy, Debug)]
@@ -164,9 +164,9 @@ impl<C: Real> Job for Rows<'_, C> {
     #[inline(always)]
     fn run_on<S: Set>(self) {
         // The maxima of each run stay in registers; AVX-512 has more of them.
-        match S::ISA {
-            Isa::Baseline | Isa::Avx2 => self.together::<2>(),
-            Isa::Avx512 => self.together::<8>(),
+        match S::SIMD {
+            SimdLevel::Baseline | SimdLevel::Avx2 => self.together::<2>(),
+            SimdLevel::Avx512 => self.together::<8>(),
         }
     }
 }

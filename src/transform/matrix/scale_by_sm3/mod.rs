@@ -4,7 +4,7 @@ use core::hint::select_unpredictable;
 use std::sync::Arc;
 
 use crate::layout::axes_by_stride;
-use crate::numeric::isa::{current_isa, dispatch};
+use crate::numeric::simd::{current_simd_level, dispatch};
 use crate::numeric::split::in_parts;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
@@ -68,7 +68,7 @@ pub fn scale_by_sm3() -> ScaleBySm3 {
 
 part! {
     /// See [`scale_by_sm3`].
-    pub ScaleBySm3 as "scale_by_sm3": AfterALook, OWN_SIZE;
+    pub ScaleBySm3 as "scale_by_sm3": WithLeafStatistics, OWN_SIZE;
     hyperparams {
         /// Decay of the mean of the emitted updates.
         b1: DECAY = 0.9;
@@ -133,12 +133,12 @@ impl Layout {
     }
 }
 
-impl LooksFirst for ScaleBySm3 {
+impl LeafStatistics for ScaleBySm3 {
     const BY_LEAF: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("nu")];
     type State = ScaleBySm3State;
     type Slots<C: Real> = [C; 1];
-    type Found<C: Real> = [C; 1];
+    type Expanded<C: Real> = [C; 1];
     type Scalars<C: Real> = OfLeaf<C>;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySm3State> {
@@ -168,12 +168,12 @@ impl LooksFirst for ScaleBySm3 {
         OfLeaf { k: state.now.rounded(), is_bound: state.layouts[leaf].axes.is_empty() }
     }
 
-    fn found<C: Real>(state: &ScaleBySm3State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+    fn expand<C: Real>(state: &ScaleBySm3State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
         let ScaleBySm3State { mu, before, layouts, .. } = state;
         let (Some(mu), Some(before), [to]) = (mu.get::<C>(leaf), before.get::<C>(leaf), to) else { return };
         match &layouts[leaf] {
             layout if layout.axes.is_empty() => to.copy_from_slice(&mu[start..][..to.len()]),
-            layout => dispatch(current_isa(), Least { layout, start, mu: before, to }),
+            layout => dispatch(current_simd_level(), Least { layout, start, mu: before, to }),
         }
     }
 
@@ -195,7 +195,7 @@ pub struct OfLeaf<C> {
 
 struct Bounds<'a>(&'a mut ScaleBySm3State);
 
-impl LeafLooker for Bounds<'_> {
+impl LeafObserver for Bounds<'_> {
     fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
         let ScaleBySm3State { mu, before, next, layouts, now, .. } = &mut *self.0;
         let (Some(mu), Some(before), Some(next)) =

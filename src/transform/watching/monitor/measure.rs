@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use crate::element::{Both, PerReal};
-use crate::engine::{Isa, Job, dispatch, sum_tile};
+use crate::engine::{Job, SimdLevel, dispatch, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
 
@@ -58,17 +58,17 @@ pub trait Measure: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A measure with its own loops, which inline [`element`](Measure::element).
-pub(super) trait AddsUp: Measure {
-    fn sum_f32(&self, isa: Isa, u: &[f32]) -> f64;
-    fn sum_f64(&self, isa: Isa, u: &[f64]) -> f64;
+pub(super) trait Accumulates: Measure {
+    fn sum_f32(&self, simd: SimdLevel, u: &[f32]) -> f64;
+    fn sum_f64(&self, simd: SimdLevel, u: &[f64]) -> f64;
 }
 
-impl<M: Measure> AddsUp for M {
-    fn sum_f32(&self, isa: Isa, u: &[f32]) -> f64 {
-        dispatch(isa, AddUp { measure: self, u })
+impl<M: Measure> Accumulates for M {
+    fn sum_f32(&self, simd: SimdLevel, u: &[f32]) -> f64 {
+        dispatch(simd, AddUp { measure: self, u })
     }
-    fn sum_f64(&self, isa: Isa, u: &[f64]) -> f64 {
-        dispatch(isa, AddUp { measure: self, u })
+    fn sum_f64(&self, simd: SimdLevel, u: &[f64]) -> f64 {
+        dispatch(simd, AddUp { measure: self, u })
     }
 }
 
@@ -89,11 +89,11 @@ impl<M: Measure, C: Real> Job for AddUp<'_, M, C> {
 pub(super) struct Sum;
 
 impl PerReal for Sum {
-    type Of<C: Real> = fn(&dyn AddsUp, Isa, &[C]) -> f64;
+    type Of<C: Real> = fn(&dyn Accumulates, SimdLevel, &[C]) -> f64;
 }
 
 pub(super) const SUM: Both<Sum> =
-    Both { single: |measure, isa, u| measure.sum_f32(isa, u), double: |measure, isa, u| measure.sum_f64(isa, u) };
+    Both { single: |measure, simd, u| measure.sum_f32(simd, u), double: |measure, simd, u| measure.sum_f64(simd, u) };
 
 /// The norm of all updates together, or of those of a leaf or group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@ pub use measure::{GlobalNorm, Measure, MeasureFn, NotFinite, TreeSum, measure_fn
 pub use quantity::{MeasureWithEma, Measured, Quantity, measure_with_ema, of_params, ratio};
 pub use state::{Measurements, MonitorState, measurements};
 
-use crate::engine::current_isa;
+use crate::engine::current_simd_level;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::select::Labels;
@@ -145,7 +145,7 @@ impl Monitor {
 
 impl Part for Monitor {
     const NAME: &'static str = "monitor";
-    type Form = LooksOn;
+    type Form = Observes;
 
     fn effect(&self) -> Effect {
         Effect::ALONG
@@ -185,7 +185,7 @@ impl Part for Monitor {
     }
 }
 
-impl Onlooker for Monitor {
+impl Observer for Monitor {
     type Memory = MonitorState;
 
     fn start(&self, at: &InitContext<'_>) -> Result<MonitorState> {
@@ -203,8 +203,8 @@ impl Onlooker for Monitor {
 
     #[inline(always)]
     fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]) {
-        let (isa, mut sums) = (current_isa(), sums.iter_mut());
-        self.measures.iter().for_each(|(_, measure)| measure.quantity.add(isa, u, p, &mut sums));
+        let (simd, mut sums) = (current_simd_level(), sums.iter_mut());
+        self.measures.iter().for_each(|(_, measure)| measure.quantity.add(simd, u, p, &mut sums));
     }
 
     fn finish(&self, state: &mut MonitorState, sums: Sums<'_>) {

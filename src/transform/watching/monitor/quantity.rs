@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::measure::{AddsUp, Measure, SUM};
-use crate::engine::{Isa, sum_tile};
+use super::measure::{Accumulates, Measure, SUM};
+use crate::engine::{SimdLevel, sum_tile};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
 use crate::tree::{SMALL, is_safe};
@@ -14,8 +14,8 @@ pub struct Quantity(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Updates(Arc<dyn AddsUp>),
-    Params(Arc<dyn AddsUp>),
+    Updates(Arc<dyn Accumulates>),
+    Params(Arc<dyn Accumulates>),
     Ratio(Box<[Quantity; 2]>),
 }
 
@@ -97,14 +97,14 @@ impl Quantity {
     }
 
     /// Adds a chunk of updates and parameters to its sums, which it takes from the front of the iterator.
-    pub(super) fn add<C: Real>(&self, isa: Isa, u: &[C], p: &[C], sums: &mut core::slice::IterMut<'_, f64>) {
+    pub(super) fn add<C: Real>(&self, simd: SimdLevel, u: &[C], p: &[C], sums: &mut core::slice::IterMut<'_, f64>) {
         let (measure, x) = match &self.0 {
             Kind::Updates(measure) => (measure, u),
             Kind::Params(measure) => (measure, p),
-            Kind::Ratio(both) => return both.iter().for_each(|one| one.add(isa, u, p, sums)),
+            Kind::Ratio(both) => return both.iter().for_each(|one| one.add(simd, u, p, sums)),
         };
         let sum = C::pick(&SUM).expect("there are tiles of `f32` and `f64` only");
-        let found = sum(&**measure, isa, x);
+        let found = sum(&**measure, simd, x);
         let mut add = |found: f64| sums.next().into_iter().for_each(|total| *total += found);
         if !measure.is_norm() {
             return add(found);

@@ -1,14 +1,14 @@
 //! The position of the tile driver: a chunk of a leaf, a member of a chain, a pass range.
 
 use super::tile::Tile;
-use super::{Place, Shape, Span};
+use super::{PassRange, PassStructure, Place};
 use crate::memory::RawSlice;
 
 /// A chunk on its way through one member of a chain in one pass.
 #[derive(Clone, Copy, Debug)]
-pub struct PieceAt {
+pub struct ChunkAt {
     pub(crate) place: Place,
-    pub(crate) span: Span,
+    pub(crate) span: PassRange,
     pub(crate) leaf: usize,
     pub(crate) next: Next,
 }
@@ -24,26 +24,26 @@ pub(crate) enum Next {
     Added(RawSlice),
 }
 
-impl PieceAt {
+impl ChunkAt {
     /// Treats a tile as a chunk of its own.
-    pub(crate) fn of_tile<C>(place: Place, span: Span, tile: &Tile<'_, C>) -> PieceAt {
-        PieceAt { place, span, leaf: tile.leaf, next: Next::Read }
+    pub(crate) fn of_tile<C>(place: Place, span: PassRange, tile: &Tile<'_, C>) -> ChunkAt {
+        ChunkAt { place, span, leaf: tile.leaf, next: Next::Read }
     }
 
     /// Returns the position behind a stage of this shape.
-    pub(crate) fn after(self, shape: Shape) -> PieceAt {
-        PieceAt { place: self.place.after(shape), ..self }
+    pub(crate) fn after(self, shape: PassStructure) -> ChunkAt {
+        ChunkAt { place: self.place.after(shape), ..self }
     }
 
     /// Returns the position for a stage that others follow.
-    pub(crate) fn followed(self) -> PieceAt {
+    pub(crate) fn followed(self) -> ChunkAt {
         let next = if matches!(self.next, Next::Dropped) { Next::Dropped } else { Next::Read };
-        PieceAt { next, ..self }
+        ChunkAt { next, ..self }
     }
 
     /// Returns the position for a stage whose updates are read even if the pass drops them.
-    pub(crate) fn read(self) -> PieceAt {
-        PieceAt { next: Next::Read, ..self }
+    pub(crate) fn read(self) -> ChunkAt {
+        ChunkAt { next: Next::Read, ..self }
     }
 }
 

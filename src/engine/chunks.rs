@@ -7,24 +7,24 @@ use crate::tree::{LeafSpec, Structure};
 
 /// Elements of a chunk: large enough to amortize the lookups per chunk, small enough that threads share a large leaf
 /// evenly. It fixes the order of reductions, and so their results to the bit.
-pub(crate) const PIECE: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
+pub(crate) const CHUNK: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
 
 /// True for short chunks, which `.cargo/config.toml` requests for this crate's tests: they spend most of their time on
 /// leaves of several chunks, in unoptimized loops.
 const SHORT: bool = cfg!(debug_assertions)
-    && matches!(option_env!("GRADCHAIN_SHORT_PIECES"), Some(asked) if matches!(asked.as_bytes(), b"1"));
+    && matches!(option_env!("GRADCHAIN_SHORT_CHUNKS"), Some(asked) if matches!(asked.as_bytes(), b"1"));
 
 /// Elements of a task. A thread that has finished steals a task of this size. If that gives fewer tasks than threads,
 /// tasks shrink, to no less than half.
 #[cfg(feature = "rayon")]
-const TASK: usize = 4 * PIECE;
+const TASK: usize = 4 * CHUNK;
 
 /// The parallelism threshold, in elements.
 #[cfg(feature = "rayon")]
 pub(crate) const WORTH: usize = 4 * TASK;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Piece {
+pub(crate) struct Chunk {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
@@ -36,18 +36,18 @@ pub(crate) struct Piece {
 
 /// The active leaves, cut into chunks, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pieces {
-    pub(crate) all: Vec<Piece>,
+pub(crate) struct Chunks {
+    pub(crate) all: Vec<Chunk>,
     pub(crate) of_leaf: Vec<Range<usize>>,
     /// The number of elements before each chunk, and in all.
     before: Vec<usize>,
 }
 
-impl Pieces {
-    pub(crate) fn new(structure: &Structure, active: &[bool]) -> Pieces {
-        let mut pieces = Pieces::default();
-        pieces.cut(structure, active, |_| None);
-        pieces
+impl Chunks {
+    pub(crate) fn new(structure: &Structure, active: &[bool]) -> Chunks {
+        let mut chunks = Chunks::default();
+        chunks.cut(structure, active, |_| None);
+        chunks
     }
 
     /// Cuts the leaves again; of a leaf with `rows`, which ascend, only these. Adjacent rows are cut at the same
@@ -79,7 +79,7 @@ impl Pieces {
             self.of_leaf.push(first..self.all.len());
         }
         self.before.clear();
-        let lens = self.all.iter().map(|piece| piece.len).chain([0]);
+        let lens = self.all.iter().map(|chunk| chunk.len).chain([0]);
         self.before.extend(lens.scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len))));
     }
 
@@ -87,8 +87,8 @@ impl Pieces {
     fn stretch(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
         let (end, dtype) = (start + len, spec.dtype().compute());
         while start < end {
-            let len = (PIECE - start % PIECE).min(end - start);
-            self.all.push(Piece { leaf, start, len, from, dtype });
+            let len = (CHUNK - start % CHUNK).min(end - start);
+            self.all.push(Chunk { leaf, start, len, from, dtype });
             (start, from) = (start + len, from + len);
         }
     }
@@ -119,7 +119,7 @@ pub(crate) struct Tasks<'a> {
 
 #[cfg(feature = "rayon")]
 impl Tasks<'_> {
-    pub(crate) fn pieces(&self, task: usize) -> Range<usize> {
+    pub(crate) fn chunks(&self, task: usize) -> Range<usize> {
         let all = self.before[self.before.len() - 1];
         let begins = |task: usize| match task {
             _ if task == self.count => self.before.len() - 1,
@@ -134,31 +134,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_cover_each_element_once_and_keep_to_their_leaves() {
-        let tree = (vec![0.0_f32; PIECE * 2 + 1], 1.0_f64, Vec::<f32>::new());
+    fn chunks_cover_each_element_once_and_keep_to_their_leaves() {
+        let tree = (vec![0.0_f32; CHUNK * 2 + 1], 1.0_f64, Vec::<f32>::new());
         let structure = Structure::of(&tree).unwrap();
-        let pieces = Pieces::new(&structure, &[true; 3]);
-        let lens: Vec<_> = pieces.all.iter().map(|p| (p.leaf, p.start, p.len)).collect();
-        assert_eq!(lens, [(0, 0, PIECE), (0, PIECE, PIECE), (0, 2 * PIECE, 1), (1, 0, 1)]);
-        assert_eq!(pieces.of_leaf, [0..3, 3..4, 4..4]);
-        assert_eq!(Pieces::new(&structure, &[false, true, true]).of_leaf, [0..0, 0..1, 1..1]);
+        let chunks = Chunks::new(&structure, &[true; 3]);
+        let lens: Vec<_> = chunks.all.iter().map(|p| (p.leaf, p.start, p.len)).collect();
+        assert_eq!(lens, [(0, 0, CHUNK), (0, CHUNK, CHUNK), (0, 2 * CHUNK, 1), (1, 0, 1)]);
+        assert_eq!(chunks.of_leaf, [0..3, 3..4, 4..4]);
+        assert_eq!(Chunks::new(&structure, &[false, true, true]).of_leaf, [0..0, 0..1, 1..1]);
     }
 
     #[test]
-    fn pieces_of_rows_are_cut_where_those_of_the_leaf_are() {
-        let structure = Structure::of(&(ndarray::Array2::<f32>::zeros((PIECE, 3)), 1.0_f32)).unwrap();
-        let mut pieces = Pieces::new(&structure, &[true; 2]);
-        let whole: Vec<_> = pieces.all.clone();
+    fn chunks_of_rows_are_cut_where_those_of_the_leaf_are() {
+        let structure = Structure::of(&(ndarray::Array2::<f32>::zeros((CHUNK, 3)), 1.0_f32)).unwrap();
+        let mut chunks = Chunks::new(&structure, &[true; 2]);
+        let whole: Vec<_> = chunks.all.clone();
         let mut cut = |rows: &[usize]| {
-            pieces.cut(&structure, &[true; 2], |leaf| (leaf == 0).then_some(rows));
-            pieces.all.clone()
+            chunks.cut(&structure, &[true; 2], |leaf| (leaf == 0).then_some(rows));
+            chunks.all.clone()
         };
-        assert_eq!(cut(&Vec::from_iter(0..PIECE)), whole);
-        let piece = |start, len, from| Piece { leaf: 0, start, len, from, dtype: DType::F32 };
-        let last = Piece { leaf: 1, start: 0, len: 1, from: 0, dtype: DType::F32 };
+        assert_eq!(cut(&Vec::from_iter(0..CHUNK)), whole);
+        let chunk = |start, len, from| Chunk { leaf: 0, start, len, from, dtype: DType::F32 };
+        let last = Chunk { leaf: 1, start: 0, len: 1, from: 0, dtype: DType::F32 };
         // The row begins one element before the first cut.
-        let row = PIECE / 3;
-        let rows = [piece(0, 6, 0), piece(12, 3, 6), piece(PIECE - 1, 1, 9), piece(PIECE, 5, 10), last];
+        let row = CHUNK / 3;
+        let rows = [chunk(0, 6, 0), chunk(12, 3, 6), chunk(CHUNK - 1, 1, 9), chunk(CHUNK, 5, 10), last];
         assert_eq!(cut(&[0, 1, 4, row, row + 1]), rows);
         assert_eq!(cut(&[]), [last]);
     }
@@ -169,25 +169,25 @@ mod tests {
         let sizes = |sizes: &[usize]| {
             let leaves: Vec<_> = sizes.iter().map(|n| vec![0.0_f32; *n]).collect();
             let structure = Structure::of(&leaves).unwrap();
-            Pieces::new(&structure, &vec![true; sizes.len()])
+            Chunks::new(&structure, &vec![true; sizes.len()])
         };
-        let few = sizes(&[8 * PIECE]);
-        assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * PIECE, 8 * PIECE / 3, 2 * PIECE, 2 * PIECE]);
+        let few = sizes(&[8 * CHUNK]);
+        assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * CHUNK, 8 * CHUNK / 3, 2 * CHUNK, 2 * CHUNK]);
         assert_eq!(sizes(&[100 * WORTH]).task(16), TASK);
         // A thousand small leaves and a large one.
-        let small = PIECE / 160;
+        let small = CHUNK / 160;
         let mut leaves = vec![small; 1000];
-        leaves.push(8 * PIECE);
-        let pieces = sizes(&leaves);
-        for (pieces, task) in [(&pieces, TASK), (&few, 2 * PIECE), (&sizes(&[61 * PIECE, 1, 0, 5]), 3 * PIECE)] {
-            let tasks = pieces.tasks(task);
-            let all: Vec<_> = (0..tasks.count).flat_map(|i| tasks.pieces(i)).collect();
-            assert_eq!(all, Vec::from_iter(0..pieces.all.len()));
-            let elements = |i| pieces.all[tasks.pieces(i)].iter().map(|piece| piece.len).sum::<usize>();
-            assert!((0..tasks.count).all(|i| elements(i).abs_diff(task) <= 2 * PIECE));
+        leaves.push(8 * CHUNK);
+        let chunks = sizes(&leaves);
+        for (chunks, task) in [(&chunks, TASK), (&few, 2 * CHUNK), (&sizes(&[61 * CHUNK, 1, 0, 5]), 3 * CHUNK)] {
+            let tasks = chunks.tasks(task);
+            let all: Vec<_> = (0..tasks.count).flat_map(|i| tasks.chunks(i)).collect();
+            assert_eq!(all, Vec::from_iter(0..chunks.all.len()));
+            let elements = |i| chunks.all[tasks.chunks(i)].iter().map(|chunk| chunk.len).sum::<usize>();
+            assert!((0..tasks.count).all(|i| elements(i).abs_diff(task) <= 2 * CHUNK));
         }
         // As many tasks as threads, or more.
-        let million = sizes(&[61 * PIECE]);
+        let million = sizes(&[61 * CHUNK]);
         assert_eq!([2, 8, 16, 24].map(|n| million.tasks(million.task(n)).count), [16, 16, 16, 25]);
     }
 }

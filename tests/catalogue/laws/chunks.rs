@@ -47,7 +47,7 @@ fn law(number: usize, entry: &dyn Subject, problem: &Problem) {
 }
 
 #[test]
-fn leaves_of_several_pieces_have_the_same_bits_on_all_threads_and_in_all_ways() {
+fn leaves_of_several_chunks_have_the_same_bits_on_all_threads_and_in_all_ways() {
     let problem = large_problem();
     registry().iter().enumerate().for_each(|(number, entry)| law(number, &**entry, &problem));
 }

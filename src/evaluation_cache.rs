@@ -4,7 +4,7 @@ use crate::state::Moments;
 
 /// The cached evaluation at one point.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct CachedEvaluation {
     /// Fingerprint of the point; `None` if empty.
     pub(crate) fingerprint: Option<[u64; 2]>,
     pub(crate) value: f64,
@@ -13,10 +13,10 @@ pub(crate) struct Known {
 
 /// The cached evaluations.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Recall {
+pub(crate) struct EvaluationCache {
     /// The evaluation at the parameters.
-    pub(crate) here: Known,
+    pub(crate) here: CachedEvaluation,
     /// The last evaluation of this step, and the best one before. A line search ends at one of the two.
-    pub(crate) last: Known,
-    pub(crate) best: Known,
+    pub(crate) last: CachedEvaluation,
+    pub(crate) best: CachedEvaluation,
 }

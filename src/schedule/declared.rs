@@ -10,7 +10,7 @@ pub(super) use crate::recipe::Show;
 use crate::recipe::{FromRecipe, Required, ToRecipe};
 
 /// The generated behaviour of a schedule, which prints as its constructor call.
-pub(super) trait Said: fmt::Display {
+pub(super) trait Declared: fmt::Display {
     /// Returns the name of the constructor.
     fn name(&self) -> &'static str;
     /// Checks the arguments with a range; `function` is the name in the message.
@@ -110,22 +110,22 @@ macro_rules! schedule {
                 $T { $($r,)+ $($($o: $default,)+)? }
             }
 
-            $($($crate::schedule::said::schedule!(@setter $T $o ($O $(<$G>)?));)+)?
+            $($($crate::schedule::declared::schedule!(@setter $T $o ($O $(<$G>)?));)+)?
         }
 
-        impl $crate::schedule::said::Said for $T {
+        impl $crate::schedule::declared::Declared for $T {
             fn name(&self) -> &'static str {
                 $name
             }
 
             fn check_ranges(&self, _function: &str) -> $crate::Result<()> {
-                $($($crate::schedule::said::schedule!(@within self _function $r $rrange);)?)+
-                $($($($crate::schedule::said::schedule!(@within self _function $o $orange);)?)+)?
+                $($($crate::schedule::declared::schedule!(@within self _function $r $rrange);)?)+
+                $($($($crate::schedule::declared::schedule!(@within self _function $o $orange);)?)+)?
                 Ok(())
             }
 
-            fn arguments(&mut self, visit: &mut $crate::schedule::said::Show<'_>) {
-                use $crate::schedule::said::Argument as _;
+            fn arguments(&mut self, visit: &mut $crate::schedule::declared::Show<'_>) {
+                use $crate::schedule::declared::Argument as _;
                 $(self.$r.visit(stringify!($r), true, visit);)+
                 $($(self.$o.visit(stringify!($o), false, visit);)+)?
             }
@@ -133,7 +133,7 @@ macro_rules! schedule {
 
         impl core::fmt::Display for $T {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-                use $crate::schedule::said::Argument as _;
+                use $crate::schedule::declared::Argument as _;
                 f.write_str(concat!($name, "("))?;
                 let mut between = "";
                 $(
@@ -155,10 +155,10 @@ macro_rules! schedule {
     };
 
     (@setter $T:ident $o:ident (Option<$G:ident>)) => {
-        $crate::schedule::said::schedule!(@setter $T $o, impl Into<Option<$G>>, $o.into());
+        $crate::schedule::declared::schedule!(@setter $T $o, impl Into<Option<$G>>, $o.into());
     };
     (@setter $T:ident $o:ident ($O:ident)) => {
-        $crate::schedule::said::schedule!(@setter $T $o, $O, $o);
+        $crate::schedule::declared::schedule!(@setter $T $o, $O, $o);
     };
     (@setter $T:ident $o:ident, $O:ty, $value:expr) => {
         #[doc = concat!("Sets [`", stringify!($o), "`](struct@", stringify!($T), ").")]

@@ -2,12 +2,12 @@
 
 use core::any::Any;
 
-use super::super::found::Found;
+use super::super::expansion::Expansion;
 use super::super::limits::MOST_SLOTS;
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    AllUses, InitContext, Outcome, PieceAt, Shape, Slot, SlotList, Span, StepContext, Sums, Term, Then, Uses,
-    WholeTree, followed_by, fused,
+    AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList, StepContext, Sums,
+    Then, Uses, WholeTree, followed_by, fused,
 };
 use super::rule::checked_slots;
 use super::state::{Arrays, of_part};
@@ -19,15 +19,15 @@ use crate::needs::Nothing;
 use crate::state::State;
 use crate::tree::LeafSpec;
 
-/// The form of a [`LooksFirst`]: reads whole leaves, then transforms each element on its own.
+/// The form of a [`LeafStatistics`]: reads whole leaves, then transforms each element on its own.
 #[derive(Clone, Copy, Debug)]
-pub enum AfterALook {}
+pub enum WithLeafStatistics {}
 
 /// A part that computes leaf statistics and then transforms each element by them.
 ///
 /// The second half is arithmetic on one element, as in a [`Rule`](super::Rule), and fuses with later parts into one
 /// loop. Statistics such as the means of rows and columns differ between elements of a leaf:
-/// [`found`](LooksFirst::found) expands them to a few numbers per element, which never need an array of the leaf's
+/// [`expand`](LeafStatistics::expand) expands them to a few numbers per element, which never need an array of the leaf's
 /// length.
 ///
 /// # Example
@@ -37,7 +37,7 @@ pub enum AfterALook {}
 /// ```
 /// use gradchain::prelude::*;
 /// use gradchain::Real;
-/// use gradchain::part::{AfterALook, InitContext, LeafLooker, LooksFirst, Part, StepContext, WholeTree};
+/// use gradchain::part::{WithLeafStatistics, InitContext, LeafObserver, LeafStatistics, Part, StepContext, WholeTree};
 /// use gradchain::state::{PerLeaf, Scalar};
 /// use gradchain::tree::LeafSpec;
 ///
@@ -46,14 +46,14 @@ pub enum AfterALook {}
 ///
 /// impl Part for DivideByLargest {
 ///     const NAME: &'static str = "divide_by_largest";
-///     type Form = AfterALook;
+///     type Form = WithLeafStatistics;
 /// }
 ///
-/// impl LooksFirst for DivideByLargest {
+/// impl LeafStatistics for DivideByLargest {
 ///     const BY_LEAF: bool = true;
 ///     type State = PerLeaf<Scalar>;
 ///     type Slots<C: Real> = [C; 0];
-///     type Found<C: Real> = [C; 0];
+///     type Expanded<C: Real> = [C; 0];
 ///     type Scalars<C: Real> = C;
 ///
 ///     fn start(&self, at: &InitContext<'_>) -> gradchain::Result<PerLeaf<Scalar>> {
@@ -75,7 +75,7 @@ pub enum AfterALook {}
 ///
 /// struct Largest<'a>(&'a mut PerLeaf<Scalar>);
 ///
-/// impl LeafLooker for Largest<'_> {
+/// impl LeafObserver for Largest<'_> {
 ///     fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
 ///         let largest = u.iter().fold(0.0_f64, |largest, u| largest.max(u.as_f64().abs()));
 ///         self.0.set(leaf, Scalar::new(largest));
@@ -94,18 +94,17 @@ pub enum AfterALook {}
 ///
 /// One additional pass, which reads the updates in place: they are stored in memory only if an earlier part of the
 /// chain has changed them. Gradients that are strided or not of the compute type (16-bit ones) are copied for it;
-/// row-sparse gradients are refused. The numbers of [`found`](LooksFirst::found) are expanded in L1, 512 elements at a
-/// time.
+/// row-sparse gradients are refused. [`expand`](LeafStatistics::expand) fills buffers in L1, 512 elements at a time.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `AfterALook` and does not implement `LooksFirst`",
-    note = "`impl LooksFirst for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
+    message = "`{Self}` has the form `WithLeafStatistics` and does not implement `LeafStatistics`",
+    note = "`impl LeafStatistics for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
 )]
-pub trait LooksFirst: Part<Form = AfterALook> {
-    /// The state arrays that [`apply`](LooksFirst::apply) rewrites, by name: one for each of
-    /// [`Slots`](LooksFirst::Slots).
+pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
+    /// The state arrays that [`apply`](LeafStatistics::apply) rewrites, by name: one for each of
+    /// [`Slots`](LeafStatistics::Slots).
     ///
     /// They start at zero, and the state has each under its name, beside the fields made by
-    /// [`start`](LooksFirst::start).
+    /// [`start`](LeafStatistics::start).
     const SLOTS: &'static [Slot] = &[];
     /// True if each leaf's update follows from that leaf and its own state alone.
     ///
@@ -118,7 +117,7 @@ pub trait LooksFirst: Part<Form = AfterALook> {
     type Slots<C: Real>: SlotArray<C>;
     /// The statistics of one element, besides those of its leaf: `[C; N]`. With the slots at most 8; more do not
     /// compile.
-    type Found<C: Real>: SlotArray<C>;
+    type Expanded<C: Real>: SlotArray<C>;
     /// The values that all elements of a leaf share.
     type Scalars<C: Real>: Copy + Send + Sync;
 
@@ -127,7 +126,7 @@ pub trait LooksFirst: Part<Form = AfterALook> {
         leaf.len() as f64
     }
 
-    /// Returns the state before the first step, without the [arrays](LooksFirst::SLOTS).
+    /// Returns the state before the first step, without the [arrays](LeafStatistics::SLOTS).
     ///
     /// # Errors
     ///
@@ -143,19 +142,20 @@ pub trait LooksFirst: Part<Form = AfterALook> {
 
     /// Expands the statistics of a leaf to its elements, in memory order, from element `start` on.
     ///
-    /// `to` has a slice for each number of [`Found`](LooksFirst::Found), all of one length.
-    fn found<C: Real>(state: &Self::State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+    /// `to` has a slice for each number of [`Expansion`](LeafStatistics::Expanded), all of one length.
+    fn expand<C: Real>(state: &Self::State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
         let _ = (state, leaf, start, to);
     }
 
-    /// Transforms the update `u` of one element. Write `#[inline(always)]` on it. Without [arrays](LooksFirst::SLOTS)
-    /// it may run more than once per element in a step.
-    fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, found: &Self::Found<C>, u: C) -> C;
+    /// Transforms the update `u` of one element. Write `#[inline(always)]` on it.
+    ///
+    /// Without [arrays](LeafStatistics::SLOTS) it may run more than once per element in a step.
+    fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, found: &Self::Expanded<C>, u: C) -> C;
 }
 
 /// The statistics per element.
-const fn found<P: LooksFirst>() -> usize {
-    <P::Found<f32> as SlotArray<f32>>::LEN
+const fn expanded<P: LeafStatistics>() -> usize {
+    <P::Expanded<f32> as SlotArray<f32>>::LEN
 }
 
 /// The statistics per element and the state arrays.
@@ -163,19 +163,19 @@ const fn found<P: LooksFirst>() -> usize {
 /// At most eight fit, nine do not compile:
 ///
 /// ```
-/// # use gradchain::part::{AfterALook, InitContext, LooksFirst, Part, Slot, StepContext, WholeTree};
+/// # use gradchain::part::{WithLeafStatistics, InitContext, LeafStatistics, Part, Slot, StepContext, WholeTree};
 /// # use gradchain::{Real, Result, prelude::*};
 /// # #[derive(Clone, Debug)]
 /// # struct Mine;
 /// # impl Part for Mine {
 /// #     const NAME: &'static str = "mine";
-/// #     type Form = AfterALook;
+/// #     type Form = WithLeafStatistics;
 /// # }
-/// # impl LooksFirst for Mine {
+/// # impl LeafStatistics for Mine {
 /// #     const SLOTS: &'static [Slot] = &[Slot::exact("a"); 4];
 /// #     type State = ();
 /// #     type Slots<C: Real> = [C; 4];
-/// #     type Found<C: Real> = [C; 4];
+/// #     type Expanded<C: Real> = [C; 4];
 /// #     type Scalars<C: Real> = ();
 /// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
 /// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
@@ -186,19 +186,19 @@ const fn found<P: LooksFirst>() -> usize {
 /// ```
 ///
 /// ```compile_fail
-/// # use gradchain::part::{AfterALook, InitContext, LooksFirst, Part, Slot, StepContext, WholeTree};
+/// # use gradchain::part::{WithLeafStatistics, InitContext, LeafStatistics, Part, Slot, StepContext, WholeTree};
 /// # use gradchain::{Real, Result, prelude::*};
 /// # #[derive(Clone, Debug)]
 /// # struct Mine;
 /// # impl Part for Mine {
 /// #     const NAME: &'static str = "mine";
-/// #     type Form = AfterALook;
+/// #     type Form = WithLeafStatistics;
 /// # }
-/// # impl LooksFirst for Mine {
+/// # impl LeafStatistics for Mine {
 /// #     const SLOTS: &'static [Slot] = &[Slot::exact("a"); 4];
 /// #     type State = ();
 /// #     type Slots<C: Real> = [C; 4];
-/// #     type Found<C: Real> = [C; 5];
+/// #     type Expanded<C: Real> = [C; 5];
 /// #     type Scalars<C: Real> = ();
 /// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
 /// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
@@ -207,32 +207,32 @@ const fn found<P: LooksFirst>() -> usize {
 /// # }
 /// Mine.init(&1.0_f32).unwrap();
 /// ```
-const fn slots<P: LooksFirst>() -> usize {
-    let slots = checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) + found::<P>();
+const fn slots<P: LeafStatistics>() -> usize {
+    let slots = checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) + expanded::<P>();
     assert!(slots <= MOST_SLOTS, "what looks first has at most 8 numbers of an element, in arrays and found");
     slots
 }
 
-fn fill<P: LooksFirst, C: Real>(state: &dyn Any, leaf: usize, start: usize, to: &mut [&mut [C]]) {
+fn fill<P: LeafStatistics, C: Real>(state: &dyn Any, leaf: usize, start: usize, to: &mut [&mut [C]]) {
     if let Some(state) = state.downcast_ref() {
-        P::found(state, leaf, start, to);
+        P::expand(state, leaf, start, to);
     }
 }
 
-impl<P: LooksFirst> Form<P> for AfterALook {
+impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     type Needs = Nothing;
     type State = PartState<P::State>;
     /// True once the barrier has read the updates; a step may end before.
     type Run = bool;
     type Kernel<C: Real> = P::Scalars<C>;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: PassStructure = PassStructure {
         barriers: 1,
         stateful: (!P::SLOTS.is_empty() as u32) << 1,
         looks: 1,
         untouched: 1,
         joins: !P::BY_LEAF,
-        ..Shape::NOTHING
+        ..PassStructure::NOTHING
     };
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = false;
@@ -272,7 +272,7 @@ impl<P: LooksFirst> Form<P> for AfterALook {
         *done = true;
     }
 
-    fn in_piece<C: Real>(part: &P, state: &Self::State, done: &bool, at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(part: &P, state: &Self::State, done: &bool, at: ChunkAt, then: &mut Then<'_, C>) {
         if const { C::RECORDS } {
             return then(&mut |_| C::refuse(NOT_REMOTE));
         }
@@ -294,19 +294,27 @@ impl<P: LooksFirst> Form<P> for AfterALook {
     fn slots<'a>(_: &P, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
         // Without statistics to expand, arrays are converted as those of other parts.
-        if const { found::<P>() > 0 } {
+        if const { expanded::<P>() > 0 } {
             let (single, double) = (fill::<P, f32>, fill::<P, f64>);
-            list.push_found(Found { state: &state.memory, leaf, single, double }, found::<P>());
+            list.push_found(Expansion { state: &state.memory, leaf, single, double }, expanded::<P>());
         }
     }
 
     #[inline(always)]
-    fn apply<C: Real>(k: &P::Scalars<C>, at: usize, span: Span, slots: &mut [C], u: C, _: C, _: &mut [Term<C>]) -> C {
+    fn apply<C: Real>(
+        k: &P::Scalars<C>,
+        at: usize,
+        span: PassRange,
+        slots: &mut [C],
+        u: C,
+        _: C,
+        _: &mut [Contribution<C>],
+    ) -> C {
         if !span.has(at + 1) {
             return u;
         }
         let (own, found) = slots.split_at_mut(const { P::SLOTS.len() });
-        P::apply(*k, P::Slots::of(own), P::Found::of(found), u)
+        P::apply(*k, P::Slots::of(own), P::Expanded::of(found), u)
     }
 
     fn finish(_: &P, _: &mut Self::State, done: bool, _: Sums<'_>, outcome: &mut Outcome) {
@@ -315,7 +323,7 @@ impl<P: LooksFirst> Form<P> for AfterALook {
         }
     }
 
-    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: Span) -> usize {
+    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         if span.has(at + 1) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
     }
 }

@@ -14,7 +14,7 @@ use crate::wrapper::Boxed;
 type Member = Boxed<ValueAndGradFn>;
 
 /// Returns the transformation of a whole config, with its own passes if it is one of these optimizers.
-pub(super) fn alone(member: Member) -> Member {
+pub(super) fn with_own_passes(member: Member) -> Member {
     let common = common::<Adamw>(&member)
         .or_else(|| common::<Adam>(&member))
         .or_else(|| common::<Sgd>(&member))
@@ -28,14 +28,14 @@ where
     ValueAndGradFn: Includes<T::Needs>,
 {
     let member: &dyn Any = &**member;
-    Some(Box::new(Alone(member.downcast_ref::<T>()?.clone())))
+    Some(Box::new(OwnPasses(member.downcast_ref::<T>()?.clone())))
 }
 
 /// An optimizer that is a whole chain.
 #[derive(Clone, Debug)]
-pub(super) struct Alone<T>(T);
+pub(super) struct OwnPasses<T>(T);
 
-impl<T: Stage> Part for Alone<T> {
+impl<T: Stage> Part for OwnPasses<T> {
     const NAME: &'static str = "alone";
     type Form = Named;
 
@@ -48,7 +48,7 @@ impl<T: Stage> Part for Alone<T> {
     }
 }
 
-impl<T: Stage> Optimizer for Alone<T> {
+impl<T: Stage> Optimizer for OwnPasses<T> {
     const HIDDEN: bool = true;
     type Chain = T;
     fn chain(&self) -> &T {

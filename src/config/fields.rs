@@ -5,7 +5,7 @@ use core::cell::RefCell;
 use crate::recipe::{ConfigError, FromRecipe, Node, Result};
 
 /// The arguments of a transformation, before it is built.
-pub(super) struct Given<'a> {
+pub(super) struct Fields<'a> {
     /// None for a dry run that only finds out the possible arguments.
     entries: Option<Vec<(&'a str, Node<'a>)>>,
     place: &'a str,
@@ -13,14 +13,14 @@ pub(super) struct Given<'a> {
     needed: RefCell<Vec<&'static str>>,
 }
 
-impl<'a> Given<'a> {
-    pub(super) fn of(node: &'a Node<'a>) -> Result<Given<'a>> {
-        Ok(Given { entries: Some(node.entries()?), place: node.place(), needed: RefCell::default() })
+impl<'a> Fields<'a> {
+    pub(super) fn of(node: &'a Node<'a>) -> Result<Fields<'a>> {
+        Ok(Fields { entries: Some(node.entries()?), place: node.place(), needed: RefCell::default() })
     }
 
     /// Returns no arguments, for a dry run.
-    pub(super) fn nothing() -> Given<'a> {
-        Given { entries: None, place: "$", needed: RefCell::default() }
+    pub(super) fn nothing() -> Fields<'a> {
+        Fields { entries: None, place: "$", needed: RefCell::default() }
     }
 
     /// Returns the argument of this name, unless it is none.

@@ -4,24 +4,24 @@
 
 use core::marker::PhantomData;
 
+use super::chunk_at::{ChunkAt, Next, OnTile, Then};
 use super::fused::{self, To, list_slots, local_span, loop_on_tile};
 use super::passes;
-use super::piece_at::{Next, OnTile, PieceAt, Then};
 use super::slots::SlotList;
 use super::sums::MOST_SUMS;
 use super::tile::DoesTo;
-use super::{Place, Shape, Span, Stage, Tile};
-use crate::element::{Real, Term};
+use super::{PassRange, PassStructure, Place, Stage, Tile};
+use crate::element::{Contribution, Real};
 
 /// Transforms one tile by a stage in a pass.
 pub(crate) fn on_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
     place: Place,
-    span: Span,
+    span: PassRange,
     tile: &mut Tile<'_, C>,
 ) {
-    stage.in_piece(state, run, PieceAt::of_tile(place, span, tile), &mut |part| part(tile));
+    stage.in_chunk(state, run, ChunkAt::of_tile(place, span, tile), &mut |part| part(tile));
 }
 
 /// The members of a chain, in a pass.
@@ -30,19 +30,19 @@ pub(crate) trait Members<C: Real> {
     fn len(&self) -> usize;
     /// Returns true if every member of the chain runs on the leaf.
     fn is_whole(&self) -> bool;
-    fn shape(&self, member: usize) -> Shape;
-    /// As [`Stage::in_piece`].
-    fn in_piece(&self, member: usize, at: PieceAt, then: &mut Then<'_, C>);
+    fn shape(&self, member: usize) -> PassStructure;
+    /// As [`Stage::in_chunk`].
+    fn in_chunk(&self, member: usize, at: ChunkAt, then: &mut Then<'_, C>);
 }
 
 /// Runs the members of a chain in sequence on each tile.
-pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: PieceAt, then: &mut Then<'_, C>) {
+pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: ChunkAt, then: &mut Then<'_, C>) {
     let at = if members.is_whole() { at } else { at.followed() };
     match members.len() {
         0 => then(&mut |_| {}),
         many => {
             let here = if many > 1 { at.followed() } else { at };
-            members.in_piece(0, here, &mut |first| from_member(members, 1, at.after(members.shape(0)), first, then));
+            members.in_chunk(0, here, &mut |first| from_member(members, 1, at.after(members.shape(0)), first, then));
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: PieceAt, then: &
 fn from_member<C: Real>(
     members: &dyn Members<C>,
     next: usize,
-    at: PieceAt,
+    at: ChunkAt,
     before: &mut OnTile<'_, C>,
     then: &mut Then<'_, C>,
 ) {
@@ -59,7 +59,7 @@ fn from_member<C: Real>(
         return then(before);
     }
     let here = if next + 1 < members.len() { at.followed() } else { at };
-    members.in_piece(next, here, &mut |own| {
+    members.in_chunk(next, here, &mut |own| {
         let mut both = |tile: &mut Tile<'_, C>| {
             before(tile);
             own(tile);
@@ -72,7 +72,7 @@ fn from_member<C: Real>(
 type Held<'a, S> = (&'a <S as Stage>::State, &'a <S as Stage>::Run);
 
 /// A function that sets up a fusing stage's loop for a chunk.
-type LoopFn<S, C> = fn(&S, Held<'_, S>, PieceAt, &mut Then<'_, C>);
+type LoopFn<S, C> = fn(&S, Held<'_, S>, ChunkAt, &mut Then<'_, C>);
 
 /// The loops of a stage over a chunk, for one number type. Constants of function type select them: rustc instantiates
 /// both sides of an `if const`.
@@ -91,7 +91,7 @@ pub(super) const fn by_one_loop<S: Stage>() -> bool {
 }
 
 /// Runs a stage that is one loop for this leaf in this step.
-pub(crate) fn fused<S: Stage, C: Real>(stage: &S, held: Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
+pub(crate) fn fused<S: Stage, C: Real>(stage: &S, held: Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
     Ways::<S, C>::LOOP(stage, held, at, then);
 }
 
@@ -106,7 +106,7 @@ pub(super) fn as_one_loop<S: Stage, C: Real>(
 
 /// Runs one loop over tiles, with its arrays and kernel for this pass.
 #[inline(never)]
-fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
+fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
     // Filled in place: the list spans several cache lines.
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
@@ -121,8 +121,8 @@ fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt
     // A pass that repeats an earlier pass's work must not reduce it twice.
     let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
     then(&mut |tile| {
-        let isa = tile.isa;
-        let added = loop_on_tile(&list, to, tile, None, &mut |arrays| pass(isa, &kernel, arrays));
+        let simd = tile.simd;
+        let added = loop_on_tile(&list, to, tile, None, &mut |arrays| pass(simd, &kernel, arrays));
         if const { S::SHAPE.sums > 0 } && adds {
             fused::add(&S::SHAPE, &added, at.place, tile.sums);
         }
@@ -131,7 +131,7 @@ fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt
 
 /// As [`one_loop`] for a recorded element.
 #[inline(never)]
-fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, then: &mut Then<'_, C>) {
+fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
@@ -146,16 +146,16 @@ fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: PieceAt, 
 /// Not inlined: all stages share one copy.
 #[inline(never)]
 fn record_element<C: Real>(
-    shape: Shape,
+    shape: PassStructure,
     list: &SlotList<'_>,
-    PieceAt { place, span, .. }: PieceAt,
+    ChunkAt { place, span, .. }: ChunkAt,
     tile: &mut Tile<'_, C>,
     apply: DoesTo<'_, C>,
 ) {
     // As in `one_loop`.
     let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
     tile.record(&list.in_record()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
-        let mut all = [Term::default(); MOST_SUMS];
+        let mut all = [Contribution::default(); MOST_SUMS];
         let u = apply(slots, u, &mut all);
         terms.copy_from_slice(&all[..terms.len()]);
         u

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::isa::Set;
+use super::simd::Set;
 use crate::element::{Element, SixteenBits};
 use crate::numeric::half_floats::{self, BLOCK};
 use crate::tree::add_update;

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 /// Results are bitwise identical on all levels: only the number of elements in flight differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Isa {
+pub enum SimdLevel {
     /// The baseline of the target: SSE2 on x86-64, NEON on aarch64.
     Baseline,
     /// x86-64 with AVX2, and with F16C, which all CPUs with AVX2 have.
@@ -22,7 +22,7 @@ pub enum Isa {
 static FORCED: AtomicU8 = AtomicU8::new(0);
 
 /// Returns the widest SIMD level of this CPU.
-pub fn detected_isa() -> Isa {
+pub fn detected_simd_level() -> SimdLevel {
     #[cfg(target_arch = "x86_64")]
     {
         let avx512 = is_x86_feature_detected!("avx512f")
@@ -31,27 +31,27 @@ pub fn detected_isa() -> Isa {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("f16c");
         if avx512 {
-            return Isa::Avx512;
+            return SimdLevel::Avx512;
         }
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
-            return Isa::Avx2;
+            return SimdLevel::Avx2;
         }
     }
-    Isa::Baseline
+    SimdLevel::Baseline
 }
 
 /// Forces a SIMD level for all steps of this process, or with `None` the detected one again.
 ///
 /// It is for tests and benchmarks; results do not depend on it. A level beyond the CPU's is lowered to the CPU's.
-pub fn force_isa(isa: Option<Isa>) {
-    FORCED.store(isa.map_or(0, |isa| isa as u8 + 1), Ordering::Relaxed);
+pub fn force_simd_level(simd: Option<SimdLevel>) {
+    FORCED.store(simd.map_or(0, |simd| simd as u8 + 1), Ordering::Relaxed);
 }
 
-pub(crate) fn current_isa() -> Isa {
-    let detected = detected_isa();
+pub(crate) fn current_simd_level() -> SimdLevel {
+    let detected = detected_simd_level();
     match FORCED.load(Ordering::Relaxed) {
-        1 => Isa::Baseline,
-        2 => Isa::Avx2.min(detected),
+        1 => SimdLevel::Baseline,
+        2 => SimdLevel::Avx2.min(detected),
         _ => detected,
     }
 }
@@ -76,37 +76,37 @@ pub(crate) trait Job {
 
 /// The SIMD level that a loop is compiled for, as a type.
 pub(crate) trait Set {
-    const ISA: Isa;
+    const SIMD: SimdLevel;
 }
 
 pub(crate) enum Baseline {}
 impl Set for Baseline {
-    const ISA: Isa = Isa::Baseline;
+    const SIMD: SimdLevel = SimdLevel::Baseline;
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) enum Avx2 {}
 #[cfg(target_arch = "x86_64")]
 impl Set for Avx2 {
-    const ISA: Isa = Isa::Avx2;
+    const SIMD: SimdLevel = SimdLevel::Avx2;
 }
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) enum Avx512 {}
 #[cfg(target_arch = "x86_64")]
 impl Set for Avx512 {
-    const ISA: Isa = Isa::Avx512;
+    const SIMD: SimdLevel = SimdLevel::Avx512;
 }
 
 #[inline]
-pub(crate) fn dispatch<J: Job>(isa: Isa, job: J) -> J::Output {
-    match isa {
-        // SAFETY: `current_isa` returns this value only if the CPU has these features.
+pub(crate) fn dispatch<J: Job>(simd: SimdLevel, job: J) -> J::Output {
+    match simd {
+        // SAFETY: `current_simd_level` returns this value only if the CPU has these features.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { avx512(job) },
+        SimdLevel::Avx512 => unsafe { avx512(job) },
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { avx2(job) },
+        SimdLevel::Avx2 => unsafe { avx2(job) },
         _ => baseline(job),
     }
 }
@@ -118,8 +118,8 @@ pub(super) const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAI
 
 /// As [`dispatch`], for a loop of a chain, which is compiled for each chain and number type.
 #[inline]
-pub(crate) fn dispatch_chain<J: Job>(isa: Isa, job: J) -> J::Output {
-    Chosen::<J>::CHAIN(isa, job)
+pub(crate) fn dispatch_chain<J: Job>(simd: SimdLevel, job: J) -> J::Output {
+    Chosen::<J>::CHAIN(simd, job)
 }
 
 /// The way to run a job. A constant, since the compiler still instantiates all calls under a condition that it rules
@@ -127,17 +127,17 @@ pub(crate) fn dispatch_chain<J: Job>(isa: Isa, job: J) -> J::Output {
 struct Chosen<J>(PhantomData<J>);
 
 impl<J: Job> Chosen<J> {
-    const CHAIN: fn(Isa, J) -> J::Output = match (J::IS_RUN, ONE_SET) {
+    const CHAIN: fn(SimdLevel, J) -> J::Output = match (J::IS_RUN, ONE_SET) {
         (false, _) => Self::never,
         (true, false) => dispatch,
         (true, true) => Self::by_baseline,
     };
 
-    fn by_baseline(_: Isa, job: J) -> J::Output {
+    fn by_baseline(_: SimdLevel, job: J) -> J::Output {
         baseline(job)
     }
 
-    fn never(_: Isa, _: J) -> J::Output {
+    fn never(_: SimdLevel, _: J) -> J::Output {
         unreachable!("numbers that are recorded go through no loop")
     }
 }

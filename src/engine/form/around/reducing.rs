@@ -1,7 +1,7 @@
 //! Wrappers with reductions over all elements.
 
 use super::super::super::Access;
-use super::super::super::{InitContext, Slot, Sums, Term, Tile};
+use super::super::super::{Contribution, InitContext, Slot, Sums, Tile};
 use super::super::SlotArray;
 use super::super::loops::{MOST_PART_SUMS, OnElement, add_sums, each_beside};
 use super::super::rule::checked_slots;
@@ -12,85 +12,85 @@ use crate::element::Real;
 use crate::error::Result;
 use crate::needs::Nothing;
 
-/// The form of a [`Wrapper`] that is [`Weighing`].
-pub type AroundWithSums<Asks = Nothing> = Around<Asks, WithSums>;
+/// The form of a [`Wrapper`] that is [`Reducing`].
+pub type AroundWithReductions<Asks = Nothing> = Around<Asks, WithReductions>;
 
-/// In [`Around`]: the wrapper is [`Weighing`].
-pub enum WithSums {}
+/// In [`Around`]: the wrapper is [`Reducing`].
+pub enum WithReductions {}
 
-/// The passes of a wrapper that is [`Weighing`], and the inputs of each.
+/// The passes of a wrapper that is [`Reducing`], and the inputs of each.
 ///
 /// ```
-/// use gradchain::part::WeighingPasses;
+/// use gradchain::part::ReducingPasses;
 ///
 /// // It rewrites each update given the gradient, and again given the sums.
-/// const PASSES: WeighingPasses = WeighingPasses::TWO.meets();
+/// const PASSES: ReducingPasses = ReducingPasses::TWO.meets();
 /// # let _ = PASSES;
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct WeighingPasses {
+pub struct ReducingPasses {
     meets: bool,
-    gives_out: bool,
+    emits: bool,
     keeps_zeros: bool,
     params: [bool; 2],
     accesses: [&'static [Access]; 3],
     rarely: [&'static [Access]; 3],
 }
 
-impl WeighingPasses {
-    /// It rewrites the updates in a second pass, after the reductions: see [`give_out`](Weighing::give_out).
-    pub const TWO: WeighingPasses = WeighingPasses {
+impl ReducingPasses {
+    /// It rewrites the updates in a second pass, after the reductions: see [`emit`](Reducing::emit).
+    pub const TWO: ReducingPasses = ReducingPasses {
         meets: false,
-        gives_out: true,
+        emits: true,
         keeps_zeros: false,
         params: [false; 2],
         accesses: [&[]; 3],
         rarely: [&[]; 3],
     };
 
-    /// It emits the inner updates, or those that it [met](WeighingPasses::meets). [`weigh`](Weighing::weigh) runs at
+    /// It emits the inner updates, or those that it [met](ReducingPasses::meets). [`weigh`](Reducing::weigh) runs at
     /// the end of the step.
-    pub const ONE: WeighingPasses = WeighingPasses { gives_out: false, ..WeighingPasses::TWO };
+    pub const ONE: ReducingPasses = ReducingPasses { emits: false, ..ReducingPasses::TWO };
 
-    /// The same, which rewrites the inner updates [given the gradient](Weighing::meet).
+    /// The same, which rewrites the inner updates [given the gradient](Reducing::meet).
     #[must_use]
-    pub const fn meets(self) -> WeighingPasses {
-        WeighingPasses { meets: true, ..self }
+    pub const fn meets(self) -> ReducingPasses {
+        ReducingPasses { meets: true, ..self }
     }
 
     /// The same, which maps zeros to zeros, so that it need not run where the inner transformation emits nothing.
     #[must_use]
-    pub const fn keeps_zeros(self) -> WeighingPasses {
-        WeighingPasses { keeps_zeros: true, ..self }
+    pub const fn keeps_zeros(self) -> ReducingPasses {
+        ReducingPasses { keeps_zeros: true, ..self }
     }
 
-    /// The same, with `params` if `take_in` and `give_out` read the parameter.
+    /// The same, with `params` if `accumulate` and `emit` read the parameter.
     #[must_use]
-    pub const fn reads_params(self, params: [bool; 2]) -> WeighingPasses {
-        WeighingPasses { params, ..self }
+    pub const fn reads_params(self, params: [bool; 2]) -> ReducingPasses {
+        ReducingPasses { params, ..self }
     }
 
-    /// The same, with the accesses of `take_in`, `meet` and `give_out` to each state array. They do not access arrays
-    /// past the end of a list, and `give_out` only reads.
+    /// The same, with the accesses of `accumulate`, `meet` and `emit` to each state array. They do not access arrays
+    /// past the end of a list, and `emit` only reads.
     #[must_use]
-    pub const fn accesses(self, accesses: [&'static [Access]; 3]) -> WeighingPasses {
-        WeighingPasses { accesses, rarely: accesses, ..self }
+    pub const fn accesses(self, accesses: [&'static [Access]; 3]) -> ReducingPasses {
+        ReducingPasses { accesses, rarely: accesses, ..self }
     }
 
-    /// The same, with other accesses in a step that [`is_rare`](Weighing::is_rare). Call it after
-    /// [`accesses`](WeighingPasses::accesses).
+    /// The same, with other accesses in a step that [`is_rare`](Reducing::is_rare). Call it after
+    /// [`accesses`](ReducingPasses::accesses).
     #[must_use]
-    pub const fn rarely(self, rarely: [&'static [Access]; 3]) -> WeighingPasses {
-        WeighingPasses { rarely, ..self }
+    pub const fn rarely(self, rarely: [&'static [Access]; 3]) -> ReducingPasses {
+        ReducingPasses { rarely, ..self }
     }
 }
 
 /// A [`Wrapper`] with reductions over the gradients, or over the updates of the inner transformation.
 ///
 /// It rewrites each update given the sums, and may rewrite it given the gradient. In the order of a step:
-/// [`take_in`](Weighing::take_in), the inner transformation, [`meet`](Weighing::meet),
-/// [`measure`](Weighing::measure), [`weigh`](Weighing::weigh), which receives the sums, and
-/// [`give_out`](Weighing::give_out).
+/// [`accumulate`](Reducing::accumulate), the inner transformation, [`meet`](Reducing::meet),
+/// [`measure`](Reducing::measure), [`weigh`](Reducing::weigh), which receives the sums, and
+/// [`emit`](Reducing::emit).
 ///
 /// # Example
 ///
@@ -98,14 +98,14 @@ impl WeighingPasses {
 ///
 /// ```
 /// use gradchain::Real;
-/// use gradchain::part::{AroundWithSums, Sums, Weighing, Wrapper};
+/// use gradchain::part::{AroundWithReductions, Sums, Reducing, Wrapper};
 /// use gradchain::prelude::*;
 /// use gradchain::optimizer::sign_sgd;
 /// use gradchain::state::{Scalar, State};
 ///
 /// gradchain::wrapper! {
 ///     /// Gives updates the norm of the gradients.
-///     pub Graft<T> as "graft" around inner: AroundWithSums {}
+///     pub Graft<T> as "graft" around inner: AroundWithReductions {}
 /// }
 ///
 /// #[derive(State, Clone, Debug, Default)]
@@ -115,14 +115,14 @@ impl WeighingPasses {
 ///     type Memory = Ratio;
 /// }
 ///
-/// impl<T: GradientTransformation> Weighing for Graft<T> {
+/// impl<T: GradientTransformation> Reducing for Graft<T> {
 ///     type Slots<C: Real> = [C; 0];
-///     type TakenIn<W: Real> = [W; 1];
+///     type Accumulated<W: Real> = [W; 1];
 ///     type Measured<W: Real> = [W; 1];
 ///     type Scalars<C: Real> = C;
 ///
 ///     #[inline(always)]
-///     fn take_in<C: Real>(_: C, _: &mut [C; 0], u: C, _: C) -> [C::Wide; 1] {
+///     fn accumulate<C: Real>(_: C, _: &mut [C; 0], u: C, _: C) -> [C::Wide; 1] {
 ///         [u.wide() * u.wide()]
 ///     }
 ///
@@ -140,7 +140,7 @@ impl WeighingPasses {
 ///     }
 ///
 ///     #[inline(always)]
-///     fn give_out<C: Real>(ratio: C, _: &mut [C; 0], u: C, _: C) -> C {
+///     fn emit<C: Real>(ratio: C, _: &mut [C; 0], u: C, _: C) -> C {
 ///         u * ratio
 ///     }
 /// }
@@ -155,24 +155,24 @@ impl WeighingPasses {
 ///
 /// # Cost
 ///
-/// One more pass with [`WeighingPasses::TWO`]. If it [meets](WeighingPasses::meets) the gradients and the inner
+/// One more pass with [`ReducingPasses::TWO`]. If it [meets](ReducingPasses::meets) the gradients and the inner
 /// transformation has passes of its own, it keeps a copy of the gradients during the step, outside of the state. It
-/// fuses with the inner transformation and its neighbours if it has no state arrays and no `take_in`, and gives out.
-pub trait Weighing: Wrapper {
-    /// The state arrays, by name, as many as [`Slots`](Weighing::Slots) has; at most 8.
+/// fuses with the inner transformation and its neighbours if it has no state arrays and no `accumulate`, and gives out.
+pub trait Reducing: Wrapper {
+    /// The state arrays, by name, as many as [`Slots`](Reducing::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
     /// Its passes, and the inputs of each.
-    const PASSES: WeighingPasses = WeighingPasses::TWO;
+    const PASSES: ReducingPasses = ReducingPasses::TWO;
     /// The state of one element: `[C; N]`.
     type Slots<C: Real>: SlotArray<C>;
     /// The contributions of an input element, the first of the sums: `[W; N]`, at most 4.
-    type TakenIn<W: Real>: SlotArray<W>;
+    type Accumulated<W: Real>: SlotArray<W>;
     /// The contributions of an inner update, the other sums: `[W; N]`, at most 4.
     type Measured<W: Real>: SlotArray<W>;
     /// The scalars of a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Returns true if this step has the accesses of [`rarely`](WeighingPasses::rarely), to initialize arrays for
+    /// Returns true if this step has the accesses of [`rarely`](ReducingPasses::rarely), to initialize arrays for
     /// instance.
     fn is_rare(&self, memory: &Self::Memory) -> bool {
         let _ = memory;
@@ -180,11 +180,11 @@ pub trait Weighing: Wrapper {
     }
 
     /// Computes the scalars of a leaf in `f64`, and rounds them once with [`Real::of`]. Called in each pass: scalars
-    /// that follow from the sums exist only after [`weigh`](Weighing::weigh).
+    /// that follow from the sums exist only after [`weigh`](Reducing::weigh).
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
     /// Returns the contribution of an input element to the first sums. Write `#[inline(always)]` on it.
-    fn take_in<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> Self::TakenIn<C::Wide>;
+    fn accumulate<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> Self::Accumulated<C::Wide>;
 
     /// Rewrites the update `u` given the gradient. If the inner transformation has not run, `u` is the gradient. Write
     /// `#[inline(always)]` on it.
@@ -193,28 +193,28 @@ pub trait Weighing: Wrapper {
         u
     }
 
-    /// Returns the contribution of an update after [`meet`](Weighing::meet). Write `#[inline(always)]` on it.
+    /// Returns the contribution of an update after [`meet`](Reducing::meet). Write `#[inline(always)]` on it.
     fn measure<C: Real>(k: Self::Scalars<C>, u: C) -> Self::Measured<C::Wide>;
 
     /// Receives the complete sums, over the tree and by leaf.
     fn weigh(&self, memory: &mut Self::Memory, sums: Sums<'_>);
 
     /// Rewrites the update `u` after the reductions. Write `#[inline(always)]` on it.
-    fn give_out<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
+    fn emit<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
         let _ = (k, slots, p);
         u
     }
 }
 
-const fn taken_in<P: Weighing>() -> usize {
-    <P::TakenIn<f64> as SlotArray<f64>>::LEN
+const fn accumulated<P: Reducing>() -> usize {
+    <P::Accumulated<f64> as SlotArray<f64>>::LEN
 }
 
-const fn measured<P: Weighing>() -> usize {
+const fn measured<P: Reducing>() -> usize {
     <P::Measured<f64> as SlotArray<f64>>::LEN
 }
 
-impl<P: Weighing> Loops<P> for WithSums {
+impl<P: Reducing> Loops<P> for WithReductions {
     const ELEMENTS: Elements = Elements {
         after: P::PASSES.meets,
         rewrites: [true, false],
@@ -224,14 +224,14 @@ impl<P: Weighing> Loops<P> for WithSums {
     };
     const REDUCES: Reduces = {
         checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN);
-        let sums = [taken_in::<P>(), measured::<P>()];
+        let sums = [accumulated::<P>(), measured::<P>()];
         assert!(sums[0] <= MOST_PART_SUMS && sums[1] <= MOST_PART_SUMS, "a wrapper has at most 4 sums of a kind");
         Reduces {
             sums,
             meets: P::PASSES.meets,
-            waits: P::PASSES.gives_out,
+            waits: P::PASSES.emits,
             last_reads_params: P::PASSES.params[1],
-            fuses: P::SLOTS.is_empty() && sums[0] == 0 && P::PASSES.gives_out,
+            fuses: P::SLOTS.is_empty() && sums[0] == 0 && P::PASSES.emits,
         }
     };
     type Slots<C: Real> = P::Slots<C>;
@@ -250,14 +250,14 @@ impl<P: Weighing> Loops<P> for WithSums {
     }
     #[inline(always)]
     fn last<C: Real>(k: P::Scalars<C>, slots: &mut P::Slots<C>, u: C, p: C) -> C {
-        P::give_out(k, slots, u, p)
+        P::emit(k, slots, u, p)
     }
 
-    fn take_in<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
+    fn accumulate<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
         let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
         match part.is_rare(memory) {
-            true => each_beside(TakeIn::<P, C, true>(k), arrays, sum, tile, p),
-            false => each_beside(TakeIn::<P, C, false>(k), arrays, sum, tile, p),
+            true => each_beside(Accumulate::<P, C, true>(k), arrays, sum, tile, p),
+            false => each_beside(Accumulate::<P, C, false>(k), arrays, sum, tile, p),
         }
     }
     fn meet<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, gradient: &[C], tile: &mut Tile<'_, C>) {
@@ -270,16 +270,16 @@ impl<P: Weighing> Loops<P> for WithSums {
     fn measure<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
         if measured::<P>() > 0 {
             let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
-            each_beside(Out::<P, C>(k), arrays, sum + taken_in::<P>(), tile, p);
+            each_beside(Out::<P, C>(k), arrays, sum + accumulated::<P>(), tile, p);
         }
     }
-    fn give_out<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, tile: &mut Tile<'_, C>) {
+    fn emit<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, tile: &mut Tile<'_, C>) {
         let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
-        each_beside(GiveOut::<P, C>(k), arrays, 0, tile, p);
+        each_beside(Emit::<P, C>(k), arrays, 0, tile, p);
     }
 
     #[inline(always)]
-    fn add<C: Real>(k: P::Scalars<C>, u: C, terms: &mut [Term<C>]) {
+    fn add<C: Real>(k: P::Scalars<C>, u: C, terms: &mut [Contribution<C>]) {
         add_sums(terms, &P::measure(k, u));
     }
 
@@ -295,43 +295,43 @@ impl<P: Weighing> Loops<P> for WithSums {
 }
 
 /// The loop over input elements.
-struct TakeIn<P: Weighing, C: Real, const RARE: bool>(P::Scalars<C>);
+struct Accumulate<P: Reducing, C: Real, const RARE: bool>(P::Scalars<C>);
 /// The loop over updates, with the gradient in place of the parameter.
-struct Meet<P: Weighing, C: Real, const RARE: bool>(P::Scalars<C>);
+struct Meet<P: Reducing, C: Real, const RARE: bool>(P::Scalars<C>);
 /// The loop over updates after `meet`.
-struct Out<P: Weighing, C: Real>(P::Scalars<C>);
+struct Out<P: Reducing, C: Real>(P::Scalars<C>);
 /// The loop of the last pass.
-struct GiveOut<P: Weighing, C: Real>(P::Scalars<C>);
+struct Emit<P: Reducing, C: Real>(P::Scalars<C>);
 
 macro_rules! passes {
     ($($Pass:ident $(<$RARE:ident>)?),*) => {$(
-        impl<P: Weighing, C: Real $(, const $RARE: bool)?> Clone for $Pass<P, C $(, $RARE)?> {
+        impl<P: Reducing, C: Real $(, const $RARE: bool)?> Clone for $Pass<P, C $(, $RARE)?> {
             fn clone(&self) -> Self {
                 *self
             }
         }
 
-        impl<P: Weighing, C: Real $(, const $RARE: bool)?> Copy for $Pass<P, C $(, $RARE)?> {}
+        impl<P: Reducing, C: Real $(, const $RARE: bool)?> Copy for $Pass<P, C $(, $RARE)?> {}
     )*};
 }
-passes!(TakeIn<RARE>, Meet<RARE>, Out, GiveOut);
+passes!(Accumulate<RARE>, Meet<RARE>, Out, Emit);
 
-const fn access<P: Weighing>(rare: bool, pass: usize) -> &'static [Access] {
+const fn access<P: Reducing>(rare: bool, pass: usize) -> &'static [Access] {
     if rare { P::PASSES.rarely[pass] } else { P::PASSES.accesses[pass] }
 }
 
-impl<P: Weighing, C: Real, const RARE: bool> OnElement<C> for TakeIn<P, C, RARE> {
+impl<P: Reducing, C: Real, const RARE: bool> OnElement<C> for Accumulate<P, C, RARE> {
     type Slots = P::Slots<C>;
-    type Sums = P::TakenIn<C::Wide>;
+    type Sums = P::Accumulated<C::Wide>;
     const ACCESS: &'static [Access] = access::<P>(RARE, 0);
     const REWRITES: bool = false;
     #[inline(always)]
-    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, P::TakenIn<C::Wide>) {
-        (u, P::take_in(self.0, slots, u, p))
+    fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, P::Accumulated<C::Wide>) {
+        (u, P::accumulate(self.0, slots, u, p))
     }
 }
 
-impl<P: Weighing, C: Real, const RARE: bool> OnElement<C> for Meet<P, C, RARE> {
+impl<P: Reducing, C: Real, const RARE: bool> OnElement<C> for Meet<P, C, RARE> {
     type Slots = P::Slots<C>;
     type Sums = [C::Wide; 0];
     const ACCESS: &'static [Access] = access::<P>(RARE, 1);
@@ -342,7 +342,7 @@ impl<P: Weighing, C: Real, const RARE: bool> OnElement<C> for Meet<P, C, RARE> {
     }
 }
 
-impl<P: Weighing, C: Real> OnElement<C> for Out<P, C> {
+impl<P: Reducing, C: Real> OnElement<C> for Out<P, C> {
     type Slots = [C; 0];
     type Sums = P::Measured<C::Wide>;
     const ACCESS: &'static [Access] = &[];
@@ -353,13 +353,13 @@ impl<P: Weighing, C: Real> OnElement<C> for Out<P, C> {
     }
 }
 
-impl<P: Weighing, C: Real> OnElement<C> for GiveOut<P, C> {
+impl<P: Reducing, C: Real> OnElement<C> for Emit<P, C> {
     type Slots = P::Slots<C>;
     type Sums = [C::Wide; 0];
     const ACCESS: &'static [Access] = access::<P>(false, 2);
     const REWRITES: bool = true;
     #[inline(always)]
     fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {
-        (P::give_out(self.0, slots, u, p), [])
+        (P::emit(self.0, slots, u, p), [])
     }
 }

@@ -64,7 +64,7 @@ fn prefetch<const SECOND_LEVEL: bool>(address: *const i8) {
 /// While one loop waits for memory, others compute. All tiles of a chunk read the same arrays in order, so that only
 /// the first records them. Arrays take turns line by line, so that the CPU's prefetcher starts in all of them.
 #[derive(Debug)]
-pub(crate) struct Ahead {
+pub(crate) struct Prefetch {
     /// The ranges that the next tile reads: the start and the number of cache lines of each.
     memory: [(usize, usize); MOST],
     len: usize,
@@ -79,11 +79,11 @@ pub(crate) struct Ahead {
     share: usize,
 }
 
-impl Ahead {
+impl Prefetch {
     /// Returns the state for a chunk; `follows` is true if a tile of the same length follows the first.
     #[inline]
-    pub(crate) fn new(follows: bool) -> Ahead {
-        Ahead { memory: [(0, 0); MOST], len: 0, lines: 0, next: 0, is_first: follows, loops: 0, share: 0 }
+    pub(crate) fn new(follows: bool) -> Prefetch {
+        Prefetch { memory: [(0, 0); MOST], len: 0, lines: 0, next: 0, is_first: follows, loops: 0, share: 0 }
     }
 
     /// Begins a later tile; `follows` is true if one of the same length comes after it.
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_tile_is_prefetched_in_equal_shares() {
-        let mut ahead = Ahead::new(true);
+        let mut ahead = Prefetch::new(true);
         for (array, len) in [(1 << 20, 4096), (1 << 30, 2048)] {
             ahead.reads(array..array + len);
         }
@@ -153,6 +153,6 @@ mod tests {
 
     #[test]
     fn nothing_is_recorded_where_no_tile_follows() {
-        assert!(!Ahead::new(false).is_first());
+        assert!(!Prefetch::new(false).is_first());
     }
 }

@@ -7,7 +7,7 @@ use crate::element::DType;
 /// Bit `i` of a mask is interval `i`: after the stage's own barrier `i − 1` and before its barrier `i`. Interval 0
 /// comes before its first barrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Shape {
+pub struct PassStructure {
     /// The number of times that the stage must see the whole tree before it continues.
     pub barriers: usize,
     /// Intervals with per-element state, which a step must write exactly once.
@@ -45,7 +45,7 @@ pub struct Shape {
 ///
 /// A pass runs more than one if earlier passes only reduced and stored nothing: it repeats the work before the barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct PassRange {
     /// The first barrier interval that this pass runs.
     pub from: usize,
     /// The interval that this pass completes.
@@ -53,15 +53,15 @@ pub struct Span {
     /// The dtype of the leaf, in a loop compiled for one.
     pub dtype: Option<DType>,
     /// True if only the contributions of an element remain to be computed. They follow from
-    /// [`Term::went_in`](crate::element::Term) and the old state.
+    /// [`Contribution::went_in`](crate::element::Term) and the old state.
     pub later: bool,
 }
 
-impl Span {
+impl PassRange {
     /// Returns the range from one interval to another, for leaves of any dtype.
     #[inline(always)]
-    pub const fn of(from: usize, to: usize) -> Span {
-        Span { from, to, dtype: None, later: false }
+    pub const fn of(from: usize, to: usize) -> PassRange {
+        PassRange { from, to, dtype: None, later: false }
     }
 
     /// Returns true if this pass runs interval `at`.
@@ -88,13 +88,13 @@ impl Span {
     }
 }
 
-impl Shape {
+impl PassStructure {
     /// The most barriers of a transformation: a mask has a bit for the interval before each barrier and for the last
     /// one.
     pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// A shape without barriers, state and reductions.
-    pub const NOTHING: Shape = Shape {
+    pub const NOTHING: PassStructure = PassStructure {
         barriers: 0,
         stateful: 0,
         reads_params: 0,
@@ -112,32 +112,32 @@ impl Shape {
     };
 
     /// The shape of a chain without members.
-    pub const EMPTY: Shape = Shape { untouched: 1, ..Shape::NOTHING };
+    pub const EMPTY: PassStructure = PassStructure { untouched: 1, ..PassStructure::NOTHING };
 
     /// The shape of an element-wise stage.
-    pub const fn elementwise(stateful: bool, reads_params: bool) -> Shape {
-        Shape { stateful: stateful as u32, reads_params: reads_params as u32, ..Shape::NOTHING }
+    pub const fn elementwise(stateful: bool, reads_params: bool) -> PassStructure {
+        PassStructure { stateful: stateful as u32, reads_params: reads_params as u32, ..PassStructure::NOTHING }
     }
 
     /// Returns this shape with reductions, to which the stage contributes before its first barrier.
-    pub const fn adding(self, sums: usize) -> Shape {
+    pub const fn adding(self, sums: usize) -> PassStructure {
         let adds = (sums > 0) as u32;
-        Shape { sums, adds, of_updates: adds, ..self }
+        PassStructure { sums, adds, of_updates: adds, ..self }
     }
 
     /// Returns this shape with contributions that follow from the parameters alone.
-    pub const fn of_params(self) -> Shape {
-        Shape { of_updates: 0, ..self }
+    pub const fn of_params(self) -> PassStructure {
+        PassStructure { of_updates: 0, ..self }
     }
 
     /// Returns this shape with reductions that are counts of elements.
-    pub const fn counting(self, counts: usize) -> Shape {
-        Shape { counts: (1 << counts) - 1, ..self.adding(counts) }
+    pub const fn counting(self, counts: usize) -> PassStructure {
+        PassStructure { counts: (1 << counts) - 1, ..self.adding(counts) }
     }
 
     /// Returns this shape with contributions that can be computed afterwards.
-    pub const fn later(self) -> Shape {
-        Shape { later: self.adds, ..self }
+    pub const fn later(self) -> PassStructure {
+        PassStructure { later: self.adds, ..self }
     }
 
     /// Returns true if a reduction is a count of elements.
@@ -148,17 +148,17 @@ impl Shape {
 
     /// Returns the shape of a wrapper that runs this stage in some steps or on some leaves only: updates must exist
     /// without it.
-    pub const fn sometimes(self) -> Shape {
-        Shape { keeps: 0, ..self }
+    pub const fn sometimes(self) -> PassStructure {
+        PassStructure { keeps: 0, ..self }
     }
 
     /// Returns the shape of this stage followed by another. If it has too many barriers, only `barriers` is set.
-    pub const fn then(self, next: Shape) -> Shape {
+    pub const fn then(self, next: PassStructure) -> PassStructure {
         let barriers = self.barriers.saturating_add(next.barriers);
-        if barriers > Shape::MOST_BARRIERS {
-            return Shape { barriers, ..Shape::NOTHING };
+        if barriers > PassStructure::MOST_BARRIERS {
+            return PassStructure { barriers, ..PassStructure::NOTHING };
         }
-        Shape {
+        PassStructure {
             barriers,
             stateful: self.stateful | next.stateful << self.barriers,
             reads_params: self.reads_params | next.reads_params << self.barriers,
@@ -191,8 +191,8 @@ impl Shape {
 
     /// Returns the shape of two stages side by side. Each leaf or each step runs one of them; they reach their barriers
     /// together.
-    pub(crate) const fn beside(self, other: Shape) -> Shape {
-        Shape {
+    pub(crate) const fn beside(self, other: PassStructure) -> PassStructure {
+        PassStructure {
             barriers: if self.barriers > other.barriers { self.barriers } else { other.barriers },
             stateful: self.stateful | other.stateful,
             reads_params: self.reads_params | other.reads_params,
@@ -211,8 +211,8 @@ impl Shape {
     }
 
     /// Returns the range of pass `pass`.
-    pub const fn span(self, pass: usize) -> Span {
-        Span::of(if self.needs_updates(pass) { self.begins(pass) } else { pass }, pass)
+    pub const fn span(self, pass: usize) -> PassRange {
+        PassRange::of(if self.needs_updates(pass) { self.begins(pass) } else { pass }, pass)
     }
 
     /// Returns the first interval that pass `pass` runs to obtain the updates.
@@ -235,7 +235,7 @@ impl Shape {
     /// Returns true if one pass may run intervals `from..=to` of this stage. False if a stateful interval would run
     /// again.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
-        to <= self.barriers && (from == to || !Span::of(from, to - 1).meets(self.stateful))
+        to <= self.barriers && (from == to || !PassRange::of(from, to - 1).meets(self.stateful))
     }
 
     /// Returns true if the updates are in memory after pass `pass`, where the next pass starts.
@@ -254,12 +254,12 @@ impl Shape {
     }
 
     /// Returns true if a pass starts from updates that the engine stored.
-    pub const fn starts_from_stored(self, span: Span) -> bool {
+    pub const fn starts_from_stored(self, span: PassRange) -> bool {
         span.from > 0 && self.stores(span.from - 1)
     }
 
     const fn cuts_from(self, from: usize, to: usize) -> bool {
-        let span = Span::of(from, to);
+        let span = PassRange::of(from, to);
         self.materializes >> to & 1 == 1
             || span.meets(self.stateful)
             || self.looks_at(to) && span.meets(!self.untouched)
@@ -320,7 +320,7 @@ pub struct Place {
 impl Place {
     /// Returns the place behind a stage of this shape.
     #[inline(always)]
-    pub const fn after(self, shape: Shape) -> Place {
+    pub const fn after(self, shape: PassStructure) -> Place {
         Place { at: self.at + shape.barriers, sum: self.sum + shape.sums }
     }
 }
@@ -329,17 +329,17 @@ impl Place {
 mod tests {
     use super::*;
 
-    const CLIP: Shape = Shape { barriers: 1, ..Shape::NOTHING }.adding(1);
-    const KEEPS: Shape = Shape { barriers: 1, materializes: 1, keeps: 1, ..Shape::NOTHING };
-    const LOOKS: Shape = Shape { barriers: 1, looks: 1, untouched: 1, ..Shape::NOTHING };
-    const ADAM: Shape = Shape::elementwise(true, false);
-    const DECAY: Shape = Shape::elementwise(false, true);
+    const CLIP: PassStructure = PassStructure { barriers: 1, ..PassStructure::NOTHING }.adding(1);
+    const KEEPS: PassStructure = PassStructure { barriers: 1, materializes: 1, keeps: 1, ..PassStructure::NOTHING };
+    const LOOKS: PassStructure = PassStructure { barriers: 1, looks: 1, untouched: 1, ..PassStructure::NOTHING };
+    const ADAM: PassStructure = PassStructure::elementwise(true, false);
+    const DECAY: PassStructure = PassStructure::elementwise(false, true);
 
     #[test]
     fn what_has_no_state_is_computed_again() {
         let chain = DECAY.then(CLIP).then(ADAM);
-        assert_eq!(chain.span(0), Span::of(0, 0));
-        assert_eq!(chain.span(1), Span::of(0, 1));
+        assert_eq!(chain.span(0), PassRange::of(0, 0));
+        assert_eq!(chain.span(1), PassRange::of(0, 1));
         assert!(!chain.stores_any());
         assert!(chain.reads_params_in(0) && chain.reads_params_in(1));
     }
@@ -348,12 +348,12 @@ mod tests {
     fn what_has_state_is_stored_once() {
         let chain = ADAM.then(CLIP).then(DECAY);
         assert!(chain.stores(0));
-        assert_eq!(chain.span(1), Span::of(1, 1));
+        assert_eq!(chain.span(1), PassRange::of(1, 1));
         assert!(!chain.reads_params_in(0) && chain.reads_params_in(1));
         let twice = CLIP.then(ADAM).then(CLIP);
         assert!(!twice.stores(0) && twice.stores(1));
-        assert_eq!(twice.span(1), Span::of(0, 1));
-        assert_eq!(twice.span(2), Span::of(2, 2));
+        assert_eq!(twice.span(1), PassRange::of(0, 1));
+        assert_eq!(twice.span(2), PassRange::of(2, 2));
     }
 
     #[test]
@@ -361,8 +361,8 @@ mod tests {
         let norm = CLIP.later();
         let chain = ADAM.then(norm).then(norm).then(CLIP);
         assert!(chain.adds_later_in(0) && chain.adds_later_in(1) && !chain.adds_later_in(2));
-        let ends_there = Shape { barriers: 0, ..norm };
-        for beside in [Shape::NOTHING.adding(1), ends_there] {
+        let ends_there = PassStructure { barriers: 0, ..norm };
+        for beside in [PassStructure::NOTHING.adding(1), ends_there] {
             assert!(!beside.then(norm).adds_later_in(0) && beside.then(norm).adds_in(0));
         }
         assert!(!norm.beside(norm).adds_later_in(0));
@@ -370,9 +370,9 @@ mod tests {
 
     #[test]
     fn a_sum_with_too_many_barriers_says_how_many_there_are() {
-        let of = |clips: usize| (0..clips).fold(Shape::EMPTY, |shape, _| shape.then(CLIP));
+        let of = |clips: usize| (0..clips).fold(PassStructure::EMPTY, |shape, _| shape.then(CLIP));
         for clips in [32, 33, 40, 64, 100] {
-            let many = Shape { barriers: clips, ..Shape::NOTHING };
+            let many = PassStructure { barriers: clips, ..PassStructure::NOTHING };
             assert_eq!([of(clips), CLIP.then(of(clips - 1)), of(clips - 31).then(of(31))], [many; 3]);
             // As members of other shapes.
             assert_eq!(
@@ -384,20 +384,20 @@ mod tests {
                 [clips; 3]
             );
         }
-        let most = Shape { barriers: usize::MAX, ..Shape::NOTHING };
+        let most = PassStructure { barriers: usize::MAX, ..PassStructure::NOTHING };
         assert_eq!(most.then(CLIP).then(most), most);
         // At the limit, masks still work.
         let (all, last) = (of(31).then(ADAM), of(30));
         assert_eq!((all.barriers, all.sums, all.adds, all.stateful), (31, 31, u32::MAX >> 1, 1 << 31));
-        assert_eq!(last.then(ADAM).then(CLIP).span(31), Span::of(31, 31));
-        assert!(last.then(ADAM).then(CLIP).stores(30) && !all.stores_any() && all.span(31) == Span::of(0, 31));
+        assert_eq!(last.then(ADAM).then(CLIP).span(31), PassRange::of(31, 31));
+        assert!(last.then(ADAM).then(CLIP).stores(30) && !all.stores_any() && all.span(31) == PassRange::of(0, 31));
     }
 
     #[test]
     fn what_is_kept_is_stored_where_it_may_not_be_kept() {
         let chain = ADAM.then(KEEPS).then(DECAY);
         assert!(chain.cuts(0) && !chain.stores(0) && !chain.starts_from_stored(chain.span(1)));
-        assert_eq!(chain.span(1), Span::of(1, 1));
+        assert_eq!(chain.span(1), PassRange::of(1, 1));
         for shape in [KEEPS.sometimes(), KEEPS.beside(ADAM)] {
             assert!(shape.stores(0) && shape.starts_from_stored(shape.span(1)));
         }
@@ -406,9 +406,9 @@ mod tests {
     #[test]
     fn what_is_looked_at_is_stored_if_it_was_changed() {
         assert!(!LOOKS.then(CLIP).stores_any());
-        assert_eq!(LOOKS.then(CLIP).span(2), Span::of(0, 2));
+        assert_eq!(LOOKS.then(CLIP).span(2), PassRange::of(0, 2));
         assert!(LOOKS.is_idle(0) && !LOOKS.has_stored(0) && !CLIP.is_idle(0));
-        for empty in [Shape::EMPTY.then(Shape::EMPTY), Shape::EMPTY.then(LOOKS)] {
+        for empty in [PassStructure::EMPTY.then(PassStructure::EMPTY), PassStructure::EMPTY.then(LOOKS)] {
             assert!(!empty.then(LOOKS).stores(0));
         }
         // Stateless and stateful arithmetic before it, and updates that were read and then changed.
@@ -424,7 +424,7 @@ mod tests {
 
     #[test]
     fn what_adds_up_parameters_alone_needs_no_updates() {
-        let size = Shape { reads_params: 1, ..CLIP }.of_params();
+        let size = PassStructure { reads_params: 1, ..CLIP }.of_params();
         let chain = DECAY.then(CLIP).then(size).then(ADAM);
         let spans = [0, 1, 2].map(|pass| chain.span(pass).from);
         assert_eq!((spans, chain.needs_updates(1), chain.needs_updates(2)), ([0, 1, 0], false, true));
@@ -446,7 +446,7 @@ mod tests {
         for (before, member) in members.iter().flat_map(|before| members.map(|member| (*before, member))) {
             for after in [DECAY, ADAM.then(CLIP)] {
                 let chain = before.then(member).then(after);
-                for Span { from, to, .. } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
+                for PassRange { from, to, .. } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
                     // In the intervals of the member.
                     let Some(to) = to.checked_sub(before.barriers).map(|to| to.min(member.barriers)) else { continue };
                     let from = from.saturating_sub(before.barriers);
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn sums_are_complete_after_the_passes_that_add_to_them() {
-        let adds = |shape: Shape| (0..=shape.barriers).filter(|pass| shape.adds_in(*pass)).collect::<Vec<_>>();
+        let adds = |shape: PassStructure| (0..=shape.barriers).filter(|pass| shape.adds_in(*pass)).collect::<Vec<_>>();
         assert_eq!(adds(CLIP.then(ADAM)), [0]);
         assert_eq!(adds(CLIP.then(ADAM).then(ADAM.adding(1))), [0, 1]);
         assert_eq!(adds(ADAM.then(KEEPS).then(CLIP).beside(DECAY)), [1]);

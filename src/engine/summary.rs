@@ -192,65 +192,65 @@ pub(super) fn labelled(labels: &Labels, names: &[String], structure: &Structure)
 
 /// The structure of a transformation.
 #[derive(Clone, Debug)]
-pub enum Outline {
+pub enum Summary {
     Part {
         name: &'static str,
         effect: Effect,
     },
-    Chain(Vec<Outline>),
-    NamedChain(Vec<Outline>),
+    Chain(Vec<Summary>),
+    NamedChain(Vec<Summary>),
     Optimizer {
         name: &'static str,
-        chain: Box<Outline>,
+        chain: Box<Summary>,
     },
     Around {
         name: &'static str,
         key: &'static str,
-        inner: Box<Outline>,
+        inner: Box<Summary>,
         mask: Option<Mask>,
         zero: bool,
     },
     Partition {
-        groups: Vec<Outline>,
+        groups: Vec<Summary>,
         labels: Labels,
         names: Vec<String>,
     },
     /// A transformation in which these mistakes are allowed.
     Allowed {
         kinds: Vec<WarningKind>,
-        inner: Box<Outline>,
+        inner: Box<Summary>,
     },
 }
 
-impl Outline {
+impl Summary {
     /// Describes a part by its own effect.
-    pub(crate) fn part(name: &'static str, effect: Effect) -> Outline {
-        Outline::Part { name, effect }
+    pub(crate) fn part(name: &'static str, effect: Effect) -> Summary {
+        Summary::Part { name, effect }
     }
 
     /// Describes a wrapper that has the effect of its inner transformation.
-    pub(crate) fn around(name: &'static str, key: &'static str, inner: Outline) -> Outline {
-        Outline::Around { name, key, inner: Box::new(inner), mask: None, zero: false }
+    pub(crate) fn around(name: &'static str, key: &'static str, inner: Summary) -> Summary {
+        Summary::Around { name, key, inner: Box::new(inner), mask: None, zero: false }
     }
 
     /// Returns the factor of the direction, if known: 1, -1 or 0.
     pub(crate) fn turn(&self) -> Option<f64> {
         match self {
-            Outline::Part { effect, .. } => effect.turn,
-            Outline::Chain(members) | Outline::NamedChain(members) => {
+            Summary::Part { effect, .. } => effect.turn,
+            Summary::Chain(members) | Summary::NamedChain(members) => {
                 members.iter().try_fold(1.0, |turn, member| Some(turn * member.turn()?))
             }
-            Outline::Optimizer { chain, .. } => chain.turn(),
+            Summary::Optimizer { chain, .. } => chain.turn(),
             // A mask passes the updates of other leaves unmodified, so later parts decide.
-            Outline::Around { inner, mask: Some(mask), zero: false, .. } if !mask.is_all() => {
+            Summary::Around { inner, mask: Some(mask), zero: false, .. } if !mask.is_all() => {
                 inner.turn().filter(|turn| *turn > 0.0)
             }
-            Outline::Around { inner, .. } => inner.turn(),
-            Outline::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => None,
-            Outline::Allowed { inner, .. } => inner.turn(),
+            Summary::Around { inner, .. } => inner.turn(),
+            Summary::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => None,
+            Summary::Allowed { inner, .. } => inner.turn(),
             // One group that increases the loss suffices; unless all are known, the result is unknown.
-            Outline::Partition { groups, .. } => {
-                let turns = groups.iter().map(Outline::turn).collect::<Option<Vec<_>>>()?;
+            Summary::Partition { groups, .. } => {
+                let turns = groups.iter().map(Summary::turn).collect::<Option<Vec<_>>>()?;
                 Some(if turns.iter().any(|turn| *turn > 0.0) { 1.0 } else { -1.0 })
             }
         }
@@ -260,21 +260,21 @@ impl Outline {
     pub(super) fn turns(&self, structure: &Structure) -> Turns {
         let unknown = || vec![None; structure.len()];
         match self {
-            Outline::Part { effect, .. } => vec![effect.turn; structure.len()],
-            Outline::Chain(members) | Outline::NamedChain(members) => {
+            Summary::Part { effect, .. } => vec![effect.turn; structure.len()],
+            Summary::Chain(members) | Summary::NamedChain(members) => {
                 let along = vec![Some(1.0); structure.len()];
                 members.iter().fold(along, |turns, member| turned(&turns, &member.turns(structure)))
             }
-            Outline::Optimizer { chain, .. } => chain.turns(structure),
-            Outline::Around { inner, mask: None, .. } => inner.turns(structure),
-            Outline::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => unknown(),
-            Outline::Allowed { inner, .. } => inner.turns(structure),
-            Outline::Around { inner, mask: Some(mask), zero, .. } => {
+            Summary::Optimizer { chain, .. } => chain.turns(structure),
+            Summary::Around { inner, mask: None, .. } => inner.turns(structure),
+            Summary::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => unknown(),
+            Summary::Allowed { inner, .. } => inner.turns(structure),
+            Summary::Around { inner, mask: Some(mask), zero, .. } => {
                 let Ok(on) = mask.resolve(structure, "mask") else { return unknown() };
                 let outside = Some(if *zero { 0.0 } else { 1.0 });
                 on.into_iter().zip(inner.turns(structure)).map(|(on, turn)| if on { turn } else { outside }).collect()
             }
-            Outline::Partition { groups, labels, names } => {
+            Summary::Partition { groups, labels, names } => {
                 let Some(labelled) = labelled(labels, names, structure) else { return unknown() };
                 let of_groups: Vec<Turns> = groups.iter().map(|group| group.turns(structure)).collect();
                 labelled.into_iter().enumerate().map(|(leaf, group)| of_groups[group][leaf]).collect()
@@ -283,13 +283,13 @@ impl Outline {
     }
 
     pub(super) fn any(&self, does: &dyn Fn(&Effect) -> bool) -> bool {
-        let any = |outlines: &[Outline]| outlines.iter().any(|outline| outline.any(does));
+        let any = |outlines: &[Summary]| outlines.iter().any(|outline| outline.any(does));
         match self {
-            Outline::Part { effect, .. } => does(effect),
-            Outline::Chain(members) | Outline::NamedChain(members) => any(members),
-            Outline::Optimizer { chain, .. } => chain.any(does),
-            Outline::Around { inner, .. } | Outline::Allowed { inner, .. } => inner.any(does),
-            Outline::Partition { groups, .. } => any(groups),
+            Summary::Part { effect, .. } => does(effect),
+            Summary::Chain(members) | Summary::NamedChain(members) => any(members),
+            Summary::Optimizer { chain, .. } => chain.any(does),
+            Summary::Around { inner, .. } | Summary::Allowed { inner, .. } => inner.any(does),
+            Summary::Partition { groups, .. } => any(groups),
         }
     }
 
@@ -318,23 +318,23 @@ impl Outline {
     pub(super) fn descents(&self, structure: &Structure) -> Vec<u32> {
         let none = || vec![0; structure.len()];
         match self {
-            Outline::Part { effect, .. } => {
+            Summary::Part { effect, .. } => {
                 let descends = (effect.rate || effect.own_size) && effect.turn == Some(-1.0);
                 vec![descends.into(); structure.len()]
             }
-            Outline::Chain(members) | Outline::NamedChain(members) => members.iter().fold(none(), |sum, member| {
+            Summary::Chain(members) | Summary::NamedChain(members) => members.iter().fold(none(), |sum, member| {
                 sum.iter().zip(member.descents(structure)).map(|(sum, times)| sum + times).collect()
             }),
-            Outline::Optimizer { chain, .. } => {
+            Summary::Optimizer { chain, .. } => {
                 chain.turns(structure).iter().map(|turn| (*turn == Some(-1.0)).into()).collect()
             }
-            Outline::Around { inner, mask: None, .. } => inner.descents(structure),
-            Outline::Around { inner, mask: Some(mask), .. } => match mask.resolve(structure, "mask") {
+            Summary::Around { inner, mask: None, .. } => inner.descents(structure),
+            Summary::Around { inner, mask: Some(mask), .. } => match mask.resolve(structure, "mask") {
                 Ok(on) => inner.descents(structure).iter().zip(on).map(|(times, on)| times * u32::from(on)).collect(),
                 Err(_) => none(),
             },
-            Outline::Allowed { inner, .. } => inner.descents(structure),
-            Outline::Partition { groups, labels, names } => {
+            Summary::Allowed { inner, .. } => inner.descents(structure),
+            Summary::Partition { groups, labels, names } => {
                 let Some(labelled) = labelled(labels, names, structure) else { return none() };
                 let groups: Vec<Vec<u32>> = groups.iter().map(|group| group.descents(structure)).collect();
                 labelled.into_iter().enumerate().map(|(leaf, group)| groups[group][leaf]).collect()
@@ -344,31 +344,31 @@ impl Outline {
 
     /// Returns negative learning rates and weight decays, each with the name of its part.
     pub(crate) fn negatives(&self) -> Vec<(WarningKind, &'static str, f64)> {
-        let all = |outlines: &[Outline]| outlines.iter().flat_map(Outline::negatives).collect();
+        let all = |outlines: &[Summary]| outlines.iter().flat_map(Summary::negatives).collect();
         match self {
-            Outline::Part { name, effect } => {
+            Summary::Part { name, effect } => {
                 let rate = effect.negative.map(|rate| (WarningKind::NegativeRate, *name, rate));
                 let decay = Some(effect.decay).filter(|decay| *decay < 0.0);
                 rate.into_iter().chain(decay.map(|decay| (WarningKind::NegativeDecay, *name, decay))).collect()
             }
-            Outline::Chain(members) | Outline::NamedChain(members) => all(members),
-            Outline::Optimizer { chain, .. } => chain.negatives(),
-            Outline::Around { inner, .. } => inner.negatives(),
-            Outline::Allowed { kinds, inner } => {
+            Summary::Chain(members) | Summary::NamedChain(members) => all(members),
+            Summary::Optimizer { chain, .. } => chain.negatives(),
+            Summary::Around { inner, .. } => inner.negatives(),
+            Summary::Allowed { kinds, inner } => {
                 inner.negatives().into_iter().filter(|(kind, ..)| !kinds.contains(kind)).collect()
             }
-            Outline::Partition { groups, .. } => all(groups),
+            Summary::Partition { groups, .. } => all(groups),
         }
     }
 
     pub(super) fn limits(&self) -> Option<&'static str> {
         match self {
-            Outline::Part { name, effect } if effect.limits => Some(name),
+            Summary::Part { name, effect } if effect.limits => Some(name),
             _ => None,
         }
     }
 
     pub(super) fn decay(&self) -> f64 {
-        if let Outline::Part { effect, .. } = self { effect.decay } else { 0.0 }
+        if let Summary::Part { effect, .. } = self { effect.decay } else { 0.0 }
     }
 }

@@ -11,14 +11,14 @@ pub(super) type Fill<C> = fn(&dyn Any, usize, usize, &mut [&mut [C]]);
 
 /// The statistics of a leaf and the functions that expand them.
 #[derive(Clone, Copy)]
-pub struct Found<'a> {
+pub struct Expansion<'a> {
     pub(super) state: &'a dyn Any,
     pub(super) leaf: usize,
     pub(super) single: Fill<f32>,
     pub(super) double: Fill<f64>,
 }
 
-impl Found<'_> {
+impl Expansion<'_> {
     /// Fills slices of the same length from element `start` on.
     pub(super) fn fill<C: Real>(self, start: usize, to: &mut [&mut [C]]) {
         C::split(From(self, start, PhantomData), to);
@@ -26,7 +26,7 @@ impl Found<'_> {
 }
 
 /// Fills slices from an element on.
-struct From<'a, 't, 's>(Found<'a>, usize, PhantomData<&'t mut &'s ()>);
+struct From<'a, 't, 's>(Expansion<'a>, usize, PhantomData<&'t mut &'s ()>);
 
 impl<'t, 's> ByReal for From<'_, 't, 's> {
     type Argument<C: Real> = &'t mut [&'s mut [C]];

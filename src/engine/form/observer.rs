@@ -1,16 +1,16 @@
 //! Observers of updates.
 
-use super::super::isa::{Job, dispatch_chain};
-use super::super::{InitContext, Outcome, PieceAt, Shape, Span, StepContext, Sums, Term, Then};
+use super::super::simd::{Job, dispatch_chain};
+use super::super::{ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, StepContext, Sums, Then};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::Nothing;
 use crate::state::State;
 
-/// The form of an [`Onlooker`].
+/// The form of an [`Observer`].
 #[derive(Clone, Copy, Debug)]
-pub enum LooksOn {}
+pub enum Observes {}
 
 /// A part that observes the updates and changes nothing.
 ///
@@ -21,7 +21,7 @@ pub enum LooksOn {}
 ///
 /// No additional pass: it runs while the updates are in L1. A chain with an observer runs member by member on tiles
 /// instead of as one loop, in which the observer would see each element only after the last member.
-pub trait Onlooker: Part<Form = LooksOn> {
+pub trait Observer: Part<Form = Observes> {
     /// The values kept between steps.
     type Memory: State;
 
@@ -42,7 +42,7 @@ pub trait Onlooker: Part<Form = LooksOn> {
 
     /// Adds its readings of a slice of a leaf's updates to `sums`.
     ///
-    /// `p` are the parameters of the slice, or empty if it does not [read](Onlooker::reads_params) them. Slices are the
+    /// `p` are the parameters of the slice, or empty if it does not [read](Observer::reads_params) them. Slices are the
     /// same for any number of threads and any SIMD level. Write `#[inline(always)]` on it.
     fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]);
 
@@ -57,7 +57,7 @@ struct Look<'a, P, C> {
     sums: &'a mut [f64],
 }
 
-impl<P: Onlooker, C: Real> Job for Look<'_, P, C> {
+impl<P: Observer, C: Real> Job for Look<'_, P, C> {
     type Output = ();
     const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
@@ -66,20 +66,20 @@ impl<P: Onlooker, C: Real> Job for Look<'_, P, C> {
     }
 }
 
-impl<P: Onlooker> Form<P> for LooksOn {
+impl<P: Observer> Form<P> for Observes {
     type Needs = Nothing;
     type State = P::Memory;
     type Run = ();
     type Kernel<C: Real> = ();
 
-    const SHAPE: Shape = Shape::elementwise(false, false);
+    const SHAPE: PassStructure = PassStructure::elementwise(false, false);
     const FUSES: bool = false;
     const FUSES_ALWAYS: bool = false;
     const ROWS: bool = true;
     const SLOTS: usize = 0;
 
-    fn shape(part: &P) -> Shape {
-        Shape::elementwise(false, part.reads_params()).adding(part.sums())
+    fn shape(part: &P) -> PassStructure {
+        PassStructure::elementwise(false, part.reads_params()).adding(part.sums())
     }
 
     fn validate(_: &P) -> Result<()> {
@@ -96,7 +96,7 @@ impl<P: Onlooker> Form<P> for LooksOn {
         part.finish(state, sums);
     }
 
-    fn in_piece<C: Real>(part: &P, _: &P::Memory, (): &(), at: PieceAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
         // A later pass that computes the same updates again must not observe them again.
         if at.place.at != at.span.to {
             return then(&mut |_| {});
@@ -105,10 +105,10 @@ impl<P: Onlooker> Form<P> for LooksOn {
             if const { C::RECORDS } {
                 return C::refuse("it looks at stretches of updates, not at one");
             }
-            let (isa, all_sums) = (tile.isa, core::mem::take(&mut tile.sums));
+            let (simd, all_sums) = (tile.simd, core::mem::take(&mut tile.sums));
             let sums = &mut all_sums[at.place.sum..][..part.sums()];
             let p = if part.reads_params() { tile.p } else { &[] };
-            dispatch_chain(isa, Look { part, u: tile.input(), p, sums });
+            dispatch_chain(simd, Look { part, u: tile.input(), p, sums });
             tile.sums = all_sums;
         });
     }
@@ -116,11 +116,11 @@ impl<P: Onlooker> Form<P> for LooksOn {
     fn kernel<C: Real>(_: &P, _: &P::Memory, (): &(), _: usize) {}
 
     #[inline(always)]
-    fn apply<C: Real>((): &(), _: usize, _: Span, _: &mut [C], u: C, _: C, _: &mut [Term<C>]) -> C {
+    fn apply<C: Real>((): &(), _: usize, _: PassRange, _: &mut [C], u: C, _: C, _: &mut [Contribution<C>]) -> C {
         u
     }
 
-    fn state_bytes(_: &P, _: &P::Memory, _: usize, _: usize, _: Span) -> usize {
+    fn state_bytes(_: &P, _: &P::Memory, _: usize, _: usize, _: PassRange) -> usize {
         0
     }
 }

@@ -1,0 +1,10 @@
+//! How long the pieces are that the engine cuts leaves into.
+
+/// As `CHUNK` in `src/engine/chunks.rs`, which says why.
+pub(crate) const CHUNK: usize = if cfg!(debug_assertions)
+    && matches!(option_env!("GRADCHAIN_SHORT_CHUNKS"), Some(asked) if matches!(asked.as_bytes(), b"1"))
+{
+    4 * 1024
+} else {
+    16 * 1024
+};
