@@ -7,7 +7,8 @@ use gradchain::optimizer::soap;
 use gradchain::prelude::*;
 use ndarray::{Array2, s};
 
-use crate::{in_pool, median};
+use crate::bench::in_pool;
+use crate::limit::median;
 
 /// Rows and columns: a square, and what is wide as the layers of a transformer are.
 const SHAPES: [(usize, usize); 2] = [(1024, 1024), (512, 1536)];

@@ -1,46 +1,44 @@
-//! What bounds a chain: its arithmetic or its bytes.
+//! The bound of a chain: its arithmetic or its bytes.
 //!
-//! An element's arithmetic is timed where all arrays lie in the first-level cache: the time of more elements less that
-//! of fewer, so that what a step and a leaf cost by themselves is not in it. Its bytes are the limit of the benchmark.
-//! No loop is faster than the larger of the two, for as long as it does this arithmetic by these instructions; one that
-//! waits for memory and then calculates takes as long as both together.
+//! The arithmetic of an element is timed with all arrays in L1: the time of more elements less that of fewer, which
+//! leaves out the cost of a step and of a leaf. The bytes are the limit of the bench. A loop that overlaps both takes the
+//! larger of the two; a loop that waits for memory and then computes takes their sum.
 
 use std::time::Instant;
 
 use gradchain::prelude::*;
 use gradchain::{SimdLevel, detected_simd_level, force_simd_level};
 
-use crate::limit::Limit;
-use crate::trees::{Flat, Number, Shapes};
-use crate::{in_pool, median};
+use crate::bench::in_pool;
+use crate::limit::{Limit, median};
+use crate::trees::{Number, Shapes, flat};
 
 /// Elements of the two leaves. Six arrays of the longer one are 36 KB as `f32`.
 const FEWER: usize = 512;
 const MORE: usize = 1536;
-/// Steps that are timed at once, since one takes less than a microsecond; and how often.
+/// Steps per measurement, since one takes less than a microsecond, and measurements.
 const STEPS: usize = 64;
 const ROUNDS: usize = 200;
 
-/// Prints a line for each instruction set of this machine, for one thread.
-pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(
-    label: &str,
-    t: &T,
-    (params, grads): (&mut Flat<E>, &Flat<E>),
-    limit: &mut Limit,
-    elements: f64,
-) {
+/// Prints a line for each SIMD level of the CPU, for one thread.
+pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(label: &str, t: &T) {
+    let shapes = Shapes::one("1e7", &[10_000_000]);
+    let mut params = flat::<E>(&shapes, |_| 0.5);
+    let grads = flat::<E>(&shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5);
+    let elements = shapes.elements();
+    let mut limit = Limit::of(&t.plan(&params).expect("a plan"), elements, E::DTYPE.size(), false);
     for (name, simd) in [("avx512", SimdLevel::Avx512), ("avx2", SimdLevel::Avx2), ("baseline", SimdLevel::Baseline)] {
         if simd > detected_simd_level() {
             continue;
         }
         force_simd_level(Some(simd));
-        let ([arithmetic, fixed], measured) = in_pool(1, || {
+        let ([arithmetic, fixed], (step, bytes, _)) = in_pool(1, || {
             let cached = in_cache::<E, T>(t);
-            let mut state = t.init(params).expect("a state");
-            (cached, limit.measure(|| _ = t.step(params, grads, &mut state).expect("a step")))
+            let mut state = t.init(&params).expect("a state");
+            (cached, limit.measure(|| _ = t.step(&mut params, &grads, &mut state).expect("a step")))
         });
         force_simd_level(None);
-        let [step, bytes] = [measured.step, measured.limit].map(|time| time / elements * 1e9);
+        let [step, bytes] = [step, bytes].map(|time| time / elements as f64 * 1e9);
         println!(
             "bound {label} simd={name} step={step:.3} arithmetic={arithmetic:.3} bytes={bytes:.3} \
              of_larger={:.2} of_both={:.2} ns_of_a_leaf={fixed:.0}",
@@ -54,8 +52,8 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(
 fn in_cache<E: Number, T: GradientTransformation<Needs = Nothing>>(t: &T) -> [f64; 2] {
     let mut leaves = [FEWER, MORE].map(|n| {
         let shapes = Shapes::one("cached", &[n]);
-        let params = Flat::<E>::new(&shapes, |_| 0.5);
-        let grads = Flat::<E>::new(&shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5);
+        let params = flat::<E>(&shapes, |_| 0.5);
+        let grads = flat::<E>(&shapes, |i| (i % 1000) as f64 * 1e-3 - 0.5);
         let state = t.init(&params).expect("a state");
         (params, grads, state, Vec::new())
     });
