@@ -155,7 +155,7 @@ impl<T: Stage> Reducing for Cautious<T> {
         [if u == C::zero() { C::Wide::of(0.0) } else { C::Wide::of(1.0) }]
     }
 
-    fn weigh(&self, memory: &mut CautiousMemory, sums: Sums<'_>) {
+    fn reduced(&self, memory: &mut CautiousMemory, sums: Sums<'_>) {
         for (i, factor) in memory.factors.iter_mut().enumerate() {
             *factor = sums.leaf_len(i) as f64 / (sums.leaf(0, i) + memory.xi);
         }

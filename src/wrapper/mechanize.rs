@@ -203,7 +203,7 @@ impl<T: Stage> Reducing for Mechanize<T> {
         []
     }
 
-    fn weigh(&self, memory: &mut MechanizeMemory, sums: Sums<'_>) {
+    fn reduced(&self, memory: &mut MechanizeMemory, sums: Sums<'_>) {
         let [gradients, params, along, outward] = [0, 1, 2, 3].map(|i| sums.total(i));
         let eps = self.eps.at(memory.step);
         let decay = self.weight_decay.at(memory.step) * memory.factors[0] * gradients.sqrt() / (params.sqrt() + eps);

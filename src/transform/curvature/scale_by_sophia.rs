@@ -204,7 +204,7 @@ impl<H: Stage> Reducing for ScaleBySophia<H> {
         [if u.abs() < k.clip { C::Wide::of(1.0) } else { C::Wide::of(0.0) }]
     }
 
-    fn weigh(&self, memory: &mut SophiaMemory, sums: Sums<'_>) {
+    fn reduced(&self, memory: &mut SophiaMemory, sums: Sums<'_>) {
         let seen = memory.elements.iter().enumerate().filter(|(leaf, _)| !sums.rests(*leaf));
         let elements: usize = seen.map(|(_, elements)| elements).sum();
         memory.win_rate.set(sums.total(0) / elements.max(1) as f64);

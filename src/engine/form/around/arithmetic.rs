@@ -283,7 +283,7 @@ pub trait Loops<P: Wrapper> {
     fn last<C: Real>(_: Self::Scalars<C>, _: &mut Self::Slots<C>, u: C, _: C) -> C {
         u
     }
-    fn weigh(_: &P, _: &mut P::Memory, _: Sums<'_>) {}
+    fn reduced(_: &P, _: &mut P::Memory, _: Sums<'_>) {}
 }
 
 /// The reductions of a wrapper, and what depends on them.

@@ -48,7 +48,7 @@ impl ReducingPasses {
         rarely: [&[]; 3],
     };
 
-    /// It emits the inner updates, or those that it [met](ReducingPasses::meets). [`weigh`](Reducing::weigh) runs at
+    /// It emits the inner updates, or those that it [met](ReducingPasses::meets). [`reduced`](Reducing::reduced) runs at
     /// the end of the step.
     pub const ONE: ReducingPasses = ReducingPasses { emits: false, ..ReducingPasses::TWO };
 
@@ -89,7 +89,7 @@ impl ReducingPasses {
 ///
 /// It rewrites each update given the sums, and may rewrite it given the gradient. In the order of a step:
 /// [`accumulate`](Reducing::accumulate), the inner transformation, [`meet`](Reducing::meet),
-/// [`measure`](Reducing::measure), [`weigh`](Reducing::weigh), which receives the sums, and
+/// [`measure`](Reducing::measure), [`reduced`](Reducing::reduced), which receives the sums, and
 /// [`emit`](Reducing::emit).
 ///
 /// # Example
@@ -131,7 +131,7 @@ impl ReducingPasses {
 ///         [u.wide() * u.wide()]
 ///     }
 ///
-///     fn weigh(&self, memory: &mut Ratio, sums: Sums<'_>) {
+///     fn reduced(&self, memory: &mut Ratio, sums: Sums<'_>) {
 ///         memory.ratio.set((sums.total(0) / sums.total(1)).sqrt());
 ///     }
 ///
@@ -180,7 +180,7 @@ pub trait Reducing: Wrapper {
     }
 
     /// Computes the scalars of a leaf in `f64`, and rounds them once with [`Real::of`]. Called in each pass: scalars
-    /// that follow from the sums exist only after [`weigh`](Reducing::weigh).
+    /// that follow from the sums exist only after [`reduced`](Reducing::reduced).
     fn scalars<C: Real>(&self, memory: &Self::Memory, leaf: usize) -> Self::Scalars<C>;
 
     /// Returns the contribution of an input element to the first sums. Write `#[inline(always)]` on it.
@@ -197,7 +197,7 @@ pub trait Reducing: Wrapper {
     fn measure<C: Real>(k: Self::Scalars<C>, u: C) -> Self::Measured<C::Wide>;
 
     /// Receives the complete sums, over the tree and by leaf.
-    fn weigh(&self, memory: &mut Self::Memory, sums: Sums<'_>);
+    fn reduced(&self, memory: &mut Self::Memory, sums: Sums<'_>);
 
     /// Rewrites the update `u` after the reductions. Write `#[inline(always)]` on it.
     fn emit<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, u: C, p: C) -> C {
@@ -283,8 +283,8 @@ impl<P: Reducing> Loops<P> for WithReductions {
         add_sums(terms, &P::measure(k, u));
     }
 
-    fn weigh(part: &P, memory: &mut P::Memory, sums: Sums<'_>) {
-        part.weigh(memory, sums);
+    fn reduced(part: &P, memory: &mut P::Memory, sums: Sums<'_>) {
+        part.reduced(memory, sums);
     }
 
     fn bytes(part: &P, memory: &P::Memory, arrays: &Arrays, leaf: usize, passes: [bool; 3]) -> usize {

@@ -273,7 +273,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         }
         if waits {
             if !run.nothing {
-                O::weigh(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
+                O::reduced(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
             }
             return;
         }
@@ -305,7 +305,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         });
         let Some(decision) = run.decision else { return };
         if const { !O::REDUCES.waits && O::REDUCES.count() > 0 } && !run.nothing {
-            O::weigh(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
+            O::reduced(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
         }
         let acts = !P::RUNS.chooses || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
         let passes = P::RUNS.chooses && state.others && part.elsewhere() == Elsewhere::Pass;
