@@ -169,6 +169,39 @@ fn comments_are_at_most_120_columns_wide() {
     assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
+/// Words at the beginning of a comment line that make a clause its subject, and phrases that stand for a technical
+/// term.
+const CLAUSES: &[&str] = &["What ", "Whatever ", "Whether ", "Whoever ", "Who ", "Which "];
+const PHRASES: &[&str] = &[
+    "what is inside",
+    "what is around",
+    "whoever",
+    "the one that",
+    "so many",
+    "by itself",
+    "instruction set",
+    "numbers of 16 bits",
+    "leaves of 16 bits",
+    "adds up over",
+];
+
+#[test]
+fn comments_use_the_terms_of_the_field() {
+    let mut files = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    let mut found = Vec::new();
+    for file in files {
+        for (i, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let Some(comment) = line.trim_start().strip_prefix("//") else { continue };
+            let text = comment.trim_start_matches(['/', '!', ' ']).trim_start_matches("- ");
+            let begins = CLAUSES.iter().find(|clause| text.starts_with(**clause));
+            let has = PHRASES.iter().find(|phrase| text.to_lowercase().contains(**phrase));
+            found.extend(begins.or(has).map(|words| format!("{}:{}: {words}", file.display(), i + 1)));
+        }
+    }
+    assert!(found.is_empty(), "see Conventions in CONTRIBUTING.md\n{}", found.join("\n"));
+}
+
 /// What only the crate calls stands in traits and types without a path. What has one is for users, who must be able to
 /// read what it is.
 #[test]

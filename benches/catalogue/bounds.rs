@@ -1,8 +1,8 @@
 //! The bound of a chain: its arithmetic or its bytes.
 //!
 //! The arithmetic of an element is timed with all arrays in L1: the time of more elements less that of fewer, which
-//! leaves out the cost of a step and of a leaf. The bytes are the limit of the bench. A loop that overlaps both takes the
-//! larger of the two; a loop that waits for memory and then computes takes their sum.
+//! leaves out the cost of a step and of a leaf. The bytes are the limit of the bench. A loop that overlaps both takes
+//! the larger of the two; a loop that waits for memory and then computes takes their sum.
 
 use std::time::Instant;
 

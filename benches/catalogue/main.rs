@@ -1,9 +1,9 @@
 //! Every optimizer against the time of moving its bytes, as the bench `roofline` measures chains.
 //!
-//! `cargo bench --bench catalogue --features half [-- FILTER]` prints a line for each optimizer and dtype, on one leaf of
-//! 1e7 elements, and on a matrix for those that reduce its axes. `-- mat_` measures the optimizers that multiply matrices
-//! against these products, and `-- bound_`, with or without the beginning of a name, what the arithmetic of each takes
-//! in L1.
+//! `cargo bench --bench catalogue --features half [-- FILTER]` prints a line for each optimizer and dtype, on one leaf
+//! of 1e7 elements, and on a matrix for those that reduce its axes. `-- mat_` measures the optimizers that multiply
+//! matrices against these products, and `-- bound_`, with or without the beginning of a name, what the arithmetic of
+//! each takes in L1.
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "a program, which uses parts of another")]
 
 #[path = "../roofline/bench.rs"]

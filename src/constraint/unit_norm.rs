@@ -30,7 +30,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 ///
 /// let directions = Constraints::new().at("", unit_norm());
 /// let raw = directions.unconstrain(&vec![0.6_f64, -0.8])?;
-/// // What points along the vector does not turn it.
+/// // A gradient along the vector does not turn it.
 /// let gradient = raw.pull_back(vec![0.6_f64, -0.8])?;
 /// assert!(gradchain::tree::tree_norm(&gradient) < 1e-15);
 ///

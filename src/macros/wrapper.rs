@@ -7,7 +7,7 @@
 ///
 /// ```text
 /// wrapper! {
-///     /// What it does.
+///     /// Its documentation.
 ///     pub Lookahead<T> as "lookahead" around fast_optimizer: AroundWithArithmetic {
 ///         /// After how many steps parameters come together.
 ///         sync_period: u64 in AT_LEAST_1;

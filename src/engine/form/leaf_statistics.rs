@@ -27,8 +27,8 @@ pub enum WithLeafStatistics {}
 ///
 /// The second half is arithmetic on one element, as in a [`Rule`](super::Rule), and fuses with later parts into one
 /// loop. Statistics such as the means of rows and columns differ between elements of a leaf:
-/// [`expand`](LeafStatistics::expand) expands them to a few numbers per element, which never need an array of the leaf's
-/// length.
+/// [`expand`](LeafStatistics::expand) expands them to a few numbers per element, which never need an array of the
+/// leaf's length.
 ///
 /// # Example
 ///

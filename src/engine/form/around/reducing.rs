@@ -48,8 +48,8 @@ impl ReducingPasses {
         rarely: [&[]; 3],
     };
 
-    /// It emits the inner updates, or those that it [met](ReducingPasses::meets). [`reduced`](Reducing::reduced) runs at
-    /// the end of the step.
+    /// It emits the inner updates, or those that it [met](ReducingPasses::meets). [`reduced`](Reducing::reduced) runs
+    /// at the end of the step.
     pub const ONE: ReducingPasses = ReducingPasses { emits: false, ..ReducingPasses::TWO };
 
     /// The same, which rewrites the inner updates [given the gradient](Reducing::meet).
