@@ -1,10 +1,10 @@
-//! Fits a probability that must stay between 0 and 1, the right way and the wrong ones side by side.
+//! Fits a probability constrained to the interval from 0 to 1, in three ways.
 //!
 //! ```text
 //! cargo run --release --example constrained
 //! ```
 //!
-//! One of 1000 trials went well. The likelihood is largest at 1/1000, and has poles at 0 and 1.
+//! One of 1000 trials succeeded. The likelihood has its maximum at 1/1000 and poles at 0 and 1.
 
 use gradchain::constraint::{Constraints, interval};
 use gradchain::prelude::*;
@@ -16,7 +16,7 @@ fn slope(p: f64) -> f64 {
 
 const STEPS: usize = 10_000;
 
-/// The raw number is stepped; the probability is worked out from it each time it is looked at.
+/// Steps the raw parameter; computes the probability from it at every read.
 fn constrained() -> gradchain::Result<f64> {
     let mut raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64)?;
     let optimizer = adam(0.05);
@@ -29,7 +29,7 @@ fn constrained() -> gradchain::Result<f64> {
     Ok(raw.constrain()?.into_inner())
 }
 
-/// The probability is transformed once, at construction, and then a parameter like any other.
+/// Transforms the probability once, at construction; afterwards the raw value is an ordinary parameter.
 fn transformed_once() -> gradchain::Result<f64> {
     let raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64)?;
     let mut p = raw.constrain()?.into_inner();
@@ -42,7 +42,7 @@ fn transformed_once() -> gradchain::Result<f64> {
     Ok(p)
 }
 
-/// The probability is clipped after each step, to bounds that somebody has to choose.
+/// Clips the probability after each step, at a margin that the caller chooses.
 fn clipped(margin: f64) -> gradchain::Result<f64> {
     let mut p = 0.5_f64;
     let optimizer = adam(0.05);

@@ -1,5 +1,6 @@
-//! Some steps of each of the chains whose machine code `tests/vectorized.rs` reads, with every instruction set that
-//! this CPU has. The results must be the same to the last bit.
+//! Runs the chains that `tests/vectorized.rs` compiles at every SIMD level of this CPU.
+//!
+//! The results must be bitwise identical.
 
 use gradchain::optimizer::{
     adabelief, adadelta, adamax, adan, amsgrad, cautious_adamw, dadapt_adamw, fromage, lars, madgrad, noisy_sgd, rprop,
@@ -12,13 +13,13 @@ use gradchain::{DType, SimdLevel, detected_simd_level, force_simd_level};
 use half::{bf16, f16};
 use ndarray::Array2;
 
-/// Numbers of both signs and many sizes.
+/// Returns numbers of both signs and of nine orders of magnitude.
 fn number(i: usize, step: usize) -> f64 {
     let x = ((i * 7919 + step * 104_729) % 2003) as f64 / 1001.0 - 1.0;
     x * 10.0_f64.powi((i % 9) as i32 - 4)
 }
 
-/// Whole tiles, whole blocks of every instruction set, and what is left over.
+/// Covers whole tiles, whole blocks of every SIMD level, and a remainder.
 const SHAPE: (usize, usize) = (27, 113);
 
 type Leaves = (Array2<f32>, Array2<f64>, Array2<bf16>, Array2<f16>);
@@ -33,7 +34,7 @@ fn bits((a, b, c, d): &Leaves) -> Vec<u64> {
     a.iter().map(|x| x.to_bits().into()).chain(b.iter().map(|x| x.to_bits())).chain(c).chain(d).collect()
 }
 
-/// The parameters after some steps with one instruction set, as bits.
+/// Returns the bits of the parameters after three steps at one SIMD level.
 fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, simd: SimdLevel) -> gradchain::Result<Vec<u64>> {
     force_simd_level(Some(simd));
     let mut params = leaves(0);

@@ -1,20 +1,19 @@
-//! Fits a Poisson regression in `f64` with L-BFGS, to the last digits, with standard errors, and checks it against the
-//! known answer.
+//! Fits a Poisson regression in `f64` with L-BFGS, to machine precision, with standard errors.
 //!
 //! ```text
 //! cargo run --release --example fit_lbfgs
-//! cargo run --release --features plot --example fit_lbfgs -- FILE      draws how it converges
+//! cargo run --release --features plot --example fit_lbfgs -- FILE      plots the convergence
 //! ```
 //!
 //! The data is the example of R's `glm`, after Dobson, An introduction to generalized linear models, 1990, page 93:
-//! counts in a trial with three outcomes and three treatments.
+//! counts in a trial with three outcomes and three treatments. The program checks the result against the closed form.
 
 use gradchain::minimize::{check_gradient, hessian};
 use gradchain::prelude::*;
 
 const COUNTS: [f64; 9] = [18.0, 17.0, 15.0, 20.0, 10.0, 20.0, 25.0, 13.0, 12.0];
 
-/// Log-rates: of the first outcome under the first treatment, and what the other ones add to that.
+/// Log-rates: the first outcome under the first treatment, and the offsets of the others.
 #[derive(Clone, Tree)]
 struct Poisson {
     intercept: f64,
@@ -23,13 +22,13 @@ struct Poisson {
 }
 
 impl Poisson {
-    /// The expected count of observation `i`.
+    /// Returns the expected count of observation `i`.
     fn rate(&self, i: usize) -> f64 {
         let of = |effects: &[f64; 2], level: usize| if level == 0 { 0.0 } else { effects[level - 1] };
         (self.intercept + of(&self.outcome, i % 3) + of(&self.treatment, i / 3)).exp()
     }
 
-    /// The negative log-likelihood `Σ rate − count·ln(rate)`, and its derivative.
+    /// Returns the negative log-likelihood `Σ rate − count·ln(rate)` and its derivative.
     fn loss(&self) -> (f64, Poisson) {
         let mut value = 0.0;
         let mut gradient = Poisson { intercept: 0.0, outcome: [0.0; 2], treatment: [0.0; 2] };
@@ -48,7 +47,7 @@ impl Poisson {
         (value, gradient)
     }
 
-    /// Twice how much more likely the counts would be if each had its own rate.
+    /// Returns the deviance: twice the log-likelihood ratio to the saturated model.
     fn deviance(&self) -> f64 {
         let terms = COUNTS.iter().enumerate().map(|(i, y)| y * (y / self.rate(i)).ln() - (y - self.rate(i)));
         2.0 * terms.sum::<f64>()
@@ -78,11 +77,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, the same for each
-    // treatment.
+    // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, equal for the treatments.
     let known = [21.0_f64.ln(), (40.0_f64 / 63.0).ln(), (47.0_f64 / 63.0).ln(), 0.0, 0.0];
-    // Errors from counts: a log-rate of n counts has the variance 1/n, a difference of two the sum of theirs. The
-    // intercept is that of a cell, from the sums of its row and its column, less that of the whole.
+    // The variance of the log-rate of n counts is 1/n, that of a difference the sum of both. The intercept is one
+    // cell's: row plus column minus total.
     let known_errors = [1.0 / 63.0 + 1.0 / 50.0 - 1.0 / 150.0, 1.0 / 63.0 + 1.0 / 40.0, 1.0 / 63.0 + 1.0 / 47.0];
     let [effect, treatment] = [&known_errors[..], &[2.0 / 50.0; 2]].map(|v| v.iter().map(|v: &f64| v.sqrt()));
     let known_errors: Vec<f64> = effect.chain(treatment).collect();
@@ -111,7 +109,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The norm of the gradient before each step, as SVG.
+/// Plots the norm of the gradient before each step, as SVG.
 #[cfg(feature = "plot")]
 fn picture(norms: &[f64]) -> gradchain::Result<String> {
     let chart = gradchain::plot::Chart::new("Poisson regression: norm of the gradient by step");

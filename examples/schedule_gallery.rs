@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run --features plot --example schedule_gallery            writes docs/images/schedules/*.svg
-//! cargo run --features plot --example schedule_gallery -- DIR     writes them there
+//! cargo run --features plot --example schedule_gallery -- DIR     writes them to DIR
 //! ```
 
 use std::path::PathBuf;

@@ -1,18 +1,18 @@
-//! Trains one network on several workers that talk to each other once in many steps: DiLoCo.
+//! Trains one network on several workers that communicate once in many steps: DiLoCo.
 //!
 //! ```text
 //! cargo run --release --example diloco
 //! ```
 //!
-//! Each worker has images of its own, a copy of the network, and AdamW. For `H` steps it trains alone. Then all workers
-//! take the mean of where they got to, which is one message of the network's size, and treat the way there as the
-//! gradient of a second optimizer: SGD with Nesterov momentum, a transformation like any other. Every worker does that
-//! second step itself, so that nothing more need be sent; at the end it is checked that they have not drifted apart by
-//! a single bit.
+//! Each worker has its own images, a copy of the network, and AdamW. For `H` steps it trains alone. Then the workers
+//! average their parameters, in one message of the network's size. The difference from the start of the round is the
+//! gradient of a second optimizer: SGD with Nesterov momentum, a transformation like any other. Every worker computes
+//! that second step locally, so nothing else is sent. At the end the program asserts that the workers' parameters are
+//! bitwise identical.
 //!
 //! After Douillard and others, DiLoCo: distributed low-communication training of language models, 2023, algorithm 1
 //! (<https://arxiv.org/abs/2311.08105>). The workers are threads here; `diloco_mpi` of the crate `gradchain-mpi` is the
-//! same on many machines.
+//! same with MPI processes.
 
 #[path = "../train_digits/data.rs"]
 mod data;
@@ -31,7 +31,7 @@ use crate::worker::{H, Worker};
 const WORKERS: usize = 4;
 const ROUNDS: usize = 20;
 
-/// What a worker comes to: its losses, the network's bits, and how good it is.
+/// The result of a worker: its losses, the network's bits, and its accuracy.
 type Trained = (Vec<f64>, Vec<u64>, f64);
 
 fn train(ranks: &Threads) -> Result<Trained, String> {

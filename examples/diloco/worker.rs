@@ -1,4 +1,4 @@
-//! A worker: trains alone for a round, and follows the mean of all.
+//! A worker: trains alone for a round, then steps toward the mean of all workers.
 
 use gradchain::collective::{Collective, average};
 use gradchain::optimizer::{Adamw, Sgd};
@@ -14,12 +14,12 @@ pub(crate) const H: usize = 30;
 const BATCH: usize = 16;
 pub(crate) const TRAIN: usize = 1200;
 
-/// What a worker has.
+/// The state of a worker.
 pub(crate) struct Worker {
     images: Digits,
     pub(crate) test: Digits,
     random: Random,
-    /// Where the round began: the same on all workers.
+    /// The parameters at the start of the round, identical on all workers.
     pub(crate) global: Mlp,
     inner: Adamw,
     inner_state: OptState<Adamw>,
@@ -28,7 +28,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// The worker of a rank, which has its share of the images.
+    /// Returns the worker of a rank, with its share of the images.
     pub(crate) fn new(ranks: &dyn Collective) -> Result<Worker, Box<dyn std::error::Error>> {
         let mut random = Random(0);
         let (train, test) = Digits::load()?.shuffle_and_split(TRAIN, &mut random);
@@ -41,7 +41,7 @@ impl Worker {
         Ok(Worker { images: train.rows(&rows), test, random, global, inner, inner_state, outer, outer_state })
     }
 
-    /// Trains alone for a round, and then follows the mean of where all workers got to; this worker's mean loss.
+    /// Trains alone for a round, then steps toward the mean of all workers; returns this worker's mean loss.
     pub(crate) fn round(&mut self, ranks: &dyn Collective) -> gradchain::Result<f64> {
         let mut local = self.global.clone();
         let mut gradient = local.zeros_like();
@@ -53,7 +53,7 @@ impl Worker {
         }
         // The one message of the round.
         average(ranks, &mut local)?;
-        // Against the way that the workers went, as a gradient is.
+        // The gradient points against the workers' mean displacement.
         let mut gradient = self.global.clone();
         tree_add_scaled(&mut gradient, -1.0, &local)?;
         self.outer.step(&mut self.global, &gradient, &mut self.outer_state)?;
@@ -64,7 +64,7 @@ impl Worker {
         (self.random.uniform() * self.images.labels.len() as f64) as usize
     }
 
-    /// The bits of the parameters.
+    /// Returns the bits of the parameters.
     pub(crate) fn bits(&self) -> Vec<u64> {
         let mut bits = Vec::new();
         for_each_leaf(&self.global, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));

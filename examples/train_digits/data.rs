@@ -11,7 +11,7 @@ use ndarray::{Array2, s};
 
 pub(crate) use self::random::Random;
 
-/// Images and what they show.
+/// Images and their labels.
 pub(crate) struct Digits {
     /// One image a row: 64 pixels from 0 to 1.
     pub(crate) images: Array2<f32>,
@@ -20,7 +20,7 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// Every image, in the order of the file. `examples/data/README.md` says whose they are.
+    /// Loads all images, in file order. `examples/data/README.md` names the source.
     pub(crate) fn load() -> Result<Digits, Box<dyn Error>> {
         let mut text = String::new();
         GzDecoder::new(&include_bytes!("../data/digits.csv.gz")[..]).read_to_string(&mut text)?;
@@ -34,15 +34,17 @@ impl Digits {
         Ok(Digits { images: Array2::from_shape_vec((labels.len(), 64), pixels)?, labels })
     }
 
-    /// The first `n` in the order that `random` shuffles them to, and the rest. In the order of the file the last third
-    /// is by other writers, and a network does not do as well on them.
+    /// Splits off the first `n` images of a shuffled order.
+    ///
+    /// The last third of the file is by other writers, on whom a network is less accurate, so the order must be
+    /// shuffled.
     pub(crate) fn shuffle_and_split(&self, n: usize, random: &mut Random) -> (Digits, Digits) {
         let mut order: Vec<usize> = (0..self.labels.len()).collect();
         random.shuffle(&mut order);
         (self.rows(&order[..n]), self.rows(&order[n..]))
     }
 
-    /// Some of the images.
+    /// Returns the given rows.
     pub(crate) fn rows(&self, rows: &[usize]) -> Digits {
         let mut images = Array2::zeros((rows.len(), 64));
         for (i, &row) in rows.iter().enumerate() {

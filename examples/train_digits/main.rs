@@ -1,13 +1,13 @@
-//! Trains a network to read handwritten digits, from the first line to a picture of how it went.
+//! Trains a network to read handwritten digits, and plots the run.
 //!
 //! ```text
 //! cargo run --release --features plot --example train_digits
 //! ```
 //!
-//! The files beside this one are the model with its gradient written out, the data, and the picture; nothing in them
-//! knows of gradchain but for `#[derive(Tree)]` on the model. Here is the training loop, with what real training loops
-//! have: mini-batches that are added up to larger ones, a learning rate that warms up and decays, weight decay on the
-//! weights but not on the biases, clipping, something changed half way, and data with holes in it.
+//! The files beside this one hold the model with its hand-written gradient, the data, and the picture. Except for
+//! `#[derive(Tree)]` on the model they do not use gradchain. This file holds the training loop: gradient accumulation
+//! over mini-batches, warmup and decay of the learning rate, weight decay on the weights but not on the biases,
+//! clipping, a hyperparameter changed half way, and data with NaN in it.
 
 mod data;
 mod model;
@@ -24,13 +24,13 @@ use crate::model::Mlp;
 use crate::plot::{History, picture};
 
 const EPOCHS: usize = 50;
-/// Images in a mini-batch, and mini-batches in an update.
+/// Images per mini-batch, and mini-batches per update.
 const BATCH: usize = 8;
 const ACCUMULATED: u32 = 4;
 const UPDATES: usize = EPOCHS * TRAIN / BATCH / ACCUMULATED as usize;
 const TRAIN: usize = 1200;
 
-/// Mini-batches in which a pixel is missing, and which pixel.
+/// Mini-batches with a missing pixel, and the pixel.
 const BROKEN: [(usize, usize); 5] = [(250, 27), (1401, 20), (2602, 36), (3803, 43), (6604, 28)];
 /// The mini-batch before which the weight decay is raised.
 const DECAY_RAISED: usize = 4000;
@@ -41,9 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut model = Mlp::new(64, 64, 10, &mut random);
     let mut gradient = model.zeros_like();
 
-    // Read it from the inside out. AdamW, whose weight decay is for the leaves `w1` and `w2` only; its numbers can be
-    // read and set while it runs. Before it, gradients are clipped to a norm of 1, and before that what is NaN in them
-    // becomes 0. And all of this happens once for every four mini-batches, with the mean of their gradients.
+    // Read from the innermost part outward. AdamW decays the leaves `w1` and `w2` only; its hyperparameters can be read
+    // and set during the run. Before it, NaN becomes 0, then the global norm is clipped to 1. The outermost wrapper
+    // runs all of this once per four mini-batches, on the mean of their gradients.
     let optimizer = multi_steps(
         chain((
             zero_nans(),
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         bar.epoch(epoch, batches, history.losses.last().copied().unwrap_or(f64::NAN));
     }
     bar.finish();
-    // What the last mini-batches of a run have brought, if they did not fill a window.
+    // Applies the gradients of the last, incomplete window.
     optimizer.flush(&mut model, &mut state)?;
 
     let (zeroed, ..) = state.inner();
@@ -110,14 +110,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Beside what Cargo has built: in `target`, or wherever `CARGO_TARGET_DIR` says.
+/// Returns a path in Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn picture_path() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;
     Ok(target.join("train_digits.svg"))
 }
 
-/// A bar in a terminal, a line now and then elsewhere.
+/// Shows a bar in a terminal, and prints a line now and then elsewhere.
 struct Progress(ProgressBar);
 
 impl Progress {

@@ -1,13 +1,13 @@
-//! A network of one hidden layer, and its gradient written out by hand.
+//! A network of one hidden layer, with its gradient written by hand.
 
 use gradchain::Tree;
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip};
 
 use super::data::{Digits, Random};
 
-/// The parameters; and, since a gradient has the same shape, also the gradient.
+/// The parameters, and also their gradient, which has the same structure.
 ///
-/// `derive(Tree)` is all that the optimizer needs: it finds the four arrays under the paths `w1`, `b1`, `w2`, `b2`.
+/// `derive(Tree)` is all that the optimizer needs: the tree has four leaves, `w1`, `b1`, `w2`, `b2`.
 #[derive(Clone, Debug, Tree)]
 pub(crate) struct Mlp {
     pub(crate) w1: Array2<f32>,
@@ -17,7 +17,7 @@ pub(crate) struct Mlp {
 }
 
 impl Mlp {
-    /// Random weights, small enough that the layers keep the size of what goes through them (He et al., 2015).
+    /// Returns random weights, scaled to keep the variance of the activations (He et al., 2015).
     pub(crate) fn new(inputs: usize, hidden: usize, outputs: usize, random: &mut Random) -> Mlp {
         let mut weights = |rows: usize, columns: usize| {
             let limit = (6.0 / rows as f64).sqrt();
@@ -31,7 +31,7 @@ impl Mlp {
         }
     }
 
-    /// A gradient of zero, to write into.
+    /// Returns a zero gradient of the same shapes.
     pub(crate) fn zeros_like(&self) -> Mlp {
         Mlp {
             w1: Array2::zeros(self.w1.raw_dim()),
@@ -41,19 +41,20 @@ impl Mlp {
         }
     }
 
-    /// What the hidden layer and the last layer give.
+    /// Returns the activations of the hidden layer and the scores.
     fn forward(&self, images: ArrayView2<'_, f32>) -> (Array2<f32>, Array2<f32>) {
         let hidden = (images.dot(&self.w1) + &self.b1).mapv_into(|z| z.max(0.0));
         let scores = hidden.dot(&self.w2) + &self.b2;
         (hidden, scores)
     }
 
-    /// The mean cross-entropy of a batch; its gradient goes to `gradient`.
+    /// Returns the mean cross-entropy of a batch; writes its gradient to `gradient`.
     pub(crate) fn loss(&self, batch: &Digits, gradient: &mut Mlp) -> f64 {
         let (hidden, mut scores) = self.forward(batch.images.view());
         let n = batch.labels.len() as f32;
 
-        // From scores to probabilities, to the derivative of the loss by the scores: (probability - truth) / n.
+        // Turns scores into probabilities, then into the derivative of the loss by the scores: (probability - truth) /
+        // n.
         let mut loss = 0.0;
         for (mut row, &label) in scores.outer_iter_mut().zip(&batch.labels) {
             let largest = row.fold(f32::NEG_INFINITY, |a, &b| a.max(b));
@@ -66,7 +67,7 @@ impl Mlp {
         }
         let d_scores = scores;
 
-        // Back through the last layer, the rectifier and the first layer.
+        // Backpropagates through the last layer, the rectifier and the first layer.
         gradient.w2 = hidden.t().dot(&d_scores);
         gradient.b2 = d_scores.sum_axis(Axis(0));
         let mut d_hidden = d_scores.dot(&self.w2.t());
@@ -80,7 +81,7 @@ impl Mlp {
         loss / f64::from(n)
     }
 
-    /// The share of images whose digit gets the highest score.
+    /// Returns the share of images whose digit gets the highest score.
     pub(crate) fn accuracy(&self, digits: &Digits) -> f64 {
         let (_, scores) = self.forward(digits.images.view());
         let right = scores.outer_iter().zip(&digits.labels).filter(|(row, label)| {

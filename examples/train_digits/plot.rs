@@ -2,18 +2,18 @@
 
 use gradchain::plot::{Chart, grid};
 
-/// What a picture is made from: one value for each update, and where something happened.
+/// The history of a run: one value for each update, and the updates at which something happened.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) losses: Vec<f64>,
     pub(crate) learning_rates: Vec<f64>,
-    /// Updates whose gradients had NaN in them.
+    /// Updates whose gradients contained NaN.
     pub(crate) repaired: Vec<usize>,
-    /// Updates after which something was changed, and what.
+    /// Updates after which a setting was changed, each with a label.
     pub(crate) notes: Vec<(usize, String)>,
 }
 
-/// The mean over a window that looks back.
+/// Returns the trailing mean over a window.
 pub(crate) fn smoothed(values: &[f64], window: usize) -> Vec<f64> {
     let mean = |end: usize| {
         let part = &values[end.saturating_sub(window)..end];
@@ -22,12 +22,12 @@ pub(crate) fn smoothed(values: &[f64], window: usize) -> Vec<f64> {
     (1..=values.len()).map(mean).collect()
 }
 
-/// Every fifth value with its place: smooth lines need no more, and the picture stays small.
+/// Returns every fifth value with its index; smooth lines need no more, and the picture stays small.
 fn thinned(values: &[f64]) -> Vec<(f64, f64)> {
     values.iter().enumerate().step_by(5).map(|(i, value)| (i as f64, *value)).collect()
 }
 
-/// The picture, as the text of an SVG file.
+/// Returns the picture, as SVG.
 pub(crate) fn picture(history: &History, title: &str) -> gradchain::Result<String> {
     let loss = Chart::new(title)
         .logarithmic(true)

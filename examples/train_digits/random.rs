@@ -1,10 +1,10 @@
-//! Random numbers of examples.
+//! Random numbers for the examples.
 
-/// SplitMix64: random enough for a shuffle and for initial weights, and the same on every machine for ever.
+/// SplitMix64: sufficient for shuffles and initial weights, and identical on every platform.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -13,12 +13,12 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Between 0 and 1.
+    /// Returns a number from 0 up to 1.
     pub(crate) fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Any order of the items is as likely as any other (Fisher and Yates).
+    /// Shuffles the items; all orders are equally likely (Fisher and Yates).
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, (self.uniform() * (i + 1) as f64) as usize);

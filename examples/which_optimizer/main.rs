@@ -6,9 +6,9 @@
 //!
 //! It prints the table, and writes the picture to FILE or to docs/images/which-optimizer.svg.
 //!
-//! Each optimizer is tried with several learning rates, three runs each with other initial weights and other batches;
-//! the rate whose mean loss over the last epoch is lowest is shown. No other argument is tuned, and there is no
-//! schedule, so that what is seen is the optimizer.
+//! Each optimizer runs with several learning rates, three times each, with different initial weights and batches. The
+//! results are those of the rate with the lowest mean loss over the last epoch. No other argument is tuned, and the
+//! rate is constant, so only the optimizers differ.
 
 #[path = "../train_digits/data.rs"]
 mod data;
@@ -33,18 +33,17 @@ const BATCH: usize = 32;
 const TRAIN: usize = 1200;
 const SEEDS: u64 = 3;
 
-/// Whatever needs nothing or the loss.
+/// A boxed optimizer that needs at most the loss.
 type Racer = Boxed<needs::Value>;
 
-/// An optimizer: name, the learning rates to try, and how it is made from one.
+/// An optimizer: its name, the learning rates to try, and its constructor.
 struct Entry {
     name: &'static str,
     rates: &'static [f64],
     make: fn(f64) -> Racer,
 }
 
-/// Rates for what steps along the gradient, for what steps by about the rate in each element, and for what finds its
-/// own.
+/// Learning rates for steps along the gradient; for steps of about the rate per element; for optimizers with their own.
 const STEEP: &[f64] = &[0.01, 0.03, 0.1, 0.3, 1.0];
 const ADAPTIVE: &[f64] = &[3e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 const OWN: &[f64] = &[1.0];
@@ -86,11 +85,11 @@ const ENTRIES: &[Entry] = entries! {
     "polyak_sgd", OWN, |rate| polyak_sgd().max_learning_rate(rate);
 };
 
-/// What came of one entry at its best rate.
+/// The result of one entry at its best rate.
 pub(crate) struct Curve {
     pub(crate) name: &'static str,
     pub(crate) rate: f64,
-    /// The mean loss over each epoch, the mean of the runs.
+    /// The mean loss of each epoch, averaged over the runs.
     pub(crate) losses: Vec<f64>,
     pub(crate) accuracy: f64,
 }

@@ -1,13 +1,13 @@
-//! A small chart for each curve.
+//! A grid with one chart for each curve.
 
 use gradchain::plot::{Chart, grid};
 
 use crate::Curve;
 
-/// What all others are compared with.
+/// The optimizer that all others are compared with.
 const BESIDE: &str = "adamw";
 
-/// The picture, as the text of an SVG file.
+/// Returns the picture, as SVG.
 pub(crate) fn picture(curves: &[Curve]) -> gradchain::Result<String> {
     let points = |curve: &Curve| {
         let losses = curve.losses.clone().into_iter().enumerate();
