@@ -1,9 +1,9 @@
-//! A step in burn: of burn's AdamW, of gradchain's, and of gradchain's on plain slices, in turn.
+//! Times a step of AdamW in burn: burn's, gradchain's, and gradchain's on plain slices, in turn.
 //!
-//! `cargo bench -p gradchain-burn [-- ROUNDS]` prints a line for each tree and chain: the median times, and the medians
-//! of the ratios of each round. All are given the same gradients, each in memory of its own, and end with the same
-//! parameters: ours with the same bits, burn's but for its corrections of the bias in `f32`. The gradients of burn's
-//! optimizer are freed while it is timed, since it takes them; ours and those of the slices are freed after.
+//! `cargo bench -p gradchain-burn [-- ROUNDS]` prints a line for each tree and chain: median times, and medians of the
+//! ratios within each round. All get equal gradients, each in separate memory, and end with equal parameters: ours
+//! bitwise, burn's up to its bias correction in `f32`. The timing includes freeing the gradients of burn's optimizer,
+//! which consumes them; those of the other two are freed afterwards.
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::Instant;
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// The shapes of GPT-2 with this many layers, this width, this vocabulary. Vectors are matrices of one row.
+/// Returns the shapes of GPT-2 with these numbers of layers, width and vocabulary; vectors are matrices of one row.
 fn gpt2(layers: usize, width: usize, vocabulary: usize) -> Vec<[usize; 2]> {
     let norm = [[1, width], [1, width]];
     let linear = |from: usize, to: usize| [[from, to], [1, to]];
@@ -95,7 +95,7 @@ where
         };
         let (mut in_theirs, in_ours, slices) = (burn_too.then(|| given(&theirs)), given(&ours), read(&grads, shapes));
         let mut time = [0.0; 3];
-        // What was written last is still on its way to memory: each is the first in turn.
+        // The previous step's writes still go to memory, so the ways take turns at being first.
         for which in (0..3).map(|i| (round + i) % 3) {
             let began = Instant::now();
             match which {
@@ -119,7 +119,7 @@ where
         same(&theirs, &plain, 1e-4);
     }
 
-    // The first two rounds make states and touch memory for the first time.
+    // Skips two rounds, which allocate states and touch memory for the first time.
     let median = |of: &dyn Fn(&[f64; 3]) -> f64| {
         let mut all: Vec<f64> = times[2..].iter().map(of).collect();
         all.sort_by(f64::total_cmp);

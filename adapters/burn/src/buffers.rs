@@ -1,4 +1,4 @@
-//! What a module has besides trained parameters: frozen ones, running statistics, integers, `bool`s.
+//! Buffers of a module, besides trained parameters: frozen parameters, running statistics, integers, `bool`s.
 
 use core::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use burn::tensor::{Bool, BoolStore, DType, Int, Tensor, TensorData};
 use gradchain::tree::Buffer;
 use gradchain::{Error, Result};
 
-/// A tensor that is no leaf, and what is to be written in its place.
+/// A tensor that is no leaf, and its replacement.
 #[derive(Clone)]
 pub(crate) struct Kept {
     pub(crate) path: String,
@@ -60,7 +60,7 @@ impl Buffer for Kept {
     }
 }
 
-/// The buffers of a module, in the order in which burn shows them.
+/// Returns the buffers of a module, in burn's order.
 pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
     #[derive(Default)]
     struct Found {
@@ -98,8 +98,7 @@ pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
         }
     }
 
-    // What the last batch has left for running statistics becomes their value here, and nowhere else that can be
-    // called.
+    // Running statistics include the last batch only after this call; no other public one merges it.
     drop(module.valid());
     let mut found = Found::default();
     module.visit(&mut found);

@@ -1,4 +1,4 @@
-//! Tensors whose elements the CPU can address, by burn's backend.
+//! Tensors with elements in host memory, by burn's backend.
 
 #[cfg(feature = "flex")]
 use core::ops::Range;
@@ -16,7 +16,7 @@ use ndarray::{ArcArray, IxDyn};
 use crate::leaves::Leaf;
 use crate::walkers::Held;
 
-/// The tensor of a backend.
+/// The tensor type of a backend.
 type Primitive<B> = <Float as BackendPrimitive<B>>::Primitive;
 
 #[cfg(feature = "ndarray")]
@@ -36,7 +36,7 @@ pub(crate) enum Host {
     NdArray64(ArcArray<f64, IxDyn>),
 }
 
-/// Runs code for the type of the elements of a [`Host::Flex`], which has one of these.
+/// Runs code with the element type of a [`Host::Flex`] bound to a name.
 #[cfg(feature = "flex")]
 macro_rules! with_type {
     (@$Type:ty, $T:ident => $code:expr) => {{
@@ -53,7 +53,7 @@ macro_rules! with_type {
     };
 }
 
-/// Where copies are that the CPU can address.
+/// Returns the device for copies in host memory.
 pub(crate) fn device() -> Device {
     #[cfg(feature = "flex")]
     return Device::flex();
@@ -65,7 +65,7 @@ impl Held for Host {
     const EXPECTED: &'static str =
         "floats in memory that the CPU can address (a tensor on flex; elsewhere `DeviceState` takes a step)";
 
-    /// The tensor's own elements, without a copy if they lie in row-major order.
+    /// Takes the tensor's elements, without a copy if they are in row-major order.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Host, String> {
         let tensor = tensor.inner();
         let (device, dtype) = (tensor.device(), tensor.dtype());
@@ -98,14 +98,14 @@ impl Held for Host {
         }
     }
 
-    /// Whether both are the same tensor, or two of the same bits.
+    /// Returns true if both share memory or are bitwise equal.
     fn is(&self, other: &Host) -> bool {
         let (a, b) = (self.leaf(), other.leaf());
         let bits = |leaf: &LeafRef<'_>| leaf.to_f64().into_iter().map(f64::to_bits).collect::<Vec<_>>();
         (a.dtype(), a.shape()) == (b.dtype(), b.shape()) && (self.address() == other.address() || bits(&a) == bits(&b))
     }
 
-    /// Tensors that have begun as clones, under ids of their own, are not one parameter.
+    /// Copies tensors that began as clones but have separate ids: they are not one parameter.
     fn part(leaves: &mut [Leaf<Host>]) {
         let mut known = HashSet::new();
         leaves.iter_mut().filter(|leaf| !known.insert(leaf.held.address())).for_each(|leaf| leaf.held.own());
@@ -113,12 +113,12 @@ impl Held for Host {
 }
 
 impl Host {
-    /// Copies the elements if something else has them too, so that writing them changes nothing else.
+    /// Copies the elements if they are shared, so that a write changes nothing else.
     pub(crate) fn own(&mut self) {
         let _ = self.leaf_mut();
     }
 
-    /// Where the memory begins.
+    /// Returns the address of the first element.
     fn address(&self) -> *const u8 {
         match self {
             #[cfg(feature = "flex")]
@@ -130,7 +130,7 @@ impl Host {
         }
     }
 
-    /// The elements, to read.
+    /// Returns the elements for reading.
     fn leaf(&self) -> LeafRef<'_> {
         match self {
             #[cfg(feature = "flex")]
@@ -147,7 +147,7 @@ impl Host {
         .expect(WHOLE)
     }
 
-    /// The elements, to write; they are copied first if something else has them too.
+    /// Returns the elements for writing; copies them first if they are shared.
     fn leaf_mut(&mut self) -> LeafMut<'_> {
         match self {
             #[cfg(feature = "flex")]
@@ -178,10 +178,10 @@ impl TreeMut for Host {
     }
 }
 
-/// Why a leaf can be made of every [`Host`].
+/// The reason that every [`Host`] is a valid leaf.
 const WHOLE: &str = "the elements are floats, and as many as the shape says";
 
-/// Where the elements lie in the memory of a tensor in row-major order, which may have more than these.
+/// Returns the range of a row-major tensor's elements in its memory, which may hold more.
 #[cfg(feature = "flex")]
 fn range(tensor: &Primitive<Flex>) -> Range<usize> {
     let layout = tensor.layout();

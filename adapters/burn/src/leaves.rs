@@ -1,4 +1,4 @@
-//! A module as a tree: found by a walk, taken out for a step, put back.
+//! A module as a tree: a walk finds the leaves, takes them out for a step, and puts them back.
 
 use core::fmt;
 
@@ -13,8 +13,8 @@ use crate::walkers::{Held, Putter, Reader, Taker, Values};
 
 /// The values of a module's parameters, or their gradients, as a tree: a snapshot that shares their memory.
 ///
-/// Made by [`params`] and [`gradients`]. It stays as it is when the module changes, and writing it changes nothing
-/// else: whoever writes first makes a copy. So drop it before the next step, which else copies all parameters.
+/// [`params`] and [`gradients`] return it. It does not follow changes of the module, and writing to it changes nothing
+/// else: the first writer makes a copy. Drop it before the next step, or that step copies all parameters.
 #[derive(Clone, Debug, Default)]
 pub struct Leaves {
     pub(crate) leaves: Vec<Leaf<Host>>,
@@ -30,31 +30,31 @@ pub(crate) struct Leaf<H> {
     pub(crate) held: H,
 }
 
-/// The trained parameters of a module, to read: for [`init`](gradchain::GradientTransformation::init),
-/// [`plan`](gradchain::GradientTransformation::plan), [checkpoints](gradchain::checkpoint), norms, and everything else
-/// that takes a tree.
+/// Returns the trained parameters of a module as a tree to read.
 ///
-/// A leaf is a float parameter that requires gradients. Its path is made of the names of the fields, `fc1/weight`, with
-/// numbers for members of `Vec`s, arrays and tuples, and the name of the variant for enums. A parameter that is in two
-/// places (clones, with one `ParamId`) is one leaf, under its first path.
+/// Every function that takes a tree accepts it: [`init`](gradchain::GradientTransformation::init),
+/// [`plan`](gradchain::GradientTransformation::plan), [checkpoints](gradchain::checkpoint), norms.
 ///
-/// The weights of convolutions, of which outputs come first, say so ([`Layout`]), for [`muon`](gradchain::muon()) and
-/// its like; all others have inputs first, as burn's `Linear`.
+/// A leaf is a float parameter that requires gradients. Its path consists of the names of the fields, as in
+/// `fc1/weight`, of indices in `Vec`s, arrays and tuples, and of the names of enum variants. A parameter in two places
+/// (clones, with one `ParamId`) is one leaf, under its first path.
+///
+/// Weights of convolutions are stored outputs first and declare that [`Layout`], for [`muon`](gradchain::muon()) and
+/// similar transformations; all others are stored inputs first, as burn's `Linear`.
 ///
 /// Everything else that burn shows of a module is a [buffer](gradchain::tree::Buffer), which checkpoints save and load
 /// with the parameters, and plans name: frozen parameters, running statistics, parameters of integers and of `bool`.
-/// What the last batch has left for running statistics is taken over first. burn shows neither flags such as that of
-/// `Dropout`, which its records leave out too, nor a plain `Tensor` field: make a constant a `Param` that requires no
-/// gradient.
+/// Running statistics are merged with the last batch first. burn shows neither flags such as that of `Dropout`, which
+/// its records omit too, nor a plain `Tensor` field: make a constant a `Param` that requires no gradient.
 ///
 /// # Cost
 ///
-/// Two walks over the module. Nothing is copied but leaves that do not lie in row-major order.
+/// Two walks over the module. It copies only leaves that are not in row-major order.
 ///
 /// # Errors
 ///
-/// If no parameter requires gradients, as after `valid()`; if one is where the CPU cannot address it, or has elements
-/// of another type than `f64`, `f32`, `f16`, `bf16`; if two parameters have one `ParamId` and different values.
+/// If no parameter requires gradients, as after `valid()`; if a parameter is not in host memory, or its dtype is not
+/// `f64`, `f32`, `f16` or `bf16`; if two parameters have one `ParamId` and different values.
 ///
 /// # Example
 ///
@@ -75,19 +75,19 @@ pub fn params<M: Module>(module: &M) -> Result<Leaves> {
     Ok(Leaves { leaves, buffers: buffers(module) })
 }
 
-/// The gradients of a module's trained parameters, under the paths that [`params`] gives them.
+/// Returns the gradients of a module's trained parameters, under the paths of [`params`].
 ///
 /// A parameter without a gradient has no leaf: an error in a step, unless the optimizer is a
 /// [`skip_absent`](gradchain::wrapper::skip_absent).
 ///
 /// # Cost
 ///
-/// A walk over the module. Nothing is copied but what does not lie in row-major order.
+/// A walk over the module. It copies only gradients that are not in row-major order.
 ///
 /// # Errors
 ///
-/// If a gradient is where the CPU cannot address it, or belongs to none of the trained parameters. For a part of a
-/// module take `GradientsParams::from_module(&mut gradients, &part)`.
+/// If a gradient is not in host memory, or belongs to none of the trained parameters. For a part of a module take
+/// `GradientsParams::from_module(&mut gradients, &part)`.
 ///
 /// # Panics
 ///
@@ -96,7 +96,7 @@ pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leave
     found_gradients(module, grads).map(Leaves::of)
 }
 
-/// The gradients of a module, as what they are held as.
+/// Returns the gradients of a module, held as `H`.
 pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsParams) -> Result<Vec<Leaf<H>>> {
     let leaves = Reader::read(module, grads).leaves()?;
     match grads.len() - leaves.len() {
@@ -110,22 +110,21 @@ pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsP
     }
 }
 
-/// The trained parameters of a module, to write: what [`params`] shows, all open at once, in place.
+/// Returns the trained parameters of a module as a tree to write: the leaves of [`params`], all open at once, in place.
 ///
-/// For what takes a tree to write: `step_with`, [`Checkpoint::load`](gradchain::checkpoint::Checkpoint::load),
-/// [`tree_assign`](gradchain::tree::tree_assign), [`flush`](gradchain::wrapper::MultiSteps::flush). They are taken out
-/// of the module, and put back when this is dropped, also by an error or a panic: with their `ParamId`s, their mappers,
-/// and what they were to autodiff. One that was in two places is so again.
+/// Use it with functions that write a tree: `step_with`, [`Checkpoint::load`](gradchain::checkpoint::Checkpoint::load),
+/// [`tree_assign`](gradchain::tree::tree_assign), [`flush`](gradchain::wrapper::MultiSteps::flush). The parameters are
+/// taken out of the module. Dropping the tree puts them back, also after an error or a panic, with their `ParamId`s,
+/// mappers and autodiff settings. Parameters that were tied are tied again.
 ///
 /// # Cost
 ///
-/// Three walks over the module, two clones of what in it is no tensor, and a tensor of one element for each parameter.
-/// Elements are copied only where something else has them too, such as a clone of the module, or where they do not lie
-/// in row-major order.
+/// Three walks over the module, two clones of its other fields, and a tensor of one element for each parameter.
+/// Elements are copied only if they are shared, for example with a clone of the module, or not in row-major order.
 ///
 /// # Errors
 ///
-/// As [`params`]. The module is as it was.
+/// As [`params`]. The module is unchanged.
 ///
 /// # Example
 ///
@@ -148,12 +147,12 @@ pub fn params_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     Ok(params)
 }
 
-/// The same without buffers, for a step.
+/// Returns the same without buffers, for a step.
 pub(crate) fn trained_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     let mut taker = Taker::default();
     let hollow = module.clone().map(&mut taker);
     let mut leaves = taker.found.params()?;
-    // From here on the module has none of the values.
+    // From here on the module holds none of the values.
     *module = hollow;
     leaves.iter_mut().for_each(|leaf| leaf.held.own());
     Ok(LeavesMut { module, leaves: Leaves::of(leaves) })
@@ -169,7 +168,7 @@ pub struct LeavesMut<'m, M: Module> {
 }
 
 impl<M: Module> LeavesMut<'_, M> {
-    /// As [`gradients`], for the module whose parameters these are.
+    /// Returns [`gradients`] for the module of these parameters.
     ///
     /// # Errors
     ///
@@ -211,7 +210,7 @@ impl Leaves {
         Leaves { leaves, buffers: Vec::new() }
     }
 
-    /// Each leaf's parameter and path.
+    /// Returns each leaf's parameter id and path.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (ParamId, &str)> {
         self.leaves.iter().map(|leaf| (leaf.id, &*leaf.path))
     }
@@ -231,7 +230,7 @@ impl Tree for Leaves {
     }
 }
 
-/// Without buffers, which a snapshot only shows: loading is for [`params_mut`].
+/// Shows no buffers, which a snapshot cannot write: load into [`params_mut`].
 impl TreeMut for Leaves {
     fn walk_mut<'a>(&'a mut self, walk: &mut WalkMut<'a, '_>) {
         self.leaves.iter_mut().for_each(|leaf| walk.child(&leaf.path, &mut leaf.held));

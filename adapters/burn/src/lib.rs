@@ -27,19 +27,18 @@
 //! # Ok::<(), gradchain::Error>(())
 //! ```
 //!
-//! [`init`] and [`step`] are what a training loop needs. [`params`], [`params_mut`] and [`gradients`] show a module as
-//! a tree to everything else of gradchain's: plans, checkpoints, norms, line searches. [`eval_module`] evaluates with
-//! averages. [`whole_tree`] with
-//! [`optimize`], and [`per_tensor`], are optimizers of burn's own, for its `Learner`. [`DeviceState`] takes steps on
-//! devices whose memory the CPU cannot address.
+//! A training loop needs [`init`] and [`step`]. [`params`], [`params_mut`] and [`gradients`] show a module as a tree to
+//! the rest of gradchain: plans, checkpoints, norms, line searches. [`eval_module`] evaluates with averages.
+//! [`whole_tree`] with [`optimize`], and [`per_tensor`], return optimizers of burn's own type, for its `Learner`.
+//! [`DeviceState`] runs steps on devices whose memory the CPU cannot address.
 //!
-//! The [guide](_guide) trains a model, and says what stays the same in burn and what does not.
+//! The [guide](_guide) trains a model, and lists the properties that hold in burn and those that do not.
 //!
 //! # Features
 //!
-//! `flex`, on by default: modules on burn's CPU backend. `ndarray`: on its older one, which burn will take out.
+//! `flex`, on by default: modules on burn's CPU backend. `ndarray`: on its older one, which burn will remove.
 //!
-//! Differs: burn's optimizers are given one tensor at a time, keep state by `ParamId`, and make new tensors in each
+//! Differs: burn's optimizers receive one tensor at a time, keep state by `ParamId`, and allocate new tensors in each
 //! step.
 
 #[cfg(not(any(feature = "flex", feature = "ndarray")))]
@@ -68,9 +67,9 @@ mod table;
 #[doc = include_str!("../guide.md")]
 pub mod _guide {}
 
-/// The state of an optimizer before the first step, for the trained parameters of a module.
+/// Returns the state of an optimizer before the first step, for the trained parameters of a module.
 ///
-/// It goes by their paths: it fits another module of the same paths, shapes and types too.
+/// The state is keyed by path: it fits another module with the same paths, shapes and types too.
 ///
 /// # Errors
 ///
@@ -96,15 +95,15 @@ pub fn init<T: GradientTransformation, M: Module>(optimizer: &T, module: &M) -> 
 ///
 /// # Cost
 ///
-/// That of [`GradientTransformation::step`] and of [`params_mut`]. Gradients are read where they lie, and stay yours.
+/// That of [`GradientTransformation::step`] and of [`params_mut`]. Gradients are read in place, and stay yours.
 ///
 /// # Errors
 ///
-/// As [`params_mut`], [`gradients`] and [`GradientTransformation::step`]. The module and the state are as they were.
+/// As [`params_mut`], [`gradients`] and [`GradientTransformation::step`]. The module and the state are unchanged.
 ///
 /// # Panics
 ///
-/// Only if code of yours does, such as a schedule; the module has its parameters then.
+/// Only if your own code does, such as a schedule; the module has its parameters then.
 ///
 /// # Example
 ///
@@ -141,11 +140,11 @@ where
     optimizer.step(&mut params, &grads, state)
 }
 
-/// A copy of a module with the parameters to evaluate with, where a wrapper such as
-/// [`params_ema`](gradchain::params_ema()) or [`schedule_free`](gradchain::wrapper::schedule_free()) trains others.
+/// Returns a copy of a module with its evaluation parameters.
 ///
-/// Everything that is not trained is shared with the module. Call [`valid`](Module::valid) on the copy to
-/// leave autodiff out too, and drop it before the next step.
+/// Wrappers such as [`params_ema`](gradchain::params_ema()) and [`schedule_free`](gradchain::wrapper::schedule_free())
+/// train other parameters than they evaluate. The copy shares everything that is not trained with the module. Call
+/// [`valid`](Module::valid) on the copy to leave autodiff out too, and drop it before the next step.
 ///
 /// # Cost
 ///
@@ -153,7 +152,7 @@ where
 ///
 /// # Errors
 ///
-/// As [`OptState::eval_params`] and [`params_mut`]. For a module on another device than the CPU give its copy there:
+/// As [`OptState::eval_params`] and [`params_mut`]. For a module on another device than the CPU pass its copy there:
 /// `eval_module(&module.clone().to_device(&cpu), &state.to_state()?)`.
 ///
 /// # Example

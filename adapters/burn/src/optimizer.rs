@@ -1,4 +1,4 @@
-//! As an optimizer of burn's own: for [`ModuleOptimizer`] and the `Learner`.
+//! Optimizers of burn's own type: for [`ModuleOptimizer`] and the `Learner`.
 
 use core::cell::RefCell;
 use std::io::Cursor;
@@ -19,8 +19,10 @@ use crate::host::Host;
 use crate::leaves::{Leaves, trained_mut};
 use crate::walkers::Held;
 
-/// Whose learning rate a step has. burn's scheduler gives every step one, which multiplies the updates; so one of the
-/// two must be 1, and an optimizer is told which: training at the square of a rate is an error.
+/// The source of a step's learning rate.
+///
+/// burn's scheduler passes a rate to every step, which multiplies the updates. One of the two rates must be 1, since
+/// their product would train at the square of a rate; anything else is an error.
 ///
 /// # Example
 ///
@@ -39,15 +41,17 @@ use crate::walkers::Held;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// The transformation's own. burn gives each step a rate of 1; another is the error of that step.
+    /// The transformation's own rate. burn's must be 1; another rate is an error in that step.
     Own,
-    /// That of burn's scheduler. The transformation has a learning rate of 1, and no `scale` or `scale_by_schedule` by
-    /// anything else; another is an error when the optimizer is made.
+    /// The rate of burn's scheduler; the transformation's own must be 1.
+    ///
+    /// Neither may a `scale` or `scale_by_schedule` in it have another factor than 1. Constructing the optimizer fails
+    /// otherwise.
     Burns,
 }
 
 impl Rate {
-    /// True if a transformation leaves the rate to burn, if that is whose it is.
+    /// Refuses a transformation with a rate of its own if the rate is burn's.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
         let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
         let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
@@ -56,16 +60,16 @@ impl Rate {
     }
 }
 
-/// True if an argument is what updates are multiplied by.
+/// Returns true if an argument multiplies the updates.
 fn is_rate(key: &str) -> bool {
     key.ends_with("learning_rate") && !key.starts_with("scale_by") || key.starts_with("step_size")
 }
 
-/// A number or a schedule by which a transformation multiplies updates, and which is not 1: where it is, and what.
+/// Returns the place and the value of a factor of the updates that is not 1.
 fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
     match recipe {
         Recipe::List(items) => items.iter().enumerate().find_map(|(i, item)| own_rate(&format!("{place}[{i}]"), item)),
-        // How far an adversary goes is no rate of the updates.
+        // The rate of an adversary does not scale the updates.
         Recipe::Map(entries) => entries.iter().filter(|(key, _)| key != "adv_optimizer").find_map(|(key, value)| {
             let here = format!("{place}.{key}");
             match value {
@@ -81,9 +85,9 @@ fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
     }
 }
 
-/// An optimizer of burn's that applies a transformation to each tensor apart, with a state for each.
+/// Returns an optimizer of burn's type that transforms each tensor separately, with a state for each.
 ///
-/// For code that is given a [`ModuleOptimizer`] and may not be changed, and for one group of parameters of several
+/// Use it in code that takes a [`ModuleOptimizer`] and must not change, and for one of several groups of parameters
 /// ([`ModuleOptimizer::with_group`]). Everywhere else [`whole_tree`] and [`step`](crate::step) do more.
 ///
 /// # Arithmetic
@@ -93,16 +97,16 @@ fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
 /// p ← p + learning_rate·u          the rate that burn gives the step
 /// ```
 ///
-/// [`Rate`] says whose rate that is.
+/// [`Rate`] selects the source of that rate.
 ///
 /// # Cost
 ///
-/// One pass over each tensor, in place if nothing else has its memory; a table of leaves for each tensor.
+/// One pass over each tensor, in place if its memory is not shared; a table of leaves for each tensor.
 ///
 /// # Errors
 ///
-/// If the transformation needs more than one pass, as norms over all gradients do: it would be given one tensor where
-/// it means all. If an argument is out of its range. If a mask asks for a path: here there is none. If the rate is
+/// If the transformation needs more than one pass, as norms over all gradients do: it would see one tensor instead of
+/// all. If an argument is out of its range. If a mask needs a path, which tensors lack here. If the rate is
 /// [burn's](Rate::Burns) and the transformation has one too.
 ///
 /// # Panics
@@ -149,21 +153,21 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
     }
 }
 
-/// An optimizer of burn's that steps all parameters of a module together, for its `Learner`.
+/// Returns an optimizer of burn's type that steps all parameters of a module together, for its `Learner`.
 ///
-/// The whole state is in the [`ModuleOptimizer`]: its records, and so the checkpoints of the `Learner`, save and load
-/// it, bit for bit. A step must be asked for by [`optimize`], which the model's `TrainStep` calls.
+/// The [`ModuleOptimizer`] holds the whole state: its records, and so the checkpoints of the `Learner`, save and load
+/// it bit for bit. The model's `TrainStep` must call [`optimize`] for each step.
 ///
-/// The rate that burn gives the step multiplies the updates, as in [`per_tensor`]; [`Rate`] says whose it is.
+/// The rate that burn gives the step multiplies the updates, as in [`per_tensor`]; [`Rate`] selects its source.
 ///
 /// # Errors
 ///
 /// If the rate is [burn's](Rate::Burns) and the transformation has one too. In [`optimize`]: if it is the
-/// transformation's [own](Rate::Own) and burn gives another than 1.
+/// transformation's [own](Rate::Own) and burn passes another than 1.
 ///
 /// # Panics
 ///
-/// In a step that is not asked for by [`optimize`], since burn's trait has no errors.
+/// In a step without [`optimize`], since burn's trait has no errors.
 ///
 /// # Example
 ///
@@ -206,22 +210,22 @@ pub fn whole_tree<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
     Ok(InBurn::new(optimizer, rate, true).into())
 }
 
-/// A step of an optimizer that [`whole_tree`] made, over all trained parameters of a module together.
+/// Steps all trained parameters of a module together, with an optimizer from [`whole_tree`].
 ///
-/// An optimizer that was added for some of the parameters ([`ModuleOptimizer::with_group`]) does nothing here: burn
-/// does not show whether there is one. Put it into a [`partition`](gradchain::partition()).
+/// It ignores optimizers for groups of parameters ([`ModuleOptimizer::with_group`]), which burn does not reveal. Use a
+/// [`partition`](gradchain::partition()) instead.
 ///
 /// # Cost
 ///
-/// That of [`step`](crate::step). The `Learner` clones its model for it, so that there each step copies the parameters
+/// That of [`step`](crate::step). The `Learner` clones its model for each step, so each step copies the parameters
 /// once.
 ///
 /// # Errors
 ///
 /// As [`step`](crate::step); if the optimizer was not made by [`whole_tree`]; if it has burn's clipping, which would
-/// see none of these gradients; if the learning rate is not the same for all parameters, or not 1 where it is the
-/// transformation's [own](Rate::Own); if the state in a record was
-/// saved by another optimizer, or for other parameters. Module and state are as they were.
+/// see none of these gradients; if the learning rate differs between parameters, or is not 1 and the rate is the
+/// transformation's [own](Rate::Own); if the state in a record was saved by another optimizer, or for other parameters.
+/// Module and state are unchanged.
 pub fn optimize<M: Module>(
     optim: &mut ModuleOptimizer,
     lr: impl Into<ModuleLearningRate>,
@@ -247,7 +251,7 @@ pub fn optimize<M: Module>(
         );
     }
 
-    // burn has forgotten the type of the optimizer, and shows it tensors only: so it is shown one that stands for all.
+    // burn has erased the optimizer's type and passes it tensors only, so one tensor stands for the whole tree.
     let tensor = Tensor::<1>::zeros([1], &device);
     let mut shown = GradientsParams::new();
     shown.register(whole(), tensor.clone());
@@ -259,13 +263,13 @@ pub fn optimize<M: Module>(
     }
 }
 
-/// The id of the parameter that stands for all.
+/// Returns the id of the parameter that stands for the tree.
 fn whole() -> ParamId {
     ParamId::from(0)
 }
 
 thread_local! {
-    /// The tree of the step that burn's optimizer is being asked for.
+    /// The tree of the step that burn's optimizer runs on this thread.
     static GIVEN: RefCell<Option<Given>> = const { RefCell::new(None) };
 }
 
@@ -275,7 +279,7 @@ struct Given {
     outcome: Option<Result<Outcome>>,
 }
 
-/// Parameters that are in [`GIVEN`], until this is dropped, also by a panic.
+/// Parameters lent to [`GIVEN`]; dropping this takes them back, also after a panic.
 struct Lent<'p>(&'p mut Leaves);
 
 impl<'p> Lent<'p> {
@@ -298,7 +302,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// A transformation, and the rate that burn gives each step.
+/// A transformation followed by the rate that burn gives each step.
 type Scaled<T> = (T, InjectHyperparams<Scale>);
 
 /// A transformation as burn's optimizer.
@@ -375,11 +379,11 @@ impl<T: GradientTransformation<Needs = Nothing>> Optimizer for InBurn<T> {
     }
 }
 
-/// A state in a [`ModuleOptimizer`]; in a record it is the bytes of a checkpoint.
+/// A state in a [`ModuleOptimizer`]; a record stores the bytes of a checkpoint.
 #[derive(Clone)]
 enum Kept<T: GradientTransformation<Needs = Nothing>> {
     Live(Arc<Scaled<T>>, Box<OptState<Scaled<T>>>),
-    /// Until the first step, which has the optimizer that they belong to.
+    /// Bytes from a record, until the first step supplies the optimizer.
     Saved(Vec<u8>),
 }
 
@@ -402,9 +406,9 @@ impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
     }
 }
 
-/// What is wrong where burn steps a tree by itself.
+/// The message for a tree that burn steps without [`optimize`].
 const UNASKED: &str =
     "the optimizer of `whole_tree` is stepped by `gradchain_burn::optimize`, from `TrainStep::optimize`";
 
-/// Under which a record has the state.
+/// The state's name in a record.
 const NAME: &str = "gradchain";

@@ -1,5 +1,7 @@
-//! A doc test for each row of the guide's lists "What stays the same" and "What does not" and of its last table that no
-//! other doc test shows. `tests/behaviour/reference.rs` tests the table "Beside burn's optimizers".
+//! Doc tests for the rows of the guide's tables that no other doc test shows.
+//!
+//! They cover the lists "What stays the same" and "What does not" and the last table. `tests/behaviour/reference.rs`
+//! tests the table "Beside burn's optimizers".
 #![allow(dead_code, reason = "for its doc tests")]
 
 /// paths: masks, labels, constraints, plans

@@ -15,26 +15,26 @@ use crate::leaves::Leaf;
 
 /// A parameter or gradient, taken from its tensor.
 pub(crate) trait Held: Sized {
-    /// What tensors must be.
+    /// The expected kind of tensor, for messages.
     const EXPECTED: &'static str;
 
-    /// What the tensor has; else in words what it is.
+    /// Takes the contents of a tensor, or describes the tensor if they are not accessible.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Self, String>;
 
-    /// The tensor with it.
+    /// Returns a tensor with these contents.
     fn into_tensor<const D: usize>(self) -> Tensor<D>;
 
-    /// Whether two that have one id are the same.
+    /// Returns true if two holders of one id have the same value.
     fn is(&self, other: &Self) -> bool;
 
-    /// Makes those that share memory independent, if writing one would write another.
+    /// Copies leaves that share memory, if a write to one would change another.
     fn part(leaves: &mut [Leaf<Self>]);
 }
 
-/// The leaves that a walk has come by.
+/// The leaves that a walk has found so far.
 pub(crate) struct Found<H> {
     path: Vec<String>,
-    /// For each part of the path, how the weights of the layer it is in are stored.
+    /// The weight layout of the enclosing layer, for each part of the path.
     layouts: Vec<Layout>,
     leaves: Vec<Leaf<H>>,
     places: HashMap<ParamId, usize>,
@@ -48,7 +48,7 @@ impl<H> Default for Found<H> {
 }
 
 impl<H> Found<H> {
-    /// Goes into a field, of a layer of this kind as burn calls it.
+    /// Enters a field of a layer, whose kind is burn's name of it.
     fn enter(&mut self, name: &str, container: &str) {
         self.path.push(name.into());
         self.layouts.push(layout_of(container));
@@ -60,7 +60,7 @@ impl<H> Found<H> {
     }
 }
 
-/// How burn stores the weights of a kind of layer: of convolutions outputs first, of all others inputs first.
+/// Returns burn's weight layout for a kind of layer: outputs first for convolutions, inputs first for others.
 fn layout_of(container: &str) -> Layout {
     let name = container.strip_prefix("Struct:").unwrap_or_default();
     if name.starts_with("Conv") || name.starts_with("DeformConv") { Layout::OutIn } else { Layout::InOut }
@@ -94,7 +94,7 @@ impl<H: Held> Found<H> {
         Ok(())
     }
 
-    /// What was found.
+    /// Returns the leaves, or the first error.
     pub(crate) fn leaves(self) -> Result<Vec<Leaf<H>>> {
         let Found { mut leaves, problem, .. } = self;
         if let Some(problem) = problem {
@@ -104,7 +104,7 @@ impl<H: Held> Found<H> {
         Ok(leaves)
     }
 
-    /// The same, of parameters, of which there must be some.
+    /// Returns the parameters; none at all is an error.
     pub(crate) fn params(self) -> Result<Vec<Leaf<H>>> {
         let leaves = self.leaves()?;
         if leaves.is_empty() {
@@ -120,7 +120,7 @@ impl<H: Held> Found<H> {
     }
 }
 
-/// What a [`Reader`] reads of each trained parameter.
+/// The tensor that a [`Reader`] reads for each trained parameter.
 pub(crate) trait Source {
     fn tensor<const D: usize>(&self, param: &Param<Tensor<D>>) -> Option<Tensor<D>>;
 }
@@ -134,7 +134,7 @@ impl Source for Values {
     }
 }
 
-/// A copy of it that the CPU can address, or itself if it can be addressed.
+/// A copy of the parameter in host memory, or the parameter if it is there.
 pub(crate) struct Copies;
 
 impl Source for Copies {
@@ -157,7 +157,7 @@ pub(crate) struct Reader<S, H> {
 }
 
 impl<S: Source, H: Held> Reader<S, H> {
-    /// What a walk over a module finds.
+    /// Walks over a module and returns the leaves found.
     pub(crate) fn read<M: Module>(module: &M, source: S) -> Found<H> {
         let mut reader = Reader { source, found: Found::default() };
         module.visit(&mut reader);
@@ -183,8 +183,9 @@ impl<S: Source, H: Held> ModuleVisitor for Reader<S, H> {
     }
 }
 
-/// Takes the trained parameters out of a module and leaves tensors of one element, which are to autodiff what the
-/// parameters were.
+/// Takes the trained parameters out of a module.
+///
+/// It leaves tensors of one element with the same autodiff settings.
 #[derive(Default)]
 pub(crate) struct Taker {
     pub(crate) found: Found<Host>,
@@ -210,17 +211,17 @@ impl ModuleMapper for Taker {
     }
 }
 
-/// Puts values where trained parameters are, or where a [`Taker`] took them from, and where buffers are.
+/// Puts values back in place of trained parameters, or of a [`Taker`]'s placeholders, and of buffers.
 pub(crate) struct Putter<H> {
     path: Vec<String>,
     held: HashMap<ParamId, H>,
-    /// Those that have been put, by id: a parameter in two places is one tensor in both.
+    /// The tensors put so far, by id: a parameter in two places is one tensor in both.
     put: GradientsParams,
     buffers: HashMap<String, TensorData>,
 }
 
 impl<H: Held> Putter<H> {
-    /// The module with these values, and those of the buffers that were written.
+    /// Returns the module with these values, and the buffers that were written.
     pub(crate) fn put<M: Module>(
         module: M,
         leaves: impl IntoIterator<Item = Leaf<H>>,
@@ -231,7 +232,7 @@ impl<H: Held> Putter<H> {
         module.map(&mut Putter { path: Vec::new(), held, put: GradientsParams::new(), buffers })
     }
 
-    /// What a buffer at this path is to be.
+    /// Returns the new contents of the buffer at this path.
     fn buffer(&mut self) -> Option<TensorData> {
         if self.buffers.is_empty() { None } else { self.buffers.remove(&self.path.join("/")) }
     }
@@ -277,13 +278,13 @@ impl<H: Held> ModuleMapper for Putter<H> {
     }
 }
 
-/// A tensor of the type that its data has.
+/// Returns a tensor with the data's type.
 fn made<const D: usize, K: Basic>(data: TensorData, device: &Device) -> Tensor<D, K> {
     let dtype = data.dtype();
     Tensor::from_data(data, (device, dtype))
 }
 
-/// A tensor that is to autodiff what another is that requires gradients.
+/// Gives a tensor the autodiff settings of another that requires gradients.
 fn lifted<const D: usize>(value: Tensor<D>, like: &Tensor<D>, id: ParamId) -> Tensor<D> {
     let mut tensor = Tensor::from_inner(value);
     if let Some(strategy) = like.gradient_checkpointing_strategy() {

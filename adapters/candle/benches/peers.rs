@@ -1,7 +1,7 @@
-//! candle's AdamW, one step at a time, for `benches/peers/peers.py`, which times others in turn with it.
+//! Steps candle's AdamW for `benches/peers/peers.py`, which times it in turn with others.
 //!
-//! `cargo bench -p gradchain-candle --bench peers -- CHAIN TREE`: reads `step` from each line, does it once, and prints
-//! the seconds. candle has no clip by the global norm; it is written with its tensor operations here.
+//! `cargo bench -p gradchain-candle --bench peers -- CHAIN TREE` takes a step for each line `step` on its input, and
+//! prints the seconds. candle has no clip by the global norm; tensor operations implement it here.
 #![allow(missing_docs, reason = "a program")]
 
 use std::io::Write;

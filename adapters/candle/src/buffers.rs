@@ -1,4 +1,4 @@
-//! Variables that are not trained, as buffers of the tree of those that are.
+//! Variables that are not trained, as buffers of the tree of trained ones.
 
 use candle_core::{Tensor, Var};
 use gradchain::tree::Buffer;
@@ -9,7 +9,7 @@ use gradchain::{Error, Result};
 pub(crate) struct Kept {
     pub(crate) path: String,
     pub(crate) var: Var,
-    /// True if its name alone says that it is not trained.
+    /// True if it is untrained by its name alone.
     pub(crate) by_name: bool,
 }
 

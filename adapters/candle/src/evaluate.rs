@@ -1,4 +1,4 @@
-//! Parameters to evaluate with, in the model's own variables.
+//! Evaluation with averaged parameters, in the model's own variables.
 
 use candle_core::{Device, Tensor, Var};
 use gradchain::{GradientTransformation, OptState, Result};
@@ -6,10 +6,11 @@ use gradchain::{GradientTransformation, OptState, Result};
 use crate::{Vars, of_candle};
 
 impl Vars {
-    /// Copies the parameters to evaluate with, where a wrapper such as [`params_ema`](gradchain::params_ema()) or
-    /// [`schedule_free`](gradchain::wrapper::schedule_free()) trains others, into variables of their own, on the CPU.
+    /// Copies the evaluation parameters into new variables on the CPU.
     ///
-    /// To save them, or for a second model: see [`OptState::eval_params`]. [`evaluating`](Self::evaluating) puts them
+    /// Wrappers such as [`params_ema`](gradchain::params_ema()) and
+    /// [`schedule_free`](gradchain::wrapper::schedule_free()) train other parameters than they evaluate. Save the
+    /// copies, or use them in a second model: see [`OptState::eval_params`]. [`evaluating`](Self::evaluating) puts them
     /// into the model that is trained.
     ///
     /// ```
@@ -45,14 +46,14 @@ impl Vars {
         Ok(copies)
     }
 
-    /// Calls `f` while the variables hold the parameters to evaluate with, then puts the trained values back: also
-    /// after an error or a panic.
+    /// Calls `f` while the variables hold the evaluation parameters, then restores the trained values.
     ///
-    /// The model is evaluated as it is, on any device: PyTorch's `optimizer.eval()` and `optimizer.train()` of
-    /// schedule-free optimizers, and EMA's `apply_shadow` and `restore`, without a call that can be forgotten. No lock
-    /// is held during `f`. Buffers, such as running statistics, are neither averaged nor put back.
+    /// It restores them also after an error or a panic. The model is evaluated as it is, on any device. It combines
+    /// PyTorch's `optimizer.eval()` and `optimizer.train()` of schedule-free optimizers, or EMA's `apply_shadow` and
+    /// `restore`, in one call, so that neither can be forgotten. No lock is held during `f`. Buffers, such as running
+    /// statistics, are neither averaged nor restored.
     ///
-    /// Values that `f` writes to trained variables are lost. With a [`DeviceState`](crate::DeviceState) give it
+    /// Values that `f` writes to trained variables are lost. With a [`DeviceState`](crate::DeviceState) pass
     /// `&state.to_state()?`.
     ///
     /// ```
@@ -80,8 +81,8 @@ impl Vars {
     ///
     /// # Errors
     ///
-    /// As [`eval_params`](Self::eval_params), then `f` is not called; if candle cannot write a variable. What `f`
-    /// returns is not looked at.
+    /// As [`eval_params`](Self::eval_params), without a call of `f`; if candle cannot write a variable. The return
+    /// value of `f` is passed on unread.
     ///
     /// # Cost
     ///
@@ -100,7 +101,7 @@ impl Vars {
     }
 }
 
-/// Puts values back when it is dropped.
+/// Restores the trained values when dropped.
 struct Restore<'v> {
     vars: &'v Vars,
     trained: Vec<Tensor>,
@@ -114,7 +115,7 @@ impl Restore<'_> {
 }
 
 impl Drop for Restore<'_> {
-    /// An error of candle has no way out of an error or a panic that is under way.
+    /// Ignores candle's error: a drop during a panic or an error return cannot report it.
     fn drop(&mut self) {
         _ = self.restore();
     }

@@ -1,5 +1,6 @@
-//! [gradchain]'s optimizers for models of [candle](candle_core): a step over all variables at once, in
-//! place, in the memory that candle has, with the paths of a [`VarMap`](candle_nn::VarMap).
+//! [gradchain]'s optimizers for models of [candle](candle_core): a step over all variables at once, in place.
+//!
+//! The step works in candle's memory, with the paths of a [`VarMap`](candle_nn::VarMap).
 //!
 //! ```text
 //! cargo add candle-core candle-nn gradchain gradchain-candle
@@ -30,9 +31,9 @@
 //!
 //! | | |
 //! |---|---|
-//! | [`Vars`] | the variables that are trained, by path; lends them as trees to everything that takes one |
+//! | [`Vars`] | the trained variables, by path; lends them as trees |
 //! | [`init`], [`step`] | an optimizer's state, and a step |
-//! | [`Vars::evaluating`] | evaluates the model with averages instead of what is trained |
+//! | [`Vars::evaluating`] | evaluates the model with averages instead of the trained values |
 //! | [`DeviceState`] | a state and steps on a device whose memory cannot be lent, such as CUDA's |
 //! | [`VarOptimizer`] | all three together, as [`candle_nn::Optimizer`] |
 //!
@@ -58,7 +59,7 @@ mod table;
 #[doc = include_str!("../guide.md")]
 pub mod _guide {}
 
-/// What went wrong in candle itself.
+/// Converts an error of candle.
 fn of_candle(error: candle_core::Error) -> gradchain::Error {
     gradchain::Error::state("candle", error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The memory of variables and gradients, lent as trees for the time of a call.
+//! The memory of variables and gradients, lent as trees for the duration of a call.
 
 use std::cell::{Cell, RefCell};
 
@@ -12,10 +12,10 @@ use crate::Vars;
 use crate::buffers::Kept;
 
 impl Vars {
-    /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them. Those that
-    /// are not trained are buffers of it.
+    /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them.
     ///
-    /// Nothing is copied. What writes to a variable waits until `f` has returned; if `f` does, it waits for ever.
+    /// Untrained variables are its buffers. Nothing is copied. Writers of a variable wait until `f` has returned; a
+    /// write inside `f` deadlocks.
     ///
     /// ```
     /// use candle_core::{DType, Device, Var};
@@ -30,7 +30,7 @@ impl Vars {
     ///
     /// # Errors
     ///
-    /// If a variable is not on the CPU. What `f` returns is not looked at.
+    /// If a variable is not on the CPU. The return value of `f` is passed on unread.
     pub fn read<R>(&self, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
         let named = self.iter().map(|(path, var)| (path, var.as_tensor())).collect();
         lend(named, |trained| {
@@ -41,8 +41,8 @@ impl Vars {
 
     /// Lends the variables for writing, as a tree: to load a checkpoint into them, to project them, to average.
     ///
-    /// Nothing is copied: `f` writes to the memory of the variables themselves. All are locked until `f` has returned.
-    /// If it uses one otherwise, as in a forward pass, it waits for ever.
+    /// Nothing is copied: `f` writes to the memory of the variables. All are locked until `f` has returned, so any
+    /// other use of one inside `f`, such as a forward pass, deadlocks.
     ///
     /// ```
     /// use candle_core::{DType, Device, Var};
@@ -58,12 +58,12 @@ impl Vars {
     ///
     /// # Errors
     ///
-    /// If a variable is not on the CPU; then `f` is not called. What `f` returns is not looked at.
+    /// If a variable is not on the CPU; then `f` is not called. The return value of `f` is passed on unread.
     pub fn write<R>(&self, f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
         self.write_beside(self.kept(), f)
     }
 
-    /// The same, with these buffers.
+    /// Lends the variables for writing, with these buffers.
     fn write_beside<R>(&self, kept: &[Kept], f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
         self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
         let (mut f, mut made) = (Some(f), None);
@@ -76,11 +76,10 @@ impl Vars {
         opened.and_then(|()| made.ok_or(candle_core::Error::UnwrapNone)).map_err(crate::of_candle)
     }
 
-    /// Lends the variables for writing and their gradients for reading: what [`step`](crate::step) is made of, for
-    /// steps that need more than gradients.
+    /// Lends the variables for writing and their gradients for reading.
     ///
-    /// A variable without a gradient has no leaf in the tree of gradients. Gradients that lie in another order, or are
-    /// one number for all elements, are lent as they lie.
+    /// [`step`](crate::step) is built on it; use it for steps that need more than gradients. A variable without a
+    /// gradient has no leaf in the tree of gradients. Transposed and broadcast gradients are lent with their strides.
     ///
     /// ```
     /// use candle_core::{Device, Var};
@@ -105,7 +104,7 @@ impl Vars {
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write); and if a gradient is not on the CPU, has no floats, or lies in the memory of a
+    /// As [`write`](Self::write); and if a gradient is not on the CPU, is not of floats, or shares the memory of a
     /// variable.
     pub fn write_with<R>(&self, grads: &GradStore, f: impl FnOnce(&mut SlicesMut<'_>, &Slices<'_>) -> R) -> Result<R> {
         let found = self.gradients(grads)?;
@@ -113,7 +112,7 @@ impl Vars {
     }
 }
 
-/// Does something with the vector of floats of one of the types that leaves have.
+/// Runs code with the vector of floats of one of the leaves' types.
 macro_rules! with_floats {
     ($storage:expr, $path:expr, $data:ident => $do:expr) => {
         match $storage {
@@ -133,7 +132,7 @@ pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -
     let mut tree = Slices::new().layout(Weights::OutIn);
     for ((path, _), (storage, layout)) in named.iter().zip(&guards) {
         let Storage::Cpu(storage) = &**storage else { unreachable!("a tensor on the CPU has a storage there") };
-        // ndarray asks for the strides of arrays without elements too; candle's are not looked at.
+        // ndarray checks the strides of empty arrays, and candle's may be anything.
         let dense = layout.contiguous_offsets().or((layout.shape().elem_count() == 0).then_some((0, 0)));
         tree = with_floats!(storage, path, data => match dense {
             Some((start, end)) => tree.with(*path, &data[start..end], layout.dims())?,
@@ -147,16 +146,17 @@ pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -
     Ok(f(&tree))
 }
 
-/// What is done with all variables when they are open.
+/// The continuation that runs once all variables are open.
 type Then<'t> = dyn FnMut(SlicesMut<'_>) + 't;
 
-/// Room that opening a variable has on the stack; more is taken from the heap in pieces of [`STACK`].
+/// Stack space for opening one variable; [`open`] allocates more in steps of [`STACK`].
 const FRAME: usize = 32 << 10;
 const STACK: usize = 1 << 20;
 
-/// Opens one variable after another, each inside of the call that has opened the one before, and in the innermost call
-/// does what is to be done. candle lends the memory of a variable for the time of a call only, so this is how all of
-/// them are open at once.
+/// Opens the variables by recursion and runs the continuation in the innermost call.
+///
+/// candle lends the memory of a variable only for the duration of a call, so nested calls hold all of them open at
+/// once.
 fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> candle_core::Result<()> {
     let Some(((path, var), rest)) = vars.split_first() else {
         then(held);
@@ -166,7 +166,7 @@ fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> can
     stacker::maybe_grow(FRAME, STACK, || var.inplace_op1(&opening))
 }
 
-/// A variable that is about to be opened, and what comes before and after.
+/// A variable to open, with those open already and those to follow.
 struct Opening<'o, 'v, 't> {
     path: &'v str,
     rest: &'v [(String, Var)],

@@ -1,4 +1,4 @@
-//! An optimizer of gradchain where candle asks for one of its own.
+//! An optimizer of gradchain as candle's optimizer trait.
 
 use candle_core::Var;
 use candle_core::backprop::GradStore;
@@ -8,18 +8,17 @@ use gradchain::{Error, GradientTransformation, OptState, Result};
 
 use crate::{Vars, init, step};
 
-/// A transformation, its state and the variables it trains, as [`candle_nn::Optimizer`], for loops that are written for
-/// that trait.
+/// A transformation, its state and its variables, as [`candle_nn::Optimizer`], for loops written for that trait.
 ///
-/// Its `Config` is the transformation. [`of`](Self::of) takes variables with their paths. The trait's `new` is given
-/// none, and numbers them: masks by path match nothing then, and since
-/// [`VarMap::all_vars`](candle_nn::VarMap::all_vars) has another order in each process, its state must not go into a
-/// checkpoint.
+/// Its `Config` is the transformation. [`of`](Self::of) takes variables with their paths. The trait's `new` gets no
+/// paths and numbers the variables instead: masks by path then match nothing. Since
+/// [`VarMap::all_vars`](candle_nn::VarMap::all_vars) has another order in each process, such a state must not be saved
+/// in a checkpoint.
 ///
-/// The learning rate of the trait is the argument `learning_rate` of the transformation, wherever it is in a chain. It
-/// can be read of every optimizer that has one; it can be set if it is a number and
-/// [injected](gradchain::inject_hyperparams). The trait has no room for an error there: what could not be set is the
-/// error of the next `step`, and of all after it until a rate was set.
+/// The learning rate of the trait is the argument `learning_rate` of the transformation, anywhere in a chain. It can be
+/// read from every optimizer that has one. It can be set if it is a number and
+/// [injected](gradchain::inject_hyperparams). The trait's setter returns no error, so every `step` after a failed one
+/// returns it, until a rate has been set.
 ///
 /// ```
 /// use candle_core::{Device, Var};
@@ -42,12 +41,12 @@ pub struct VarOptimizer<T: GradientTransformation> {
     transformation: T,
     vars: Vars,
     state: OptState<T>,
-    /// Why the learning rate could not be set.
+    /// The error of the last attempt to set the learning rate.
     unset: Option<Error>,
 }
 
 impl<T: GradientTransformation> VarOptimizer<T> {
-    /// With a state as it is before the first step.
+    /// Returns an optimizer with the state before the first step.
     ///
     /// # Errors
     ///
@@ -57,22 +56,22 @@ impl<T: GradientTransformation> VarOptimizer<T> {
         Ok(VarOptimizer { transformation, vars, state, unset: None })
     }
 
-    /// The transformation.
+    /// Returns the transformation.
     pub fn transformation(&self) -> &T {
         &self.transformation
     }
 
-    /// The variables.
+    /// Returns the variables.
     pub fn vars(&self) -> &Vars {
         &self.vars
     }
 
-    /// The state: to look into, or to save.
+    /// Returns the state, to inspect or save it.
     pub fn state(&self) -> &OptState<T> {
         &self.state
     }
 
-    /// The state: to change, or to put one from a checkpoint in its place.
+    /// Returns the state, to change it or to replace it by one from a checkpoint.
     pub fn state_mut(&mut self) -> &mut OptState<T> {
         &mut self.state
     }
@@ -92,7 +91,7 @@ impl<T: GradientTransformation<Needs = Nothing>> candle_nn::Optimizer for VarOpt
         stepped.map(drop).map_err(candle_core::Error::wrap)
     }
 
-    /// NaN if there is no argument of this name, or there are several.
+    /// Returns the learning rate, or NaN if none or several arguments have this name.
     fn learning_rate(&self) -> f64 {
         let readings = self.transformation.readings(&self.state);
         readings.and_then(|readings| readings.get("learning_rate")).unwrap_or(f64::NAN)

@@ -1,4 +1,4 @@
-//! Making a state, and taking a step.
+//! The state before the first step, and the step.
 
 use candle_core::backprop::GradStore;
 use gradchain::needs::Nothing;
@@ -6,10 +6,10 @@ use gradchain::{GradientTransformation, OptState, Outcome, Result};
 
 use crate::Vars;
 
-/// The state of an optimizer before its first step, for these variables.
+/// Returns the state of an optimizer before its first step, for these variables.
 ///
-/// It lies in gradchain's memory, beside the model: moments are `f32` where variables have 16 bits. Whatever gradchain
-/// can do with a state is done with it: checkpoints, migration, readings.
+/// The state is in gradchain's memory, separate from the model; moments of 16-bit variables are `f32`. Checkpoints,
+/// migrations and readings work on it as on any state.
 ///
 /// # Errors
 ///
@@ -20,8 +20,8 @@ pub fn init<T: GradientTransformation>(optimizer: &T, vars: &Vars) -> Result<Opt
 
 /// Transforms gradients and adds the updates to the variables, in place.
 ///
-/// Reads the gradients and writes the variables where candle has them. Nothing is copied, and what is allocated is
-/// freed again: some hundred bytes for each variable, whatever its size.
+/// Reads the gradients and writes the variables in candle's memory. Nothing is copied. Temporary allocations take some
+/// hundred bytes for each variable, whatever its size.
 ///
 /// ```
 /// use candle_core::{DType, Device, Tensor};
@@ -47,14 +47,14 @@ pub fn init<T: GradientTransformation>(optimizer: &T, vars: &Vars) -> Result<Opt
 ///
 /// # Errors
 ///
-/// As [`GradientTransformation::step`], of which nothing has been changed after: a gradient of another shape, or of a
-/// type that would lose by being converted; a variable that has none, unless the optimizer is a
+/// As [`GradientTransformation::step`], with nothing changed: a gradient of another shape, or of a type whose
+/// conversion would lose precision; a variable without a gradient, unless the optimizer is a
 /// [`skip_absent`](gradchain::wrapper::skip_absent). And as [`Vars::write_with`].
 ///
 /// # Locks
 ///
 /// A step holds the locks of all variables at once. Do not run a forward pass on another thread meanwhile: it may hold
-/// one and wait for another, and then both wait for ever.
+/// one lock while it waits for another, which deadlocks both threads.
 pub fn step<T>(optimizer: &T, vars: &Vars, grads: &GradStore, state: &mut OptState<T>) -> Result<Outcome>
 where
     T: GradientTransformation<Needs = Nothing>,

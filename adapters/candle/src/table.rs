@@ -1,4 +1,4 @@
-//! A doc test for each row of the guide's table "What stays the same, and what does not" that no other doc test shows.
+//! Doc tests for the rows of the guide's table "What stays the same, and what does not" that no other doc test shows.
 #![allow(dead_code, reason = "for its doc tests")]
 
 /// chains, wrappers, schedules, masks, labels, plans, readings

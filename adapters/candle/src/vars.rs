@@ -7,20 +7,19 @@ use gradchain::{Error, Result};
 
 use crate::buffers::Kept;
 
-/// The variables that are trained, each with its path, in the order of the paths; and those that are not, as
-/// [buffers](gradchain::tree::Buffer) beside them.
+/// The variables of a model by path, sorted: trained ones, and untrained ones as [buffers](gradchain::tree::Buffer).
 ///
-/// Variables of integers, running statistics and those that a constructor leaves out are buffers: steps leave them
-/// alone, checkpoints save and load them with the others, and plans name them.
+/// Variables of integers, running statistics and those that a constructor excludes are buffers: steps do not change
+/// them, checkpoints save and load them with the others, and plans name them.
 ///
-/// A path is the name that the variable has in its [`VarMap`], with `/` for each `.`: `encoder.0.weight` is
-/// `encoder/0/weight`, and masks, labels, checkpoints and migrations go by that.
+/// A path is the variable's name in its [`VarMap`], with `/` for each `.`: `encoder.0.weight` is `encoder/0/weight`.
+/// Masks, labels, checkpoints and migrations use these paths.
 ///
-/// Weights are stored outputs first ([`Layout::OutIn`](gradchain::tree::Layout)), as candle's layers have them, which
-/// counts for [`muon`](gradchain::muon()) and its like; of other variables the optimizer's argument says otherwise.
+/// Weights are stored outputs first ([`Layout::OutIn`](gradchain::tree::Layout)), as in candle's layers, which matters
+/// for [`muon`](gradchain::muon()) and similar transformations. For other variables set the optimizer's argument.
 ///
-/// Variables of candle are handles: a clone is the same variable. So this is a list of handles, made once; the values
-/// are in the model. A variable that is added to the map later is not in it.
+/// Variables of candle are handles: a clone is the same variable. This list of handles is made once; the values stay in
+/// the model. A variable that is added to the map later is not in it.
 ///
 /// ```
 /// use candle_core::{DType, Device};
@@ -38,17 +37,18 @@ use crate::buffers::Kept;
 #[derive(Clone, Debug)]
 pub struct Vars {
     named: Vec<(String, Var)>,
-    /// The others, in the order of their paths.
+    /// The untrained variables, sorted by path.
     kept: Vec<Kept>,
-    /// Where the storage of each is, and whose it is, in the order of the places.
+    /// The storage address of each variable and its index, sorted by address.
     places: Vec<(usize, usize)>,
 }
 
 impl Vars {
-    /// All variables of a map but those of integers and the running statistics of
-    /// [`batch_norm`](candle_nn::batch_norm()), which are variables without a gradient: those whose name ends in
-    /// `running_mean` or `running_var`. [`of_some`](Self::of_some) and [`of_backward`](Self::of_backward) choose
-    /// otherwise.
+    /// Returns all variables of a map, with those of integers and running statistics as buffers.
+    ///
+    /// Running statistics of [`batch_norm`](candle_nn::batch_norm()) are variables without a gradient: those whose name
+    /// ends in `running_mean` or `running_var`. [`of_some`](Self::of_some) and [`of_backward`](Self::of_backward)
+    /// choose otherwise.
     ///
     /// ```
     /// use candle_core::{DType, Device, Tensor};
@@ -71,14 +71,14 @@ impl Vars {
     ///
     /// # Errors
     ///
-    /// As [`named`](Self::named). And a step is an error if a variable that was left out by its name has a gradient.
+    /// As [`named`](Self::named). A step fails if a variable excluded by its name has a gradient.
     pub fn of(map: &VarMap) -> Result<Vars> {
         let mut vars = Self::of_some(map, |path| !is_statistic(path))?;
         vars.kept.iter_mut().for_each(|kept| kept.by_name = is_statistic(&kept.path));
         Ok(vars)
     }
 
-    /// Those variables of a map that have a gradient here, after a backward pass of the whole loss.
+    /// Returns those variables of a map that have a gradient, after a backward pass of the whole loss.
     ///
     /// ```
     /// use candle_core::{DType, Device};
@@ -106,8 +106,9 @@ impl Vars {
         Ok(vars)
     }
 
-    /// Those variables of a map whose path `keep` says yes to: of a fine-tuning the new ones, or all but the second
-    /// name of a variable that has two.
+    /// Returns those variables of a map whose path `keep` accepts.
+    ///
+    /// Use it to train only the new variables in fine-tuning, or to exclude the second name of a variable.
     ///
     /// ```
     /// use candle_core::{DType, Device};
@@ -135,7 +136,7 @@ impl Vars {
     }
 
     fn chosen(map: &VarMap, mut keep: impl FnMut(&str, &Var) -> bool) -> Result<Vars> {
-        // A panic while somebody held the lock has left the map as it was or with a variable more.
+        // A panic under the lock leaves the map unchanged or with one variable more.
         let data = map.data().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let named = data.iter().map(|(name, var)| (path_of(name), var.clone()));
         let (trained, others): (Vec<_>, Vec<_>) = named.partition(|(path, var)| keep(path, var));
@@ -144,7 +145,7 @@ impl Vars {
         Ok(vars)
     }
 
-    /// Adds variables that are not trained; a second name of one that is trained is none.
+    /// Adds untrained variables, except second names of trained ones.
     fn keep(&mut self, others: Vec<(String, Var)>) {
         let is_trained = |var: &Var| self.places.binary_search_by_key(&place(var), |(place, _)| *place).is_ok();
         let others = others.into_iter().filter(|(_, var)| !is_trained(var));
@@ -152,12 +153,12 @@ impl Vars {
         self.kept.sort_by(|a, b| a.path.cmp(&b.path));
     }
 
-    /// Variables of your own, by name. Those of integers are not trained.
+    /// Returns your own variables, by name; those of integers are not trained.
     ///
     /// # Errors
     ///
-    /// If two names have one variable, since a step would count it twice; if floats are of a type that
-    /// [`Element`](gradchain::Element) is not (8 bits and fewer).
+    /// If two names have one variable, since a step would count it twice; if the floats have a type that is no
+    /// [`Element`](gradchain::Element) (8 bits and fewer).
     pub fn named(vars: impl IntoIterator<Item = (impl AsRef<str>, Var)>) -> Result<Vars> {
         let named = vars.into_iter().map(|(name, var)| (path_of(name.as_ref()), var));
         let (mut named, others): (Vec<_>, Vec<_>) = named.partition(|(_, var)| var.dtype().is_float());
@@ -180,17 +181,17 @@ impl Vars {
         Ok(vars)
     }
 
-    /// The paths, in order.
+    /// Returns the sorted paths.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.named.iter().map(|(path, _)| path.as_str())
     }
 
-    /// Paths and variables, in order.
+    /// Returns paths and variables, sorted by path.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Var)> {
         self.named.iter().map(|(path, var)| (path.as_str(), var))
     }
 
-    /// Paths and variables that are not trained, in order.
+    /// Returns paths and untrained variables, sorted by path.
     pub fn buffers(&self) -> impl Iterator<Item = (&str, &Var)> {
         self.kept.iter().map(|kept| (kept.path.as_str(), &kept.var))
     }
@@ -199,12 +200,12 @@ impl Vars {
         &self.kept
     }
 
-    /// How many variables are trained.
+    /// Returns the number of trained variables.
     pub fn len(&self) -> usize {
         self.named.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if no variable is trained.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
     }
@@ -213,7 +214,7 @@ impl Vars {
         &self.named
     }
 
-    /// The gradients that there are, by path.
+    /// Returns the gradients that exist, by path.
     pub(crate) fn gradients<'a>(&'a self, grads: &'a GradStore) -> Result<Vec<(&'a str, &'a Tensor)>> {
         let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
         if let Some(kept) = self.kept.iter().find(|kept| kept.by_name && grads.get(&kept.var).is_some()) {
@@ -229,7 +230,7 @@ impl Vars {
         Ok(found)
     }
 
-    /// What says that memory is elsewhere, if it is.
+    /// Returns an error for memory that is not on the CPU.
     pub(crate) fn on_cpu(path: &str, device: &Device) -> Result<()> {
         if device.is_cpu() {
             return Ok(());
@@ -238,7 +239,7 @@ impl Vars {
     }
 }
 
-/// True if a variable is one of those that candle's layers make and change in the forward pass.
+/// Returns true for variables that candle's layers update in the forward pass.
 fn is_statistic(path: &str) -> bool {
     matches!(path.rsplit('/').next(), Some("running_mean" | "running_var"))
 }
@@ -247,7 +248,7 @@ fn path_of(name: &str) -> String {
     name.replace('.', "/")
 }
 
-/// Where the storage is: the same for tensors that share it, and for no others.
+/// Returns the address of the storage, which only tensors that share it have in common.
 fn place(tensor: &Tensor) -> usize {
     std::ptr::from_ref::<Storage>(&tensor.storage_and_layout().0).addr()
 }

@@ -1,22 +1,23 @@
-//! What a kind of device must be able to do.
+//! The interface of a kind of device.
 
 use gradchain::{Error, Result};
 
 use crate::print::{Language, Numbers};
 
-/// A kind of device: memory, and kernels that are compiled from text. [`Wgpu`](crate::Wgpu) and [`Cuda`](crate::Cuda)
-/// are the two.
+/// A kind of device: memory, and kernels compiled from source.
+///
+/// [`Wgpu`](crate::Wgpu) and [`Cuda`](crate::Cuda) implement it.
 pub trait Backend: Kernels {
     /// Memory on the device.
     type Buffer;
 
-    /// The name of the device.
+    /// Returns the name of the device.
     fn name(&self) -> String;
-    /// Memory of so many bytes.
+    /// Allocates a buffer of `bytes` bytes.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If the device is out of memory.
     fn buffer(&self, bytes: usize) -> Result<Self::Buffer>;
     /// Writes bytes to the beginning of a buffer.
     ///
@@ -24,13 +25,13 @@ pub trait Backend: Kernels {
     ///
     /// If the device fails.
     fn write(&self, buffer: &mut Self::Buffer, bytes: &[u8]) -> Result<()>;
-    /// Reads so many bytes from the beginning of a buffer, after everything that was launched before.
+    /// Reads the first `bytes` bytes of a buffer, after all earlier launches.
     ///
     /// # Errors
     ///
     /// If the device fails.
     fn read(&self, buffer: &Self::Buffer, bytes: usize) -> Result<Vec<u8>>;
-    /// Reads so many bytes from the beginning of each of some buffers, one after another.
+    /// Reads the first bytes of several buffers, concatenated.
     ///
     /// # Errors
     ///
@@ -44,33 +45,34 @@ pub trait Backend: Kernels {
     }
 }
 
-/// What is done with kernels. It has no path outside of this crate, so that nobody else makes a kind of device.
+/// The kernel interface of a backend, sealed: it has no path outside of this crate.
 pub trait Kernels: Sized {
     type Kernel;
-    /// Whether sums of different leaves lie in different buffers: where a kernel would wait for the one before that has
-    /// written to the same buffer. Else they lie in one, which is one copy.
+    /// True if each leaf has its own buffer for sums; otherwise all leaves share one, which needs a single copy.
+    ///
+    /// Separate buffers suit devices that serialize kernels which write to the same buffer.
     const SUMS_APART: bool;
 
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn language(&self) -> Language;
     fn compile(&self, text: &str, bindings: usize) -> Result<Self::Kernel>;
-    /// Does to each of these leaves what the kernel does: they have no buffer in common but the one for sums.
+    /// Runs the kernel on each leaf; leaves share no buffer except the one for sums.
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn launch(&self, kernel: &Self::Kernel, leaves: &[Launch<'_, Self::Buffer>]) -> Result<()>
     where
         Self: Backend;
 }
 
-/// What a kernel is told of a leaf.
+/// The arguments of a kernel for one leaf.
 pub(crate) struct Launch<'a, B> {
     pub(crate) numbers: Numbers,
-    /// All that it is bound to besides numbers.
+    /// The bindings other than numbers.
     pub(crate) buffers: Vec<&'a B>,
-    /// How many groups of threads go through the leaf.
+    /// The number of thread groups for the leaf.
     pub(crate) groups: usize,
 }
 
-/// What a device said that went wrong.
+/// Wraps a device's error message.
 pub(crate) fn failure(device: &str, problem: impl std::fmt::Display) -> Error {
     Error::state(device, problem.to_string())
 }

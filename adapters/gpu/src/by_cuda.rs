@@ -1,4 +1,4 @@
-//! Devices of NVIDIA, by CUDA.
+//! NVIDIA devices, through CUDA.
 #![allow(unsafe_code, reason = "kernels are called with pointers, and libraries are loaded while the program runs")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::print::{self, Language, Numbers};
 
 const NAME: &str = "cuda";
 
-/// A device of NVIDIA, with kernels in CUDA C that are compiled by NVRTC; see [`Device::cuda`](crate::Device::cuda).
+/// An NVIDIA device, with kernels in CUDA C compiled by NVRTC; see [`Device::cuda`](crate::Device::cuda).
 #[derive(Debug)]
 pub struct Cuda {
     name: String,
@@ -25,27 +25,26 @@ pub struct Cuda {
     capability: (i32, i32),
 }
 
-/// The kernel that a device of NVIDIA runs for a leaf in a pass, as text.
+/// Returns the CUDA C source of a leaf's kernel in a pass.
 ///
 /// # Errors
 ///
-/// If CUDA cannot say it.
+/// If CUDA C cannot express it.
 pub fn cuda_source(pass: &Pass, leaf: &LeafProgram) -> Result<String> {
     print::print(Language::Cuda, pass.from_stored, leaf).map(|kernel| kernel.text)
 }
 
-/// Compiles a kernel for devices of a compute capability, such as `(9, 0)`: to PTX, with each operation rounded for
-/// itself.
+/// Compiles a kernel for a compute capability, such as `(9, 0)`, to PTX without fused operations.
 ///
 /// # Errors
 ///
-/// If NVRTC is not there, or does not understand the text.
+/// If NVRTC is not found, or rejects the source.
 pub fn compile_cuda(text: &str, capability: (i32, i32)) -> Result<String> {
     compiled(text, capability).map(|ptx| ptx.to_src())
 }
 
 fn compiled(text: &str, (major, minor): (i32, i32)) -> Result<Ptx> {
-    // SAFETY: it loads NVIDIA's library, which is loaded next in any case.
+    // SAFETY: it only loads NVIDIA's library, which is loaded next in any case.
     if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
         return Err(failure(
             NAME,
@@ -65,7 +64,7 @@ fn compiled(text: &str, (major, minor): (i32, i32)) -> Result<Ptx> {
 
 impl Cuda {
     pub(crate) fn new(number: usize) -> Result<Cuda> {
-        // SAFETY: it loads NVIDIA's library, which is loaded next in any case.
+        // SAFETY: it only loads NVIDIA's library, which is loaded next in any case.
         if !unsafe { cudarc::driver::sys::is_culib_present() } {
             return Err(failure(NAME, "the library of the driver, libcuda, is not found: is there an NVIDIA device?"));
         }
@@ -79,7 +78,7 @@ impl Cuda {
         Ok(Cuda { name, stream: context.default_stream(), context, capability })
     }
 
-    /// The stream that steps are put into, to launch work of your own that writes gradients.
+    /// Returns the stream of the steps, to launch work of your own that writes gradients.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream
     }
@@ -125,26 +124,28 @@ impl Kernels for Cuda {
         module.load_function("run").map_err(|error| self.said(error))
     }
 
-    /// Leaves are the argument of a launch, as many as it has room for: of each what the text calls `Leaf`, in its
-    /// order. So nothing is copied to the device, which would wait for what is done before.
+    /// Passes the leaves as the kernel argument, as many per launch as fit, in the layout of the source's `Leaf`.
+    ///
+    /// This avoids a copy to the device, which would wait for earlier work.
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn launch(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
         let Some(Launch { numbers, buffers, .. }) = leaves.first() else { return Ok(()) };
-        // The first two of the single numbers are counts, as is where the leaf begins.
+        // The first two single-precision numbers are counts, as is the offset of the leaf.
         let bytes = leaf_bytes(numbers.wide.len() + buffers.len(), numbers.single.len() - 2);
         leaves.chunks(TABLE / bytes).try_for_each(|leaves| self.launch_some(kernel, leaves))
     }
 }
 
-/// The argument of a kernel that says its leaves.
+/// The argument of a kernel: a table of its leaves.
 #[repr(C)]
 struct Table([u64; TABLE / 8]);
 
-// SAFETY: plain words, of which a kernel reads as many as it was printed for, which are no more.
+// SAFETY: plain words; a kernel reads the number of words that it was printed for, which is no more.
 unsafe impl DeviceRepr for Table {}
 
-/// Adds a leaf to a table as the text's `Leaf` lies there: numbers and pointers of 8 bytes, where the leaf begins, then
-/// counts and numbers of 4.
+/// Appends a leaf in the layout of the source's `Leaf`.
+///
+/// 8-byte numbers and pointers come first, then the leaf's offset, then counts and 4-byte numbers.
 fn add_leaf(table: &mut Vec<u64>, numbers: &Numbers, pointers: &[u64], begin: u32) {
     table.extend(numbers.wide.iter().chain(pointers));
     let fours: Vec<u32> = core::iter::once(begin).chain(numbers.single.iter().copied()).collect();
@@ -167,9 +168,9 @@ impl Cuda {
         let config = LaunchConfig { grid_dim: (begin, 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 };
         let (mut launch, count) = (self.stream.launch_builder(kernel), leaves.len() as u32);
         launch.arg(&table).arg(&count);
-        // SAFETY: the kernel was printed for leaves with these numbers, of these sizes, and a pointer for each of these
-        // buffers, of its type; no two of them are one but that of sums, of which each leaf has its own part; each has
-        // room for the elements that the kernel is told of, and it goes to none beyond.
+        // SAFETY: the kernel was printed for leaves with these numbers, of these sizes, and one pointer of the right
+        // type for each of these buffers. No two buffers alias except the one of sums, in which each leaf has its own
+        // part. Each buffer holds at least the number of elements passed to the kernel, which accesses no others.
         unsafe { launch.launch(config) }.map(drop).map_err(|error| self.said(error))
     }
 }

@@ -1,4 +1,4 @@
-//! Devices by Vulkan, Metal and Direct3D 12.
+//! Vulkan, Metal and Direct3D 12 devices, through wgpu.
 
 use wgpu::{BufferUsages, Features};
 
@@ -9,7 +9,7 @@ use gradchain::program::{LeafProgram, Pass};
 
 const NAME: &str = "wgpu";
 
-/// A device by Vulkan, Metal or Direct3D 12, with kernels in WGSL; see [`Device::wgpu`](crate::Device::wgpu).
+/// A Vulkan, Metal or Direct3D 12 device, with kernels in WGSL; see [`Device::wgpu`](crate::Device::wgpu).
 #[derive(Debug)]
 pub struct Wgpu {
     name: String,
@@ -18,11 +18,11 @@ pub struct Wgpu {
     wide: bool,
 }
 
-/// The kernel that such a device runs for a leaf in a pass, as text: one that has numbers of 64 bits, or not.
+/// Returns the WGSL source of a leaf's kernel in a pass, for a device with 64-bit floats if `wide`.
 ///
 /// # Errors
 ///
-/// If WGSL cannot say it.
+/// If WGSL cannot express it.
 pub fn wgsl_source(pass: &Pass, leaf: &LeafProgram, wide: bool) -> Result<String> {
     print::print(Language::Wgsl { wide }, pass.from_stored, leaf).map(|kernel| kernel.text)
 }
@@ -39,7 +39,7 @@ impl Wgpu {
         let wide = wide && adapter.features().contains(Features::SHADER_F64);
         let descriptor = wgpu::DeviceDescriptor {
             required_features: if wide { Features::SHADER_F64 } else { Features::empty() },
-            // A chain with much state has many arrays, and a large leaf is one of them.
+            // A chain with much state needs many bindings, and a large leaf a large one.
             required_limits: adapter.limits(),
             ..wgpu::DeviceDescriptor::default()
         };
@@ -48,12 +48,12 @@ impl Wgpu {
         Ok(Wgpu { name: adapter.get_info().name, device, queue, wide })
     }
 
-    /// The device, to launch work of your own that writes gradients.
+    /// Returns the device, to launch work of your own that writes gradients.
     pub fn device(&self) -> &wgpu::Device {
         &self.device
     }
 
-    /// The queue that steps are put into.
+    /// Returns the queue of the steps.
     pub fn queue(&self) -> &wgpu::Queue {
         &self.queue
     }
@@ -68,7 +68,7 @@ impl Wgpu {
         self.guarded(|| self.device.create_buffer(&descriptor))
     }
 
-    /// What the device says went wrong while something is done to it.
+    /// Runs `does` and returns the errors that the device reports meanwhile.
     fn guarded<T>(&self, does: impl FnOnce() -> T) -> Result<T> {
         let scopes = [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
         let scopes = scopes.map(|filter| self.device.push_error_scope(filter));
@@ -108,7 +108,7 @@ impl Backend for Wgpu {
         self.read_all(&[(buffer, bytes)])
     }
 
-    /// All are copied to one buffer, which is waited for once.
+    /// Copies all to one buffer, to wait only once.
     fn read_all(&self, buffers: &[(&wgpu::Buffer, usize)]) -> Result<Vec<u8>> {
         let padded = |bytes: usize| (bytes as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
         let size: u64 = buffers.iter().map(|(_, bytes)| padded(*bytes)).sum();
@@ -174,7 +174,7 @@ impl Kernels for Wgpu {
 
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn launch(&self, kernel: &wgpu::ComputePipeline, leaves: &[Launch<'_, wgpu::Buffer>]) -> Result<()> {
-        // The numbers of all leaves lie in one buffer, each from where a binding may begin.
+        // The numbers of all leaves share one buffer, at the device's alignment for bindings.
         let apart = self.device.limits().min_storage_buffer_offset_alignment as usize;
         let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(leaves.len()));
         let mut add = |part: Vec<u8>| {

@@ -1,4 +1,4 @@
-//! A device, and what it has of a training run.
+//! A device, and the arrays of a training run on it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, hash_map};
@@ -16,7 +16,7 @@ use gradchain::{Error, GradientTransformation, OptState, Outcome, Result, Tree, 
 use crate::backend::{Backend, Launch};
 use crate::print::{self, Bound};
 
-/// A device that steps are done on, with the kernels that it has compiled.
+/// A device that runs steps, with its compiled kernels.
 ///
 /// ```no_run
 /// use gradchain::prelude::*;
@@ -50,10 +50,10 @@ impl<B: Backend> std::fmt::Debug for Shared<B> {
     }
 }
 
-/// What a kernel is made for: whether it starts from stored updates, and a leaf.
+/// The key of a kernel: true if it starts from stored updates, and a leaf.
 struct Key(bool, LeafProgram);
 
-/// Whether one kernel does both: of a program, the type of parameters, and those of state arrays.
+/// Returns true if one kernel fits both leaves: equal programs, and equal dtypes of parameters and state arrays.
 fn alike(leaf: &LeafProgram, other: &LeafProgram) -> bool {
     let types = leaf.arrays.iter().map(|array| array.dtype);
     let arrays = Arc::ptr_eq(&leaf.arrays, &other.arrays) || types.eq(other.arrays.iter().map(|array| array.dtype));
@@ -70,17 +70,17 @@ impl<B: Backend> Device<B> {
         Device { shared: Rc::new(Shared { backend, kernels: RefCell::default(), traffic: Cell::default() }) }
     }
 
-    /// The kind of device, to launch work of your own.
+    /// Returns the backend, to launch work of your own.
     pub fn backend(&self) -> &B {
         &self.shared.backend
     }
 
-    /// How many kernels have been compiled: one for each program that is another. A schedule compiles nothing anew.
+    /// Returns the number of compiled kernels: one for each distinct program; schedules do not change programs.
     pub fn kernels(&self) -> usize {
         self.shared.kernels.borrow().len()
     }
 
-    /// How many bytes have crossed since the device was opened.
+    /// Returns the bytes transferred since the device was opened.
     pub fn traffic(&self) -> Traffic {
         self.shared.traffic.get()
     }
@@ -90,7 +90,7 @@ impl<B: Backend> Device<B> {
     /// # Errors
     ///
     /// As [`init`](GradientTransformation::init) and [`programs`](GradientTransformation::programs); if the device has
-    /// no memory left, or not the types; if a leaf has 2³² elements or more, which kernels cannot count.
+    /// no memory left, or lacks a dtype; if a leaf has 2³² elements or more, which kernels cannot count.
     pub fn init<T, P>(&self, optimizer: &T, params: &P) -> Result<OnDevice<T, B>>
     where
         T: GradientTransformation,
@@ -99,7 +99,7 @@ impl<B: Backend> Device<B> {
         self.resume(optimizer, params, optimizer.init(params)?)
     }
 
-    /// The same with a state that has been trained with, here, on another device, or that was loaded from a checkpoint.
+    /// Copies parameters and an existing state to the device: from a checkpoint, a CPU or another device.
     ///
     /// # Errors
     ///
@@ -115,8 +115,9 @@ impl<B: Backend> Device<B> {
         Ok(OnDevice { state, arrays })
     }
 
-    /// Copies parameters, and the arrays of a state that was made for them, to the device: for those who keep the state
-    /// themselves and call [`step_on`](GradientTransformation::step_on).
+    /// Copies parameters and the arrays of their state to the device.
+    ///
+    /// Use it if you keep the state yourself and call [`step_on`](GradientTransformation::step_on).
     ///
     /// # Errors
     ///
@@ -144,9 +145,9 @@ impl<B: Backend> Device<B> {
         })
     }
 
-    /// Does a step with the gradients that are on the device: as [`step`](GradientTransformation::step).
+    /// Runs a [`step`](GradientTransformation::step) with the gradients on the device.
     ///
-    /// Only sums cross to this machine, and only numbers of the step to the device.
+    /// The device sends only reductions, and receives only the scalars of the step.
     ///
     /// # Errors
     ///
@@ -159,7 +160,7 @@ impl<B: Backend> Device<B> {
         self.step_with(optimizer, (), run)
     }
 
-    /// The same, with what the optimizer [needs](gradchain::needs) besides gradients, such as the loss.
+    /// Runs a step with the optimizer's [other inputs](gradchain::needs), such as the loss.
     ///
     /// # Errors
     ///
@@ -226,7 +227,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// A leaf's array on a device, and how many bytes it has: a kernel goes to none beyond.
+/// A leaf's array on a device, with its size in bytes, which bounds every kernel's accesses.
 struct Held<B: Backend> {
     buffer: B::Buffer,
     bytes: usize,
@@ -234,13 +235,13 @@ struct Held<B: Backend> {
 
 /// Parameters, gradients and the arrays of a state, on a device.
 ///
-/// They have the types that they have on a CPU, and lie in the same order.
+/// They have the same dtypes and the same order as on a CPU.
 pub struct DeviceArrays<B: Backend> {
     params: HashMap<usize, Held<B>>,
     gradients: HashMap<usize, Held<B>>,
     stored: HashMap<usize, Held<B>>,
     state: Arrays<Held<B>>,
-    /// Where a pass writes its sums: of each of its leaves, or all of them.
+    /// The buffers for sums of a pass: one for each leaf, or one for all.
     sums: Vec<Held<B>>,
     structure: Structure,
     shared: Rc<Shared<B>>,
@@ -253,22 +254,23 @@ impl<B: Backend> std::fmt::Debug for DeviceArrays<B> {
 }
 
 impl<B: Backend> DeviceArrays<B> {
-    /// The buffer of a leaf's gradients, of the type that the leaf's arithmetic is done in, for kernels that write them
-    /// on the device; none if there is no leaf at this path.
+    /// Returns the buffer of a leaf's gradients, for kernels that write them on the device.
+    ///
+    /// Its dtype is that of the leaf's arithmetic. Returns `None` for an unknown path.
     pub fn gradient(&self, path: &str) -> Option<&B::Buffer> {
         self.gradients.get(&self.structure.index_of(path)?).map(|held| &held.buffer)
     }
 
-    /// The buffer of a leaf's parameters, for kernels that read them on the device.
+    /// Returns the buffer of a leaf's parameters, for kernels that read them on the device.
     pub fn param(&self, path: &str) -> Option<&B::Buffer> {
         self.params.get(&self.structure.index_of(path)?).map(|held| &held.buffer)
     }
 
-    /// Copies gradients from this machine to the device.
+    /// Copies gradients from the host to the device.
     ///
     /// # Errors
     ///
-    /// If they do not fit the parameters, or the device fails.
+    /// If they do not fit the parameters, or if the device fails.
     pub fn set_gradients<G: Tree + ?Sized>(&mut self, gradients: &G) -> Result<()> {
         let copies = Moments::of_tree(gradients, &self.structure, |leaf| leaf.dtype().compute())?;
         for (leaf, held) in &mut self.gradients {
@@ -283,7 +285,7 @@ impl<B: Backend> DeviceArrays<B> {
     ///
     /// # Errors
     ///
-    /// If the tree has another structure, or the device fails; then nothing has been changed.
+    /// If the tree has another structure, or if the device fails; then nothing has changed.
     pub fn params_into<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut copies = Moments::like(&self.structure, &vec![true; self.structure.len()], 0.0, |leaf| leaf.dtype())?;
         for (leaf, held) in &self.params {
@@ -294,7 +296,7 @@ impl<B: Backend> DeviceArrays<B> {
         copies.to_tree(params, &self.structure)
     }
 
-    /// Copies the state's arrays from the device into those of a state that is like the one that they were copied from.
+    /// Copies the state's arrays from the device into a state of the same structure.
     ///
     /// # Errors
     ///
@@ -303,7 +305,7 @@ impl<B: Backend> DeviceArrays<B> {
         download(&self.state, state, |held| self.shared.read(&held.buffer, held.bytes))
     }
 
-    /// Makes arrays that are not part of the state, where the leaf needs some that are not there yet.
+    /// Allocates the temporary arrays that the leaf needs and that do not exist yet.
     fn make_room(&mut self, of: &LeafProgram) -> Result<()> {
         let (leaf, size) = (of.leaf, of.program.dtype().size());
         if of.program.update().is_some() && !self.stored.contains_key(&leaf) {
@@ -318,7 +320,7 @@ impl<B: Backend> DeviceArrays<B> {
         Ok(())
     }
 
-    /// What a kernel is told of a leaf, whose sums it writes into this buffer, from `sums_at` on.
+    /// Returns the kernel arguments of a leaf that writes its sums to buffer `sums`, from `sums_at` on.
     fn told(
         &self,
         of: &LeafProgram,
@@ -350,7 +352,7 @@ impl<B: Backend> DeviceArrays<B> {
         Ok(Launch { numbers: compiled.printed.numbers([of.len, sums_at], &of.scalars), buffers, groups })
     }
 
-    /// Makes room for so many sums of each leaf. Says of each in which buffer they are, and from where on.
+    /// Allocates space for each leaf's sums; returns each leaf's buffer and offset.
     fn places_of_sums(&mut self, counts: &[usize]) -> Result<Vec<[usize; 2]>> {
         let (mut places, mut sizes) = (Vec::with_capacity(counts.len()), Vec::new());
         for (leaf, count) in counts.iter().enumerate() {
@@ -370,17 +372,17 @@ impl<B: Backend> DeviceArrays<B> {
 }
 
 impl<B: Backend> Executor for DeviceArrays<B> {
-    /// The device goes through these while the next are recorded, which takes a hundred microseconds.
+    /// The device processes these leaves while the host records the next, which takes a hundred microseconds.
     fn leaves_at_a_time(&self) -> usize {
         32
     }
 
-    /// All leaves that have the same program are one launch; all sums are waited for once.
+    /// Launches all leaves with the same program together, and waits once for all sums.
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let shared = self.shared.clone();
         let (mut kernels, mut counts, mut which) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::<usize>::new());
         for (i, leaf) in pass.leaves.iter().enumerate() {
-            // Most have what the leaf before has, which is told without a look at either.
+            // Most leaves equal the previous one, which this check detects cheaply.
             let same = i.checked_sub(1).filter(|before| alike(&pass.leaves[*before], leaf));
             let kernel = match same {
                 Some(before) => which[before],
@@ -400,7 +402,7 @@ impl<B: Backend> Executor for DeviceArrays<B> {
         let mut launches: Vec<_> = kernels.iter().map(|_| Vec::new()).collect();
         for ((leaf, kernel), place) in pass.leaves.iter().zip(&which).zip(&places) {
             let launch = self.told(leaf, &kernels[*kernel], *place)?;
-            // What neither makes nor adds up anything need not be done.
+            // A kernel without bindings has no effect.
             if !launch.buffers.is_empty() {
                 shared.count(launch.numbers.bytes(), 0);
                 launches[*kernel].push(launch);
@@ -409,7 +411,7 @@ impl<B: Backend> Executor for DeviceArrays<B> {
         for (kernel, launches) in kernels.iter().zip(&launches).filter(|(_, launches)| !launches.is_empty()) {
             shared.backend.launch(&kernel.kernel, launches)?;
         }
-        // Sums of leaves that share a buffer lie in it in their order.
+        // Sums of leaves that share a buffer are stored in leaf order.
         let mut filled: Vec<(&B::Buffer, usize)> = Vec::new();
         for (count, [buffer, at]) in counts.iter().zip(&places) {
             filled.truncate(*buffer);
@@ -426,8 +428,9 @@ impl<B: Backend> Executor for DeviceArrays<B> {
     }
 }
 
-/// A training run on a device: an optimizer's state, and its [arrays](DeviceArrays) there. Counts and single numbers of
-/// the state are on this machine.
+/// A training run on a device: an optimizer's state, and its [arrays](DeviceArrays) there.
+///
+/// Counts and scalars of the state are on the host.
 pub struct OnDevice<T: GradientTransformation, B: Backend> {
     state: OptState<T>,
     arrays: DeviceArrays<B>,
@@ -453,8 +456,7 @@ impl<T: GradientTransformation, B: Backend> DerefMut for OnDevice<T, B> {
 }
 
 impl<T: GradientTransformation, B: Backend> OnDevice<T, B> {
-    /// The state as of now, with its arrays copied from the device: to be saved, averaged, read, or gone on with on a
-    /// CPU.
+    /// Returns the current state, with its arrays copied from the device: to save, average, read or resume it on a CPU.
     ///
     /// # Errors
     ///

@@ -1,13 +1,12 @@
-//! Optimizers of [gradchain](https://docs.rs/gradchain) on GPUs: parameters, gradients and the state's arrays stay on
-//! the device.
+//! Optimizers of [gradchain](https://docs.rs/gradchain) on GPUs, with parameters, gradients and state on the device.
 //!
 //! ```text
 //! cargo add gradchain gradchain-gpu
 //! ```
 //!
-//! A step is recorded as [programs](gradchain::program), a pass at a time, which are printed as kernels: in WGSL for
-//! [`Device::wgpu`], in CUDA C for [`Device::cuda`]. What follows from sums and schedules is worked out on this machine
-//! in `f64`, as on a CPU, and comes to the kernels as numbers, so that each kernel is compiled once.
+//! Each pass of a step is recorded as [programs](gradchain::program) and printed as kernels: in WGSL for
+//! [`Device::wgpu`], in CUDA C for [`Device::cuda`]. The host computes the values that follow from reductions and
+//! schedules in `f64`, as on a CPU. Kernels take them as arguments, so each is compiled once.
 //!
 //! ```no_run
 //! use gradchain::prelude::*;
@@ -25,10 +24,10 @@
 //!
 //! # Which bits
 //!
-//! The parameters and the state have the bits that a CPU gives them: by CUDA always; by wgpu where the device adds and
-//! multiplies as IEEE 754 says, as Mesa's `lavapipe` and NVIDIA's driver do. Quotients and roots of `f32` are worked
-//! out so that they have them on any such device. Other functions (`exp`, `ln`, powers) may differ in the last bits.
-//! The guide's page [On a device](_guide) says more.
+//! Parameters and state are bitwise identical to a CPU's: with CUDA always, with wgpu if the device adds and multiplies
+//! according to IEEE 754, as Mesa's `lavapipe` and NVIDIA's driver do. The kernels correct quotients and roots of `f32`
+//! on any such device. Other functions (`exp`, `ln`, powers) may differ in the last bits. See the guide's page [On a
+//! device](_guide).
 
 mod backend;
 #[cfg(feature = "cuda")]
@@ -52,16 +51,16 @@ pub mod _guide {}
 
 #[cfg(feature = "wgpu")]
 impl Device<Wgpu> {
-    /// The first device that Vulkan, Metal or Direct3D 12 has, the fastest if there are several.
+    /// Opens the first Vulkan, Metal or Direct3D 12 device, the fastest if the system has several.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If the system has none.
     pub fn wgpu() -> gradchain::Result<Device<Wgpu>> {
         Wgpu::new(true).map(Device::with)
     }
 
-    /// The same, as if it had no numbers of 64 bits: sums are added up in pairs of `f32`.
+    /// Opens the same device without its 64-bit floats: reductions add pairs of `f32`.
     ///
     /// # Errors
     ///
@@ -73,11 +72,11 @@ impl Device<Wgpu> {
 
 #[cfg(feature = "cuda")]
 impl Device<Cuda> {
-    /// The NVIDIA device of this number, from 0.
+    /// Opens the NVIDIA device of this number, counted from 0.
     ///
     /// # Errors
     ///
-    /// If there is none, or the driver's library or that of the compiler (NVRTC) is not found.
+    /// If no such device exists, or the driver's library or that of the compiler (NVRTC) is not found.
     pub fn cuda(number: usize) -> gradchain::Result<Device<Cuda>> {
         Cuda::new(number).map(Device::with)
     }

@@ -1,13 +1,14 @@
-//! A step of AdamW on several processes, by one of several ways: prints the time of the fastest step, and the bytes
-//! that a rank sends. What `sharded` has come to must be what one machine does, to the bit.
+//! Times a step of AdamW on several processes: prints the fastest step's time and the bytes that a rank sends.
+//!
+//! The result of `sharded` must be bitwise identical to that of one process.
 //!
 //! ```text
 //! mpirun -n 4 .../step WAY [ELEMENTS]
 //! ```
 //!
-//! `sharded` is this crate's; `all_reduce` has MPI's own sum of gradients, and the whole state on every rank; `bytes`
-//! only moves what `sharded` sends, by two calls of MPI, and `messages` by as many calls as `sharded` makes of messages
-//! as long. The script `bench` runs all in turn.
+//! The ways are: `sharded`, this crate's; `all_reduce`, MPI's own reduction of gradients with the whole state on every
+//! rank; `bytes`, which only moves the bytes of `sharded` by two calls of MPI; and `messages`, which moves them by as
+//! many calls of the same length as `sharded` makes. The script `bench` runs all in turn.
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use gradchain::wrapper::sharded;
 use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 
-/// Steps that are timed, and before these.
+/// Timed steps, and warmup steps.
 const STEPS: usize = 15;
 const BEFORE: usize = 3;
 
@@ -26,7 +27,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with("--"));
     let way = arguments.next().unwrap_or_else(|| "sharded".into());
     let n: usize = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(1 << 22);
-    // Numbers of few bits, other ones in each piece, so that the mean of all ranks' is exact.
+    // Integers of few bits, different in each chunk, so that the mean over all ranks is exact.
     let (mut params, mut gradient) = (vec![1.0_f32; n], (0..n).map(|i| (i % 1009) as f32 - 504.0).collect::<Vec<_>>());
     if way == "sharded" {
         let ranks = gradchain_mpi::world(Duration::from_secs(60)).expect("MPI");
@@ -56,7 +57,7 @@ fn main() {
         })
     } else {
         let mut received = vec![0.0_f32; n];
-        // Pieces of 16384 elements: of each rank 16, or fewer of more ranks.
+        // Chunks of 16384 elements: 16 for each rank, or fewer with more ranks.
         let most = if way == "bytes" { n } else { (256 / size).clamp(1, 16) * 16384 * size };
         fastest(|| {
             let rounds = || (0..n).step_by(most).map(|start| (n - start).min(most) / size);

@@ -1,13 +1,12 @@
-//! Trains one network on several machines that talk to each other once in thirty steps: DiLoCo, as the example `diloco`
-//! of gradchain.
+//! Trains one network on several processes that communicate once in thirty steps: DiLoCo, as gradchain's `diloco`.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/diloco_mpi FILE [ROUNDS]
 //! ```
 //!
-//! After every round the first rank writes the network and the outer optimizer into the file, and a run that finds it
-//! goes on from there, on any number of ranks; what AdamW of each worker remembers begins anew. When a rank is lost,
-//! the others say which round is in the file, and end.
+//! After every round the first rank writes the network and the outer optimizer to the file. A run that finds it resumes
+//! from there, on any number of ranks; each worker's AdamW state starts anew. If a rank is lost, the others print the
+//! round in the file and exit.
 
 #[path = "../../../examples/train_digits/data.rs"]
 mod data;
@@ -26,7 +25,7 @@ use gradchain::collective::{Collective, gather};
 
 use crate::worker::{H, TRAIN, Worker};
 
-/// A rank that does not come for so long is lost.
+/// A rank that does not respond for this time counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {
@@ -56,7 +55,7 @@ fn train(file: &str, rounds: usize) -> Result<(), Box<dyn Error>> {
         worker.outer_state = saved.load(&worker.outer, &mut worker.global)?;
         begins = saved.note("round").and_then(|round| round.parse().ok()).ok_or("a file without a round")?;
     }
-    // Nobody writes before all have read.
+    // No rank may write before all have read.
     ranks.barrier()?;
     for round in begins + 1..=rounds {
         let loss = worker.round(&ranks)?;

@@ -1,13 +1,12 @@
-//! Trains a network to read handwritten digits on several machines, of which each keeps a share of the optimizer's
-//! state.
+//! Trains a network to read handwritten digits on several processes, each with a share of the optimizer's state.
 //!
 //! ```text
 //! mpirun -n 4 target/release/examples/train_digits_mpi FOLDER [STEPS]
 //! ```
 //!
-//! Each batch of 128 images is cut into 8 parts, whatever the number of ranks: 1 to 8 of them end with the same bits.
-//! Every ten steps all ranks write a checkpoint into the folder, and a run that finds one goes on from it, with as many
-//! ranks as there are now. When a rank is lost, the others say where to go on from, and end.
+//! Each batch of 128 images is split into 8 parts, whatever the number of ranks: 1 to 8 ranks give bitwise identical
+//! results. Every ten steps all ranks write a checkpoint to the folder. A run that finds one resumes from it, with any
+//! number of ranks. If a rank is lost, the others print the checkpoint to resume from and exit.
 
 #[path = "../../../examples/train_digits/data.rs"]
 mod data;
@@ -33,10 +32,10 @@ const PARTS: usize = 8;
 const TRAIN: usize = 1200;
 /// Steps between two checkpoints.
 const SAVED: u64 = 10;
-/// A rank that does not come for so long is lost.
+/// A rank that does not respond for this time counts as lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Four and a bit pieces of 16384 elements, for up to as many ranks.
+/// A little more than four chunks of 16384 elements, for up to as many ranks.
 const HIDDEN: usize = 1024;
 
 fn main() -> ExitCode {
@@ -100,7 +99,7 @@ fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A number that tells the bits of parameters apart.
+/// Returns a hash of the parameters' bits.
 fn bits(params: &Mlp) -> u64 {
     let mut bits = 0xcbf2_9ce4_8422_2325_u64;
     for_each_leaf(params, |_, leaf| {

@@ -1,8 +1,8 @@
-//! Machines that train together with [gradchain](https://docs.rs/gradchain), by MPI.
+//! Distributed training with [gradchain](https://docs.rs/gradchain), by MPI.
 //!
 //! [`world`] is a [`Collective`] of all processes that `mpirun` has started. With it
-//! [`sharded`](gradchain::wrapper::sharded) shares the state of an optimizer out among them, and [`Save::to_shards`]
-//! writes what each has.
+//! [`sharded`](gradchain::wrapper::sharded) distributes the state of an optimizer among them, and [`Save::to_shards`]
+//! writes each rank's share.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -35,23 +35,23 @@ use mpi::datatype::{Partition, PartitionMut};
 use mpi::request::{self, Request, Scope};
 use mpi::traits::{Communicator, CommunicatorCollectives};
 
-/// All processes that were started together.
+/// Returns the group of all processes that were started together.
 ///
-/// All of MPI is done on one thread of its own, from its beginning to its end, so that a library is enough that one
-/// thread may call. A message that takes longer than `timeout` is an error, and every call after it. MPI itself waits
-/// for ever: its thread is left behind then with the memory of the message, and ends with the process, which should
-/// end.
+/// One dedicated thread makes all calls of MPI, from its initialization to its end, so an MPI library without thread
+/// support is enough. A message that takes longer than `timeout` is an error, and so is every call after it. MPI itself
+/// waits for ever: its thread then stays behind with the memory of the message, and ends with the process, which should
+/// exit.
 ///
 /// Messages of a call that [begins](Collective::begin_all_to_all) travel while the caller works. Meanwhile the thread
-/// asks MPI now and then how far they are, and sleeps in between, so that it takes little of the caller's time where a
-/// rank has one core; while the caller waits it asks all the time.
+/// polls MPI with pauses, so that it takes little of the caller's time on a rank with one core. While the caller waits
+/// it polls without pauses.
 ///
-/// `mpirun` ends all processes when one dies, unless it is told not to: by `--enable-recovery` of Open MPI. Then the
-/// others have their error, and can say which checkpoint to go on from.
+/// `mpirun` ends all processes when one dies, unless it is started with `--enable-recovery` (Open MPI). Then the others
+/// get an error, and can name the checkpoint to resume from.
 ///
 /// # Errors
 ///
-/// If MPI has been begun in this process already, or does not begin within `timeout`.
+/// If this process has initialized MPI already, or if initialization takes longer than `timeout`.
 pub fn world(timeout: Duration) -> Result<Mpi> {
     let ((requests, to_do), (begun, begins)) = (channel(), channel());
     let waits = Arc::new(AtomicBool::new(false));
@@ -67,34 +67,34 @@ pub fn world(timeout: Duration) -> Result<Mpi> {
     }
 }
 
-/// All processes that were started together: see [`world`].
+/// The group of all processes that were started together: see [`world`].
 #[derive(Debug)]
 pub struct Mpi {
     rank: usize,
     size: usize,
     timeout: Duration,
     thread: Thread,
-    /// Whether the caller waits for what it has asked for.
+    /// True while the caller waits for a result.
     waits: Arc<AtomicBool>,
-    /// To the thread of MPI, or why it does not answer any more.
+    /// The sender to the MPI thread, or the reason that it no longer answers.
     requests: Mutex<Result<Sender<Call>, String>>,
-    /// Where nothing comes but the end of that thread.
+    /// Disconnects when the MPI thread ends; receives nothing.
     end: Mutex<Receiver<(usize, usize)>>,
 }
 
-/// What the thread of MPI is to do, with the memory for it.
+/// A request to the MPI thread, with its memory.
 #[derive(Debug)]
 struct Call {
     send: Vec<u8>,
-    /// How many bytes for each rank; none if all get the same.
+    /// Bytes for each rank; `None` if all get the same.
     to: Option<Vec<i32>>,
     received: Vec<u8>,
     from: Vec<i32>,
-    /// Where the memory goes to when that has been done.
+    /// The channel that returns the memory when the request is done.
     done: Sender<[Vec<u8>; 2]>,
 }
 
-/// The thread of MPI, until nobody asks any more.
+/// Runs the MPI thread until all senders are dropped.
 fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &AtomicBool) {
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else { return };
     let world = universe.world();
@@ -105,8 +105,7 @@ fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &Atom
         let displacements = |counts: &[i32]| -> Vec<i32> {
             counts.iter().scan(0, |sum, count| Some(std::mem::replace(sum, *sum + count))).collect()
         };
-        // The address of a vector without elements is 1, which means something else to Open MPI: that the buffer is the
-        // other one.
+        // An empty vector's address is 1, which Open MPI interprets as `MPI_IN_PLACE`.
         let (mut nothing, nothing_sent) = ([0], [0]);
         let sent = if send.is_empty() { &nothing_sent[..0] } else { &send[..] };
         let room = if received.is_empty() { &mut nothing[..0] } else { &mut received[..] };
@@ -116,12 +115,12 @@ fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &Atom
             Some(parts) => end(world.immediate_all_to_all_varcount_into(scope, parts, room), waits),
             None => end(world.immediate_all_gather_varcount_into(scope, sent, room), waits),
         });
-        // That nobody waits for it is no matter of the others.
+        // The caller may have stopped waiting, which does not concern the other ranks.
         drop(done.send([send, received]));
     }
 }
 
-/// Asks until all has arrived: all the time while the caller waits; else with pauses, the longer the longer it takes.
+/// Polls until all has arrived: without pauses while the caller waits, otherwise with growing ones.
 fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &AtomicBool) {
     let begun = Instant::now();
     while let Err(not_yet) = request.test() {
@@ -135,7 +134,7 @@ fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &Atom
 }
 
 impl Mpi {
-    /// Asks for something, which is answered to the receiver.
+    /// Sends a request, whose answer comes to the receiver.
     fn ask(
         &self,
         send: Vec<u8>,
@@ -152,7 +151,7 @@ impl Mpi {
         if i32::try_from(usize::max(total, sent)).is_err() {
             return Err(Error::argument("Mpi", "send", "of no more than 2 GiB, nor what is received", total.max(sent)));
         }
-        // They fit, since their sum does.
+        // Each length fits, since their sum does.
         let counts = |lens: &[usize]| lens.iter().map(|len| *len as i32).collect::<Vec<_>>();
         received.resize(total, 0);
         let (done, answer) = channel();
@@ -166,7 +165,7 @@ impl Mpi {
     }
 
     fn wait(&self, answer: &Receiver<[Vec<u8>; 2]>) -> Result<[Vec<u8>; 2]> {
-        // What came before this one and did not arrive is said at once.
+        // After an earlier message has failed, this fails at once.
         let left = if self.requests().is_ok() { self.timeout } else { Duration::ZERO };
         self.waits.store(true, Ordering::Relaxed);
         self.thread.unpark();
@@ -179,7 +178,7 @@ impl Mpi {
             };
             let mut requests = self.requests();
             if let Ok(requests) = std::mem::replace(&mut *requests, Err(problem.clone())) {
-                // MPI cannot be ended in order, and is not: its thread goes on to wait.
+                // MPI cannot be finalized here: its thread waits on.
                 std::mem::forget(requests);
             }
             Error::collective(self.rank, problem)
@@ -214,7 +213,7 @@ impl Collective for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Ends MPI, if all messages have arrived. That too waits for the others.
+    /// Finalizes MPI if all messages have arrived, which also waits for the others.
     fn drop(&mut self) {
         let requests = self.requests.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Ok(requests) = std::mem::replace(requests, Err("MPI has ended".into())) {

@@ -1,4 +1,4 @@
-//! A process that no `mpirun` has started is a group of one; `ci/mpi` has groups of several.
+//! A process without `mpirun` is a group of one; `ci/mpi` tests groups of several.
 #![allow(missing_docs, reason = "a test program")]
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn one_process_is_a_group() {
     let world = gradchain_mpi::world(Duration::from_secs(60)).unwrap();
     assert_eq!((world.rank(), world.size()), (0, 1));
     let mut received = Vec::new();
-    // No bytes at all, and some.
+    // Includes empty messages.
     for bytes in [0, 1, 70_000] {
         let mut send: Vec<u8> = (0..bytes).map(|i| i as u8).collect();
         let sent = send.clone();
@@ -22,7 +22,7 @@ fn one_process_is_a_group() {
         assert!(received == sent && send == sent);
         assert_eq!(gather(&world, &sent).unwrap(), [sent]);
     }
-    // Of calls that have begun one is dropped.
+    // Drops one of several calls in flight.
     let [first, dropped, last] = [1, 2, 3].map(|n| world.begin_all_gather(vec![n; 3], Vec::new(), &[3]));
     drop(dropped);
     assert_eq!(first.wait().unwrap(), [[1; 3], [1; 3]]);

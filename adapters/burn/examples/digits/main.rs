@@ -4,10 +4,10 @@
 //! cargo run --release -p gradchain-burn --example digits
 //! ```
 //!
-//! burn has the layers and the gradients, gradchain the optimizer: two mini-batches for each update, clipping by the
-//! norm of all gradients, AdamW with a learning rate that warms up and decays, and decay of the weights only, by their
-//! paths. Half way a checkpoint is written, and at the end training goes on from there once more, to show that it comes
-//! to the same bits.
+//! burn has the layers and the gradients, gradchain the optimizer: two mini-batches per update, clipping by the global
+//! norm, and AdamW with warmup and decay of the learning rate. The decay applies to the weights only, selected by path.
+//! Half way the program writes a checkpoint. At the end it resumes from there once more, to show that the result is
+//! bitwise identical.
 
 mod data;
 mod net;
@@ -30,10 +30,10 @@ use crate::net::Net;
 use crate::plot::{History, picture};
 
 const EPOCHS: u64 = 16;
-/// After which a checkpoint is written.
+/// The epoch after which a checkpoint is written.
 const HALF: u64 = EPOCHS / 2;
 const TRAIN: usize = 1200;
-/// Images in a mini-batch, and mini-batches in an update.
+/// Images per mini-batch, and mini-batches per update.
 const BATCH: usize = 20;
 const ACCUMULATED: u32 = 2;
 const UPDATES: u64 = EPOCHS * (TRAIN / BATCH) as u64 / ACCUMULATED as u64;
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // As another process would: a network with other numbers in it, then those of the file.
+    // Loads the file into a network with other values, as another process would.
     let mut again = Net::new(&device);
     let mut state = Checkpoint::open(&checkpoint)?.load(&optimizer, &mut params_mut(&mut again)?)?;
     let mut resumed = History::default();
@@ -90,7 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// All mini-batches once, in an order that follows from the number of the epoch.
+/// Trains on all mini-batches once, in an order that depends on the epoch alone.
 fn one_epoch<T: GradientTransformation<Needs = Nothing>>(
     epoch: u64,
     train: &Digits,
@@ -114,28 +114,28 @@ fn one_epoch<T: GradientTransformation<Needs = Nothing>>(
     Ok(())
 }
 
-/// The bits of all parameters.
+/// Returns the bits of all parameters.
 fn bits(net: &Net) -> gradchain::Result<Vec<u64>> {
     let (params, mut bits) = (params(net)?, Vec::new());
     for_each_leaf(&params, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));
     Ok(bits)
 }
 
-/// Where Cargo puts what it builds: `target`, or wherever `CARGO_TARGET_DIR` says.
+/// Returns Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn target() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;
     Ok(target)
 }
 
-/// A bar in a terminal.
+/// Returns a progress bar for terminals.
 fn progress(epochs: u64) -> ProgressBar {
     let style = "{bar:40} {pos:>2}/{len} epochs  {msg}  {eta} to go";
     let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(epochs).with_style(style)
 }
 
-/// A line now and then where there is no terminal.
+/// Prints a line now and then if the output is no terminal.
 fn report(bar: &ProgressBar, epoch: u64, history: &History) {
     let loss = history.losses.last().copied().unwrap_or(f64::NAN);
     bar.inc(1);

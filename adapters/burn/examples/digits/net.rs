@@ -29,7 +29,7 @@ impl Net {
         }
     }
 
-    /// A score for each digit.
+    /// Returns a score for each digit.
     fn forward(&self, images: Tensor<2>) -> Tensor<2> {
         let [n, _] = images.dims();
         let x = relu(self.conv1.forward(images.reshape([n, 1, 8, 8])));
@@ -37,13 +37,13 @@ impl Net {
         self.out.forward(x.reshape([n, 24 * 4 * 4]))
     }
 
-    /// The images, where the network is.
+    /// Returns the images as a tensor on the network's device.
     fn images(&self, digits: &Digits) -> Tensor<2> {
         let pixels = digits.images.iter().copied().collect();
         Tensor::from_data(TensorData::new(pixels, [digits.labels.len(), 64]), &self.out.weight.device())
     }
 
-    /// The mean cross-entropy.
+    /// Returns the mean cross-entropy.
     pub(crate) fn loss(&self, batch: &Digits) -> Tensor<1> {
         let scores = self.forward(self.images(batch));
         let labels: Vec<i32> = batch.labels.iter().map(|label| *label as i32).collect();
@@ -51,7 +51,7 @@ impl Net {
         CrossEntropyLossConfig::new().init(&scores.device()).forward(scores, labels)
     }
 
-    /// The share of images whose digit gets the highest score.
+    /// Returns the share of images whose digit gets the highest score.
     pub(crate) fn accuracy(&self, digits: &Digits) -> f64 {
         let best = self.forward(self.images(digits)).argmax(1).into_data();
         let right = best.iter::<i64>().zip(&digits.labels).filter(|(best, label)| *best == **label as i64);

@@ -15,14 +15,15 @@ pub use self::tensors::{Elements, OnBurn};
 use crate::leaves::{Leaf, Leaves, found_gradients};
 use crate::walkers::{Copies, Putter, Reader, Values};
 
-/// The state of an optimizer whose arrays are tensors on the module's device, and whose steps are burn's operations on
-/// them: for devices whose memory the CPU cannot address, such as those of `vulkan`, `wgpu`, `metal`, `cuda` and
-/// `rocm`.
+/// The state of an optimizer on the module's device, for devices whose memory the CPU cannot address.
 ///
-/// Each [program](gradchain::program) of the chain is gone through line by line, and each line is an operation of burn
-/// on a whole leaf, which `fusion` makes kernels of. Parameters, gradients and the state's arrays stay on the device.
-/// Counts, schedules and what follows from norms are worked out on the CPU: what comes back from the device is one
-/// number for each sum and each 16384 elements.
+/// Its arrays are burn tensors, and its steps are burn's operations on them. Examples of such devices are those of
+/// `vulkan`, `wgpu`, `metal`, `cuda` and `rocm`.
+///
+/// A step interprets the chain's [programs](gradchain::program); each line becomes an operation of burn on a whole
+/// leaf, and `fusion` compiles these to kernels. Parameters, gradients and the state's arrays stay on the device. The
+/// CPU computes counts, schedules and the values that depend on norms; the device sends back one number for each
+/// reduction and each 16384 elements.
 ///
 /// ```
 /// use burn::nn::LinearConfig;
@@ -50,42 +51,41 @@ use crate::walkers::{Copies, Putter, Reader, Values};
 ///
 /// # Which optimizers
 ///
-/// Those whose programs can be [told](GradientTransformation::programs), and use operations that burn has: chains of
-/// what works on one element, needs norms or, as `muon` does, products of matrices; in boxes and from configs too.
-/// Decompositions of matrices, cube roots, and multiplications and additions that are rounded once, are not among them.
-/// What cannot be done is said by [`init`](Self::init), by name.
+/// Optimizers with [recordable programs](GradientTransformation::programs) of burn's operations: chains of elementwise
+/// transformations, norms and, as in `muon`, matrix products; boxed ones and those from configs too. Matrix
+/// decompositions, cube roots and fused multiply-adds are not supported. [`init`](Self::init) refuses them by name.
 ///
 /// # Bits
 ///
-/// On `flex`, chains without sums have the bits of [`step`](crate::step). With sums, these are added up in another
-/// order, in `f64`; in `f32` on a device that has no `f64`: then a sum of squares is off by 2⁻¹⁰ of itself at most, and
-/// infinite beyond the range of `f32`. On other devices it is for the device to say how it rounds.
+/// On `flex`, chains without reductions are bitwise identical to [`step`](crate::step). Reductions add in another
+/// order, in `f64`. A device without `f64` adds in `f32`: the relative error of a sum of squares is at most 2⁻¹⁰, and
+/// it overflows beyond the range of `f32`. Other devices may round differently.
 ///
 /// # Cost
 ///
-/// An operation of burn for each line of a program and each leaf: for AdamW some twenty. New parameters and arrays are
-/// tensors of their own, so that a step has those before and after it in memory. On `flex`, [`step`](crate::step) is
-/// many times as fast.
+/// An operation of burn for each line of a program and each leaf: some twenty for AdamW. New parameters and arrays are
+/// separate tensors, so memory holds those before and after the step. On `flex`, [`step`](crate::step) is many times as
+/// fast.
 #[derive(Clone, Debug)]
 pub struct DeviceState<T: GradientTransformation>(TensorState<T, OnBurn>);
 
 impl<T: GradientTransformation> DeviceState<T> {
-    /// The state before the first step, for the trained parameters of a module.
+    /// Returns the state before the first step, for the trained parameters of a module.
     ///
     /// # Errors
     ///
-    /// As [`init`](crate::init) but for where the parameters are, and as [`of`](Self::of).
+    /// As [`init`](crate::init), except that any device will do, and as [`of`](Self::of).
     pub fn init<M: Module>(optimizer: &T, module: &M) -> Result<DeviceState<T>> {
         let state = optimizer.init(&copied(module)?)?;
         Self::of(optimizer, state, module)
     }
 
-    /// A state from elsewhere, from a checkpoint for example, whose arrays are copied to the device.
+    /// Copies a state, for example from a checkpoint, to the device.
     ///
     /// # Errors
     ///
-    /// If the state is not for these parameters, they are on several devices, or the optimizer cannot be replayed: then
-    /// the part or the operation is named.
+    /// If the state does not fit these parameters, if they are on several devices, or if the optimizer cannot run
+    /// there: the message names the part or the operation.
     pub fn of<M: Module>(optimizer: &T, state: OptState<T>, module: &M) -> Result<DeviceState<T>> {
         let params = params(module)?;
         let on = OnBurn(params.first().map(|first| first.held.tensor.device()).unwrap_or_default());
@@ -93,13 +93,13 @@ impl<T: GradientTransformation> DeviceState<T> {
         TensorState::new(on, optimizer, state, &placed, &copied(module)?).map(DeviceState)
     }
 
-    /// As [`step`](crate::step), on the device.
+    /// Runs [`step`](crate::step) on the device.
     ///
     /// # Errors
     ///
-    /// If the parameters are others than the state is for, or a gradient is missing, or of another shape, type or
-    /// device than its parameter. If the device fails in the middle of the step, the state [cannot be used any
-    /// more](gradchain::Error::is_poisoned). The module is as it was.
+    /// If the state does not fit the parameters, or a gradient is missing or has another shape, type or device than its
+    /// parameter. If the device fails in the middle of the step, the state [cannot be used any
+    /// more](gradchain::Error::is_poisoned). The module is unchanged.
     pub fn step<M: Module>(&mut self, optimizer: &T, module: &mut M, grads: &GradientsParams) -> Result<Outcome>
     where
         (): Provides<T::Needs>,
@@ -118,8 +118,9 @@ impl<T: GradientTransformation> DeviceState<T> {
     }
 }
 
-/// What does not need the module: [`to_state`](TensorState::to_state), [`state`](TensorState::state) and
-/// [`traffic`](TensorState::traffic).
+/// Gives access to the methods that need no module.
+///
+/// These are [`to_state`](TensorState::to_state), [`state`](TensorState::state) and [`traffic`](TensorState::traffic).
 impl<T: GradientTransformation> Deref for DeviceState<T> {
     type Target = TensorState<T, OnBurn>;
     fn deref(&self) -> &TensorState<T, OnBurn> {
@@ -127,12 +128,12 @@ impl<T: GradientTransformation> Deref for DeviceState<T> {
     }
 }
 
-/// The trained parameters, where they are.
+/// Returns the trained parameters on their device.
 fn params<M: Module>(module: &M) -> Result<Vec<Leaf<Flat>>> {
     Reader::read(module, Values).params()
 }
 
-/// Copies of the trained parameters that the CPU can address.
+/// Returns copies of the trained parameters in host memory.
 fn copied<M: Module>(module: &M) -> Result<Leaves> {
     Reader::read(module, Copies).params().map(Leaves::of)
 }

@@ -8,7 +8,7 @@ use gradchain::{Error, Result};
 use crate::leaves::Leaf;
 use crate::walkers::Held;
 
-/// A parameter or gradient on whatever device: its elements one after the other, and its shape.
+/// A parameter or gradient on any device: its elements, flattened, and its shape.
 #[derive(Clone, Debug)]
 pub(super) struct Flat {
     pub(super) tensor: Tensor<1>,
@@ -32,22 +32,22 @@ impl Held for Flat {
         self.tensor.reshape::<D, _>(core::array::from_fn::<usize, D, _>(|axis| self.dims[axis]))
     }
 
-    /// Values were compared when the state was made, which is no matter of a step: they would have to be read.
+    /// Returns true without reading the values, which were compared when the state was made.
     fn is(&self, other: &Flat) -> bool {
         (&self.dims, self.tensor.dtype()) == (&other.dims, other.tensor.dtype())
     }
 
-    /// No operation writes a tensor that something else has.
+    /// Does nothing: no operation writes a shared tensor.
     fn part(_: &mut [Leaf<Flat>]) {}
 }
 
-/// A tensor, or a number that is an argument of burn's operations, so that `fusion` can make one kernel of all lines.
+/// A tensor, or a number as an operand of burn's operations, so that `fusion` can make one kernel of all lines.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "there are few, and most are tensors")]
 pub enum Elements {
     /// The elements of a leaf, or one.
     Many(Tensor<1>),
-    /// A number, as it is in this type.
+    /// A number, representable in this type.
     Number(f64, FloatDType),
 }
 
@@ -56,7 +56,7 @@ pub enum Elements {
 pub struct OnBurn(pub(super) Device);
 
 impl OnBurn {
-    /// Parameters as they are, by path.
+    /// Returns the parameters by path, without a copy.
     pub(super) fn all<'l>(&self, leaves: &'l [Leaf<Flat>]) -> Vec<(&'l str, Placed<Elements>)> {
         leaves.iter().map(|leaf| (&*leaf.path, self.placed(&leaf.held))).collect()
     }
@@ -67,7 +67,7 @@ impl OnBurn {
         Placed::new(Elements::Many(tensor.clone()), dtype, dims.clone()).elsewhere(elsewhere)
     }
 
-    /// The tensor; a number becomes one of one element.
+    /// Returns the tensor; a number becomes a tensor of one element.
     pub(super) fn tensor(&self, x: &Elements) -> Tensor<1> {
         match x {
             Elements::Many(x) => x.clone(),
@@ -75,7 +75,7 @@ impl OnBurn {
         }
     }
 
-    /// This many elements: the tensor itself, or its one element or the number as often.
+    /// Returns `len` elements: the tensor, or its single element or the number repeated.
     fn filled(&self, x: &Elements, len: usize) -> Tensor<1> {
         match x {
             Elements::Many(x) if x.dims()[0] == len => x.clone(),
@@ -224,7 +224,7 @@ impl Tensors for OnBurn {
     }
 }
 
-/// gradchain's name of a type of floats.
+/// Returns gradchain's dtype for burn's.
 fn gradchains(dtype: DType) -> gradchain::DType {
     match dtype {
         DType::F64 => gradchain::DType::F64,
@@ -234,7 +234,7 @@ fn gradchains(dtype: DType) -> gradchain::DType {
     }
 }
 
-/// burn's name of a type.
+/// Returns burn's dtype for gradchain's.
 fn burns(dtype: gradchain::DType) -> FloatDType {
     match dtype {
         gradchain::DType::F64 => FloatDType::F64,

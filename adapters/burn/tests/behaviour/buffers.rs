@@ -1,4 +1,4 @@
-//! What a module has besides trained parameters: it travels in the checkpoint, by its path.
+//! Checkpoints hold a module's buffers, by path.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
@@ -27,7 +27,7 @@ struct Net {
     used: Param<Tensor<1, Bool>>,
 }
 
-/// Tensors of a seed's own.
+/// Returns a tensor with values that depend on the seed.
 fn tensor<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
     let len: usize = shape.iter().product();
     let from = (seed * 100) as i64;
@@ -66,7 +66,7 @@ impl Net {
     }
 }
 
-/// The bits of every tensor that burn shows of a module, by path.
+/// Returns the contents of every tensor that burn shows of a module, by path.
 fn all<M: Module>(module: &M) -> Vec<(String, TensorData)> {
     #[derive(Default)]
     struct All(Vec<String>, Vec<(String, TensorData)>);
@@ -93,7 +93,7 @@ fn all<M: Module>(module: &M) -> Vec<(String, TensorData)> {
         }
     }
     let mut all = All::default();
-    // Statistics of the last batch are taken over first.
+    // Merges the statistics of the last batch first.
     drop(module.valid());
     module.visit(&mut all);
     all.1
@@ -103,8 +103,7 @@ fn optimizer() -> impl GradientTransformation<Needs = gradchain::needs::Nothing>
     multi_steps(chain((clip_by_global_norm(1.0), adamw(1e-2).mask(Mask::path("**/weight")))), 2)
 }
 
-/// Saved before each of some steps and loaded into a module of other values, a run goes on with the bits that it would
-/// have had: of everything that burn shows.
+/// A run saved before each step and loaded into another module continues bitwise identically, buffers included.
 #[test]
 fn a_resumed_run_has_the_bits_of_the_straight_one() {
     let (optimizer, steps) = (optimizer(), 6);
@@ -120,7 +119,7 @@ fn a_resumed_run_has_the_bits_of_the_straight_one() {
             step(&optimizer, &mut straight, &grads, &mut state).unwrap();
         }
         let mut resumed = Net::new(2, &device());
-        // As a module that has been used: what its last batch has left is not to come back.
+        // A used module: loading must discard the statistics of its last batch.
         let _ = resumed.gradients(99);
         let file = Checkpoint::from_bytes(file.into_inner()).unwrap();
         let mut state = file.load(&optimizer, &mut params_mut(&mut resumed).unwrap()).unwrap();
@@ -134,7 +133,7 @@ fn a_resumed_run_has_the_bits_of_the_straight_one() {
     }
 }
 
-/// What a file is saved of and what it is loaded into.
+/// Saves a module's parameters and buffers, and opens the file.
 fn saved<M: Module>(module: &M) -> Checkpoint {
     let (optimizer, mut file) = (sgd(0.5).momentum(0.5), std::io::Cursor::new(Vec::new()));
     let state = init(&optimizer, module).unwrap();
@@ -173,11 +172,11 @@ fn everything_that_is_no_leaf_is_a_buffer_and_named_in_the_plan() {
     assert!(plan.to_string().contains("not trained: backbone/weight: f32 [6, 5]; "), "{plan}");
 }
 
-/// Without its buffers a file is refused, each is named, and the advice is followed; nothing has been changed before.
+/// A file without the buffers is refused by name before anything changes, and the message's advice works.
 #[test]
 fn a_file_that_lacks_buffers_is_refused_and_the_advice_works() {
     let net = Net::new(1, &device());
-    // As files were before: leaves alone.
+    // A file without buffers: only leaves.
     let (optimizer, mut file) = (sgd(0.5).momentum(0.5), std::io::Cursor::new(Vec::new()));
     let mut leaves = gradchain::tree::DynTree::new();
     gradchain::tree::for_each_leaf(&params(&net).unwrap(), |path, leaf| {
@@ -208,7 +207,7 @@ fn a_file_that_lacks_buffers_is_refused_and_the_advice_works() {
     for ((path, found), (_, old)) in all(&other).into_iter().zip(&before) {
         assert_eq!(found == *old, BUFFERS.contains(&&*path) || path == "norm/beta" || path == "norm/gamma", "{path}");
     }
-    // The state alone is of leaves only.
+    // A state has leaves only, so it loads.
     file.load_state(&optimizer, &params(&other).unwrap()).unwrap();
 }
 
@@ -228,14 +227,14 @@ fn what_is_unexpected_or_another_is_refused() {
     net.half = Param::initialized(ParamId::new(), tensor([2], 2, &device()));
     assert!(refused(&mut net).contains("buffers: half: expected f32 [2], found f16 [2]"));
 
-    // A snapshot is not the module.
+    // A snapshot cannot be loaded into.
     let error = file.load_params(&mut params(&net).unwrap()).unwrap_err().to_string();
     assert!(error.contains("half"), "{error}");
     let net = Net::new(2, &device());
     let error = saved(&net).load_params(&mut params(&net).unwrap()).unwrap_err().to_string();
     assert!(error.contains("does not show for writing"), "{error}");
 
-    // Buffers of the file that nothing wants.
+    // The file has buffers that the target lacks.
     let mut leaves = gradchain::tree::DynTree::new();
     ["gamma", "beta"].into_iter().for_each(|path| leaves.insert(path, ndarray::Array1::<f32>::zeros(4)));
     let file = saved(&BatchNormConfig::new(4).init(&device()));
@@ -244,7 +243,7 @@ fn what_is_unexpected_or_another_is_refused() {
     Load::strict().migrating(Migration::new().drop("running_*")).load_params(&file, &mut leaves).unwrap();
 }
 
-/// A parameter that is frozen or thawed between two runs keeps its value, and the verbs say what its state is.
+/// A parameter frozen or thawed between two runs keeps its value, and the migration describes its state.
 #[test]
 fn values_come_along_when_parameters_are_frozen_or_thawed() {
     let optimizer = sgd(0.5).momentum(0.5);
@@ -271,7 +270,7 @@ fn values_come_along_when_parameters_are_frozen_or_thawed() {
     assert!(report.loaded.contains(&"head/weight".into()) && report.fresh.is_empty(), "{report}");
 }
 
-/// In a folder, and from the files of several ranks.
+/// Rotated and sharded checkpoints hold buffers too.
 #[test]
 fn folders_and_shards_have_buffers_too() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What a step in burn does and what it leaves alone.
+//! A step in burn changes the trained parameters and nothing else.
 
 mod buffers;
 mod learner;
@@ -30,7 +30,7 @@ impl Mlp {
         self.fc2.forward(relu(self.fc1.forward(x)))
     }
 
-    /// The gradients of a loss of its own for each number.
+    /// Returns the gradients of a loss that depends on the number.
     fn gradients(&self, number: usize) -> GradientsParams {
         let from = number as i64;
         let x = Tensor::arange(from..from + 24, &self.fc1.weight.device()).float().sin().reshape([4, 6]);
@@ -42,7 +42,7 @@ fn device() -> Device {
     Device::flex().autodiff()
 }
 
-/// The elements of every float parameter, in `f64`, which holds each exactly.
+/// Returns the elements of every float parameter in `f64`, which is exact.
 fn values<M: Module>(module: &M) -> Vec<Vec<f64>> {
     #[derive(Default)]
     struct Values(Vec<Vec<f64>>);

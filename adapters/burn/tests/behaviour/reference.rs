@@ -1,6 +1,6 @@
-//! A hundred steps beside each of burn's optimizers, in `f64`.
+//! A hundred steps match each of burn's optimizers, in `f64`.
 //!
-//! burn keeps its hyperparameters in `f32`; ours are given the same numbers.
+//! burn keeps its hyperparameters in `f32`; ours get the same values.
 
 use burn::module::{Module, Param};
 use burn::optim::decay::WeightDecayConfig;
@@ -23,7 +23,7 @@ use crate::{device, values};
 const RATE: f64 = 1e-2;
 const STEPS: usize = 100;
 
-/// Four by four: no optimizer treats rows and columns differently.
+/// A square matrix, since no optimizer treats rows and columns differently.
 #[derive(Module, Debug)]
 struct Matrix {
     weight: Param<Tensor<2>>,
@@ -35,7 +35,7 @@ impl Matrix {
         Matrix { weight: Param::from_tensor(Tensor::from_data(start, (&device(), DType::F64))) }
     }
 
-    /// Of both signs, from 1e-3 to 1e3.
+    /// Returns gradients of both signs, from 1e-3 to 1e3.
     fn gradients(&self, step: usize) -> GradientsParams {
         let element = |i: usize| (0.7 * (step * 16 + i) as f64).sin() * 10_f64.powi((step + i) as i32 % 7 - 3);
         let data = TensorData::new((0..16).map(element).collect(), [4, 4]);
@@ -45,7 +45,7 @@ impl Matrix {
     }
 }
 
-/// The largest difference between the parameters after all steps, relative to their size.
+/// Returns the largest difference between the parameters after all steps, relative to their size.
 fn apart<T>(mut theirs: ModuleOptimizer, ours: &T) -> f64
 where
     T: GradientTransformation<Needs = needs::Nothing>,
@@ -64,16 +64,17 @@ where
     there[0].iter().zip(&here[0]).map(difference).fold(0.0, f64::max)
 }
 
-/// A number as burn keeps it.
+/// Rounds a number to `f32`, as burn does.
 fn single(x: f64) -> f64 {
     f64::from(x as f32)
 }
 
-/// Roundings of a few operations in `f64` in each of the steps.
+/// Bounds the rounding of a few `f64` operations in each of the steps.
 const ROUNDED: f64 = 1e-12;
 
-/// How far burn's corrections of the bias, which are worked out in `f32`, can take parameters whose steps are `reach`
-/// long at most: `1 − βᵗ` has an error of `t` roundings of `βᵗ`, and one of the difference.
+/// Bounds the effect of burn's bias corrections in `f32`, for steps of length at most `reach`.
+///
+/// The relative error of `1 − βᵗ` is `t` roundings of `βᵗ`, and one of the difference.
 fn by_corrections(b1: f64, b2: f64, reach: f64) -> f64 {
     let relative = |b: f64, t: i32| {
         let power = b.powi(t);
@@ -82,7 +83,7 @@ fn by_corrections(b1: f64, b2: f64, reach: f64) -> f64 {
     (1..=STEPS as i32).map(|t| reach * (relative(b1, t) + 0.5 * relative(b2, t))).sum()
 }
 
-/// The longest step of Adam, whose mean and mean of squares have these decays (Kingma and Ba, section 2.1).
+/// Returns Adam's longest step for these decays (Kingma and Ba, section 2.1).
 fn reach(b1: f64, b2: f64) -> f64 {
     RATE * ((1.0 - b1) / (1.0 - b2).sqrt()).max(1.0)
 }
@@ -144,8 +145,8 @@ fn lion_with_decay() {
 fn lamb_with_decay() {
     let (b1, b2) = (single(0.9), single(0.999));
     let ours = lamb(RATE).b1(b1).b2(b2).eps(single(1e-6)).weight_decay(single(0.1));
-    // A step is as long as the rate times the norm of the parameters, which do not grow beyond 10; its direction is off
-    // on both sides of the ratio.
+    // The step length is the rate times the norm of the parameters, which stays below 10; the error of the direction
+    // enters numerator and denominator.
     let bound = 2.0 * by_corrections(b1, b2, RATE * 10.0);
     assert!(apart(LambConfig::new().with_weight_decay(0.1).init(), &ours) < bound);
 }
@@ -160,19 +161,20 @@ fn muon_of_a_square_matrix() {
         .eps(0.0)
         .nesterov(false)
         .weight_decay(single(0.1));
-    // Five iterations of slope 3.4445 at most at zero magnify a rounding of 1e-16 five hundred times in each of a
+    // Five iterations with slope at most 3.4445 at zero magnify a rounding of 1e-16 five hundred times, in each of a
     // hundred steps.
     assert!(apart(theirs.init(), &ours) < 1e-10);
 }
 
-/// burn multiplies the mean of changes by `beta_2`, as the authors' code does; ours by `1 − b2`, as Optax. At one half
-/// they are one algorithm.
+/// Adan matches at one half.
+///
+/// burn multiplies the mean of changes by `beta_2`, as the authors do, ours by `1 − b2`, as Optax.
 #[test]
 fn adan_at_one_half() {
     let (b1, b3, eps) = (single(0.98), single(0.99), single(1e-8));
     let theirs = AdanConfig::new().with_beta_2(0.5);
     let ours = adan(RATE).b1(b1).b2(0.5).b3(b3).eps(eps).eps_root(0.0);
-    // Two means over one root; the second has the same correction at most.
+    // Two means share one root; the second has at most the same correction.
     let bound = by_corrections(b1, b3, RATE * 10.0) + by_corrections(0.5, b3, RATE * 10.0);
     assert!(apart(theirs.init(), &ours) < bound);
     let ours = adan(RATE).b1(b1).b2(single(0.92)).b3(b3).eps(eps).eps_root(0.0);
@@ -207,8 +209,10 @@ impl Matrix {
     }
 }
 
-/// The first step is no longer than the rate: burn divides by the sum of the gradient's sizes if that is more than 1,
-/// ours by its norm. Here the loss is so flat that neither does.
+/// L-BFGS without a line search matches burn's.
+///
+/// The first step is no longer than the rate: burn divides by the 1-norm of the gradient if that exceeds 1, ours by the
+/// 2-norm. This loss is so flat that neither does.
 #[test]
 fn lbfgs_without_a_line_search() {
     let ones = || Tensor::<2>::ones([4, 4], (&device(), DType::F64));
@@ -229,12 +233,13 @@ fn lbfgs_without_a_line_search() {
     }
     let (there, here) = (values(&there), values(&here));
     let apart = there[0].iter().zip(&here[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    // A hundred steps of which each forgets a twentieth of the errors before it.
+    // Each of the hundred steps forgets a twentieth of the earlier errors.
     assert!(apart < ROUNDED && here[0].iter().all(|x| x.abs() < 0.1), "{apart:e} {here:?}");
 }
 
-/// A line search asks for the loss at points that it tries: the module is where it is worked out, and a snapshot of its
-/// parameters what is minimized.
+/// L-BFGS with a line search finds the same minimum as burn's.
+///
+/// The line search evaluates the loss in the module at trial points; a snapshot of its parameters is minimized.
 #[test]
 fn lbfgs_with_a_line_search_finds_the_minimum_that_burns_finds() {
     let (mut matrix, optimizer) = (Matrix::new(), lbfgs());
@@ -255,12 +260,12 @@ fn lbfgs_with_a_line_search_finds_the_minimum_that_burns_finds() {
         there = theirs.step(1.0, there, |matrix| matrix.loss_and_gradients()).0;
     }
     for (ours, theirs) in values(&matrix)[0].iter().zip(&values(&there)[0]) {
-        // Curvature is 2e-3 at least: where gradients are 1e-9, and 1e-7, where burn's ends, both are as near as this.
+        // The curvature is at least 2e-3, and gradients end at 1e-9 here and at 1e-7 in burn, so both are this near.
         assert!(ours.abs() < 1e-6 && theirs.abs() < 1e-4, "{ours:e} {theirs:e}");
     }
 }
 
-/// burn keeps state by `ParamId`; a parameter that was replaced begins anew.
+/// burn keeps state by `ParamId`, so a replaced parameter loses it.
 #[test]
 fn burn_loses_the_state_of_a_replaced_parameter() {
     let run = |replace: bool| {

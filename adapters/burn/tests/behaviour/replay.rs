@@ -1,4 +1,4 @@
-//! Steps as burn's operations, beside steps in place.
+//! Steps as burn's operations match steps in place.
 
 use burn::module::{Module, Param};
 use burn::optim::GradientsParams;
@@ -13,7 +13,7 @@ use gradchain_burn::{DeviceState, init, params, params_mut, step};
 
 use crate::{device, values};
 
-/// Where replayed modules are: on the best Vulkan device where there is the feature `vulkan`.
+/// Returns the device of replayed modules: with the feature `vulkan` the best Vulkan device.
 pub(crate) fn elsewhere() -> Device {
     #[cfg(feature = "vulkan")]
     return Device::vulkan(burn::tensor::DeviceKind::DefaultDevice).autodiff();
@@ -21,7 +21,7 @@ pub(crate) fn elsewhere() -> Device {
     device()
 }
 
-/// Parameters in one type, of which one has more than one piece and one no element.
+/// Parameters of one type, including one of several chunks and one without elements.
 #[derive(Module, Debug)]
 struct Layer {
     bias: Param<Tensor<1>>,
@@ -29,7 +29,7 @@ struct Layer {
     weight: Param<Tensor<2>>,
 }
 
-/// Of both signs and of sizes on both sides of 1; some are zeros of either sign.
+/// Returns numbers of both signs and of sizes around 1, with zeros of either sign.
 fn numbers<const D: usize>(dims: [usize; D], seed: usize) -> TensorData {
     let number = |i: usize| match i % 11 {
         3 => 0.0 * (1.0 - 2.0 * (i % 2) as f64),
@@ -58,8 +58,9 @@ impl Layer {
     }
 }
 
-/// The greatest difference after some steps in place and replayed, relatively to 1 or to the number: of parameters and
-/// of arrays of the state.
+/// Returns the greatest difference between steps in place and replayed, of parameters and of state arrays.
+///
+/// The difference is relative for numbers above 1, otherwise absolute.
 fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType, steps: usize) -> f64 {
     let (mut here, mut there) = (Layer::new(dtype, &device()), Layer::new(dtype, &elsewhere()));
     let mut state = init(optimizer, &here).unwrap();
@@ -90,7 +91,7 @@ fn has_the_same_bits<T: GradientTransformation<Needs = Nothing>>(optimizer: T) {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         if elsewhere().supports_dtype(dtype) {
             let apart = apart(&optimizer, dtype, 7);
-            // What a device makes of roots and quotients is its own.
+            // Devices round quotients and roots differently.
             let bound = if cfg!(feature = "vulkan") { 1e-2 } else { 0.0 };
             assert!(apart <= bound, "{optimizer:?} in {dtype:?}: {apart:e}");
         }
@@ -112,7 +113,7 @@ fn chains_of_one_element_have_the_same_bits() {
     has_the_same_bits(inject_hyperparams(adamax(0.01)));
 }
 
-/// What is in boxes is recorded as what is not: chains that are put together at run time, as configs do.
+/// Boxed chains, as configs build them, record the same programs as typed ones.
 #[test]
 fn boxes_have_the_same_bits() {
     let rate = cosine_decay(0.05, 20);
@@ -120,8 +121,9 @@ fn boxes_have_the_same_bits() {
     has_the_same_bits(chain(vec![boxed(clip(0.5)), boxed(inside)]));
 }
 
-/// Sums are of at most 26 000 squares that are added up in `f64` in another order: relatively they differ by 26 000 ε,
-/// of `f64`, at most, and what follows, in each step, by as much, or by one rounding of the type.
+/// Replayed reductions differ by rounding: they add at most 26 000 squares in `f64` in another order.
+///
+/// The relative difference is at most 26 000 `f64` ε. Each step propagates it, or one rounding of the type.
 #[test]
 fn chains_with_sums_differ_by_roundings() {
     for (dtype, bound) in
@@ -137,8 +139,10 @@ fn chains_with_sums_differ_by_roundings() {
     }
 }
 
-/// A sum of 200 products is off by √200 ε or so, relatively to their sizes, in whatever order it is added up. There are
-/// three in each of 5 iterations, of which each makes a difference 3.45 times as large, and 3 steps.
+/// Replayed matrix products differ by rounding.
+///
+/// A sum of 200 products has a relative error of about √200 ε in any order. Each of the 3 steps has 5 iterations of
+/// three products, and an iteration magnifies a difference 3.45 times.
 #[test]
 fn products_of_matrices_differ_by_roundings() {
     let part = |how| scale_by_muon().adaptive(true).preconditioning(how);
@@ -156,7 +160,7 @@ fn products_of_matrices_differ_by_roundings() {
     }
 }
 
-/// What a step sends are numbers, and what it is sent are sums: no parameter, gradient or array crosses.
+/// A step sends only scalars and receives only reductions: no parameter, gradient or array crosses.
 #[test]
 fn only_numbers_and_sums_cross() {
     for (clip, chunks) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 2)] {
@@ -212,7 +216,7 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() {
     }
 }
 
-/// A parameter in two places is one leaf there too; ids, frozen parameters and what tensors are to autodiff stay.
+/// A replayed step keeps tied parameters tied, and preserves ids, frozen parameters and autodiff settings.
 #[test]
 fn a_step_leaves_the_rest_of_the_module_alone() {
     let layer = Layer::new(DType::F32, &elsewhere());

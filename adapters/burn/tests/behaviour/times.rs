@@ -1,4 +1,4 @@
-//! How long steps take that are replayed, beside those of burn's own AdamW.
+//! Times replayed steps beside those of burn's own AdamW.
 
 use std::time::Instant;
 
@@ -29,7 +29,7 @@ impl Matrices {
     }
 }
 
-/// The median of some steps, in milliseconds; the first compile kernels.
+/// Returns the median time of a step in milliseconds; skips the first steps, which compile kernels.
 fn milliseconds(device: &Device, mut step: impl FnMut(&mut Matrices, GradientsParams)) -> f64 {
     let mut model = Matrices::new(device);
     let mut times = Vec::new();
@@ -54,7 +54,7 @@ fn replayed<T: GradientTransformation<Needs = Nothing>>(device: &Device, optimiz
     })
 }
 
-/// Prints each as soon as it is known, since a driver may end the process in the next.
+/// Prints each result at once, since a driver may terminate the process in the next.
 #[test]
 #[ignore = "prints times"]
 fn steps_of_a_million_parameters() {

@@ -4,10 +4,9 @@
 //! cargo run --release -p gradchain-candle --example digits
 //! ```
 //!
-//! The model, the loss and the gradients are candle's. The optimizer is a chain: gradients of two mini-batches are
-//! added up, clipped by their norm, and AdamW decays the weights but not the biases, by the names that they have in the
-//! `VarMap`. In the end the run is taken up again from a checkpoint in the middle of it, and has to end with the same
-//! bits.
+//! The model, the loss and the gradients are candle's. The optimizer is a chain: it accumulates the gradients of two
+//! mini-batches and clips their norm, and AdamW decays the weights but not the biases, by their names in the `VarMap`.
+//! At the end the program resumes from a checkpoint in the middle of the run, and asserts a bitwise identical result.
 
 mod data;
 mod model;
@@ -31,7 +30,7 @@ const TRAIN: usize = 1200;
 const EPOCHS: u64 = 24;
 /// The epoch after which a checkpoint is written.
 const SAVED: u64 = 20;
-/// Images in a mini-batch, and mini-batches in an update.
+/// Images per mini-batch, and mini-batches per update.
 const BATCH: usize = 24;
 const ACCUMULATED: u32 = 2;
 const UPDATES: u64 = EPOCHS * (TRAIN / BATCH) as u64 / ACCUMULATED as u64;
@@ -72,7 +71,7 @@ fn main() -> Result<()> {
     }
     bar.finish();
 
-    // Another process would do the same: build the model and the optimizer, and read the file.
+    // Builds the model and the optimizer and reads the file, as another process would.
     let resumed = Network::new(&mut Random(2))?;
     let again = Vars::of(&resumed.map)?;
     let mut state = again.write(|params| Checkpoint::open(&file)?.load(&optimizer, params))??;
@@ -91,7 +90,7 @@ fn main() -> Result<()> {
     if same { Ok(()) } else { Err("a run that was taken up again should end with the same bits".into()) }
 }
 
-/// One epoch; the loss of each update, and what `reading` says after it.
+/// Trains for one epoch; returns the loss of each update, with `reading` after it.
 fn train_epoch<T: GradientTransformation<Needs = Nothing>>(
     network: &Network,
     vars: &Vars,
@@ -102,7 +101,7 @@ fn train_epoch<T: GradientTransformation<Needs = Nothing>>(
     reading: impl Fn(&OptState<T>) -> gradchain::Result<f64>,
 ) -> Result<Vec<(f64, f64)>> {
     let mut order: Vec<usize> = (0..TRAIN).collect();
-    // By the number of the epoch, so that a run that is taken up again has the same order.
+    // The order depends on the epoch alone, so that a resumed run repeats it.
     Random(100 + epoch).shuffle(&mut order);
     let (mut found, mut window) = (Vec::new(), 0.0);
     for rows in order.chunks(BATCH) {
@@ -115,20 +114,20 @@ fn train_epoch<T: GradientTransformation<Needs = Nothing>>(
     Ok(found)
 }
 
-/// The bits of all variables.
+/// Returns the bits of all variables.
 fn bits(vars: &Vars) -> Result<Vec<u32>> {
     let numbers = vars.iter().map(|(_, var)| var.as_tensor().flatten_all()?.to_vec1::<f32>());
     let numbers: Vec<Vec<f32>> = numbers.collect::<candle_core::Result<_>>()?;
     Ok(numbers.into_iter().flatten().map(f32::to_bits).collect())
 }
 
-/// A bar in a terminal, nothing elsewhere.
+/// Returns a progress bar, visible in terminals only.
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos:>2}/{len} epochs  {msg}  {eta} to go");
     ProgressBar::new(EPOCHS).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Where Cargo builds: `target`, or what `CARGO_TARGET_DIR` says.
+/// Returns Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn target() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;
@@ -136,7 +135,7 @@ fn target() -> std::io::Result<PathBuf> {
 }
 
 impl Network {
-    /// The mean cross-entropy of a mini-batch.
+    /// Returns the mean cross-entropy of a mini-batch.
     fn loss(&self, batch: &Batch) -> candle_core::Result<Tensor> {
         candle_nn::loss::cross_entropy(&self.forward(&batch.images)?, &batch.labels)
     }

@@ -5,7 +5,7 @@ use candle_nn::{Conv2d, Conv2dConfig, Linear, VarBuilder, VarMap, conv2d, linear
 
 use crate::data::{Digits, Random};
 
-/// Some images of 8 by 8 pixels, and what they show, as tensors.
+/// Images of 8 by 8 pixels and their labels, as tensors.
 pub(crate) struct Batch {
     pub(crate) images: Tensor,
     pub(crate) labels: Tensor,
@@ -30,8 +30,10 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Weights are drawn by `random`, so that each run is the same: candle's numbers on the CPU have no seed. They are
-    /// small enough that layers keep the size of what goes through them (He et al., 2015).
+    /// Returns a network with weights from `random`.
+    ///
+    /// Runs are reproducible this way; candle's own random numbers on the CPU have no seed. The scale keeps the
+    /// variance of the activations (He et al., 2015).
     pub(crate) fn new(random: &mut Random) -> Result<Network> {
         let map = VarMap::new();
         let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
@@ -54,14 +56,14 @@ impl Network {
         Ok(network)
     }
 
-    /// A score for each digit.
+    /// Returns a score for each digit.
     pub(crate) fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let x = self.first.forward(images)?.relu()?.max_pool2d(2)?;
         let x = self.second.forward(&x)?.relu()?.max_pool2d(2)?;
         self.head.forward(&x.flatten_from(1)?)
     }
 
-    /// The share of images whose digit gets the highest score.
+    /// Returns the share of images whose digit gets the highest score.
     pub(crate) fn accuracy(&self, digits: &Digits) -> Result<f64> {
         let batch = Batch::of(digits)?;
         let best = self.forward(&batch.images)?.argmax(D::Minus1)?;

@@ -1,15 +1,15 @@
-//! Trains a small transformer of candle on the text of this project's guide, with optimizer state in `f32` and in 8
-//! bits, from several seeds.
+//! Trains a small transformer of candle with optimizer state in `f32` and in 8 bits, from several seeds.
 //!
 //! ```text
 //! cargo run --release -p gradchain-candle --example transformer [FOLDER]
 //! ```
 //!
-//! `FOLDER` holds other text, as Markdown files. The package has no guide, so there the example needs it.
+//! The text is this project's guide, or the Markdown files in `FOLDER`. The package has no guide, so it needs the
+//! argument.
 //!
-//! A seed draws initial weights and the order of the text, the same for all three ways to keep the state. In the end
-//! there is a picture of the losses on text that was not trained on. The example fails where a run with state in 8 bits
-//! is further from that of the same seed with state in `f32` than seeds are from each other.
+//! A seed determines initial weights and the order of the text, the same for all three ways to keep the state. The
+//! program plots the losses on held-out text. It fails if a run with 8-bit state differs more from the same seed's run
+//! with `f32` state than seeds differ from each other.
 
 mod model;
 mod random;
@@ -30,9 +30,9 @@ use crate::text::Text;
 
 const SEEDS: u64 = 4;
 const STEPS: u64 = 300;
-/// Stretches of text in a step.
+/// Chunks of text in a step.
 const BATCH: usize = 16;
-/// Steps between two looks at the text that is not trained on.
+/// Steps between evaluations on held-out text.
 const LOOK: u64 = 25;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -68,10 +68,10 @@ fn main() -> Result<()> {
     if within { Ok(()) } else { Err("state in 8 bits should train as state in f32 does".into()) }
 }
 
-/// One way to keep the state, and what came of it.
+/// One way to keep the state, and its results.
 struct Way {
     name: &'static str,
-    /// For each seed the loss at each look.
+    /// For each seed the loss at each evaluation.
     losses: Vec<Vec<f64>>,
 }
 
@@ -85,7 +85,7 @@ impl Way {
         Ok(Way { name, losses })
     }
 
-    /// The loss of each seed.
+    /// Returns the loss of each seed.
     fn at(&self, look: usize) -> impl Iterator<Item = f64> {
         self.losses.iter().map(move |run| run[look])
     }
@@ -94,13 +94,13 @@ impl Way {
         self.at(look).sum::<f64>() / SEEDS as f64
     }
 
-    /// How far a seed is from itself with another way, at most.
+    /// Returns the largest difference of a seed's losses between two ways.
     fn apart(&self, other: &Way, look: usize) -> f64 {
         self.at(look).zip(other.at(look)).map(|(a, b)| (a - b).abs()).max_by(f64::total_cmp).unwrap_or(f64::NAN)
     }
 }
 
-/// After which steps there is a look.
+/// Returns the steps after which the loss is evaluated.
 fn looks() -> impl Iterator<Item = u64> {
     (1..=STEPS / LOOK).map(|look| look * LOOK)
 }
@@ -131,7 +131,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
     Ok(losses)
 }
 
-/// Where Cargo builds: `target`, or what `CARGO_TARGET_DIR` says.
+/// Returns Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn target() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;

@@ -1,4 +1,4 @@
-//! A small transformer that says which character comes next, in candle.
+//! A small transformer that predicts the next character, in candle.
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::loss::cross_entropy;
@@ -7,13 +7,13 @@ use gradchain_candle::Vars;
 
 use crate::random::Random;
 
-/// Characters that it sees before the one that it says.
+/// Characters of context for a prediction.
 pub(crate) const CONTEXT: usize = 48;
 const WIDTH: usize = 64;
 const HEADS: usize = 4;
 const BLOCKS: usize = 2;
 
-/// Attention, and a network of two layers behind it.
+/// Attention, followed by a network of two layers.
 struct Block {
     /// Queries, keys and values.
     asked: Tensor,
@@ -30,7 +30,7 @@ pub(crate) struct Transformer {
     blocks: Vec<Block>,
     norm: Tensor,
     head: Tensor,
-    /// Minus infinity where a character would see one that comes later.
+    /// The causal mask: minus infinity for later characters.
     later: Tensor,
 }
 
@@ -45,7 +45,7 @@ impl Transformer {
             named.push((name, var));
             Result::Ok(tensor)
         };
-        // So small that layers keep the size of what goes through them.
+        // This scale keeps the variance of the activations.
         let narrow = Some((3.0 / WIDTH as f64).sqrt());
         let wide = Some((3.0 / (4 * WIDTH) as f64).sqrt());
         let mut blocks = Vec::new();
@@ -77,13 +77,13 @@ impl Transformer {
         self.vars.iter().map(|(_, var)| var.elem_count()).sum()
     }
 
-    /// The mean cross-entropy of each character's prediction, in nats; `text` has rows of one more than [`CONTEXT`].
+    /// Returns the mean cross-entropy per character, in nats; `text` has rows of [`CONTEXT`] + 1.
     pub(crate) fn loss(&self, text: &Tensor) -> Result<Tensor> {
         let scores = self.scores(&text.narrow(1, 0, CONTEXT)?)?;
         cross_entropy(&scores, &text.narrow(1, 1, CONTEXT)?.flatten_all()?)
     }
 
-    /// A score for each character that may come next, of all places one below the other.
+    /// Returns a score for each possible next character; the rows are all positions of all texts.
     fn scores(&self, text: &Tensor) -> Result<Tensor> {
         let rows = text.dim(0)?;
         let seen = self.characters.index_select(&text.flatten_all()?, 0)?.reshape((rows, CONTEXT, WIDTH))?;
@@ -105,7 +105,7 @@ impl Transformer {
     }
 }
 
-/// Divided by the root of the mean of squares of its row (Zhang and Sennrich, 2019).
+/// Divides each row by its root mean square (Zhang and Sennrich, 2019).
 fn normed(x: &Tensor, scale: &Tensor) -> Result<Tensor> {
     let size = (x.sqr()?.mean_keepdim(D::Minus1)? + 1e-5)?.sqrt()?;
     x.broadcast_div(&size)?.broadcast_mul(scale)

@@ -1,4 +1,4 @@
-//! The text of the guide or of a folder of Markdown files, as numbers of its characters.
+//! The text of the guide, or of a folder of Markdown files, as indices of its characters.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,13 +10,13 @@ use crate::Result;
 use crate::model::CONTEXT;
 use crate::random::Random;
 
-/// Characters of a stretch: each but the last is a place from which the next one is said.
+/// Characters of a chunk; the next character is predicted from each but the last.
 const STRETCH: usize = CONTEXT + 1;
 
 pub(crate) struct Text {
-    /// Nine tenths of the text.
+    /// The training text: the first nine tenths.
     trained: Vec<u32>,
-    /// The last tenth.
+    /// The held-out text: the last tenth.
     other: Vec<u32>,
     kinds: usize,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Text {
 impl Text {
     /// Reads all Markdown files of a folder, in the order of their names.
     ///
-    /// Without a folder it reads the guide, which lies beside the adapters in the repository and in no package of them.
+    /// Without a folder it reads the guide, which is in the repository but not in the adapters' packages.
     pub(crate) fn read(folder: Option<PathBuf>) -> Result<Text> {
         let guide = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         let folder = folder.unwrap_or_else(guide);
@@ -42,19 +42,19 @@ impl Text {
         Ok(Text { trained, other, kinds: kinds.len() })
     }
 
-    /// How many characters there are that differ.
+    /// Returns the number of distinct characters.
     pub(crate) fn kinds(&self) -> usize {
         self.kinds
     }
 
-    /// Stretches of what is trained on, in an order that is drawn.
+    /// Returns the chunks of the training text, in random order.
     pub(crate) fn stretches(&self, random: &mut Random) -> Stretches<'_> {
         let mut order: Vec<&[u32]> = self.trained.chunks_exact(STRETCH).collect();
         random.shuffle(&mut order);
         Stretches { order, taken: 0 }
     }
 
-    /// Stretches of what is not trained on: every fourth.
+    /// Returns every fourth chunk of the held-out text.
     pub(crate) fn other(&self) -> Result<Tensor> {
         tensor(self.other.chunks_exact(STRETCH).step_by(4))
     }
@@ -67,14 +67,14 @@ impl fmt::Display for Text {
     }
 }
 
-/// Stretches in an order.
+/// Chunks of text in a fixed order.
 pub(crate) struct Stretches<'a> {
     order: Vec<&'a [u32]>,
     taken: usize,
 }
 
 impl Stretches<'_> {
-    /// The next so many; after the last comes the first.
+    /// Returns the next `rows` chunks, cyclically.
     pub(crate) fn next(&mut self, rows: usize) -> Result<Tensor> {
         let rows = (0..rows).map(|i| self.order[(self.taken + i) % self.order.len()]);
         let next = tensor(rows.clone())?;

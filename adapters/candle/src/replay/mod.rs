@@ -15,13 +15,12 @@ pub use self::tensors::OnCandle;
 use crate::open::lend;
 use crate::{Vars, of_candle};
 
-/// The state of an optimizer whose arrays are tensors on the variables' device, and whose steps are candle's operations
-/// on them: for devices whose memory candle does not lend, such as CUDA's.
+/// The state of an optimizer on the variables' device, for devices whose memory candle does not lend, such as CUDA's.
 ///
-/// Each [program](gradchain::program) of the chain is gone through line by line, and each line is an operation of
-/// candle on a whole leaf. Variables, gradients and the state's arrays stay on the device. Counts, schedules and what
-/// follows from norms are worked out on the CPU: what comes back from the device is one number for each sum and each
-/// 16384 elements.
+/// Its arrays are candle tensors, and its steps are candle's operations on them. A step interprets the chain's
+/// [programs](gradchain::program); each line becomes an operation of candle on a whole leaf. Variables, gradients and
+/// the state's arrays stay on the device. The CPU computes counts, schedules and the values that depend on norms; the
+/// device sends back one number for each reduction and each 16384 elements.
 ///
 /// ```
 /// use candle_core::{DType, Device, Var};
@@ -48,25 +47,24 @@ use crate::{Vars, of_candle};
 ///
 /// # Which optimizers
 ///
-/// Those whose programs can be [told](GradientTransformation::programs), and use operations that candle has: chains of
-/// what works on one element, needs norms or, as `muon` does, products of matrices; in boxes and from configs too.
-/// Decompositions of matrices, cube roots, and multiplications and additions that are rounded once, are not among them.
-/// What cannot be done is said by [`init`](Self::init), by name.
+/// Optimizers with [recordable programs](GradientTransformation::programs) of candle's operations: chains of
+/// elementwise transformations, norms and, as in `muon`, matrix products; boxed ones and those from configs too. Matrix
+/// decompositions, cube roots and fused multiply-adds are not supported. [`init`](Self::init) refuses them by name.
 ///
 /// # Bits
 ///
-/// On candle's CPU device, chains without sums have the bits of [`step`](crate::step). With sums, these are added up in
-/// another order, in `f64`. On other devices it is for the device to say how it rounds.
+/// On candle's CPU device, chains without reductions are bitwise identical to [`step`](crate::step). Reductions add in
+/// another order, in `f64`. Other devices may round differently.
 ///
 /// # Cost
 ///
-/// An operation of candle for each line of a program and each leaf, each with a tensor of its own: for AdamW some
-/// twenty. On the CPU [`step`](crate::step) is many times as fast.
+/// An operation of candle for each line of a program and each leaf, each with its own tensor: some twenty for AdamW. On
+/// the CPU [`step`](crate::step) is many times as fast.
 #[derive(Clone, Debug)]
 pub struct DeviceState<T: GradientTransformation>(TensorState<T, OnCandle>);
 
 impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
-    /// The state before the first step.
+    /// Returns the state before the first step.
     ///
     /// # Errors
     ///
@@ -76,25 +74,25 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
         Self::of(optimizer, state, vars)
     }
 
-    /// A state from elsewhere, from a checkpoint for example, whose arrays are copied to the device.
+    /// Copies a state, for example from a checkpoint, to the device.
     ///
     /// # Errors
     ///
-    /// If the state is not for these variables, they are on several devices, or the optimizer cannot be replayed: then
-    /// the part or the operation is named.
+    /// If the state does not fit these variables, if they are on several devices, or if the optimizer cannot run there:
+    /// the message names the part or the operation.
     pub fn of(optimizer: &T, state: OptState<T>, vars: &Vars) -> Result<DeviceState<T>> {
         let on = OnCandle(vars.iter().next().map_or(Device::Cpu, |(_, var)| var.device().clone()));
         let params = params(vars, &on)?;
         copied(vars, |copies| TensorState::new(on, optimizer, state, &params, copies)).map(DeviceState)
     }
 
-    /// As [`step`](crate::step), on the device.
+    /// Runs [`step`](crate::step) on the device.
     ///
     /// # Errors
     ///
-    /// If the variables are others than the state is for, or a gradient is missing, or of another shape, type or device
-    /// than its variable: then nothing has been changed. If the device fails in the middle of the step, variables may
-    /// have been changed, and the state [cannot be used any more](gradchain::Error::is_poisoned).
+    /// If the state does not fit the variables, or a gradient is missing or has another shape, type or device than its
+    /// variable; then nothing has changed. If the device fails in the middle of the step, variables may have changed,
+    /// and the state [cannot be used any more](gradchain::Error::is_poisoned).
     pub fn step(&mut self, optimizer: &T, vars: &Vars, grads: &GradStore) -> Result<Outcome> {
         vars.gradients(grads)?;
         let on = self.0.tensors();
@@ -108,8 +106,9 @@ impl<T: GradientTransformation<Needs = Nothing>> DeviceState<T> {
     }
 }
 
-/// What does not need the variables: [`to_state`](TensorState::to_state), [`state`](TensorState::state) and
-/// [`traffic`](TensorState::traffic).
+/// Gives access to the methods that need no variables.
+///
+/// These are [`to_state`](TensorState::to_state), [`state`](TensorState::state) and [`traffic`](TensorState::traffic).
 impl<T: GradientTransformation> Deref for DeviceState<T> {
     type Target = TensorState<T, OnCandle>;
     fn deref(&self) -> &TensorState<T, OnCandle> {
@@ -117,14 +116,14 @@ impl<T: GradientTransformation> Deref for DeviceState<T> {
     }
 }
 
-/// Does something with copies of the variables on the CPU.
+/// Calls `f` with copies of the variables on the CPU.
 fn copied<R>(vars: &Vars, f: impl FnOnce(&Slices<'_>) -> Result<R>) -> Result<R> {
     let copies = vars.iter().map(|(_, var)| var.to_device(&Device::Cpu)).collect::<candle_core::Result<Vec<_>>>();
     let copies = copies.map_err(of_candle)?;
     lend(vars.paths().zip(&copies).collect(), f)?
 }
 
-/// The variables as they are, by path.
+/// Returns the variables by path, without a copy.
 fn params<'v>(vars: &'v Vars, on: &OnCandle) -> Result<Vec<(&'v str, Placed<Tensor>)>> {
     vars.iter().map(|(path, var)| Ok((path, on.placed(path, var)?))).collect()
 }

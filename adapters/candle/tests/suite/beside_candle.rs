@@ -1,4 +1,4 @@
-//! A hundred steps beside candle's own optimizers.
+//! A hundred steps match candle's own optimizers.
 
 use candle_core::Var;
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, SGD};
@@ -9,7 +9,7 @@ use super::*;
 
 const STEPS: u64 = 100;
 
-/// Both optimizers from the same values with the same gradients; the greatest distance in the end.
+/// Returns the greatest final difference between both optimizers, with equal values and gradients.
 fn distance<T>(dtype: DType, optimizer: &T, theirs: impl FnOnce(Vec<Var>) -> Box<dyn FnMut(&GradStore)>) -> f64
 where
     T: GradientTransformation<Needs = gradchain::needs::Nothing>,
@@ -38,19 +38,21 @@ fn sgd_has_the_same_bits() {
     }
 }
 
+/// Bounds the rounding errors of both programs.
+///
 /// With gradients between 0.25 and 2 in size, √v̂ is at least 0.25 and m̂ at most 2 in size, so an update u is at most
-/// 8 learning rates. In each of both programs, at step t, in units of ε/2 of the type (half a unit in the last place,
-/// relatively):
+/// 8 learning rates. Errors of one program at step t, in units of ε/2 of the type (relatively half a unit in the last
+/// place):
 ///
-/// * m is a mean that forgets: three roundings a step of at most 2 each, of which a tenth of the step before is
-///   forgotten, come to 3·2/(1 − 0.9) = 60 at most, absolutely. Divided by 0.25, and by the correction, which is at
-///   least 0.1: 2400.
-/// * v is a sum of positive terms: four roundings a step, relatively, come to 4t; its root to 2t. Of an update of 8:
-///   16t.
-/// * what follows is at most ten more roundings: of 8: 80.
+/// - m is an exponential mean: three roundings a step of at most 2 each, a tenth of which is forgotten per step, give
+///   at most 3·2/(1 − 0.9) = 60 absolutely. Division by 0.25 and by the correction, at least 0.1, gives 2400.
+/// - v is a sum of positive terms: four roundings a step give a relative error of 4t, and 2t for its root. For an
+///   update of 8: 16t.
+/// - At most ten more roundings follow: for an update of 8, 80.
 ///
-/// So an update is off by (2400 + 16t + 80)·ε/2·lr, and a parameter, of at most 2 + 8·lr·t in size, rounded three times
-/// a step, by 3·(2 + 8·lr·t)·ε/2. Both programs together are twice the sum over all steps.
+/// The error of an update is thus at most (2400 + 16t + 80)·ε/2·lr. A parameter, of at most 2 + 8·lr·t in size, is
+/// rounded three times a step, which adds 3·(2 + 8·lr·t)·ε/2. The bound is twice the sum over all steps, for both
+/// programs.
 fn bound(epsilon: f64, lr: f64) -> f64 {
     let at = |t: u64| lr * (2400.0 + 16.0 * t as f64 + 80.0) + 3.0 * (2.0 + 8.0 * lr * t as f64);
     epsilon * (1..=STEPS).map(at).sum::<f64>()

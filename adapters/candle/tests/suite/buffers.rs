@@ -1,4 +1,4 @@
-//! Variables that are not trained: left out, named, saved and loaded with the others.
+//! Untrained variables are excluded from training, named in plans, and saved and loaded with the others.
 
 use candle_nn::{BatchNorm, Init, ModuleT};
 use gradchain::checkpoint::{Checkpoint, Save};
@@ -8,7 +8,7 @@ use gradchain_candle::{VarOptimizer, init, step};
 
 use super::*;
 
-/// A layer and a norm that are trained, a frozen layer, a constant and integers.
+/// A trained layer and norm, a frozen layer, a constant and integers.
 struct Net {
     map: VarMap,
     backbone: candle_nn::Linear,
@@ -60,7 +60,7 @@ impl Net {
         self.head.forward(&x)?.broadcast_mul(&self.scale.detach())?.sqr()?.mean_all()
     }
 
-    /// The bytes of every variable.
+    /// Returns the bytes of every variable.
     fn all(&self) -> Vec<(String, Vec<u8>)> {
         let bytes = |var: &Var| {
             let mut bytes = Vec::new();
@@ -114,7 +114,7 @@ fn a_file_that_lacks_buffers_is_refused() -> Tested {
     Ok(())
 }
 
-/// A model with `batch_norm` trains without a word of missing gradients, alone and under accumulation.
+/// A model with `batch_norm` trains without an error about missing gradients, alone and under accumulation.
 #[test]
 fn running_statistics_are_left_out_and_named() -> Tested {
     let net = Net::new(1);
@@ -141,7 +141,7 @@ fn running_statistics_are_left_out_and_named() -> Tested {
     assert_eq!(chosen.paths().collect::<Vec<_>>(), vars.paths().collect::<Vec<_>>());
     VarOptimizer::of(vars, adam(0.1))?;
 
-    // One that is trained after all is not left out in silence.
+    // A running statistic with a gradient is an error, not ignored.
     let map = VarMap::new();
     let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
     let mean = builder.get_with_hints(2, "mine.running_mean", Init::Const(1.0))?;

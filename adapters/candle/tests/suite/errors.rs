@@ -1,4 +1,4 @@
-//! What cannot be done is said with the path, and changes nothing.
+//! An impossible step is an error that names the path, and changes nothing.
 
 use gradchain::prelude::*;
 use gradchain::wrapper::skip_absent;
@@ -6,7 +6,7 @@ use gradchain_candle::{init, step};
 
 use super::*;
 
-/// The error of a step with these gradients in the place of the network's own; nothing may have changed.
+/// Returns the error of a step with changed gradients; asserts that nothing else changed.
 fn refused(change: impl FnOnce(&Vars, &mut GradStore)) -> String {
     let network = Network::new(DType::F32);
     let vars = network.vars();

@@ -1,4 +1,4 @@
-//! Averages in the model's own variables, and the trained values back in them.
+//! Averages in the model's own variables, and the trained values restored afterwards.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

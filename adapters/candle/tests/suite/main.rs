@@ -1,4 +1,4 @@
-//! What the adapter promises, on candle's CPU device.
+//! The adapter's guarantees, on candle's CPU device.
 #![allow(missing_docs, reason = "tests")]
 
 mod beside_candle;
@@ -18,7 +18,7 @@ use gradchain_candle::Vars;
 
 pub(crate) type Tested = Result<(), Box<dyn std::error::Error>>;
 
-/// Numbers of both signs, between 0.25 and 2 in size, the same on every run.
+/// Returns numbers of both signs, between 0.25 and 2 in size, determined by the seed.
 pub(crate) fn numbers(n: usize, seed: u64) -> Vec<f64> {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = || {
@@ -38,15 +38,16 @@ pub(crate) fn var(dims: &[usize], dtype: DType, seed: u64) -> Var {
     Var::from_tensor(&tensor(dims, dtype, seed)).expect("a variable")
 }
 
-/// The gradients that a loss has which is linear in each variable: exactly these.
+/// Returns exactly these gradients, from a loss that is linear in each variable.
 pub(crate) fn gradients(of: &[(&Var, Tensor)]) -> GradStore {
     let mut grads = Var::zeros(1, DType::F32, &Device::Cpu).and_then(|x| x.backward()).expect("a store");
     of.iter().for_each(|(var, gradient)| _ = grads.insert(var, gradient.clone()));
     grads
 }
 
-/// The bits of a tensor, whatever its type, wherever it is: copied first, since candle cannot convert no elements by
-/// CUDA.
+/// Returns the bits of a tensor of any type, on any device.
+///
+/// It copies the tensor to the CPU first, since candle cannot convert empty tensors on CUDA.
 pub(crate) fn bits(tensor: &Tensor) -> Vec<u64> {
     let here = tensor.to_device(&Device::Cpu).and_then(|x| x.to_dtype(DType::F64));
     let numbers = here.and_then(|x| x.flatten_all()).and_then(|x| x.to_vec1::<f64>());
@@ -57,7 +58,7 @@ pub(crate) fn all_bits(vars: &Vars) -> Vec<Vec<u64>> {
     vars.iter().map(|(_, var)| bits(var)).collect()
 }
 
-/// A network with `fc1` and `fc2`, whose variables are set by a rule, and the data it is to fit.
+/// A network with layers `fc1` and `fc2`, deterministic variables, and the data to fit.
 pub(crate) struct Network {
     pub(crate) map: VarMap,
     layers: [candle_nn::Linear; 2],

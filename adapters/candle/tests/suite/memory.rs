@@ -1,4 +1,4 @@
-//! Steps hold on to nothing.
+//! Steps retain no memory.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -13,19 +13,19 @@ use super::*;
 struct Counting;
 
 thread_local! {
-    /// Bytes that are allocated now, and the most that were.
+    /// Bytes allocated now, and at most, on this thread.
     static BYTES: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
 fn count(bytes: isize) {
-    // Threads that are ending have no place for it any more.
+    // Fails during thread shutdown, after the counter has been dropped.
     _ = BYTES.try_with(|held| {
         let (now, most) = held.get();
         held.set((now + bytes, most.max(now + bytes)));
     });
 }
 
-// SAFETY: hands everything to the system's allocator.
+// SAFETY: forwards every call unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// For the whole program; each thread counts for itself. What is not overridden goes through `alloc`.
+/// Counts for each thread separately. Methods without an override call `alloc`.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

@@ -1,4 +1,4 @@
-//! Steps as candle's operations, beside steps in place.
+//! Steps as candle's operations match steps in place.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::needs::Nothing;
@@ -9,7 +9,7 @@ use gradchain_candle::{DeviceState, init, step};
 
 use super::*;
 
-/// Where variables are in these tests: on the first CUDA device where there is the feature `cuda`.
+/// Returns the device of the variables: with the feature `cuda` the first CUDA device.
 fn device() -> Device {
     if cfg!(feature = "cuda") { Device::new_cuda(0).expect("a device") } else { Device::Cpu }
 }
@@ -25,7 +25,7 @@ fn variables(dtype: DType, device: &Device) -> Vars {
     Vars::named(made).expect("variables")
 }
 
-/// Gradients of both signs, and some that are zero, of either sign.
+/// Returns gradients of both signs, with zeros of either sign.
 fn grads(vars: &Vars, t: u64) -> GradStore {
     let of = |var: &Var| {
         let numbers = numbers(var.elem_count(), 100 + t);
@@ -36,8 +36,9 @@ fn grads(vars: &Vars, t: u64) -> GradStore {
     gradients(&vars.iter().map(|(_, var)| (var, of(var))).collect::<Vec<_>>())
 }
 
-/// The greatest difference after some steps in place and replayed, relatively to 1 or to the parameter; and of the
-/// states.
+/// Returns the greatest difference between steps in place and replayed, of parameters and of state arrays.
+///
+/// The difference is relative for numbers above 1, otherwise absolute.
 fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType, steps: u64) -> f64 {
     let (here, there) = (variables(dtype, &Device::Cpu), variables(dtype, &device()));
     let mut state = init(optimizer, &here).unwrap();
@@ -59,7 +60,7 @@ fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType
     a.into_iter().zip(b).map(differ).fold(0.0, f64::max)
 }
 
-/// Every number of every array of a state.
+/// Returns every number in every array of a state.
 fn arrays<T: GradientTransformation>(state: &OptState<T>) -> Vec<f64> {
     use gradchain::state::{Entry, State, StateWalk};
     let mut found = Vec::new();
@@ -74,7 +75,7 @@ fn arrays<T: GradientTransformation>(state: &OptState<T>) -> Vec<f64> {
 fn has_the_same_bits<T: GradientTransformation<Needs = Nothing>>(optimizer: T) {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         let apart = apart(&optimizer, dtype, 7);
-        // What a device makes of roots and quotients is its own.
+        // Devices round quotients and roots differently.
         let bound = if cfg!(feature = "cuda") { 1e-2 } else { 0.0 };
         assert!(apart <= bound, "{optimizer:?} in {dtype:?}: {apart:e}");
     }
@@ -94,7 +95,7 @@ fn chains_of_one_element_have_the_same_bits() {
     has_the_same_bits(inject_hyperparams(adamax(0.01)));
 }
 
-/// What is in boxes is recorded as what is not: chains that are put together at run time, as configs do.
+/// Boxed chains, as configs build them, record the same programs as typed ones.
 #[test]
 fn boxes_have_the_same_bits() {
     let rate = cosine_decay(0.05, 20);
@@ -102,8 +103,9 @@ fn boxes_have_the_same_bits() {
     has_the_same_bits(chain(vec![boxed(clip(0.5)), boxed(inside)]));
 }
 
-/// Sums are of at most 26 000 squares that are added up in `f64` in another order: relatively they differ by 26 000 ε,
-/// of `f64`, at most, and what follows, in each step, by as much, or by one rounding of the type.
+/// Replayed reductions differ by rounding: they add at most 26 000 squares in `f64` in another order.
+///
+/// The relative difference is at most 26 000 `f64` ε. Each step propagates it, or one rounding of the type.
 #[test]
 fn chains_with_sums_differ_by_roundings() {
     for (dtype, bound) in
@@ -115,8 +117,10 @@ fn chains_with_sums_differ_by_roundings() {
     }
 }
 
-/// A sum of 200 products is off by √200 ε or so, relatively to their sizes, in whatever order it is added up. There are
-/// three in each of 5 iterations, of which each makes a difference 3.45 times as large, and 3 steps.
+/// Replayed matrix products differ by rounding.
+///
+/// A sum of 200 products has a relative error of about √200 ε in any order. Each of the 3 steps has 5 iterations of
+/// three products, and an iteration magnifies a difference 3.45 times.
 #[test]
 fn products_of_matrices_differ_by_roundings() {
     let heads = WeightDimensionNumbers::tree([("heads", Some(DimensionNumbers::new([0], [-1])))]);
@@ -150,7 +154,7 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() -> Tested {
     (0..3).try_for_each(|t| step(&optimizer, &begun, &grads(&begun, t), &mut state).map(drop))?;
     begun.read(|params| Save::new(&optimizer, &state).params(params).to_file(&file))??;
 
-    // Values are read on the CPU, and copied to where the variables are.
+    // The file's values are read on the CPU and copied to the variables' device.
     let there = variables(DType::F32, &device());
     let host = variables(DType::F32, &Device::Cpu);
     let state = host.write(|params| Checkpoint::open(&file)?.load(&optimizer, params))??;
@@ -205,7 +209,7 @@ fn gradients_that_do_not_fit_change_nothing() {
     assert_ne!(all_bits(&vars), before);
 }
 
-/// What a step sends are numbers, and what it is sent are sums: no parameter, gradient or array crosses.
+/// A step sends only scalars and receives only reductions: no parameter, gradient or array crosses.
 #[test]
 fn only_numbers_and_sums_cross() {
     let vars = variables(DType::F32, &device());
@@ -223,7 +227,7 @@ fn only_numbers_and_sums_cross() {
     }
 }
 
-/// candle remembers how tensors were made; a state must not.
+/// A state retains no graph of earlier steps, although candle's tensors record their origin.
 #[test]
 fn a_state_keeps_no_graph_of_earlier_steps() {
     let w = Var::zeros(3, DType::F32, &device()).unwrap();
@@ -231,7 +235,7 @@ fn a_state_keeps_no_graph_of_earlier_steps() {
     let optimizer = adam(0.1);
     let mut state = DeviceState::init(&optimizer, &vars).unwrap();
     for _ in 0..20_000 {
-        // Dropping a chain of as many tensors would overflow the stack.
+        // Dropping a graph of that many tensors would overflow the stack.
         let grads = w.affine(1.0, 1.0).and_then(|x| x.sqr()?.sum_all()?.backward()).unwrap();
         state.step(&optimizer, &vars, &grads).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Loops that are written for candle's trait.
+//! Loops written for candle's trait work unchanged.
 
 use candle_core::Var;
 use candle_nn::Optimizer;
@@ -8,7 +8,7 @@ use gradchain_candle::{VarOptimizer, init, step};
 
 use super::*;
 
-/// A loop that knows candle only.
+/// A training loop that uses only candle's trait.
 fn train<O: Optimizer>(optimizer: &mut O, network: &Network, steps: usize) -> candle_core::Result<()> {
     (0..steps).try_for_each(|_| optimizer.backward_step(&network.loss()))
 }
@@ -49,7 +49,7 @@ fn the_learning_rate_is_read_and_set() -> Tested {
     optimizer.step(&gradients(&[(&w, Tensor::new(&[1.0_f64], &Device::Cpu)?)]))?;
     assert_eq!((w.to_vec1::<f64>()?, optimizer.learning_rate()), (vec![0.875], 0.125));
 
-    // Of a schedule it is what the last step used.
+    // A schedule reports the rate of the last step.
     let mut scheduled = VarOptimizer::new(vec![w.clone()], sgd(linear(1.0, 0.0, 4)))?;
     let grads = gradients(&[(&w, Tensor::new(&[0.0_f64], &Device::Cpu)?)]);
     let mut rates = Vec::new();

@@ -1,13 +1,13 @@
-//! Trains the network of the example `train_digits` with its optimizer on a device, and on the CPU beside it.
+//! Trains the network of the example `train_digits` with its optimizer on a device, and on the CPU.
 //!
 //! ```text
 //! cargo run --release -p gradchain-gpu --example digits
 //! cargo run --release -p gradchain-gpu --example digits -- cuda
 //! ```
 //!
-//! The gradients are worked out on the CPU, from parameters that are copied from the device, and copied to it: that is
-//! what a network on a device would not need. The optimizer's arithmetic and state are on the device. At the end the
-//! parameters of both runs are compared, bit for bit.
+//! The gradients are computed on the CPU, from parameters copied from the device, and copied to it; a network on the
+//! device would need neither copy. The optimizer's arithmetic and state are on the device. At the end the program
+//! compares the parameters of both runs bit for bit.
 
 mod data;
 mod model;

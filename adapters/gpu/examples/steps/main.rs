@@ -1,13 +1,13 @@
-//! How long steps take on a device, and how many bytes a second that is.
+//! Times steps on a device, and prints the bandwidth.
 //!
 //! ```text
 //! cargo run --release -p gradchain-gpu --example steps
 //! cargo run --release -p gradchain-gpu --example steps -- cuda
 //! ```
 //!
-//! One large leaf, and the leaves of a GPT-2 with 124 million parameters. The bytes are those that a step has to move:
-//! parameters and states read and written, gradients read, a second time where a norm has to be known before. Medians
-//! of the times of ten steps one after another, after which the device is waited for.
+//! The trees are one large leaf, and the leaves of GPT-2 with 124 million parameters. The byte count is the necessary
+//! traffic: parameters and states read and written, gradients read, twice if a norm must be known first. Times are
+//! medians over runs of ten consecutive steps, followed by a synchronization.
 
 #[allow(dead_code, unreachable_pub, reason = "a part of another program, which uses more of it")]
 mod trees;

@@ -1,15 +1,15 @@
 //! CUDA C: the frame of a kernel, and the functions that programs call.
 //!
-//! A kernel goes through all leaves that have its program, or as many as the arguments of a launch have room for.
+//! A kernel processes all leaves with its program, or as many as fit into a launch's arguments.
 
 use gradchain::DType;
 use gradchain::program::Op;
 
 use super::{Bound, Printer};
 
-/// A function that is called otherwise than in a program, or that CUDA lacks.
+/// Returns a function that CUDA lacks or names differently.
 ///
-/// Arithmetic, roots and roundings are those of IEEE 754, as on the CPU; of the others the last bits may be others.
+/// Arithmetic, roots and roundings are IEEE 754's, as on the CPU; other functions may differ in the last bits.
 pub(super) fn helper(name: &str) -> Option<String> {
     let (function, ty) = name.rsplit_once('_')?;
     if let Some(text) = written(name) {
@@ -31,7 +31,7 @@ pub(super) fn helper(name: &str) -> Option<String> {
         }
         "recip" => format!("({float})1 / x"),
         "fract" => format!("x - trunc{suffix}(x)"),
-        // NaN has no sign.
+        // The sign of NaN is NaN.
         "signum" => format!("x != x ? x : copysign{suffix}(({float})1, x)"),
         "to_degrees" | "to_radians" => return None,
         _ => String::new(),
@@ -57,7 +57,7 @@ pub(super) fn helper(name: &str) -> Option<String> {
 
 fn written(name: &str) -> Option<&'static str> {
     Some(match name {
-        // As the crate's own, line by line.
+        // The same operations as in the crate.
         "cube_root_f32" => {
             "__device__ float cube_root_f32(float x) {
     bool small = fabsf(x) < 1.0f;
@@ -96,7 +96,7 @@ fn written(name: &str) -> Option<&'static str> {
 }"
         }
         "of_bf16" => "__device__ float of_bf16(unsigned short x) { return __uint_as_float((unsigned)x << 16); }",
-        // To nearest, halves to even; a NaN stays one.
+        // To nearest, ties to even; NaN stays NaN.
         "to_bf16" => {
             "__device__ unsigned short to_bf16(float x) {
     unsigned bits = __float_as_uint(x);
@@ -113,15 +113,15 @@ fn written(name: &str) -> Option<&'static str> {
     })
 }
 
-/// How many bytes a launch tells of leaves at most: its arguments may have 4096.
+/// Bytes of a launch's leaf table; arguments may take 4096.
 pub(crate) const TABLE: usize = 4064;
 
-/// How many bytes a leaf has there: pointers and numbers of 8, and three counts and numbers of 4.
+/// Returns the bytes of a leaf in the table: 8-byte pointers and numbers, three counts, and 4-byte numbers.
 pub(crate) fn leaf_bytes(eights: usize, fours: usize) -> usize {
     eights * 8 + (3 + fours) * 4 + (3 + fours) % 2 * 4
 }
 
-/// The same, of a kernel that is bound to these, and is told these numbers.
+/// Returns the bytes of a leaf for a kernel with these bindings and numbers.
 pub(super) fn bytes_of_leaf(bindings: &[Bound], numbers: &[Vec<Op>; 2]) -> usize {
     let pointers = bindings.iter().filter(|bound| !matches!(bound, Bound::Numbers | Bound::Wide)).count();
     leaf_bytes(numbers[1].len() + pointers, numbers[0].len())
@@ -158,7 +158,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     });
     let counts = ["begin", "len", "sums_at"].map(|name| ("unsigned".to_string(), name.to_string()));
     let floats = (0..singles).map(|k| ("float".to_string(), format!("number{k}")));
-    // What a leaf is told: what it needs most room for comes first, so that nothing lies between.
+    // The fields of a leaf, by descending alignment, so that the struct has no padding inside.
     let told: Vec<_> = doubles.chain(pointers).chain(counts).chain(floats).collect();
     let joined = |of: &dyn Fn(&(String, String)) -> String, by: &str| told.iter().map(of).collect::<Vec<_>>().join(by);
     text += &format!(
@@ -166,7 +166,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
         joined(&|(ty, name)| format!("{} {name}", ty.replace(" __restrict__", "")), "; ")
     );
     let sums = printer.program.sums().len();
-    // A function of its own, whose arguments are known to be different memory.
+    // A separate function, whose `__restrict__` arguments do not alias.
     let arguments = joined(&|(ty, name)| format!("{ty} {name}"), ", ");
     text += &format!("__device__ __forceinline__ void through({arguments}) {{\n");
     text += "    unsigned group = blockIdx.x - begin, thread = threadIdx.x;\n";
@@ -181,9 +181,8 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     for k in 0..sums {
         text += &format!("    double lane{k} = 0.0;\n");
     }
-    // How far a thread's elements are apart, how many it has at most, and how many are asked for before the first is
-    // worked on: what is written in between would have to be waited for, since a compiler cannot know that it is other
-    // memory.
+    // The stride of a thread's elements, their maximum number, and the number of loads issued before the first use. The
+    // compiler cannot hoist loads over stores, since it does not know that they do not alias.
     let (apart, most, at_once) = if sums > 0 { (16, 64, 8) } else { (256, 4, 4) };
     text += &format!("    unsigned count = first < len ? min({most}u, (len - 1u - first) / {apart}u + 1u) : 0u;\n");
     text += &format!("    for (unsigned j = 0u; j < count; j += {at_once}u) {{\n");
@@ -226,7 +225,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
         );
     }
     text += "}\n";
-    // Leaves have groups one after another; each finds its leaf by where these begin.
+    // The groups of leaves are numbered consecutively; each finds its leaf by binary search over their beginnings.
     let at_once = TABLE / bytes_of_leaf(bindings, &printer.numbers);
     text += &format!(
         "struct Leaves {{ Leaf leaf[{at_once}]; }};

@@ -1,4 +1,4 @@
-//! Quotients and roots in WGSL are a CPU's, also where a device is off by some of the last bits.
+//! Quotients and roots in WGSL equal a CPU's, also on a device with errors in the last bits.
 
 use super::Numbers;
 use super::wgsl::helper;
@@ -8,7 +8,7 @@ use crate::{Device, Wgpu};
 const CALLED: [&str; 6] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32", "sqrt_f32"];
 const ONE_BIT: f64 = 1.192_092_895_507_812_5e-7;
 
-/// A device that is off by so many parts of a last bit, in quotients and in roots.
+/// Emulates a device with this error of quotients and roots, in units in the last place.
 fn off_by(bits: f64) -> String {
     let written = CALLED.map(|name| helper(name).unwrap()).join("\n");
     let factor = format!("{:?}f", (1.0 + bits * ONE_BIT) as f32);
@@ -37,7 +37,7 @@ fn run(@builtin(global_invocation_id) id: vec3<u32>) {{
     )
 }
 
-/// The numbers from 1 to 4 whose roots are nearest to half-way between two numbers.
+/// Returns the numbers from 1 to 4 whose roots are nearest to half-way between two floats.
 fn roots_near_half_way() -> Vec<f32> {
     let all = (1.0_f32.to_bits()..4.0_f32.to_bits()).map(f32::from_bits);
     let from_half_way = |x: f32| ((f64::from(x).sqrt() / ONE_BIT).fract() - 0.5).abs();
@@ -48,7 +48,7 @@ fn next_of(x: f32) -> f32 {
     f32::from_bits(x.to_bits() + 1)
 }
 
-/// Numbers of all sizes, and quotients that are as near to half-way between two numbers as there are.
+/// Returns numbers of all magnitudes, and quotients as near as possible to half-way between two floats.
 fn pairs(n: usize) -> [Vec<f32>; 2] {
     let mut state = 0x1234_5678_9abc_def1_u64;
     let mut next = move || {
@@ -86,7 +86,7 @@ fn quotients_and_roots_are_those_of_a_cpu_also_where_a_device_is_off() {
         backend.write(&mut buffer, &bytes).unwrap();
         buffer
     });
-    // What devices do with numbers below the normal ones is their own.
+    // Devices may treat subnormals differently.
     let normal = |x: f32| !x.is_subnormal();
     let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
     for bits in [0.0, 1.0, -1.0, 2.5, -2.5, 4.0, -4.0] {

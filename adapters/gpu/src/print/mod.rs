@@ -1,9 +1,9 @@
-//! Programs as kernels: one printer, and for each language what differs.
+//! Kernels from programs: one printer, with a back end for each language.
 //!
-//! A kernel goes through a leaf by groups of 256 threads, a group for each piece of 16384 elements. Thread `t` has
-//! every sixteenth element of tile `t / 16`, which has 1024 of them: the elements that the engine adds up side by side.
-//! So sums are added in the engine's order, and come out with its bits. By CUDA a kernel without sums goes by groups of
-//! 1024 elements, four for each thread: more threads for the same leaf, and whole lines of memory for 32 of them.
+//! Groups of 256 threads process a leaf, one group for each chunk of 16384 elements. Thread `t` processes every
+//! sixteenth element of tile `t / 16`, which has 1024: the elements that the engine adds up side by side. Sums are thus
+//! added in the engine's order, and are bitwise identical. With CUDA a kernel without sums uses groups of 1024
+//! elements, four for each thread: more threads for the same leaf, and contiguous accesses of each 32 threads.
 
 pub(crate) mod cuda;
 #[cfg(all(test, feature = "wgpu"))]
@@ -15,44 +15,43 @@ use std::fmt::Write;
 use gradchain::program::{LeafProgram, Op, Program, Type, Value};
 use gradchain::{DType, Error, Result};
 
-/// Elements that one group goes through where it adds up: those of a piece.
+/// Elements of a group that computes sums: a chunk.
 const CHUNK: usize = 16 * 1024;
-/// The same by CUDA where it does not.
+/// Elements of a CUDA group without sums.
 const FLAT: usize = 1024;
 
-/// What a kernel is written in.
+/// The language of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Language {
-    /// For wgpu; `wide` is whether the device has `f64`. If not, what a program adds up in `f64` is added up in pairs
-    /// of `f32`.
+    /// WGSL, for wgpu; with `wide` the device has `f64`, otherwise pairs of `f32` replace it in sums.
     Wgsl { wide: bool },
-    /// For NVRTC.
+    /// CUDA C, for NVRTC.
     Cuda,
 }
 
-/// What a kernel is bound to, in the order of its bindings.
+/// A binding of a kernel, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Bound {
-    /// How many elements there are, where sums begin, and the step's numbers, in words of 32 bits: [`Numbers::single`].
+    /// The number of elements, the offset of sums and the step's numbers, in 32-bit words: [`Numbers::single`].
     Numbers,
     /// The step's numbers in double precision: [`Numbers::wide`].
     Wide,
-    /// The update that comes in.
+    /// The incoming update.
     Update,
     /// The parameter.
     Param,
-    /// The update that goes out.
+    /// The outgoing update.
     Stored,
-    /// A state array, by its place among the program's.
+    /// A state array, by its index in the program.
     Slot(usize),
-    /// The sums of each piece, beside those of other leaves.
+    /// The sums of each chunk, beside those of other leaves.
     Sums,
 }
 
-/// What a kernel is told of a step, as bits.
+/// The numbers of a step for a kernel, as bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
-    /// How many elements there are, where the sums begin, then numbers of single precision.
+    /// The number of elements, the offset of sums, then single-precision numbers.
     pub(crate) single: Vec<u32>,
     pub(crate) wide: Vec<u64>,
 }
@@ -63,20 +62,20 @@ impl Numbers {
     }
 }
 
-/// A program as the text of a kernel.
+/// The source of a program's kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) text: String,
     pub(crate) bindings: Vec<Bound>,
-    /// The lines that are numbers of the step, and constants that the language has no literal for: single, and double.
+    /// The lines that are the step's numbers or constants without a literal: single and double precision.
     numbers: [Vec<Op>; 2],
     pairs: bool,
-    /// How many elements a group goes through.
+    /// The number of elements of a group.
     group: usize,
 }
 
 impl Kernel {
-    /// What comes in as [`Bound::Numbers`], and as [`Bound::Wide`].
+    /// Returns the contents of [`Bound::Numbers`] and [`Bound::Wide`].
     pub(crate) fn numbers(&self, [len, sums_at]: [usize; 2], scalars: &[f64]) -> Numbers {
         let number = |op: &Op| match *op {
             Op::Scalar(i) => scalars[i as usize],
@@ -87,18 +86,18 @@ impl Kernel {
         let single = self.numbers[0].iter().map(|op| (number(op) as f32).to_bits());
         let wide = self.numbers[1].iter().map(number).map(|x| match self.pairs {
             false => x.to_bits(),
-            // The number, and what it leaves.
+            // The `f32` and the remainder.
             true => u64::from((x as f32).to_bits()) | u64::from(((x - f64::from(x as f32)) as f32).to_bits()) << 32,
         });
         Numbers { single: [len as u32, sums_at as u32].into_iter().chain(single).collect(), wide: wide.collect() }
     }
 
-    /// How many groups go through so many elements.
+    /// Returns the number of groups for `len` elements.
     pub(crate) fn groups(&self, len: usize) -> usize {
         len.div_ceil(self.group)
     }
 
-    /// Sums, as the kernel writes them.
+    /// Decodes the sums that the kernel wrote.
     pub(crate) fn sums(&self, bytes: &[u8]) -> Vec<f64> {
         let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         let half = |bits: u64| f64::from(f32::from_bits(bits as u32));
@@ -106,11 +105,11 @@ impl Kernel {
     }
 }
 
-/// Prints what a pass does to each element of a leaf; `from_stored` is whether it starts from stored updates.
+/// Prints the kernel of a pass for a leaf; with `from_stored` it starts from stored updates.
 ///
 /// # Errors
 ///
-/// If the language cannot say it.
+/// If the language cannot express it.
 pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -> Result<Kernel> {
     leaf.must_be_of_elements()?;
     let LeafProgram { program, dtype, .. } = leaf;
@@ -178,14 +177,14 @@ fn refusal(place: &str, problem: &str) -> Error {
     Error::state(place, problem)
 }
 
-/// A kernel while it is printed.
+/// The state of the printer.
 struct Printer<'a> {
     language: Language,
     program: &'a Program,
     numbers: [Vec<Op>; 2],
-    /// Functions that the language lacks, or calls otherwise, by their names here.
+    /// Functions that the language lacks or names differently, by their names here.
     helpers: Vec<String>,
-    /// The arrays of which elements are asked for beforehand.
+    /// The arrays with elements loaded in advance.
     loaded: Vec<String>,
     body: String,
 }
@@ -195,7 +194,7 @@ impl Printer<'_> {
         self.language == Language::Cuda
     }
 
-    /// Whether numbers of this type are pairs.
+    /// Returns true if numbers of this type are pairs.
     fn is_pair(&self, ty: Type) -> bool {
         ty == Type::F64 && self.language == (Language::Wgsl { wide: false })
     }
@@ -210,7 +209,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The name of a function of the prelude.
+    /// Returns the name of a function of the prelude, and adds it there.
     fn helper(&mut self, name: &str, ty: Type) -> String {
         let ty = if self.is_pair(ty) { "pair" } else { ty.name() };
         self.helper_named(format!("{name}_{ty}"))
@@ -228,7 +227,7 @@ impl Printer<'_> {
         writeln!(self.body, "        {ty} t{line} = {value};").expect("a text has room");
     }
 
-    /// A number that comes in.
+    /// Returns the expression of an incoming number.
     fn number(&mut self, op: Op, ty: Type) -> String {
         let numbers = &mut self.numbers[usize::from(ty == Type::F64)];
         numbers.push(op);
@@ -245,7 +244,7 @@ impl Printer<'_> {
         for (line, (op, ty)) in self.program.lines().iter().enumerate() {
             let value = match *op {
                 Op::Update => self.element(if from_stored { "stored" } else { "incoming" }),
-                // Of the state of which nothing is made there is no array.
+                // A state array that is only written has no input.
                 Op::Slot(slot) if !self.program.reads(slot as usize) => continue,
                 Op::Param => self.load("param", element(&Bound::Param), *ty),
                 Op::Slot(slot) => self.load(&format!("slot{slot}"), element(&Bound::Slot(slot as usize)), *ty),
@@ -274,7 +273,7 @@ impl Printer<'_> {
         })
     }
 
-    /// An element of an array. By CUDA those of several places are asked for before the first is worked on.
+    /// Returns an element of an array; CUDA kernels load several before the first use.
     fn element(&mut self, array: &str) -> String {
         if !self.is_cuda() {
             return format!("{array}[i]");
@@ -285,7 +284,7 @@ impl Printer<'_> {
         format!("{array}_in[k]")
     }
 
-    /// An element of an array, in the type that is computed in.
+    /// Returns an element of an array, converted to the computation's type.
     fn load(&mut self, array: &str, dtype: DType, ty: Type) -> String {
         match (dtype, ty) {
             (DType::F16 | DType::Bf16, _) => {
@@ -300,7 +299,7 @@ impl Printer<'_> {
         }
     }
 
-    /// A number as an element of an array, of a type to which it has been rounded.
+    /// Returns a number as an element of an array, in the type to which it has been rounded.
     fn store(&mut self, line: u32, dtype: DType) -> String {
         let ty = self.program.lines()[line as usize].1;
         match (dtype, ty) {
@@ -367,14 +366,15 @@ impl Printer<'_> {
         })
     }
 
-    /// Whether it is a quotient that devices may round otherwise than IEEE 754 says, as WGSL allows them in `f32`.
+    /// Returns true for quotients of `f32` in WGSL, which lets devices round them differently from IEEE 754.
     fn is_quotient(&self, name: &str, ty: Type) -> bool {
         name == "/" && ty == Type::F32 && !self.is_cuda()
     }
 
-    /// Whether compilers of WGSL may do it together with what uses it, a line or a sum over elements: they may round a
-    /// product and a sum once, take `p + (x - p)` for `x`, and begin with the last two of three numbers that are added,
-    /// or multiplied. NVIDIA's does the first, lavapipe the others.
+    /// Returns true if a WGSL compiler may combine the line with its uses, or with a sum over elements.
+    ///
+    /// It may fuse a product with a sum, replace `p + (x - p)` by `x`, and reassociate three operands of sums or
+    /// products. NVIDIA's compiler does the first, lavapipe's the others.
     fn may_be_moved(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {
@@ -392,7 +392,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The name of a function that the language has, or the prelude.
+    /// Returns the name of a function of the language or of the prelude.
     fn function(&mut self, name: &str, ty: Type) -> Result<String> {
         let called = self.helper(name, ty);
         let known = match self.language {
@@ -405,7 +405,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Repeated squaring, in the order of the library that Rust calls.
+    /// Prints repeated squaring, in the order of the library that Rust calls.
     fn power(&mut self, a: u32, n: i32, ty: Type) -> Result<String> {
         let one = self.type_name(ty);
         let (mut result, mut square, mut left) = (None::<String>, format!("t{a}"), n.unsigned_abs());
@@ -429,7 +429,7 @@ impl Printer<'_> {
         })
     }
 
-    /// What becomes of the results, in the loop over elements.
+    /// Prints the stores of results and sums, in the loop over elements.
     fn results(&mut self, element: &dyn Fn(&Bound) -> DType) {
         let mut writes: Vec<(String, u32, DType)> = Vec::new();
         for (slot, line) in self.program.new_slots().iter().enumerate().filter(|(slot, _)| self.program.writes(*slot)) {
@@ -457,7 +457,7 @@ impl Printer<'_> {
         }
     }
 
-    /// The sum of two numbers of the type of sums.
+    /// Returns the sum of two numbers of the sums' type.
     fn added(&self, a: &str, b: &str) -> String {
         if self.is_pair(Type::F64) { format!("add_pair({a}, {b})") } else { format!("{a} + {b}") }
     }

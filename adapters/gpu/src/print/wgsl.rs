@@ -5,9 +5,9 @@ use gradchain::program::Type;
 
 use super::{Bound, Printer};
 
-/// A function that is called otherwise than in a program, or that WGSL lacks.
+/// Returns a function that WGSL lacks or names differently.
 ///
-/// Quotients and roots of `f32` are made as exact as a CPU's; what else is built in is as exact as the device makes it.
+/// Quotients and roots of `f32` are corrected to a CPU's; other built-in functions have the device's accuracy.
 pub(super) fn helper(name: &str) -> Option<String> {
     let (function, ty) = name.rsplit_once('_')?;
     if let Some(text) = written(name) {
@@ -20,14 +20,14 @@ pub(super) fn helper(name: &str) -> Option<String> {
         _ => "",
     };
     let of_two = match function {
-        // If one is NaN, the other.
+        // If one operand is NaN, the other.
         "max" => "select(select(y, x, x > y), x, y != y)",
         "min" => "select(select(y, x, x < y), x, y != y)",
         "powf" => "pow(x, y)",
         "rem" => "x - y * trunc(x / y)",
         _ => "",
     };
-    // Of `f64` shaders have arithmetic, roots and roundings only.
+    // Shaders have only arithmetic, roots and roundings for `f64`.
     let wide = matches!(function, "abs" | "sqrt" | "floor" | "ceil" | "trunc" | "max" | "min" | "rem");
     match ty {
         "pair" => None,
@@ -38,7 +38,7 @@ pub(super) fn helper(name: &str) -> Option<String> {
             "recip" if ty == "f32" => Some("fn recip_f32(x: f32) -> f32 { return div_f32(1.0f, x); }".into()),
             "recip" => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return {ty}(1) / x; }}")),
             "fract" => Some(format!("fn {name}(x: {ty}) -> {ty} {{ return x - trunc(x); }}")),
-            // Halves go away from zero.
+            // Ties round away from zero.
             "round" => Some(format!(
                 "fn {name}(x: {ty}) -> {ty} {{\n    let whole = trunc(x);\n    \
                  return select(whole, whole + sign(x), abs(x - whole) >= {ty}(0.5));\n}}"
@@ -48,12 +48,12 @@ pub(super) fn helper(name: &str) -> Option<String> {
     }
 }
 
-/// The bits of an element of an array of 16 bits. Two elements are one word, of which two threads have a half each.
+/// Returns the bits of an element of a 16-bit array. Two threads share each 32-bit word.
 pub(super) fn half(array: &str) -> String {
     format!("(atomicLoad(&{array}[i / 2u]) >> (16u * (i % 2u))) & 0xffffu")
 }
 
-/// Writes such an element: no other thread writes this half, so what it differs by is what is exchanged.
+/// Writes such an element by toggling the bits that differ; no other thread writes this half of the word.
 pub(super) fn store_half(array: &str, bits: &str) -> String {
     format!("atomicXor(&{array}[i / 2u], (({}) ^ {bits}) << (16u * (i % 2u)));", half(array))
 }
@@ -61,7 +61,7 @@ pub(super) fn store_half(array: &str, bits: &str) -> String {
 fn written(name: &str) -> Option<&'static str> {
     Some(match name {
         "of_bf16" => "fn of_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }",
-        // To nearest, halves to even; a NaN stays one.
+        // To nearest, ties to even; NaN stays NaN.
         "to_bf16" => {
             "fn to_bf16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
@@ -69,7 +69,7 @@ fn written(name: &str) -> Option<&'static str> {
     return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
 }"
         }
-        // By bits, since WGSL does not say how its own conversions round. Subnormals are so many times the smallest.
+        // On bits, since WGSL does not specify how its conversions round. Subnormals are multiples of the smallest one.
         "of_f16" => {
             "fn of_f16(x: u32) -> f32 {
     let exponent = (x >> 10u) & 31u;
@@ -79,7 +79,7 @@ fn written(name: &str) -> Option<&'static str> {
     return bitcast<f32>(select(large, subnormal, exponent == 0u) | ((x & 0x8000u) << 16u));
 }"
         }
-        // Added to one half, a number has the digits of a subnormal at its end, rounded.
+        // The sum with one half has the rounded digits of a subnormal in its low bits.
         "to_f16" => {
             "fn to_f16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
@@ -96,13 +96,13 @@ fn written(name: &str) -> Option<&'static str> {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }"
         }
-        // By bits, since a sign is that of a zero too, and NaN has none.
+        // On bits, since zeros have a sign and NaN has none.
         "signum_f32" => {
             "fn signum_f32(x: f32) -> f32 {
     return select(bitcast<f32>(0x3f800000u | (bitcast<u32>(x) & 0x80000000u)), x, x != x);
 }"
         }
-        // As the crate's own, line by line.
+        // The same operations as in the crate.
         "cube_root_f32" => {
             "fn cube_root_f32(x: f32) -> f32 {
     let small = abs(x) < 1.0f;
@@ -122,17 +122,17 @@ fn written(name: &str) -> Option<&'static str> {
     return select(x, near, abs(e) <= 1.0f);
 }"
         }
-        // Compilers may take `(a + b) - a` for `b`, and `a / c + b / c` for `(a + b) / c`. So what has been rounded is
-        // changed by a zero, or a sign, that they cannot know: a leaf has less than 2³¹ elements.
+        // Compilers may replace `(a + b) - a` by `b`, and `a / c + b / c` by `(a + b) / c`. So rounded values pass
+        // through a sign flip that never happens, which compilers cannot know: a leaf has less than 2³¹ elements.
         "rounded_f32" => {
             "fn rounded_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ (numbers[0] >> 31u)); }"
         }
         "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return select(x, -x, (numbers[0] >> 31u) > 0u); }",
-        // A device may be off by some of the last bits: the remainder tells where the exact quotient is, and which
-        // number is nearest to it. It is that of numbers of 1 to 2, so that nothing is too large or too small. It is
-        // never half-way between two numbers, nor nearer to a power of two than the number below that. What is
-        // subnormal is left to the device. What is infinite or zero is not: some devices have no quotient of infinity
-        // and a large number.
+        // Corrects a device's error of some last bits: the remainder determines the float nearest to the exact
+        // quotient. The operands are scaled to between 1 and 2, so that nothing overflows or underflows. The quotient
+        // is never half-way between two floats, nor nearer to a power of two than to the float below that. Subnormal
+        // operands and results are left to the device. Zero and infinite operands are handled here: some devices fail
+        // for infinity divided by a large number.
         "div_f32" => {
             "fn div_f32(x: f32, y: f32) -> f32 {
     let bits = vec2(bitcast<u32>(x), bitcast<u32>(y));
@@ -158,7 +158,7 @@ fn written(name: &str) -> Option<&'static str> {
     return select(other, bitcast<f32>(exact), normal);
 }"
         }
-        // The same way, of numbers of 1 to 4.
+        // The same correction, for operands from 1 to 4.
         "sqrt_f32" => {
             "fn sqrt_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
@@ -175,14 +175,14 @@ fn written(name: &str) -> Option<&'static str> {
     return select(other, bitcast<f32>(exact), exponent > 0u && exponent < 255u);
 }"
         }
-        // `a - q·b`, after Dekker: exact where it has 24 digits.
+        // `a - q·b`, after Dekker: exact if it has at most 24 digits.
         "remainder_f32" => {
             "fn remainder_f32(a: f32, q: f32, b: f32) -> f32 {
     let product = product_f32(q, b);
     return rounded_f32(rounded_f32(a - product.x) - product.y);
 }"
         }
-        // Pairs: a number and what it leaves, after Dekker.
+        // Pairs: a number and its rounding error, after Dekker.
         "product_f32" => {
             "fn product_f32(a: f32, b: f32) -> vec2<f32> {
     let product = rounded_f32(a * b);
@@ -251,10 +251,10 @@ fn written(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What functions of pairs call.
+/// The functions that pairs call.
 const OF_PAIRS: [&str; 7] =
     ["rounded_f32", "sum_of_f32", "add_pair", "sub_pair", "high_half", "product_f32", "mul_pair"];
-/// What quotients and roots call.
+/// The functions that quotients and roots call.
 const EXACT: [&str; 5] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32"];
 
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {
@@ -297,7 +297,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
 fn run(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
     let len = numbers[0];
 ";
-    // Where nothing is added up, threads side by side have elements side by side.
+    // Without sums, adjacent threads process adjacent elements.
     let (first, apart) = match sums {
         0 => ("thread", 256),
         _ => ("(thread / 16u) * 1024u + thread % 16u", 16),

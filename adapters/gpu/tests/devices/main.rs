@@ -1,4 +1,4 @@
-//! Devices: the catalogue, the sums, what crosses, and states that go back and forth.
+//! Devices: the catalogue, reductions, traffic, and states that move back and forth.
 
 #[path = "../../../../tests/common/mod.rs"]
 mod common;

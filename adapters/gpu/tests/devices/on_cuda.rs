@@ -1,4 +1,4 @@
-//! On an NVIDIA device: run by `adapters/gpu/device`, where there is one.
+//! Tests on an NVIDIA device, run by `adapters/gpu/device`.
 
 use gradchain_gpu::{Cuda, Device};
 
@@ -10,7 +10,7 @@ fn device() -> Device<Cuda> {
 
 #[test]
 fn what_is_missing_is_an_error() {
-    // There is a device, or a sentence that says what is not there.
+    // Either a device opens, or the message names the missing part.
     if let Err(error) = Device::cuda(0) {
         let said = error.to_string();
         assert!(said.contains("libcuda") || said.contains("libnvrtc") || said.contains("CUDA"), "{said}");
@@ -18,7 +18,7 @@ fn what_is_missing_is_an_error() {
     assert!(Device::cuda(4096).is_err());
 }
 
-/// The arguments of a launch have room for some thousand numbers of a leaf.
+/// A kernel with more numbers for a leaf than a launch's arguments hold is an error.
 #[test]
 fn more_numbers_than_a_launch_has_room_for_are_an_error() {
     use gradchain::prelude::*;
@@ -83,7 +83,7 @@ fn misfits_are_errors() {
     suite::misfits(&device());
 }
 
-/// The text of every program of the catalogue is compiled, and what comes of it rounds each operation for itself.
+/// The kernel of every program of the catalogue compiles, without fused operations.
 #[test]
 #[ignore = "needs NVIDIA's compiler: adapters/gpu/nvrtc"]
 fn every_program_of_the_catalogue_compiles() {

@@ -1,10 +1,10 @@
-//! On a device of wgpu, such as Mesa's `lavapipe`, which runs on the CPU.
+//! Tests on a device of wgpu, such as Mesa's `lavapipe`, which runs on the CPU.
 
 use gradchain_gpu::{Device, Wgpu, wgsl_source};
 
 use crate::suite;
 
-/// One for a test: devices are opened in a moment, and tests run side by side.
+/// Opens a device for one test; opening is fast, and tests run in parallel.
 fn device() -> Device<Wgpu> {
     Device::wgpu().expect("a device: on Debian `mesa-vulkan-drivers` is one")
 }
@@ -55,8 +55,7 @@ fn three_numbers_are_added_in_their_order() {
     suite::sums_of_three(&device());
 }
 
-/// A driver may round a product and the sum that it is added to once. So a product that a text leaves as it is must not
-/// be added to anything, nor to a sum over elements.
+/// Kernels add no unprotected product to anything, since a driver may fuse both operations.
 #[test]
 fn products_are_kept_apart_from_what_they_are_added_to() {
     let (mut products, mut of_sums) = (0, 0);
@@ -79,7 +78,7 @@ fn products_are_kept_apart_from_what_they_are_added_to() {
     assert!(of_sums > 20);
 }
 
-/// Numbers and sums of a step have buffers of their own, which go with it.
+/// A thousand steps leave no buffers of numbers and sums behind.
 #[test]
 fn memory_is_flat_over_a_thousand_steps() {
     use gradchain::prelude::*;
@@ -91,7 +90,7 @@ fn memory_is_flat_over_a_thousand_steps() {
     for step in 0..1000 {
         device.step(&optimizer, &mut run).unwrap();
         if step % 100 == 99 {
-            // Waits until everything before it is done.
+            // Waits for all earlier work.
             run.params_into(&mut params).unwrap();
             let report = device.backend().device().generate_allocator_report().expect("Vulkan counts its memory");
             held.push(report.total_allocated_bytes);

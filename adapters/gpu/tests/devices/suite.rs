@@ -1,4 +1,4 @@
-//! What must hold on any device.
+//! Properties of every device.
 #![allow(dead_code, unreachable_pub, reason = "each kind of device has its part")]
 
 use std::collections::{BTreeMap, HashSet};
@@ -16,7 +16,7 @@ use crate::common::registry::registry;
 use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
 use crate::common::{same_values, values};
 
-/// Types of leaves: those that are computed in, and those of 16 bits.
+/// Dtypes of leaves: `f32` and `f64` are computed in, 16-bit floats are converted.
 pub const COMPUTED: [Number; 2] = [Number::F32, Number::F64];
 pub const HALVES: [Number; 2] = [Number::F16, Number::Bf16];
 
@@ -31,7 +31,7 @@ fn plan(numbers: &[Number]) -> Vec<LeafPlan> {
         .collect()
 }
 
-/// Shows each program that an entry of the catalogue has in its first steps; says how many there were.
+/// Shows each program of the first steps of each catalogue entry; returns their number.
 pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
     let mut seen = HashSet::new();
     let all = [[Number::F32, Number::F32], [Number::F64, Number::F64], HALVES];
@@ -55,8 +55,10 @@ pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
     seen.len()
 }
 
-/// Steps every entry of the catalogue that is programs, here and on the device: the same bits, or where a program calls
-/// functions that devices round otherwise, the same numbers but for a part in 100,000.
+/// Every catalogue entry with programs steps as on the CPU.
+///
+/// Results are bitwise identical, or differ by at most 1/100,000 if a program calls functions that devices round
+/// differently.
 pub fn catalogue<B: Backend>(device: &Device<B>, numbers: &[Number]) {
     let problem = plan(numbers);
     let params = tree(&problem, |leaf, i| noise(1, leaf, i));
@@ -111,7 +113,7 @@ fn calls_functions(leaf: &LeafProgram) -> bool {
     })
 }
 
-/// Two leaves of several pieces, one that ends within one.
+/// Returns two leaves of several chunks; one ends within a chunk.
 fn large() -> (DynTree, Vec<DynTree>) {
     let leaf = |shape: &[usize]| LeafPlan { number: Number::F32, shape: shape.into(), order: Order::C };
     let plan = [leaf(&[40_001]), leaf(&[3]), leaf(&[128, 128])];
@@ -123,7 +125,7 @@ fn summing() -> impl gradchain::GradientTransformation<Needs = gradchain::needs:
     chain((zero_nans(), clip_by_global_norm(0.5), lamb(linear(0.1, 0.0, 4)).weight_decay(0.01)))
 }
 
-/// Norms of the tree and of leaves: the bits of the CPU.
+/// Norms of the tree and of leaves are bitwise identical to the CPU's.
 pub fn sums<B: Backend>(device: &Device<B>) {
     let ((mut params, gradients), optimizer) = (large(), summing());
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -137,7 +139,7 @@ pub fn sums<B: Backend>(device: &Device<B>) {
     }
 }
 
-/// More leaves than one launch has room for, of which some are a single element: the bits of the CPU.
+/// More leaves than one launch holds, some of a single element, are bitwise identical to the CPU's.
 pub fn many_leaves<B: Backend>(device: &Device<B>) {
     let leaf = |i: usize| LeafPlan { number: COMPUTED[i % 2], shape: vec![1 + i * 37 % 2500], order: Order::C };
     let plan: Vec<_> = (0..300).map(leaf).collect();
@@ -154,8 +156,9 @@ pub fn many_leaves<B: Backend>(device: &Device<B>) {
     assert_eq!(values(&params), values(&copy));
 }
 
-/// Without numbers of 64 bits: each sum is off by 2⁻⁴⁰ of the sum of sizes at most, so that a norm, and what is divided
-/// by it, has at most the last bit of an `f32` different.
+/// Without 64-bit floats, a reduction's error is at most 2⁻⁴⁰ of the sum of magnitudes.
+///
+/// A norm, and a quotient by it, then differs by at most one unit in the last place of `f32`.
 pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
     let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), sgd(1.0))));
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -173,7 +176,7 @@ pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
     crate::common::close(&here, &there, f64::from(f32::EPSILON)).unwrap();
 }
 
-/// What is added to a sum is of all sizes, also of that of a last bit: `(a + b) + c` is not `a + (b + c)`.
+/// Sums of three terms of all magnitudes, down to one unit in the last place, keep their order: `(a + b) + c`.
 pub fn sums_of_three<B: Backend>(device: &Device<B>) {
     for number in COMPUTED {
         for root in [1e-16, 1e-8, 1e-3, 1.0, 1e3] {
@@ -194,7 +197,7 @@ pub fn sums_of_three<B: Backend>(device: &Device<B>) {
     }
 }
 
-/// In a step nothing crosses but the sums of each piece, and the numbers of the step.
+/// A step transfers only the sums of each chunk and the scalars of the step.
 pub fn traffic<B: Backend>(device: &Device<B>) {
     let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), adamw(cosine_decay(0.1, 100)))));
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -203,13 +206,13 @@ pub fn traffic<B: Backend>(device: &Device<B>) {
     let (kernels, before) = (device.kernels(), device.traffic());
     device.step(&optimizer, &mut run).unwrap();
     let after = device.traffic();
-    // Three pieces of the first leaf, one each of the others: a sum of 8 bytes for each.
+    // Three chunks of the first leaf, one of each other: 8 bytes for each chunk's sum.
     assert_eq!(after.to_host - before.to_host, 8 * (3 + 1 + 1));
     assert!(after.to_device - before.to_device < 3 * 2 * 100, "numbers of the step: {before:?}, {after:?}");
     assert_eq!(device.kernels(), kernels, "a schedule compiles nothing anew");
 }
 
-/// Steps on the CPU, through a file to the device, and back: the bits of a run on the CPU.
+/// Steps on the CPU, through a file to the device, and back equal a run on the CPU, bit for bit.
 pub fn back_and_forth<B: Backend>(device: &Device<B>) {
     let ((mut params, gradients), optimizer) = (large(), summing());
     let (mut straight, mut state) = (params.clone(), optimizer.init(&params).unwrap());
@@ -243,7 +246,7 @@ pub fn back_and_forth<B: Backend>(device: &Device<B>) {
     assert_eq!(values(&straight), values(&loaded));
 }
 
-/// What does not fit is an error that names the leaf, and what cannot be on a device one that names the part.
+/// A misfit is an error that names the leaf; an unsupported part is one that names the part.
 pub fn misfits<B: Backend>(device: &Device<B>) {
     let (params, optimizer) = (vec![1.0_f32, 2.0], adam(0.1));
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -252,7 +255,7 @@ pub fn misfits<B: Backend>(device: &Device<B>) {
     assert!(run.set_gradients(&vec![1.0_f64, 2.0]).is_err());
     let said = device.init(&muon(0.1), &ndarray::Array2::<f32>::zeros((2, 2))).unwrap_err();
     assert!(said.is_unrecordable() && said.to_string().contains("scale_by_muon"), "{said}");
-    // As one number that is shown more often than kernels can count.
+    // A broadcast number with more elements than kernels can count.
     let number = ndarray::arr0(1.0_f32);
     let large = Slices::new().with_view("large", number.broadcast((1_usize << 32) + 1).unwrap());
     let said = device.init(&sgd(0.1), &large).unwrap_err().to_string();
