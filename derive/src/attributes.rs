@@ -1,4 +1,4 @@
-//! What can be written in `#[tree(...)]` and `#[state(...)]`.
+//! The arguments of `#[tree(...)]` and `#[state(...)]`.
 
 use proc_macro::{Ident, Literal, Span, TokenStream, TokenTree};
 
@@ -15,14 +15,14 @@ pub(crate) struct Attributes {
     pub(crate) constraint: Option<TokenStream>,
 }
 
-/// A name in paths, and where it is written.
+/// A name in paths, and its place in the source.
 pub(crate) struct Name {
     pub(crate) text: String,
     pub(crate) place: Span,
 }
 
 impl Attributes {
-    /// Reads every `#[name(...)]`, where only the keys in `known` have a meaning.
+    /// Reads every `#[name(...)]`; only the keys in `known` are accepted.
     pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str]) -> Result<Attributes> {
         let mut found = Attributes::default();
         for attribute in attributes.iter().filter(|attribute| attribute.name.to_string() == name) {
@@ -74,18 +74,18 @@ impl Attributes {
     }
 }
 
-/// What comes after `key =`.
+/// Reads the value after `key =`.
 fn value(key: &str, place: Span, reader: &mut Reader) -> Result<TokenStream> {
     let value = if reader.skip('=') { reader.expression() } else { TokenStream::new() };
     if value.is_empty() { Err(Error::new(place, format!("expected `{key} = ...`"))) } else { Ok(value) }
 }
 
-/// Where the compiler is to point for these tokens.
+/// Returns the span at which the compiler reports errors in these tokens.
 pub(crate) fn place_of(tokens: &TokenStream) -> Span {
     tokens.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span())
 }
 
-/// The name that a literal says.
+/// Returns the name in a string literal.
 fn name(value: TokenStream) -> Result<Name> {
     let place = place_of(&value);
     let mut reader = Reader::new(unwrapped(value));
@@ -103,14 +103,14 @@ fn name(value: TokenStream) -> Result<Name> {
     Err(Error::new(place, problem))
 }
 
-/// What is between the quotes of a text, as it is written.
+/// Returns the text between the quotes of a literal, with its escapes.
 fn text_of(literal: &Literal) -> Option<String> {
     let literal = literal.to_string();
     let unraw = literal.strip_prefix('r').map_or(&*literal, |raw| raw.trim_matches('#'));
     Some(unraw.strip_prefix('"')?.strip_suffix('"')?.into())
 }
 
-/// The text of a word, without the `r#` of one that would be a keyword.
+/// Returns the text of an identifier, without the `r#` of a raw one.
 pub(crate) fn unraw(ident: &Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or(text.clone(), String::from)

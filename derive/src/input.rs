@@ -1,4 +1,4 @@
-//! The type that a macro is put on.
+//! The type that a derive macro is applied to.
 
 use proc_macro::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
@@ -28,7 +28,7 @@ pub(crate) struct InputVariant {
 
 pub(crate) struct InputField {
     pub(crate) attributes: Vec<Attribute>,
-    /// None in a tuple.
+    /// `None` in a tuple.
     pub(crate) name: Option<Ident>,
     pub(crate) ty: TokenStream,
 }
@@ -41,14 +41,14 @@ pub(crate) struct Attribute {
 
 pub(crate) struct Generics {
     parameters: Vec<Parameter>,
-    /// What comes after `where`.
+    /// The predicates after `where`.
     pub(crate) conditions: TokenStream,
 }
 
 struct Parameter {
-    /// With its bounds, without its default.
+    /// The parameter with its bounds, without its default.
     declared: TokenStream,
-    /// As it is given to the type.
+    /// The argument that stands for it in the type.
     argument: TokenStream,
     is_type: bool,
 }
@@ -79,17 +79,17 @@ impl Input {
 }
 
 impl Generics {
-    /// `<'a, T: Bound, const N: usize>`, as they stand after `impl`.
+    /// Returns `<'a, T: Bound, const N: usize>`, as written after `impl`.
     pub(crate) fn parameters(&self) -> TokenStream {
         bracketed(self.parameters.iter().map(|parameter| &parameter.declared))
     }
 
-    /// `<'a, T, N>`, as they stand after the name of the type.
+    /// Returns `<'a, T, N>`, as written after the name of the type.
     pub(crate) fn arguments(&self) -> TokenStream {
         bracketed(self.parameters.iter().map(|parameter| &parameter.argument))
     }
 
-    /// The parameters that stand for types.
+    /// Returns the type parameters.
     pub(crate) fn types(&self) -> impl Iterator<Item = &TokenStream> {
         self.parameters.iter().filter(|parameter| parameter.is_type).map(|parameter| &parameter.argument)
     }
@@ -118,7 +118,7 @@ fn skip_visibility(reader: &mut Reader) {
         Some(TokenTree::Group(group)) => holds(group.delimiter(), &mut Reader::new(group.stream())),
         _ => false,
     };
-    // From a macro that was given a visibility.
+    // A macro that takes a visibility passes it in a group without delimiters.
     if is_group(reader, |delimiter, inner| {
         delimiter == Delimiter::None && (inner.is_at_end() || inner.skip_word("pub"))
     }) {
@@ -135,7 +135,7 @@ fn skip_visibility(reader: &mut Reader) {
     }
 }
 
-/// What is between the angle brackets after the type's name; the first is behind us.
+/// Reads the parameters between the angle brackets after the type's name; the opening bracket has been read.
 fn parameters(reader: &mut Reader) -> Vec<Parameter> {
     let mut found = Vec::new();
     while !reader.skip('>') && !reader.is_at_end() {

@@ -1,7 +1,6 @@
-//! The derive macros of gradchain: `Tree` and `State`. Use them through that crate, which re-exports both.
+//! The derive macros of gradchain: `Tree` and `State`. Use them through `gradchain`, which re-exports both.
 
-// Without the crates that macros are usually written with: these would be a fifth of what a program with gradchain
-// compiles.
+// The crates `syn` and `quote` would be a fifth of the compile time of a program that uses gradchain.
 use proc_macro::TokenStream;
 
 use crate::input::Input;
@@ -16,7 +15,7 @@ mod tree;
 
 /// Makes a struct or an enum a tree: implements `Tree` and `TreeMut`.
 ///
-/// Every field is a child, in the order of declaration, so every field must be a tree or left out.
+/// Every field is a child, in the order of declaration, so every field must be a tree or skipped.
 ///
 /// | field | path |
 /// |---|---|
@@ -29,17 +28,17 @@ mod tree;
 ///
 /// * `#[tree(skip)]` on a field or a variant: it has no leaves. A skipped field may be of any type.
 /// * `#[tree(buffer)]` on a field: it is a [buffer](https://docs.rs/gradchain/latest/gradchain/tree/trait.Buffer.html),
-///   such as a running mean or a counter: no step changes it, checkpoints have it, and `average_params` averages it.
-/// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must not be empty, nor hold a `/` or a
-///   `\`, nor be taken already.
+///   such as a running mean or a counter: no step changes it, checkpoints store it, and `average_params` averages it.
+/// * `#[tree(rename = "w")]` on a field or a variant: the name in paths. It must be unique and not empty, without
+///   `/` and `\`.
 /// * `#[tree(constraint = positive())]` on a field: the constraint that `Constraints::of` finds for the leaves below
 ///   it, an expression for any value that implements `Constraint`.
 /// * `#[tree(read_only)]` on the type: implements `Tree` alone, as structs of shared views need.
 ///
 /// # Generics
 ///
-/// A field whose type mentions a type parameter must be a tree wherever the whole is to be one; a parameter that occurs
-/// in skipped fields alone may be anything.
+/// The type of a generic field must be a tree for the whole to be one. A type parameter that occurs in skipped fields
+/// alone is unconstrained.
 ///
 /// # Example
 ///
@@ -70,9 +69,9 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
 /// Makes a struct of typed fields a state: implements `State`.
 ///
 /// Every field is shown under its name (or number, in a tuple struct), in the order of declaration, so every field must
-/// be one of the kinds or a state. `#[state(skip)]` leaves out a field that is worked out again from the configuration.
+/// be one of the kinds or a state. `#[state(skip)]` excludes a field that is recomputed from the configuration.
 ///
-/// An enum is refused: what a state consists of may not depend on its values.
+/// An enum is refused: the fields of a state may not depend on its values.
 ///
 /// # Example
 ///

@@ -1,4 +1,4 @@
-//! What both derives see of a type: variants of fields with keys, and the walk over them.
+//! The common part of both derives: variants of fields with keys, and the walk over them.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::tokens::{Error, Result, fill, fill_at, mentions};
 pub(crate) struct Variant {
     /// `Self` or `Self::Name`.
     pub(crate) pattern: TokenStream,
-    /// What comes before the keys of the fields in paths: the name of the variant.
+    /// The path component before the keys of the fields: the name of the variant.
     pub(crate) prefix: Option<String>,
     /// The fields that are walked.
     pub(crate) fields: Vec<Field>,
@@ -23,7 +23,7 @@ pub(crate) struct Field {
     member: Member,
     ty: TokenStream,
     renamed: Option<String>,
-    /// True if it is shown as a buffer, not as a child.
+    /// True if the field is a buffer, not a child.
     buffer: bool,
     constraint: Option<TokenStream>,
 }
@@ -34,7 +34,7 @@ enum Member {
 }
 
 impl Field {
-    /// The fields that are not skipped, where `#[attribute(...)]` on them takes the keys in `known`.
+    /// Returns the fields that are not skipped; `#[attribute(...)]` on them takes the keys in `known`.
     pub(crate) fn all(fields: &[InputField], attribute: &str, known: &[&str]) -> Result<Vec<Field>> {
         let (mut walked, mut names) = (Vec::new(), Names::default());
         for (index, field) in fields.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Field {
         }
     }
 
-    /// What it is in a pattern: its name or number.
+    /// Returns the field's name or number in a pattern.
     fn member(&self) -> TokenStream {
         TokenStream::from(match &self.member {
             Member::Named(name) => TokenTree::from(name.clone()),
@@ -73,18 +73,18 @@ impl Field {
         })
     }
 
-    /// Says to a reading walk how the field's leaves are constrained, if they are.
+    /// Returns code that tells a reading walk the constraint of the field's leaves, if it has one.
     fn constrain(&self, prefix: Option<&str>) -> Option<TokenStream> {
         let constraint = self.constraint.as_ref()?;
         let key = prefix.map_or_else(|| self.key(), |prefix| format!("{prefix}/{}", self.key()));
         let text = format!(
             "#[allow(clippy::redundant_closure)] ::gradchain::tree::Walk::constraint(__walk, {key:?}, || $constraint);"
         );
-        // The compiler points at the constraint if it is none.
+        // The span makes the compiler point at an expression that is no constraint.
         Some(fill_at(place_of(constraint), &text, &[("constraint", constraint)]))
     }
 
-    /// Shows the field, bound to the variable `value`, to a walk of type `walk`.
+    /// Returns code that shows the field, bound to the variable `value`, to a walk of type `walk`.
     fn visit(&self, walk: &str, prefix: Option<&str>, value: &str) -> TokenStream {
         let key = self.key();
         let call = match (prefix, &self.member) {
@@ -98,7 +98,7 @@ impl Field {
             }
             (None, _) => format!("child::<$ty>(__walk, {key:?}, {value})"),
         };
-        // The type is written out, and the call is where it is, so that the compiler points at it if it is not a tree.
+        // The explicit type and the span make the compiler point at a field that is not a tree.
         fill_at(place_of(&self.ty), &format!("{walk}::{call};"), &[("ty", &self.ty)])
     }
 }
@@ -114,8 +114,9 @@ impl Names {
     }
 }
 
-/// The body of a walk, for reading or writing alike: `self` is a reference of either sort. If `constrain`, the walk is
-/// also told how leaves are constrained.
+/// Returns the body of a walk, for reading or writing alike: `self` is a shared or a mutable reference.
+///
+/// With `constrain`, the walk also gets the constraints of the leaves.
 pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> TokenStream {
     if variants.is_empty() {
         return fill("match *self {}", &[]);
@@ -135,10 +136,9 @@ pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> To
     fill("match self { $arms }", &[("arms", &arms)])
 }
 
-/// The conditions of the `impl` for `input`, where each walked field whose type depends on a type parameter is bound by
-/// `bound`.
+/// Returns the conditions of the `impl` for `input`: each walked field of a generic type is bound by `bound`.
 ///
-/// A field that holds the type itself would make the bound depend on itself; there the parameters are bound.
+/// A field that holds the type itself would make the bound depend on itself; its type parameters are bound instead.
 pub(crate) fn conditions(input: &Input, variants: &[Variant], bound: &str) -> Vec<TokenStream> {
     let own = &input.generics.conditions;
     let mut conditions = if own.is_empty() { Vec::new() } else { vec![own.clone()] };
@@ -155,7 +155,7 @@ pub(crate) fn conditions(input: &Input, variants: &[Variant], bound: &str) -> Ve
     conditions
 }
 
-/// `impl Trait for` the type, with a method.
+/// Returns `impl Trait for` the type, with a method.
 pub(crate) fn implement(input: &Input, conditions: &[TokenStream], name: &str, method: TokenStream) -> TokenStream {
     let mut list = TokenStream::new();
     for condition in conditions {

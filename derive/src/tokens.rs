@@ -1,8 +1,8 @@
-//! Tokens one after the other, and tokens from a text with gaps.
+//! A reader of tokens, and a template that produces them.
 
 use proc_macro::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree};
 
-/// A mistake of the caller, which the compiler shows at a place in their code.
+/// An error in the caller's code, with the span that the compiler shows.
 pub(crate) struct Error {
     pub(crate) place: Span,
     pub(crate) message: String,
@@ -20,8 +20,9 @@ impl Error {
     }
 }
 
-/// Reads tokens from the first to the last. What is read has been parsed by the compiler, but for the arguments of
-/// attributes.
+/// Reads tokens from the first to the last.
+///
+/// The compiler has parsed all of them, except for the arguments of attributes.
 pub(crate) struct Reader {
     tokens: Vec<TokenTree>,
     at: usize,
@@ -46,28 +47,28 @@ impl Reader {
         self.peek().is_none()
     }
 
-    /// Goes past the next token if it is this character.
+    /// Consumes the next token if it is this character.
     pub(crate) fn skip(&mut self, character: char) -> bool {
         let found = self.peek().is_some_and(|token| is_punct(token, character));
         self.at += usize::from(found);
         found
     }
 
-    /// The next token if it is a word, for keywords too.
+    /// Consumes and returns the next token if it is an identifier or a keyword.
     pub(crate) fn ident(&mut self) -> Option<Ident> {
         let Some(TokenTree::Ident(ident)) = self.peek().cloned() else { return None };
         self.at += 1;
         Some(ident)
     }
 
-    /// Goes past the next token if it is this word.
+    /// Consumes the next token if it is this word.
     pub(crate) fn skip_word(&mut self, word: &str) -> bool {
         let found = matches!(self.peek(), Some(TokenTree::Ident(ident)) if ident.to_string() == word);
         self.at += usize::from(found);
         found
     }
 
-    /// The next token if it is a group with these delimiters.
+    /// Consumes and returns the next token if it is a group with these delimiters.
     pub(crate) fn group(&mut self, delimiter: Delimiter) -> Option<Group> {
         match self.peek().cloned() {
             Some(TokenTree::Group(group)) if group.delimiter() == delimiter => {
@@ -78,14 +79,16 @@ impl Reader {
         }
     }
 
-    /// The tokens of a type, of bounds or of conditions: all up to one that `ends` them. The compiler gives no groups
-    /// for angle brackets, so it is here that they are seen to hold together what is in them.
+    /// Reads the tokens of a type, of bounds or of predicates, up to a token that `ends` them.
+    ///
+    /// Angle brackets form no group in a token stream, so the reader counts them.
     pub(crate) fn ty(&mut self, ends: impl Fn(&TokenTree) -> bool) -> TokenStream {
         self.until(ends, |_| true)
     }
 
-    /// The tokens of an expression, up to a comma. Here `<` opens a bracket only where a path goes on, as in `f::<A,
-    /// B>()`, or begins.
+    /// Reads the tokens of an expression, up to a comma.
+    ///
+    /// Here `<` opens a bracket only where it begins or continues a path, as in `f::<A, B>()`.
     pub(crate) fn expression(&mut self) -> TokenStream {
         self.until(|token| is_punct(token, ','), |before| before.is_none_or(|token| is_punct(token, ':')))
     }
@@ -119,7 +122,7 @@ fn is_begin_of_arrow(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == '-' && punct.spacing() == Spacing::Joint)
 }
 
-/// What is in the groups without delimiters that macros put around what they were given.
+/// Removes the groups without delimiters that macros put around their arguments.
 pub(crate) fn unwrapped(tokens: TokenStream) -> TokenStream {
     let mut reader = Reader::new(tokens.clone());
     match reader.group(Delimiter::None) {
@@ -128,7 +131,7 @@ pub(crate) fn unwrapped(tokens: TokenStream) -> TokenStream {
     }
 }
 
-/// Whether a word occurs anywhere.
+/// Returns true if the tokens contain a word, at any depth.
 pub(crate) fn mentions(tokens: &TokenStream, word: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Ident(ident) => ident.to_string() == word,
@@ -137,13 +140,14 @@ pub(crate) fn mentions(tokens: &TokenStream, word: &str) -> bool {
     })
 }
 
-/// The tokens of a text, with those under a name in `gaps` where the text has `$name`: these keep their places, at
-/// which the compiler then points.
+/// Parses `text`, with `$name` replaced by the tokens of that name in `gaps`.
+///
+/// The replaced tokens keep their spans, at which the compiler then points.
 pub(crate) fn fill(text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     fill_at(Span::call_site(), text, gaps)
 }
 
-/// The same, where the tokens of the text get a place too.
+/// Like [`fill`], with a span for the tokens of the text too.
 pub(crate) fn fill_at(place: Span, text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     fill_tokens(place, text.parse().expect("texts here are Rust"), gaps)
 }
