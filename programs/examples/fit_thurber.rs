@@ -1,9 +1,11 @@
-//! Fits a curve to data in two ways: with this crate's L-BFGS, and with the crate `levenberg-marquardt`, which is
-//! made for least squares. The guide goes through it, in `docs/least-squares.md`.
+//! Fits a curve to data with L-BFGS and with Levenberg-Marquardt.
+//!
+//! The second is by the crate `levenberg-marquardt`, made for least squares. The guide explains this program, in
+//! `docs/least-squares.md`.
 //!
 //! ```text
 //! cargo run --release --example fit_thurber
-//! cargo run --release --example fit_thurber -- FILE      draws data and curve
+//! cargo run --release --example fit_thurber -- FILE      plots data and curve
 //! ```
 //!
 //! Data and certified parameters are those of Thurber, in the Statistical Reference Datasets of NIST.
@@ -13,7 +15,7 @@ use gradchain::prelude::*;
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::{Dyn, OMatrix, OVector, Owned, SVector, U7};
 
-/// Electron mobility, and the logarithm of the density.
+/// Pairs of electron mobility and the logarithm of the density.
 const DATA: [(f64, f64); 37] = [
     (80.574, -3.067),
     (84.248, -2.981),
@@ -55,7 +57,7 @@ const DATA: [(f64, f64); 37] = [
 ];
 const START: [f64; 7] = [1000.0, 1000.0, 400.0, 40.0, 0.7, 0.3, 0.03];
 
-/// A quotient of two cubics, and its derivatives by the parameters.
+/// Returns the quotient of two cubics, and its derivatives by the parameters.
 fn curve(b: &[f64; 7], x: f64) -> (f64, [f64; 7]) {
     let above = b[0] + x * (b[1] + x * (b[2] + x * b[3]));
     let below = 1.0 + x * (b[4] + x * (b[5] + x * b[6]));
@@ -64,12 +66,12 @@ fn curve(b: &[f64; 7], x: f64) -> (f64, [f64; 7]) {
     (y, std::array::from_fn(derivative))
 }
 
-/// Parameters are multiples of the start.
+/// Returns the parameters, given as multiples of the start.
 fn parameters(q: &[f64; 7]) -> [f64; 7] {
     std::array::from_fn(|k| q[k] * START[k])
 }
 
-/// The sum of the squares of the residuals, and its gradient.
+/// Returns the sum of the squared residuals, and its gradient.
 fn loss(q: &[f64; 7]) -> (f64, [f64; 7]) {
     let (mut value, mut gradient) = (0.0, [0.0; 7]);
     for (y, x) in DATA {
@@ -126,7 +128,7 @@ fn by_levenberg_marquardt() -> [f64; 7] {
     fitted.b.into()
 }
 
-/// The data, and the curve through it, as SVG.
+/// Plots the data and the curve through it, as SVG.
 fn picture(b: &[f64; 7]) -> gradchain::Result<String> {
     let mut data = DATA.map(|(y, x)| (x, y));
     data.sort_by(|a, b| a.0.total_cmp(&b.0));

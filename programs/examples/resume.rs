@@ -1,13 +1,13 @@
-//! Is killed while it trains, again and again, and ends with the bits of the run that nothing happened to.
+//! Kills a training process repeatedly, resumes it, and compares the result bit for bit with an uninterrupted run.
 //!
 //! ```text
 //! cargo run --release --example resume
 //! ```
 //!
-//! The network and the digits are those of `train_digits`. First it is trained straight through. Then this program
-//! starts itself as another process, which trains the same network and writes checkpoints, and kills it (`SIGKILL`,
-//! which no process can catch) at some moment: while it trains, or while it writes. The next process finds the newest
-//! checkpoint that is whole and goes on from there, until one comes to the end.
+//! The network and the digits are those of `train_digits`. First it is trained without interruption. Then this program
+//! starts itself as another process, which trains the same network and writes checkpoints. The parent kills it with
+//! `SIGKILL`, which no process can catch, at a random moment: during a step or during a write. The next process resumes
+//! from the newest valid checkpoint, until one completes the run.
 
 #[path = "../../examples/train_digits/data.rs"]
 mod data;
@@ -26,11 +26,11 @@ use gradchain::prelude::*;
 use crate::data::{Digits, Random};
 use crate::model::Mlp;
 
-/// Mini-batches, of how many images each, and how many of them make an update.
+/// Mini-batches, images per mini-batch, and mini-batches per update.
 const STEPS: u64 = 1200;
 const BATCH: usize = 16;
 const ACCUMULATED: u32 = 4;
-/// Mini-batches from checkpoint to checkpoint: every other is in the middle of an update that is being accumulated.
+/// Mini-batches between checkpoints; every other checkpoint is in the middle of an accumulated update.
 const EVERY: u64 = 10;
 const KILLS: u64 = 6;
 const TRAIN: usize = 1200;
@@ -48,7 +48,7 @@ fn main() -> Anything<ExitCode> {
     let folder = tempfile::tempdir()?;
     let mut random = Random(std::process::id().into());
     for kill in 1..=KILLS {
-        // Somewhere in the part of the run that belongs to this kill; the last part belongs to none.
+        // Each kill has a part of the run to itself; the last part has none.
         let part = STEPS / (KILLS + 1);
         let after = (kill - 1) * part + random.bits() % part;
         let hit = start_and_kill(folder.path(), after, Duration::from_micros(random.bits() % 3000))?;
@@ -83,7 +83,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     )
 }
 
-/// Trains; with a folder, writes checkpoints there, having gone on from the newest that is whole.
+/// Trains; with a folder, resumes from the newest valid checkpoint there and writes new ones.
 fn train(folder: Option<&Path>) -> Anything<Mlp> {
     let mut random = Random(0);
     let (train, _) = Digits::load()?.shuffle_and_split(TRAIN, &mut random);
@@ -91,7 +91,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
     let mut gradient = model.zeros_like();
     let optimizer = optimizer();
 
-    // These five lines are all there is to resuming: the state knows its counts and where in a window it is.
+    // These five lines are the whole of resuming: the state holds its counts and its position in a window.
     let latest = folder.map(latest_valid).transpose()?.and_then(|latest| latest.found);
     let (done, mut state) = match latest {
         Some((step, file)) => (step, file.load(&optimizer, &mut model)?),
@@ -100,7 +100,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
     let rotation = folder.map(Rotation::new).transpose()?.map(|rotation| rotation.keep_last(3));
 
     for step in done + 1..=STEPS {
-        // What a mini-batch holds follows from its number, so that a run that goes on sees the same data.
+        // The content of a mini-batch depends on its number alone, so that a resumed run sees the same data.
         let mut random = Random(step);
         let rows: Vec<usize> = (0..BATCH).map(|_| (random.uniform() * TRAIN as f64) as usize).collect();
         if folder.is_some() {
@@ -118,7 +118,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
     Ok(model)
 }
 
-/// Starts the process that trains, kills it a moment after it has begun a mini-batch, and tells what it was at.
+/// Starts the training process, kills it shortly after it begins a mini-batch, and returns its last message.
 fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<String> {
     let mut child = Command::new(std::env::current_exe()?).arg(folder).stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().ok_or("the process has no output")?);
@@ -132,7 +132,7 @@ fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<Strin
     }
     std::thread::sleep(moment);
     child.kill()?;
-    // What it said before it died, and not what it had said when this process looked.
+    // Reads the output up to the kill, not up to this process's previous read.
     lines.read_to_string(&mut line)?;
     Ok(match child.wait()?.success() {
         true => "it had come to the end already".into(),
@@ -140,7 +140,7 @@ fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<Strin
     })
 }
 
-/// Starts the process once more, lets it come to the end, and reads its parameters.
+/// Starts the process once more, waits until it completes, and reads its parameters.
 fn run_to_the_end(folder: &Path) -> Anything<Mlp> {
     let status = Command::new(std::env::current_exe()?).arg(folder).stdout(Stdio::null()).status()?;
     let (step, file) = latest_valid(folder)?.found.ok_or("there is no checkpoint")?;
@@ -152,7 +152,7 @@ fn run_to_the_end(folder: &Path) -> Anything<Mlp> {
     Ok(model)
 }
 
-/// Files that a process had begun to write when it was killed; the next one that writes here removes them.
+/// Returns the number of files that a killed process left incomplete; the next writer removes them.
 fn begun_files(folder: &Path) -> Anything<usize> {
     let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>()?;
     Ok(names.iter().filter(|name| name.to_string_lossy().ends_with(".tmp")).count())

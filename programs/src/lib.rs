@@ -1,2 +1,3 @@
-//! Programs that need more of gradchain than its default features: see `examples` beside this folder. There is nothing
-//! here.
+//! Programs that need more of gradchain than its default features: see `examples` beside this folder.
+//!
+//! This library is empty.

@@ -1,8 +1,7 @@
-//! Files that TensorBoard reads.
+//! A writer of TensorBoard files.
 //!
-//! The crates that write them bring an old `protobuf` with a known defect and an image library (`tensorboard-rs`), or
-//! need `protoc` to be built (`tboard`). Of the format, numbers take two messages of a few fields, which are written
-//! here.
+//! The crates that write them depend on an old `protobuf` with a known defect and an image library (`tensorboard-rs`),
+//! or need `protoc` to build (`tboard`). Scalars need two messages of a few fields, which this file encodes.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,13 +10,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gradchain::watch::Readings;
 
-/// Writes numbers for TensorBoard to show.
+/// A writer of scalars for TensorBoard.
 pub(crate) struct TensorBoard {
     to: File,
 }
 
 impl TensorBoard {
-    /// A new file in a folder, of which each run should have its own.
+    /// Creates a file in a folder; each run should have its own folder.
     pub(crate) fn create(folder: impl AsRef<Path>) -> io::Result<TensorBoard> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder)?;
@@ -30,7 +29,7 @@ impl TensorBoard {
         Ok(board)
     }
 
-    /// Writes all numbers of a step, as `f32`: the format has no others. Levels of paths become folders.
+    /// Writes all numbers of a step, as `f32`, the only type of the format. Levels of paths become folders.
     pub(crate) fn write(&mut self, step: u64, readings: &Readings) -> io::Result<()> {
         let mut summary = Message::default();
         for reading in readings {
@@ -46,7 +45,7 @@ impl TensorBoard {
         self.record(&event.0)
     }
 
-    /// A record: its length and its bytes, each with a check sum.
+    /// Writes a record: its length and its bytes, each with a check sum.
     fn record(&mut self, bytes: &[u8]) -> io::Result<()> {
         let length = (bytes.len() as u64).to_le_bytes();
         let mut record = Vec::with_capacity(bytes.len() + 16);
@@ -62,7 +61,7 @@ fn now() -> std::time::Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// CRC-32C, turned and shifted, so that the sum of what has sums in it is no special case.
+/// Returns the masked CRC-32C: rotated, plus a constant, so that data which contains check sums is no special case.
 fn check_sum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
