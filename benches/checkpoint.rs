@@ -1,9 +1,8 @@
-//! Saving and loading AdamW's state of a model of 124 million parameters, against moving as many bytes without looking
-//! at them.
+//! Times saving and loading AdamW's state of 124 million parameters, against plain writes and reads of as many bytes.
 //!
-//! `cargo bench --bench checkpoint --features checkpoint [-- FOLDER]` prints a line for each way. The files are written
-//! to the folder, a temporary one without: give `/dev/shm` to measure against memory. All ways take turns; ratios are
-//! of medians where files are written, and medians of ratios where they are read.
+//! `cargo bench --bench checkpoint --features checkpoint [-- FOLDER]` prints a line for each way. The files are in the
+//! folder, by default a temporary one: pass `/dev/shm` to measure against memory. All ways take turns. Ratios are of
+//! medians for writes, and medians of ratios for reads.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 #![allow(unsafe_code, reason = "mapping a file is a promise that nobody writes to it")]
 
@@ -45,10 +44,10 @@ fn main() {
     let bytes = std::fs::metadata(&ours).expect("the file").len();
     let mut buffer = vec![1_u8; bytes as usize];
     let mut times: [Vec<f64>; 7] = Default::default();
-    // The first round brings the pages.
+    // The first round touches the pages.
     for round in 0..=ROUNDS {
         let mut took = [0.0; 7];
-        // Who writes first pays for the room that the system makes, so they take turns.
+        // The first writer pays for the system's allocation of space, so they take turns.
         for turn in [round % 2, 1 - round % 2] {
             took[turn] = match turn {
                 0 => timed(|| write(&plain, &buffer)),
@@ -100,7 +99,7 @@ fn timed(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// As safely as a checkpoint: to another file, which takes the old one's place when it is on the disk.
+/// Writes as safely as a checkpoint: to a new file, which replaces the old one once it is on disk.
 fn write(path: &Path, bytes: &[u8]) {
     let begun = path.with_extension("begun");
     let mut file = File::create(&begun).expect("a file");
@@ -109,7 +108,7 @@ fn write(path: &Path, bytes: &[u8]) {
     std::fs::rename(&begun, path).expect("it is renamed");
 }
 
-/// Into memory that is there already.
+/// Reads into existing memory.
 fn read(path: &Path, into: &mut [u8]) {
     let mut file = File::open(path).expect("the file");
     into.chunks_mut(BLOCK).for_each(|block| file.read_exact(block).expect("it is read"));

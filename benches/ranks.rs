@@ -1,13 +1,11 @@
-//! What one of many ranks does in a step of AdamW that is shared out, against AdamW on one machine, and against copying
-//! the bytes that it sends and receives.
+//! Times one of many ranks in a sharded step of AdamW, against AdamW in one process, and against copying its messages.
 //!
-//! `cargo bench --bench ranks [-- ELEMENTS]` prints a line for each number of ranks, up to 4096. The rank is a real
-//! one, all others are its mirror: they send what it sends. So its messages take no time but that of copying what
-//! arrives, as from a network without latency, and what is left is the work of the rank itself. It goes through the
-//! messages of a group of that size: they are counted, and their bytes. All that is timed takes turns; ratios are
-//! medians of ratios. The last of these is without the rank's share of AdamW: all that is done for the messages, and
-//! adding the updates to the parameters. Work is what is left of a step without copying what arrives, which is a
-//! network's or a library's.
+//! `cargo bench --bench ranks [-- ELEMENTS]` prints a line for each number of ranks, up to 4096. One rank is real; all
+//! others mirror it and send the same messages. Messages take only the time to copy the arriving bytes, as from a
+//! network without latency, so the rest is the work of the rank. It handles the messages of a group of that size; they
+//! and their bytes are counted. All ways take turns; ratios are medians of ratios. The last ratio excludes the rank's
+//! share of AdamW: it covers the handling of messages, and adding the updates to the parameters. Work is the step
+//! without the copies of arriving bytes, which a network or a library would make.
 #![allow(missing_docs, reason = "a program")]
 
 use std::sync::Arc;
@@ -18,7 +16,7 @@ use gradchain::collective::{Collective, Pending};
 use gradchain::prelude::*;
 use gradchain::wrapper::sharded;
 
-/// Steps that are timed, and before these.
+/// Timed steps, and warmup steps.
 const STEPS: usize = 7;
 const BEFORE: usize = 2;
 
@@ -34,7 +32,7 @@ fn main() {
     }
 }
 
-/// What a rank has sent and received since it was last asked.
+/// Traffic of a rank since the last read.
 #[derive(Debug, Default)]
 struct Counts {
     messages: AtomicUsize,
@@ -43,7 +41,7 @@ struct Counts {
     nanoseconds: AtomicU64,
 }
 
-/// One rank of many that all do the same.
+/// One rank of many identical ones.
 #[derive(Debug)]
 struct Mirror {
     size: usize,
@@ -51,7 +49,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Receives `own` from all, as much of it as each is to send.
+    /// Receives `own` from all ranks, up to the length that each would send.
     fn answer(&self, own: &[u8], sent: usize, received: &mut Vec<u8>, from: &[usize]) {
         let start = Instant::now();
         received.clear();
@@ -91,7 +89,7 @@ fn run(size: usize, elements: usize) {
     let plain = adamw(1e-3);
     let (mut params, gradient) = (vec![1.0_f32; elements], vec![0.5_f32; elements]);
     let mut state = shared.init(&params).expect("a state");
-    // Written to before it is timed, so that the system has given the pages.
+    // Touches the pages before the timing.
     let mut room = [1, 2].map(|byte| vec![byte; 4 * elements]);
     let bytes = state.schema().size().total_bytes();
     let mut of_one = plain.init(&params).expect("a state");
@@ -129,8 +127,7 @@ fn run(size: usize, elements: usize) {
     );
 }
 
-/// How long it takes to copy so many bytes, from memory as large as the gradients to memory as large as the messages,
-/// as much as there is at a time.
+/// Times copying `bytes` bytes, in chunks, from a buffer as large as the gradients to one as large as the messages.
 fn copy(bytes: usize, [from, to]: &mut [Vec<u8>; 2]) -> f64 {
     timed(|| {
         for start in (0..bytes).step_by(from.len()) {

@@ -1,9 +1,9 @@
-//! A step in which 64 rows of an embedding have gradients, against a loop over these rows written by hand.
+//! Times a step with row-sparse gradients, 64 rows of an embedding, against a hand-written loop over these rows.
 //!
-//! `cargo bench --bench rows [-- ROWS]` prints a line for each optimizer and number of rows: the median time of a step
-//! and of the loop, and the median of their ratios. Both are given the same rows in turn, other ones each time and in
-//! no order, and end with the same parameters. A step in which all rows have gradients is timed beside them, up to a
-//! million rows.
+//! `cargo bench --bench rows [-- ROWS]` prints a line for each optimizer and number of rows: the median times of the
+//! step and of the loop, and the median of their ratios. Both get the same rows in turn, different ones each time and
+//! unsorted, and end with equal parameters. A step with gradients in all rows is timed beside them, up to a million
+//! rows.
 #![allow(missing_docs, reason = "a program")]
 
 use gradchain::optimizer::rowwise_adagrad;
@@ -15,9 +15,9 @@ use ndarray::Array2;
 
 const COLUMNS: usize = 32;
 const TOUCHED: usize = 64;
-/// Steps that are timed; the first tenth of them is left out.
+/// Timed steps, including a tenth of warmup.
 const STEPS: usize = 2_000;
-/// Steps before these, of all rows.
+/// Dense steps before these.
 const BEFORE: i32 = 3;
 
 fn main() {
@@ -31,7 +31,7 @@ fn main() {
     }
 }
 
-/// The arrays of the loop by hand.
+/// The arrays of the hand-written loop.
 struct ByHand {
     params: Vec<f32>,
     arrays: [Vec<f32>; 2],
@@ -100,7 +100,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
         arrays: [0, 1].map(|i| zeros(i < arrays, elements)),
         of_rows: zeros(arrays == 0, rows),
     };
-    // A step of all rows brings the state's pages, and one of gradients of zero changes nothing.
+    // A dense step touches the state's pages; with zero gradients it changes nothing.
     let dense = {
         let zeros = Array2::<f32>::zeros((rows, COLUMNS));
         let mut step = |_| timed(|| _ = optimizer.step(&mut params, &zeros, &mut state).expect("a step"));
@@ -124,7 +124,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
         let values = Array2::from_shape_fn((TOUCHED, COLUMNS), |_| (random() % 1000) as f32 * 1e-3 - 0.5);
         let gradient = SparseRows::new(indices, values);
         let [mut stepped, mut looped] = [0.0; 2];
-        // They take turns at being first.
+        // The two take turns at being first.
         for turn in [step % 2, 1 - step % 2] {
             match turn {
                 0 => stepped = timed(|| _ = optimizer.step(&mut params, &gradient, &mut state).expect("a step")),

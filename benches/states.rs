@@ -1,7 +1,7 @@
-//! One step of AdamW on one leaf of `f32` with its state in fewer bits, against the same with state in `f32`.
+//! Times a step of AdamW on one `f32` leaf with 16-bit and quantized state, against `f32` state.
 //!
-//! `cargo bench --bench states --features half` prints, for each instruction set that the CPU has, the median of the
-//! ratios of runs that take turns, on one thread; and the bytes of state for each parameter.
+//! `cargo bench --bench states --features half` prints, for each SIMD level of the CPU, the median of the ratios of
+//! runs in turn, on one thread, and the bytes of state per parameter.
 #![allow(missing_docs, reason = "a program")]
 
 use std::hint::black_box;
@@ -44,7 +44,7 @@ where
         let start = Instant::now();
         few.step(&mut params, &gradient, &mut of_few)?;
         let coded = start.elapsed().as_secs_f64();
-        // The first two touch pages for the first time.
+        // The first two pairs touch pages for the first time.
         if pair >= 2 {
             ratios.push(coded / plain);
             times.push(plain);

@@ -1,8 +1,8 @@
-//! Steps on all of rayon's threads against steps on one, by a thread that is not rayon's.
+//! Times steps on all of rayon's threads against steps on one, called from a thread outside rayon's pool.
 //!
-//! `cargo bench --bench threads --features rayon` prints a line for each chain and number of elements: medians in
-//! microseconds, and their ratio, for steps one after another and for steps between which the thread does something
-//! else for 0.3 ms, in which rayon's threads fall asleep. The two take turns.
+//! `cargo bench --bench threads --features rayon` prints a line for each chain and number of elements: median
+//! microseconds, and their ratio, for consecutive steps, and for steps with a pause of 0.3 ms, in which rayon's threads
+//! fall asleep. The two take turns.
 #![allow(missing_docs, reason = "a program")]
 
 use std::hint::black_box;
@@ -27,7 +27,7 @@ fn main() {
     }
 }
 
-/// A model, and what its steps took.
+/// A model, and the times of its steps.
 struct Model<T: GradientTransformation> {
     optimizer: T,
     params: Vec<f32>,
@@ -44,7 +44,7 @@ impl<T: GradientTransformation<Needs = Nothing>> Model<T> {
         Model { optimizer, params, gradients, state, took: Vec::new() }
     }
 
-    /// Some steps, of which the first ones bring the model into the caches.
+    /// Takes steps; the first fifth brings the model into the caches and is not recorded.
     fn steps(&mut self, pause: Duration) {
         for step in 0..STEPS {
             let until = Instant::now();

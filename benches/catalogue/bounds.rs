@@ -1,8 +1,8 @@
 //! The bound of a chain: its arithmetic or its bytes.
 //!
-//! The arithmetic of an element is timed with all arrays in L1: the time of more elements less that of fewer, which
-//! leaves out the cost of a step and of a leaf. The bytes are the limit of the bench. A loop that overlaps both takes
-//! the larger of the two; a loop that waits for memory and then computes takes their sum.
+//! Arithmetic is timed with all arrays in L1, as the difference between two leaf sizes, which cancels the fixed costs
+//! of a step and of a leaf. The bytes are the limit of the bench. A loop that overlaps both takes the larger of the
+//! two; a loop that waits for memory and then computes takes their sum.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::bench::in_pool;
 use crate::limit::{Limit, median};
 use crate::trees::{Number, Shapes, flat};
 
-/// Elements of the two leaves. Six arrays of the longer one are 36 KB as `f32`.
+/// Elements of the two leaves; six arrays of the longer one are 36 KB as `f32`.
 const FEWER: usize = 512;
 const MORE: usize = 1536;
 /// Steps per measurement, since one takes less than a microsecond, and measurements.
@@ -48,7 +48,7 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(label: &str, t
     }
 }
 
-/// Nanoseconds for an element in the cache, and of a step on one leaf without any.
+/// Returns nanoseconds per element in the cache, and per step on one leaf apart from its elements.
 fn in_cache<E: Number, T: GradientTransformation<Needs = Nothing>>(t: &T) -> [f64; 2] {
     let mut leaves = [FEWER, MORE].map(|n| {
         let shapes = Shapes::one("cached", &[n]);

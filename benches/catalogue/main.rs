@@ -1,9 +1,9 @@
-//! Every optimizer against the time of moving its bytes, as the bench `roofline` measures chains.
+//! Times every optimizer against moving its bytes, as the bench `roofline` does for chains.
 //!
 //! `cargo bench --bench catalogue --features half [-- FILTER]` prints a line for each optimizer and dtype, on one leaf
 //! of 1e7 elements, and on a matrix for those that reduce its axes. `-- mat_` measures the optimizers that multiply
-//! matrices against these products, and `-- bound_`, with or without the beginning of a name, what the arithmetic of
-//! each takes in L1.
+//! matrices against these products. `-- bound_`, optionally followed by the beginning of a name, measures the
+//! arithmetic of each in L1.
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "a program, which uses parts of another")]
 
 #[path = "../roofline/bench.rs"]
@@ -53,7 +53,7 @@ fn run_dtype<E: Number>(dtype: &'static str, filter: &str) {
     one_leaf(&mut Lines::<E> { bench: Bench::new(&leaf, dtype, filter), bound, dtype });
 }
 
-/// A line for each optimizer: of the bench, or of its bound if that is asked for and begins so.
+/// Prints a line for each optimizer: of the bench, or of its bound on request.
 struct Lines<'a, E> {
     bench: Bench<'a, E>,
     bound: Option<&'a str>,
@@ -73,7 +73,7 @@ impl<E: Number> Lines<'_, E> {
 }
 
 fn one_leaf<E: Number>(lines: &mut Lines<'_, E>) {
-    // Arithmetic on single elements.
+    // Elementwise arithmetic.
     lines! { lines:
         acprop = acprop(1e-3);
         adabelief = adabelief(1e-3);

@@ -1,4 +1,4 @@
-//! Optimizers that multiply matrices, against the products that they cannot do without: done by ndarray, in `f32`.
+//! Optimizers that multiply matrices, against their necessary products, by ndarray in `f32`.
 
 use std::time::Instant;
 
@@ -10,13 +10,13 @@ use ndarray::{Array2, s};
 use crate::bench::in_pool;
 use crate::limit::median;
 
-/// Rows and columns: a square, and what is wide as the layers of a transformer are.
+/// Rows and columns: a square, and a wide matrix as in a transformer's layers.
 const SHAPES: [(usize, usize); 2] = [(1024, 1024), (512, 1536)];
-/// A basis is kept so many steps; the mean is over this many.
+/// Steps for which a basis is kept; times are means over this period.
 #[cfg(feature = "faer")]
 const PERIOD: usize = 10;
 
-/// One line for each shape. Names begin with `mat_`.
+/// Prints a line for each shape; names begin with `mat_`.
 pub fn run(filter: &str) {
     for (n, m) in SHAPES {
         // X·Xᵀ, its square, and the product of that with X.
@@ -26,7 +26,7 @@ pub fn run(filter: &str) {
                 std::hint::black_box((a.dot(&a), a.dot(&x.g)));
             }
         });
-        // Gradient and mean into the basis, the update out of it, and the two products of the gradient with itself.
+        // Gradient and mean into the basis, the update out of it, and the gradient's two products with itself.
         #[cfg(feature = "faer")]
         line(filter, "soap", (n, m), PERIOD, soap(1e-3).precondition_frequency(PERIOD as u64), |x| {
             for _ in 0..3 {
@@ -65,7 +65,7 @@ fn line<T: GradientTransformation<Needs = Nothing>>(
     let mut params = part(n, m);
     let mut state = optimizer.init(&params).expect("a state");
     in_pool(1, || {
-        // The first step of some makes a basis.
+        // Some optimizers compute a basis in the first step.
         optimizer.step(&mut params, &factors.g, &mut state).expect("a step");
         let (mut ratios, mut means, mut times) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..3 {

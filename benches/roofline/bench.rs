@@ -1,4 +1,4 @@
-//! Chains on a tree, timed in turns with their limit.
+//! Chains on a tree, timed in turn with their limit.
 
 use gradchain::SimdLevel;
 use gradchain::prelude::*;
@@ -7,8 +7,10 @@ use gradchain::tree::huge_pages;
 use crate::limit::Limit;
 use crate::trees::{Flat, Number, Shapes, flat};
 
-/// The bytes that a step must move: those of its plan, of a plan with state arrays of 16 or 8 bits, or those of a
-/// mini-step that only accumulates.
+/// The bytes that a step must move.
+///
+/// They are those of its plan, of a plan with 16-bit or 8-bit state arrays, or those of a mini-step that only
+/// accumulates.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bytes {
     Planned,
@@ -38,7 +40,7 @@ pub struct Bench<'a, E> {
     shapes: &'a Shapes,
     dtype: &'a str,
     filter: &'a str,
-    /// Parameters and gradients, made for the first line that is wanted: they may take longer than the measurement.
+    /// Parameters and gradients, made for the first selected line, since making them may take longer than the runs.
     leaves: Option<(Flat<E>, Flat<E>)>,
 }
 
@@ -73,13 +75,13 @@ impl<'a, E: Number> Bench<'a, E> {
     }
 }
 
-/// One thread, and with `rayon` as many as the machine has.
+/// Returns the numbers of threads: one, and with `rayon` all of the machine's.
 fn threads() -> Vec<usize> {
     let all = if cfg!(feature = "rayon") { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     if all > 1 { vec![1, all] } else { vec![1] }
 }
 
-/// Runs on a pool of this many threads.
+/// Runs `work` on a pool of this many threads.
 pub fn in_pool<R: Send>(_threads: usize, work: impl FnOnce() -> R + Send) -> R {
     #[cfg(feature = "rayon")]
     return rayon::ThreadPoolBuilder::new().num_threads(_threads).build().expect("a thread pool").install(work);

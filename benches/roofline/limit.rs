@@ -1,7 +1,7 @@
-//! Loops that only move bytes: no chain with the same plan takes less.
+//! Loops that only move bytes: a lower bound for any chain with the same plan.
 //!
 //! Each pass of the plan becomes one array that is read and one that is rewritten, of as many bytes, in huge pages. The
-//! pass of a chain goes through more arrays, which is never faster.
+//! pass of a chain uses more arrays, which is never faster.
 #![allow(unsafe_code, reason = "a prefetch, and SIMD levels that were detected")]
 
 use std::time::Instant;
@@ -14,13 +14,14 @@ use gradchain::{PassPlan, Plan};
 #[repr(align(64))]
 struct Line([u32; 16]);
 
-/// Lines of an array before those of the other, as the engine goes through chunks.
+/// Lines of an array before those of the next, as in the engine's chunks.
 const CHUNK: usize = 2048;
-/// How a pass goes through its arrays: the distance in bytes at which it prefetches, and whether it runs on all threads
-/// of the pool. Each is the fastest for some size and processor.
+/// The access patterns of a pass: the prefetch distance in bytes, and true to use all threads of the pool.
+///
+/// Each is the fastest for some size and CPU.
 const WAYS: [(usize, bool); 5] = [(0, true), (1024, true), (2048, true), (8192, true), (0, false)];
 
-/// The passes of a plan, as lines to read, lines to rewrite and the fastest way, and arrays that all of them share.
+/// The passes of a plan, as lines to read, lines to rewrite and the fastest way, and their common arrays.
 pub struct Limit {
     passes: Vec<(usize, usize, usize)>,
     read: Vec<Line>,
@@ -28,10 +29,10 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// The limit of a chain on `n` parameters of `size` bytes; `few_bits` if it has state arrays of 16 or 8 bits.
+    /// Returns the limit of a chain on `n` parameters of `size` bytes; `few_bits` is for 16-bit or 8-bit state.
     pub fn of(plan: &Plan, n: usize, size: usize, few_bits: bool) -> Limit {
-        // The plan counts reads and writes of parameters and of state. Half an array of state is only read, or is of 16
-        // bits. Stored updates count once, but a line that is written is read first.
+        // The plan counts reads and writes of parameters and of state. Half an array of state is a read-only or a
+        // 16-bit one. Stored updates count once, but the CPU reads a written line first.
         let bytes = |pass: &PassPlan| {
             let (reads, params) = if pass.params == n * size { (pass.params, 0) } else { (0, pass.params / 2) };
             let odd = if few_bits { 0 } else { pass.state / n % 8 / 4 * 4 * n };
@@ -40,13 +41,13 @@ impl Limit {
         Limit::new(plan.passes.iter().map(bytes))
     }
 
-    /// The limit of passes that read and rewrite arrays of these bytes.
+    /// Returns the limit of passes that read and rewrite arrays of these bytes.
     pub fn new(bytes: impl IntoIterator<Item = (usize, usize)>) -> Limit {
         let passes: Vec<_> =
             bytes.into_iter().map(|(read, write)| (read.div_ceil(64), write.div_ceil(64), 0)).collect();
         let lines = |lines: Option<usize>| {
             let lines = vec![Line([1; 16]); lines.unwrap_or(0)];
-            // SAFETY: a line is 16 words, and every pattern of bits is a number.
+            // SAFETY: a line is 16 words, and every bit pattern is an `f32`.
             huge_pages(unsafe { core::slice::from_raw_parts(lines.as_ptr().cast::<f32>(), 16 * lines.len()) });
             lines
         };
@@ -54,15 +55,16 @@ impl Limit {
         Limit { read, write: lines(passes.iter().map(|pass| pass.1).max()), passes }
     }
 
-    /// Times all ways in turns with `step`, and returns the medians of step and limit in seconds and the GB/s of each
-    /// pass. Both find in the caches what the other left, and a drift of the machine's speed hits both.
+    /// Times all ways in turn with `step`; returns median seconds of step and limit, and the GB/s of each pass.
+    ///
+    /// Both find the caches as the other left them, and a drift of the machine's speed affects both.
     pub fn measure(&mut self, mut step: impl FnMut()) -> (f64, f64, Vec<f64>) {
         let bytes = |(read, write, _): &(usize, usize, usize)| 64 * (read + 2 * write);
         let rounds = (1_000_000_000 / self.passes.iter().map(bytes).sum::<usize>().max(1)).clamp(2, 40);
         let (mut steps, mut times) = (Vec::new(), vec![[const { Vec::new() }; WAYS.len()]; self.passes.len()]);
         for (way, turn) in (0..rounds).flat_map(|_| (0..WAYS.len()).flat_map(|way| (0..4).map(move |turn| (way, turn))))
         {
-            // The first turn of a way finds in the caches what another way left there, and is not counted.
+            // Drops the first turn of a way: the caches hold another way's data.
             for (pass, times) in times.iter_mut().enumerate() {
                 let time = seconds(|| self.run_pass(pass, way));
                 times[way].extend((turn > 0).then_some(time));
@@ -81,7 +83,7 @@ impl Limit {
         (median(&mut steps), fastest.iter().sum(), rates)
     }
 
-    /// Runs all passes, each in the way that `measure` found fastest.
+    /// Runs all passes, each in its fastest way by `measure`.
     #[allow(dead_code, reason = "for the bench `peers`")]
     pub fn run(&mut self) {
         (0..self.passes.len()).for_each(|pass| self.run_pass(pass, self.passes[pass].2));
@@ -96,7 +98,7 @@ impl Limit {
         let write = |chunk| rest.split_off_mut(..cut(write, chunk).len()).expect("lines");
         let mut parts: Vec<_> =
             (0..chunks).map(|chunk| &self.read[cut(read, chunk)]).zip((0..chunks).map(write)).collect();
-        // As the engine does, every other pass begins with what the one before ended with.
+        // As in the engine, every other pass runs backward, and begins with the data that the previous one used last.
         if pass % 2 == 1 {
             parts.reverse();
         }
@@ -121,7 +123,7 @@ pub fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Runs a loop, which is inlined, at the widest SIMD level of the CPU.
+/// Runs an inlined loop at the widest SIMD level of the CPU.
 fn widest(run: impl FnOnce()) {
     #[cfg(target_arch = "x86_64")]
     {
@@ -163,7 +165,7 @@ fn prefetch(_line: &Line, _ahead: usize) {
     #[cfg(target_arch = "x86_64")]
     if _ahead > 0 {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch is a hint, which neither reads nor faults.
+        // SAFETY: a prefetch is a hint: it neither reads nor faults, for any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(_line).cast::<i8>().wrapping_add(_ahead)) }
     }
 }

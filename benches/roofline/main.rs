@@ -1,8 +1,8 @@
-//! One step of each core chain against the time of moving the bytes that its plan says it must move.
+//! Times one step of each core chain against moving the bytes that its plan must move.
 //!
 //! `cargo bench --bench roofline --features half [-- FILTER]` prints the machine, and a line for each chain, dtype,
-//! tree and number of threads. The ratio is that of two medians: of the step, and of the fastest way of moving these
-//! bytes in turns with it. `limit_gb_per_s` has a number for each pass. `--features half,rayon` adds runs on all cores,
+//! tree and number of threads. The ratio is that of two medians: of the step, and of the fastest way to move these
+//! bytes, in turn with it. `limit_gb_per_s` has a number for each pass. `--features half,rayon` adds runs on all cores,
 //! `config` a chain made from a config. The bench `catalogue` measures all optimizers in the same way.
 //!
 //! `SIMD=avx2` before the command limits steps to AVX2 on a CPU with AVX-512, and `SIMD=baseline` to the baseline of
