@@ -1,5 +1,6 @@
-//! What the fuzz targets do with their input. Nothing here may panic, whatever the bytes; `tests/files/corpus.rs` runs
-//! the same functions over the files of `corpus`.
+//! The bodies of the fuzz targets. None may panic, whatever the bytes.
+//!
+//! `tests/files/corpus.rs` runs the same functions over the files of `corpus`.
 
 use gradchain::checkpoint::{Checkpoint, Import, Load, Origin};
 #[cfg(feature = "config")]
@@ -11,7 +12,7 @@ use gradchain::{Migration, Tree};
 use ndarray::{Array1, Array2, array};
 use serde_json::{Map, Value};
 
-/// A target, by the name of its folder in `corpus`.
+/// A target, with the name of its folder in `corpus`.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
@@ -25,31 +26,31 @@ pub const TARGETS: &[Target] = &[
     ("config", config),
 ];
 
-/// The parameters that everything is loaded into.
+/// The parameters that every target loads into.
 #[derive(Clone, PartialEq, Debug, Tree)]
 pub struct Model {
     weight: Array2<f32>,
     bias: Array1<f64>,
 }
 
-/// As it is before a load.
+/// Returns the model in its state before a load.
 pub fn model() -> Model {
     Model { weight: array![[1.0, -2.0, 3.0], [0.5, 0.25, -0.125]], bias: array![0.1, 0.2] }
 }
 
-/// The optimizer that every state is loaded for.
+/// Returns the optimizer that every state is loaded for.
 pub fn optimizer() -> gradchain::optimizer::Adamw {
     adamw(0.1).weight_decay(0.01).mask(Mask::path("weight"))
 }
 
-/// The bytes of a whole checkpoint, as they are: what is right is known to the check sums alone.
+/// Loads the bytes as a checkpoint, unchanged; most mutations fail at the check sums.
 pub fn checkpoint(bytes: &[u8]) {
     if let Ok(file) = Checkpoint::from_bytes(bytes.to_vec()) {
         load_all(&file);
     }
 }
 
-/// Loads a checkpoint in every way; what is refused changes nothing.
+/// Loads a checkpoint in every way; a refused load changes nothing.
 fn load_all(file: &Checkpoint) {
     let _ = (file.optimizer(), file.version().len(), file.notes().count(), file.verify());
     let optimizer = optimizer();
@@ -70,14 +71,15 @@ fn load_all(file: &Checkpoint) {
     whole(load.load(file, &optimizer, &mut params).is_ok(), &params);
 }
 
-/// A checkpoint whose check sums are right: the input is two JSON objects, that of the tensors and that of the
-/// metadata, with a line `---` between them, and the check sums are made for whatever they say. So what is behind the
-/// check sums is reached.
+/// Loads a checkpoint with valid check sums, to reach the code behind their verification.
+///
+/// The input is two JSON objects, the tensors' and the metadata's, with a line `---` between them. The check sums are
+/// computed for their content.
 pub fn header(bytes: &[u8]) {
     checkpoint(&checkpoint_of(bytes));
 }
 
-/// The file that [`header`] loads.
+/// Returns the file that [`header`] loads.
 pub fn checkpoint_of(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(bytes);
     let (tensors, manifest) = text.split_once("\n---\n").unwrap_or((&text, ""));
@@ -97,7 +99,7 @@ pub fn checkpoint_of(bytes: &[u8]) -> Vec<u8> {
         }
         Err(_) => manifest.to_owned(),
     };
-    // First in the text, as the crate writes it.
+    // The crate writes this key first.
     let manifest = match manifest.strip_prefix('{') {
         Some(rest) => format!("{{\"check\":\"00000000\",{rest}"),
         None => manifest,
@@ -111,8 +113,10 @@ pub fn checkpoint_of(bytes: &[u8]) -> Vec<u8> {
     file(&header, &data)
 }
 
-/// A file of PyTorch's or Optax's: the input is the header of the file; a first byte `o` says whose it is, and what
-/// follows a zero is the data, with zeros up to the length that the header announces.
+/// Imports a file of PyTorch's or Optax's.
+///
+/// The input is the header of the file. A first byte `o` selects Optax. The data follows a zero byte, padded with zeros
+/// to the length that the header announces.
 pub fn import(bytes: &[u8]) {
     let (origin, bytes) = match bytes.split_first() {
         Some((b'o', rest)) => (Origin::Optax, rest),
@@ -138,8 +142,9 @@ pub fn import(bytes: &[u8]) {
     whole(import.load(&sgd(0.1).momentum(0.9), &mut params).is_ok(), &params);
 }
 
-/// A state as a value: JSON, or postcard behind a first byte `p`. What is loaded is written and loaded again, with the
-/// same bits.
+/// Loads a state as a value: JSON, or postcard after a first byte `p`.
+///
+/// A loaded state is written and loaded again, with the same bits.
 pub fn data(bytes: &[u8]) {
     let data: Option<StateData> = match bytes.split_first() {
         Some((b'p', rest)) => postcard::from_bytes(rest).ok(),
@@ -155,7 +160,7 @@ pub fn data(bytes: &[u8]) {
     let _ = optimizer().step(&mut params, &gradient, &mut state);
 }
 
-/// How many bytes of tensors a header announces, as long as it is reasonable.
+/// Returns the number of bytes of tensors that a header announces, at most 4096.
 fn data_len(tensors: &Map<String, Value>) -> usize {
     let ends = tensors.values().filter_map(|info| info["data_offsets"][1].as_u64());
     ends.max().unwrap_or(0).min(4096) as usize
@@ -165,7 +170,7 @@ fn file(header: &str, data: &[u8]) -> Vec<u8> {
     [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), data].concat()
 }
 
-/// A config in JSON or TOML: what is built says what it is, and is built again from that.
+/// Builds an optimizer from a config in JSON or TOML, writes its config and builds it again.
 #[cfg(feature = "config")]
 pub fn config(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
@@ -182,8 +187,9 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
-/// Paths of leaves and patterns: lines, of which the first is a pattern, the second and third are names, all are
-/// leaves.
+/// Matches paths of leaves and patterns.
+///
+/// The first line is a pattern, the second and third are names; all lines are leaves.
 pub fn paths(bytes: &[u8]) {
     let Ok(text) = core::str::from_utf8(bytes) else { return };
     let mut lines = text.lines();
