@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples that end in a number, and looks at it. Takes the features that the tests were built with, so that
-# nothing is built anew.
+# Runs the examples that verify their result. The argument is the features of the test build, so that nothing is
+# recompiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

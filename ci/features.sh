@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Clippy, with warnings as errors: on everything with the default features and with all, on the library with none. With
-# `--each` on the library with each feature alone, with `--powerset` with every subset, instead.
+# Runs Clippy, with warnings as errors: on all targets with the default features and with all, on the library with none.
+# With `--each`, on the library with each single feature instead; with `--powerset`, with every subset.
 #
-# Nothing is built, only checked, so that the sets share most of their work. Packages are named, since those that are
-# built together share their features.
+# Clippy only checks, so the feature sets share most of their work. Packages are named, since packages that are built
+# together share their features.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The names in `[features]`, but for `default`.
+# The names in `[features]`, except for `default`.
 mapfile -t features < <(awk '/^\[/ { on = $0 == "[features]" } on && /^[a-z0-9_-]+ *=/ { print $1 }' Cargo.toml |
     grep -vx default)
 [ "${#features[@]}" -gt 0 ] || { echo "no features found in Cargo.toml" >&2; exit 1; }

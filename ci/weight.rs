@@ -1,4 +1,4 @@
-//! What a user writes first, for `ci/weight`.
+//! A user's first program, for `ci/weight`.
 use gradchain::prelude::*;
 use ndarray::{Array1, Array2, array};
 
