@@ -1,5 +1,4 @@
-//! The guide holds together: no page is forgotten, no link leads nowhere, and the commands in it are the ones that
-//! exist.
+//! Consistency of the guide: every page is listed, every link resolves, and every command exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,21 +13,21 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The folders of the crates that connect gradchain to others.
+/// Returns the folders of the adapters' crates.
 fn adapters() -> Vec<String> {
     let entries = fs::read_dir(root().join("adapters")).expect("the adapters");
     let folders = entries.map(|entry| entry.expect("readable").path()).filter(|path| path.is_dir());
     folders.map(|path| format!("adapters/{}", path.file_name().expect("a name").to_string_lossy())).collect()
 }
 
-/// Every page of the guide but the table of contents.
+/// Returns every page of the guide except the table of contents.
 fn pages() -> BTreeSet<String> {
     let names = fs::read_dir(root().join("docs")).expect("the guide lies in docs");
     let names = names.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
 }
 
-/// The targets of the links of a page, outside of code.
+/// Returns the targets of a page's links, outside of code.
 fn links(text: &str) -> Vec<String> {
     let mut code = false;
     let prose = text.lines().filter(|line| {
@@ -45,10 +44,10 @@ fn every_page_is_in_the_table_of_contents_once() {
     assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), pages());
 }
 
-/// Here, or where the crates are that it needs.
+/// A page's code is a doc test of this crate, or of the adapter that it needs.
 #[test]
 fn the_code_of_every_page_is_tested() {
-    // An adapter includes its page as `guide.md`, so that its package has it.
+    // An adapter includes its page as `guide.md`, so that its package contains it.
     let guides: Vec<String> =
         adapters().iter().filter_map(|it| fs::read_to_string(root().join(it).join("guide.md")).ok()).collect();
     let book = read("src/_guide.rs");
@@ -59,13 +58,13 @@ fn the_code_of_every_page_is_tested() {
     }
 }
 
-/// The anchor of a heading, as rustdoc, mdBook and forges make it.
+/// Returns the anchor of a heading, as rustdoc, mdBook and forges generate it.
 fn slug(heading: &str) -> String {
     let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// The anchors of the headings of a page.
+/// Returns the anchors of a page's headings.
 fn anchors(text: &str) -> Vec<String> {
     let mut code = false;
     let headings = text.lines().filter(|line| {
@@ -75,7 +74,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(|line| slug(line.trim_start_matches(['#', ' ']))).collect()
 }
 
-/// The file of a page of the guide, by its address on docs.rs.
+/// Returns the file of a page of the guide, by its address on docs.rs.
 fn page_of(address: &str) -> Option<PathBuf> {
     let rest = address.strip_prefix("https://docs.rs/")?;
     let (module, rest) = rest.split_once("/_guide/")?;
@@ -90,7 +89,7 @@ fn page_of(address: &str) -> Option<PathBuf> {
     }
 }
 
-/// Every address on docs.rs of one of the project's crates in a file.
+/// Returns every docs.rs address of the project's crates in a file.
 fn addresses(text: &str) -> Vec<String> {
     let starts = ["https://docs.rs/gradchain", "https://docs.rs/crate/gradchain"];
     let found = starts.iter().flat_map(|start| text.match_indices(start));
@@ -98,7 +97,7 @@ fn addresses(text: &str) -> Vec<String> {
     found.filter_map(|(at, _)| text[at..].split(ends).next()).map(|it| it.trim_end_matches('.').into()).collect()
 }
 
-/// The pages of the guide, the other documents, and the sources whose documentation rustdoc makes.
+/// Returns the pages of the guide, the other documents, and the sources that rustdoc reads.
 fn documents() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = pages().into_iter().map(|page| PathBuf::from("docs").join(page)).collect();
     found.extend(["README.md", "CONTRIBUTING.md", "docs/SUMMARY.md"].map(PathBuf::from));
@@ -143,7 +142,7 @@ fn links_lead_to_files_and_headings() {
     assert!(linked > 200, "the links were found: {linked}");
 }
 
-/// Pages are on docs.rs too, from where a relative link leads nowhere.
+/// Pages are on docs.rs too, where relative links do not resolve.
 #[test]
 fn pages_link_to_each_other_by_their_addresses() {
     for page in pages() {
@@ -171,7 +170,7 @@ fn the_front_page_is_the_table_of_contents() {
     assert_eq!(front, listed, "src/_guide.rs, docs/SUMMARY.md");
 }
 
-/// A name in code that is a link leads to a page that has it.
+/// A linked name in code leads to a page that contains it.
 #[test]
 fn links_lead_to_their_subject() {
     let word = |c: char| c.is_alphanumeric() || c == '_';
@@ -192,7 +191,7 @@ fn links_lead_to_their_subject() {
     assert!(names > 10, "the links were found");
 }
 
-/// `transform` links to the page of each family.
+/// The docs of `transform` link to the page of each family.
 #[test]
 fn families_link_to_their_pages() {
     let families = read("src/transform/mod.rs");
@@ -204,7 +203,7 @@ fn families_link_to_their_pages() {
     }
 }
 
-/// Writes what a test wants in place of what it found, if the variable `BLESS` is set.
+/// Compares the contents of a file; with the variable `BLESS` it writes the wanted ones.
 fn same(path: &Path, found: &str, wanted: &str, why: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(root().join(path), wanted).expect("written");
@@ -214,7 +213,7 @@ fn same(path: &Path, found: &str, wanted: &str, why: &str) {
     }
 }
 
-/// The functions of the catalogue, and the modules in which their pages are.
+/// Returns the functions of the catalogue, and the modules of their pages.
 fn catalogue() -> BTreeMap<String, Vec<&'static str>> {
     let mut found = BTreeMap::<String, Vec<_>>::new();
     for module in ["optimizer", "transform", "wrapper", "schedule", "projection", "constraint"] {
@@ -236,7 +235,7 @@ fn catalogue() -> BTreeMap<String, Vec<&'static str>> {
     found
 }
 
-/// The cells of a row of a table.
+/// Returns the cells of a table's row.
 fn cells(row: &str) -> Vec<&str> {
     let mut cells = Vec::new();
     let mut start = 0;
@@ -248,14 +247,14 @@ fn cells(row: &str) -> Vec<&str> {
     cells
 }
 
-/// The name at the head of code such as `adamw(1e-3)`, if it is in the catalogue.
+/// Returns the name at the head of code such as `adamw(1e-3)`, if it is in the catalogue.
 fn named<'a>(code: &'a str, catalogue: &BTreeMap<String, Vec<&str>>) -> Option<&'a str> {
     let end = code.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(code.len());
     let called = code[end..].is_empty() || code[end..].starts_with('(');
     Some(&code[..end]).filter(|name| called && catalogue.contains_key(*name))
 }
 
-/// A cell whose code, or only word, is linked to the pages of what it names: each name once in a row.
+/// Links the names in a cell's code, or in its single word, each once in a row.
 fn linked_cell(cell: &str, catalogue: &BTreeMap<String, Vec<&str>>, linked: &mut BTreeSet<String>) -> String {
     let bare = cell.trim();
     if catalogue.contains_key(bare) && linked.insert(bare.into()) {
@@ -281,12 +280,12 @@ fn linked_cell(cell: &str, catalogue: &BTreeMap<String, Vec<&str>>, linked: &mut
     out.replace("\u{0}`", "").replace('\u{0}', "")
 }
 
-/// A page whose tables link to the pages of what they name, by definitions at its end.
+/// Returns a page with links in its tables, by definitions at its end.
 fn with_links(page: &str, text: &str, catalogue: &BTreeMap<String, Vec<&str>>) -> String {
     const API: &str = "https://docs.rs/gradchain/latest/gradchain/";
     let definition =
         |line: &&str| line.starts_with("[`") && line.contains(&format!("`]: {API}")) && line.contains("/fn.");
-    // A column of names that others give.
+    // Columns of other libraries' names.
     let is_other = |cell: &&str| ["PyTorch", "Optax", "burn", "candle"].contains(&cell.trim());
     let (mut code, mut foreign, mut out) = (false, None, String::new());
     for line in text.lines().filter(|line| !definition(line)) {
@@ -295,7 +294,7 @@ fn with_links(page: &str, text: &str, catalogue: &BTreeMap<String, Vec<&str>>) -
             foreign = None;
             out.push_str(line);
         } else if foreign.is_none() && cells(line).iter().all(|cell| !cell.contains('`')) {
-            // A head has words, not names.
+            // A head holds words, not names.
             foreign = Some(cells(line).iter().map(is_other).collect::<Vec<_>>());
             out.push_str(line);
         } else {
@@ -323,7 +322,6 @@ fn with_links(page: &str, text: &str, catalogue: &BTreeMap<String, Vec<&str>>) -
     if definitions.is_empty() { format!("{out}\n") } else { format!("{out}\n\n{definitions}") }
 }
 
-/// Every optimizer, wrapper, schedule, projection and constraint that a table names is a link to its page.
 #[test]
 fn tables_link_to_what_they_name() {
     let catalogue = catalogue();
@@ -345,7 +343,7 @@ fn tables_link_to_what_they_name() {
     assert!(links > 250, "the links were found: {links}");
 }
 
-/// The definitions of a page's pictures as data URIs, which rustdoc reads before those of the page.
+/// Pictures are defined as data URIs in the docs, which rustdoc reads before the page's definitions.
 #[test]
 fn pictures_are_inline_in_the_documentation() {
     let included = read("src/_guide.rs");
@@ -379,7 +377,7 @@ fn pictures_are_inline_in_the_documentation() {
     assert!(pictures > 20, "the pictures were found: {pictures}");
 }
 
-/// Words are what has a letter or a digit. The core's pages are in the sum, and have no limit of their own.
+/// Words contain a letter or a digit. The core's pages count in the sum, and have no limit of their own.
 #[test]
 fn the_guide_stays_short() {
     let words = |page: &String| {
@@ -395,7 +393,7 @@ fn the_guide_stays_short() {
     }
 }
 
-/// Every card of the gallery is what an example drew: its command names one, and its picture is small.
+/// Every card of the gallery names the example that draws it, and its picture is small.
 #[test]
 fn cards_of_the_gallery_are_drawn_by_examples() {
     let gallery = read("docs/gallery.md");
@@ -417,8 +415,9 @@ fn cards_of_the_gallery_are_drawn_by_examples() {
     }
 }
 
-/// Every address on docs.rs is a page, and has the anchor, in what `cargo doc` has made. Pages of adapters count where
-/// they have been made.
+/// Every docs.rs address is a page with that anchor in the output of `cargo doc`.
+///
+/// Pages of adapters count if they have been built.
 #[test]
 #[ignore = "needs `cargo doc --no-deps --all-features`: run `ci/links`"]
 fn addresses_on_docs_rs_are_there() {
@@ -512,7 +511,7 @@ fn every_departure_is_in_the_guide() {
     }
 }
 
-/// What the README says passes the tests is what CI runs.
+/// CI runs the test command of the README.
 #[test]
 fn ci_runs_the_readme_commands() {
     let (ci, readme) = (read(".ci/run"), read("README.md"));
@@ -530,7 +529,7 @@ fn the_features_are_those_in_the_readme() {
     }
 }
 
-/// The scripts that a file names: `ci/NAME` with anything but a path before it.
+/// Returns the scripts that a file names: `ci/NAME`, preceded by anything but a path.
 fn scripts(text: &str) -> BTreeSet<String> {
     let part = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-');
     let words = text.split(|c: char| !part(c) && c != '/').map(|word| word.trim_end_matches(['.', '/']));

@@ -1,8 +1,8 @@
-//! The ground plan of `src/`: each place uses only what is above it in the list below, so that there are no circles and
-//! every part can be read knowing nothing of what comes after it.
+//! The layers of `src/`: a module uses only modules above it in the list below.
 //!
-//! What counts are paths in the code: `use` lines and paths that begin with `crate`, `super`, `self` or `gradchain`.
-//! Comments, links in the documentation and texts do not count.
+//! The dependencies thus have no cycles, and every part can be read without the later ones. The test checks paths in
+//! the code: `use` lines and paths that begin with `crate`, `super`, `self` or `gradchain`. It ignores comments, links
+//! in the documentation and strings.
 
 #[path = "common/files.rs"]
 mod files;
@@ -13,8 +13,7 @@ use std::path::Path;
 
 use files::collect;
 
-/// From the ground up. A folder's `mod.rs` stands where the folder does: after its parts, where these are in the list
-/// too.
+/// The layers, bottom first. A folder's `mod.rs` is at the folder's place, after those of its parts in the list.
 const LAYERS: &[&str] = &[
     // Numbers and arrays.
     "range",
@@ -24,7 +23,7 @@ const LAYERS: &[&str] = &[
     "tuples",
     "memory",
     "numeric",
-    // What is said of transformations, and of parameters.
+    // Declarations of transformations and of parameters.
     "needs",
     "recipe",
     "tree",
@@ -46,7 +45,7 @@ const LAYERS: &[&str] = &[
     "evaluation",
     "replicas",
     "migrate",
-    // Numbers and pictures of a run.
+    // Values and pictures of a run.
     "watch",
     "plot",
     // Transformations, by family.
@@ -95,9 +94,9 @@ const LAYERS: &[&str] = &[
     "config/data",
     "config/schema",
     "config",
-    // The guide, whose code is run.
+    // The guide, whose code runs as doc tests.
     "_guide",
-    // Tests of programs, over parts of every kind.
+    // Tests of programs, which use parts of every kind.
     "program/tests",
 ];
 
@@ -137,7 +136,7 @@ fn nothing_uses_what_is_above_it() {
     assert!(wrong.is_empty(), "{} arrows go up\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// They bring hundreds of crates, and some a library that must be installed first.
+/// The adapters bring hundreds of crates, and some need a library to be installed first.
 #[test]
 fn commands_without_a_package_leave_adapters_out() {
     let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("readable");
@@ -145,13 +144,13 @@ fn commands_without_a_package_leave_adapters_out() {
     assert_eq!(default, Some(r#"[".", "derive", "programs"]"#));
 }
 
-/// `cargo fmt` sees to the code. Addresses and rows of tables cannot be broken.
+/// `cargo fmt` covers code. Addresses and rows of tables cannot be wrapped.
 #[test]
 fn comments_are_at_most_120_columns_wide() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     for folder in ["adapters", "benches", "derive", "examples", "programs", "src", "tests"] {
-        // Not in a package, which has the sources only.
+        // A package has the sources only.
         if root.join(folder).is_dir() {
             collect(&root.join(folder), &mut files);
         }
@@ -169,8 +168,7 @@ fn comments_are_at_most_120_columns_wide() {
     assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
-/// Words at the beginning of a comment line that make a clause its subject, and phrases that stand for a technical
-/// term.
+/// Words at the beginning of a comment line that make a clause its subject.
 const CLAUSES: &[&str] = &["What ", "Whatever ", "Whether ", "Whoever ", "Who ", "Which "];
 const PHRASES: &[&str] = &[
     "what is inside",
@@ -202,8 +200,9 @@ fn comments_use_the_terms_of_the_field() {
     assert!(found.is_empty(), "see Conventions in CONTRIBUTING.md\n{}", found.join("\n"));
 }
 
-/// What only the crate calls stands in traits and types without a path. What has one is for users, who must be able to
-/// read what it is.
+/// Items that only the crate calls are in traits and types without a path.
+///
+/// An item with a path is public, and must be documented.
 #[test]
 fn nothing_that_can_be_named_is_hidden() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -218,7 +217,7 @@ fn nothing_that_can_be_named_is_hidden() {
     assert!(files.is_empty(), "{files:?}");
 }
 
-/// A file is one idea, to be read in one sitting.
+/// A file covers one idea, and is short enough to read at once.
 #[test]
 fn files_are_short() {
     let mut files = Vec::new();
@@ -241,7 +240,7 @@ fn the_map_of_the_guide_has_the_same_order() {
     let rows = guide.split_once("## Map").unwrap().1.split("\n## ").next().unwrap().lines();
     let places = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`')).map(|(place, _)| place);
     let places: Vec<_> = places.map(|place| place.trim_end_matches(".rs").trim_end_matches('/')).collect();
-    // A folder's tests stand above it.
+    // A folder's tests are above it.
     let layers = LAYERS.iter().filter(|layer| !layer.ends_with("/tests"));
     let mut folders: Vec<_> = layers.map(|layer| layer.split('/').next().unwrap()).collect();
     folders.dedup();
@@ -279,7 +278,7 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-/// The layer that a path is in: the one that is longest.
+/// Returns the layer of a path: the longest that matches.
 fn layer(path: &[String]) -> Option<usize> {
     (1..=path.len()).rev().find_map(|len| {
         let prefix = path[..len].join("/");
@@ -287,7 +286,7 @@ fn layer(path: &[String]) -> Option<usize> {
     })
 }
 
-/// The modules of the names that the crate's root gives out one by one.
+/// Returns the modules of the names that the crate's root re-exports individually.
 fn reexports(lib: &str) -> HashMap<String, Vec<String>> {
     let named = uses(&lib.replace("pub use crate::", "pub use ").replace("pub use ", "pub use crate::"), &[])
         .into_iter()
@@ -304,7 +303,7 @@ struct Use {
 fn uses(source: &str, module: &[String]) -> Vec<Use> {
     let tokens = tokens(source);
     let text = |at: usize| tokens.get(at).map_or("", |token: &(usize, String)| &token.1);
-    // The module that the code is in: that of the file, and those that are written in it, with their depths.
+    // The module of the code: that of the file, with its inline modules and their depths.
     let (mut here, mut inside, mut depth) = (module.to_vec(), Vec::new(), 0);
     let mut found = Vec::new();
     let mut at = 0;
@@ -332,7 +331,7 @@ fn uses(source: &str, module: &[String]) -> Vec<Use> {
                 at += if root == "super" { 0 } else { 2 };
                 let mut paths = Vec::new();
                 at = branches(text, at, from, &mut paths);
-                // A macro that users can write is at the root, wherever it is defined: in `macros`.
+                // An exported macro is at the root, wherever it is defined: in `macros`.
                 if let ([path], "!") = (&mut paths[..], text(at))
                     && path.len() == 1
                 {
@@ -348,14 +347,14 @@ fn uses(source: &str, module: &[String]) -> Vec<Use> {
     found
 }
 
-/// Whether a path begins here: nothing is in front of it, and it is not where something can be seen from.
+/// Returns true if a path begins here: no path separator precedes it, and it is no visibility.
 fn begins<'a>(text: impl Fn(usize) -> &'a str, at: usize) -> bool {
     let before = |n: usize| at.checked_sub(n).map_or("", &text);
     let outermost = text(at) == "gradchain" && before(1) == "::" && !before(2).chars().any(char::is_alphanumeric);
     before(1) != "in" && (before(1) != "::" || outermost)
 }
 
-/// The paths of a tree of `use`, or the one path of an expression or a type; returns where it ends.
+/// Returns the paths of a `use` tree, or the single path of an expression or a type, and its end.
 fn branches<'a>(
     text: impl Fn(usize) -> &'a str + Copy,
     mut at: usize,
@@ -386,7 +385,7 @@ fn branches<'a>(
     }
 }
 
-/// Words, `::` and other signs with their lines; without comments, texts, characters and lifetimes.
+/// Returns words, `::` and other signs with their lines, without comments, strings, characters and lifetimes.
 fn tokens(source: &str) -> Vec<(usize, String)> {
     let source: Vec<char> = source.chars().collect();
     let get = |at: usize| source.get(at).copied().unwrap_or('\0');

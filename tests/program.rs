@@ -1,4 +1,4 @@
-//! Rules as data: each rule of the catalogue, recorded and interpreted, against the rule itself, bit for bit.
+//! Each rule of the catalogue equals its recorded program, interpreted, bit for bit.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,17 +16,17 @@ use gradchain::transform::{
 };
 use gradchain::{DType, Error, Real};
 
-/// Elements, which the rule and its program are both run on.
+/// Elements that the rule and its program run on.
 const ELEMENTS: usize = 2500;
-/// Steps done before: the first, the second, a middle one, those where a bias correction has come to 1.
+/// Earlier steps: the first step, the second, a middle one, and those with bias corrections rounded to 1.
 const COUNTS: [u64; 5] = [0, 1, 2, 1000, 10_000_000];
 
-/// What is said of every rule, one after the other.
+/// A function of every rule.
 trait Visit {
     fn rule<R: Rule>(&mut self, rule: R);
 }
 
-/// Every rule there is, with what changes its branches.
+/// Visits every rule, with the settings that change its branches.
 fn every_rule(visit: &mut impl Visit) {
     let rate = || cosine_decay(0.1, 1500);
     visit.rule(FromageStep::new(0.01));
@@ -77,7 +77,7 @@ fn every_rule(visit: &mut impl Visit) {
     visit.rule(ema(0.9).debias(false));
 }
 
-/// Numbers of all sizes and signs, whole ones, small ones that are often equal, and those that are none.
+/// Generates numbers of all sizes and signs, whole ones, small ones that are often equal, and NaN and infinities.
 struct Numbers(u64);
 
 impl Numbers {
@@ -110,7 +110,7 @@ impl Numbers {
 }
 
 fn same<C: Real>(a: C, b: C) -> bool {
-    // The two zeros are equal, but for their signs.
+    // The two zeros are equal except for their signs.
     a.is_nan() && b.is_nan() || a == b && a.is_sign_negative() == b.is_sign_negative()
 }
 
@@ -155,7 +155,7 @@ fn every_rule_is_its_program() {
     every_rule(&mut Compare);
 }
 
-/// The names after `impl Rule for` in a folder of sources.
+/// Collects the names after `impl Rule for` in a folder of sources.
 fn rules_in(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -192,11 +192,11 @@ fn a_program_outlives_its_step_where_nothing_is_decided_anew() {
     let ((first, at_first), (later, at_later)) = (record(0), record(77));
     assert_eq!(first, later);
     assert_ne!(at_first, at_later);
-    // In the first step there is no gradient before.
+    // In the first step no previous gradient exists.
     let record = |count| Program::of_rule(&scale_by_adan(), Clock::after(count), DType::F32).unwrap().0;
     assert_ne!(record(0), record(1));
     assert_eq!(record(1), record(2));
-    // Constants are of a type, so programs are.
+    // Constants have a dtype, so programs do.
     assert_ne!(record(1), Program::of_rule(&scale_by_adan(), Clock::after(1), DType::F64).unwrap().0);
     assert_eq!(record(1), Program::of_rule(&scale_by_adan(), Clock::after(1), DType::Bf16).unwrap().0);
 }

@@ -1,5 +1,6 @@
-//! Holds the public names to what later versions need: few at the front door, each function in one module, and no type
-//! that cannot grow.
+//! Rules for public names, for the sake of later versions.
+//!
+//! The front door is small, each function is in one module, and every type can grow.
 
 #[path = "common/files.rs"]
 mod files;
@@ -10,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use files::collect;
 
-/// Types that users build or match in full, with the reason why none of them will grow.
+/// Types that users construct or match exhaustively, with the reason that none will grow.
 const CLOSED: &[(&str, &str)] = &[
     ("Comparison", "devices match it in full, and other comparisons follow from these three"),
     ("Decided", "a wrapper of one value, which visits of arguments make"),
@@ -23,7 +24,7 @@ const CLOSED: &[(&str, &str)] = &[
 const COMMON_WORDS: &[&str] =
     &["clamp", "constant", "freeze", "join", "linear", "product", "ratio", "sum", "table", "trace"];
 
-/// Crates that are in no public signature.
+/// Crates that must not be in a public signature.
 const INNER: &[&str] = &[
     "crc32fast",
     "faer",
@@ -40,7 +41,7 @@ const INNER: &[&str] = &[
     "tracing",
 ];
 
-/// Modules that each transformation or schedule is in one of.
+/// The modules that contain each transformation or schedule, in one of them.
 const SUBJECTS: [&str; 4] = ["optimizer", "schedule", "transform", "wrapper"];
 
 fn src() -> PathBuf {
@@ -111,7 +112,7 @@ fn public_types_can_grow() {
     let (mut seen, mut exhaustive) = (0, BTreeSet::new());
     for file in files {
         for Type { name, grows } in types(&read(&file)) {
-            // The name of one that a macro makes is only known where it is called.
+            // The name of an item of a macro is known only at the macro's call.
             if name.starts_with('$') || public.contains(&name) {
                 seen += 1;
                 if !grows {
@@ -132,8 +133,9 @@ fn public_types_can_grow() {
     );
 }
 
-/// A new major version of one of these crates is none of gradchain's: only ndarray, half and the traits of serde and of
-/// numbers are in its signatures.
+/// A new major version of an inner dependency is not breaking.
+///
+/// Only ndarray, half and the traits of serde and of numbers are in public signatures.
 #[test]
 fn no_type_of_an_inner_dependency_is_public() {
     let mut files = Vec::new();
@@ -154,18 +156,18 @@ fn no_type_of_an_inner_dependency_is_public() {
     assert!(foreign.is_empty(), "{foreign:#?}");
 }
 
-/// The names that `use` lines import from some crates.
+/// Returns the names that `use` lines import from some crates.
 fn imported_from(tokens: &[String], crates: &[&str]) -> BTreeSet<String> {
     let mut found = Vec::new();
     for at in (1..tokens.len()).filter(|at| tokens[at - 1] == "use") {
         branches(tokens, at, &mut Vec::new(), &mut found);
     }
-    // `fmt::Result` of one line is not the `Result` of another.
+    // The `fmt::Result` of one line is not the `Result` of another.
     let named = found.into_iter().filter(|(from, _)| crates.contains(&from.split("::").next().unwrap_or_default()));
     named.map(|(_, name)| name).filter(|name| !matches!(&**name, "self" | "*" | "_")).collect()
 }
 
-/// Signatures of functions, type aliases, fields and impls: the tokens before their bodies.
+/// Returns signatures of functions, type aliases, fields and impls: the tokens before their bodies.
 fn public_heads(tokens: &[String]) -> Vec<&[String]> {
     let text = |at: usize| tokens.get(at).map_or("", |token| &**token);
     let mut heads = Vec::new();
@@ -182,7 +184,7 @@ fn public_heads(tokens: &[String]) -> Vec<&[String]> {
             ("pub", name) if name != "(" && text(at + 2) == ":" => &[",", "}"],
             _ => continue,
         };
-        // A type alias is what is behind its `=`.
+        // The target of a type alias follows its `=`.
         let stops = if text(at + 1) == "type" { &[";"][..] } else { stops };
         heads.push(head(tokens, at, stops));
     }
@@ -236,8 +238,10 @@ fn types_that_cannot_grow_are_found() {
 /// A public struct or enum.
 struct Type {
     name: String,
-    /// True if a field or a variant can be added without breaking a user: it is `#[non_exhaustive]`, has a private
-    /// field, is a unit struct, which users name and do not take apart, or has no values.
+    /// True if a field or a variant can be added without breaking users.
+    ///
+    /// Such a type is `#[non_exhaustive]`, has a private field, is a unit struct, which users do not destructure, or
+    /// has no values.
     grows: bool,
 }
 
@@ -255,7 +259,7 @@ fn types(tokens: &[String]) -> Vec<Type> {
             "$" => (format!("${}", text(at + 2)), at + 3),
             name => (name.to_owned(), at + 2),
         };
-        // Past generics, repetitions of a macro and bounds.
+        // Skips generics, repetitions of a macro and bounds.
         let mut depth = 0;
         loop {
             match text(next) {
@@ -280,7 +284,7 @@ fn types(tokens: &[String]) -> Vec<Type> {
     found
 }
 
-/// Returns whether an attribute in front of an item says so.
+/// Returns true if an attribute of the item is `#[non_exhaustive]`.
 fn is_non_exhaustive(tokens: &[String], mut start: usize) -> bool {
     loop {
         let last = |n: usize| start.checked_sub(n).map_or("", |at| &*tokens[at]);
@@ -316,7 +320,7 @@ fn is_public(column: &[String]) -> bool {
         && !matches!(&column[at + 1..], [open, scope, ..] if open == "(" && matches!(&**scope, "crate" | "super" | "in"))
 }
 
-/// Splits at commas that are in no brackets.
+/// Splits at top-level commas.
 fn columns(body: &[String]) -> Vec<&[String]> {
     let mut depth = 0;
     let columns = body.split(|token| {
@@ -330,7 +334,7 @@ fn columns(body: &[String]) -> Vec<&[String]> {
     columns.filter(|column| !column.is_empty()).collect()
 }
 
-/// Adds one for a bracket that opens, takes one away for one that closes; returns whether none is left open.
+/// Updates the depth for a bracket; returns true if none is open.
 fn balances(depth: &mut isize, token: &str) -> bool {
     match token {
         "(" | "[" | "{" => *depth += 1,
@@ -340,19 +344,19 @@ fn balances(depth: &mut isize, token: &str) -> bool {
     *depth == 0
 }
 
-/// The bracket that closes the one at `open`.
+/// Returns the bracket that closes the one at `open`.
 fn closing(tokens: &[String], open: usize) -> usize {
     let mut depth = 0;
     (open..tokens.len()).find(|at| balances(&mut depth, &tokens[*at])).expect("brackets match")
 }
 
-/// The bracket that opens what the one at `close` closes.
+/// Returns the bracket that opens the one closed at `close`.
 fn opening(tokens: &[String], close: usize) -> usize {
     let mut depth = 0;
     (0..=close).rev().find(|at| balances(&mut depth, &tokens[*at])).expect("brackets match")
 }
 
-/// The file of a module and those of the public modules in it, and of modules of which it exports everything.
+/// Collects the files of a module, of its public modules, and of modules that it re-exports completely.
 fn public_files(root: &Path, module: &mut Vec<String>, files: &mut Vec<PathBuf>) {
     let path = module.iter().fold(root.to_owned(), |path, name| path.join(name));
     let own = [path.join(if module.is_empty() { "lib.rs" } else { "mod.rs" }), path.with_extension("rs")];
@@ -419,7 +423,7 @@ fn branches(tokens: &[String], mut at: usize, from: &mut Vec<String>, found: &mu
     }
 }
 
-/// Words, `::` and other signs, without comments, texts, characters and lifetimes.
+/// Returns words, `::` and other signs, without comments, strings, characters and lifetimes.
 fn tokens(source: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let (mut rest, mut tokens) = (source, Vec::new());
@@ -458,7 +462,7 @@ fn tokens(source: &str) -> Vec<String> {
     tokens
 }
 
-/// The length of the raw string that a text begins with.
+/// Returns the length of the raw string at the beginning of a text.
 fn raw_string(text: &str) -> Option<usize> {
     let after = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = after.len() - after.trim_start_matches('#').len();
@@ -467,7 +471,7 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - inside.len() + inside.find(&end).expect("a string that ends") + end.len())
 }
 
-/// The length of the string or the character that a text begins with.
+/// Returns the length of the string or character at the beginning of a text.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

@@ -1,8 +1,7 @@
-//! Small cases of all that is `unsafe` in the engine, for `ci/miri`, which takes thousands of times as long as the
-//! machine: leaves of every layout and type; chains that fuse and such that do not; barriers, boxes, windows, whole
-//! leaves, threads.
+//! Small cases of all `unsafe` code in the engine, for `ci/miri`, which runs thousands of times slower.
 //!
-//! Each compares a step in place with updates that are applied later; what the numbers must be is held elsewhere.
+//! They cover leaves of every layout and dtype, chains with and without fusion, barriers, boxes, windows, whole leaves
+//! and threads. Each compares a step in place with updates that are applied later; other tests check the values.
 #![cfg(feature = "derive")]
 #![allow(missing_docs, reason = "a test program")]
 
@@ -16,7 +15,7 @@ use gradchain::transform::{
 use gradchain::wrapper::{cautious, flatten, mechanize, sam};
 use ndarray::{Array1, Array2, ArrayViewMut2, ShapeBuilder, s};
 
-/// In row-major order, in column-major order, with gaps, without axes, without elements, and of 16 bits.
+/// A model of row-major, column-major, strided, axis-free, empty and 16-bit leaves.
 #[derive(Tree)]
 struct Model<'a> {
     dense: Array2<f32>,
@@ -28,7 +27,7 @@ struct Model<'a> {
     half: Array1<half::bf16>,
 }
 
-/// Memory for the leaf with gaps.
+/// Returns memory for the strided leaf.
 fn memory() -> Array2<f32> {
     Array2::from_elem((3, 8), 7.0)
 }
@@ -57,7 +56,7 @@ fn bits(model: &Model<'_>) -> Vec<u64> {
     bits
 }
 
-/// Three steps in place, by updates, and in the gradients' place: the same bits, and nothing written between the gaps.
+/// Three steps in place, by updates, and in the gradients' arrays are bitwise equal, and touch no gaps.
 fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) {
     let [mut in_place, mut by_updates, mut owned, mut of_gradient] = [(); 4].map(|()| memory());
     {
@@ -122,8 +121,9 @@ small! {
     groups: partition((("a", adam(0.1)), ("b", sgd(0.1))), Labels::paths([("d*", "a")]).otherwise("b"));
 }
 
-/// Boxes find state arrays once for what is more than one tile, and the last one adds to the parameters, at once or by
-/// tiles: the bits of one loop.
+/// Boxes resolve state arrays once for several tiles, and the last one adds to the parameters, at once or by tile.
+///
+/// Results are bitwise identical to one loop.
 #[test]
 fn boxes_on_several_tiles() {
     fn hold(boxes: Vec<Boxed>, fused: impl GradientTransformation<Needs = Nothing>, odd: f32) {
@@ -147,8 +147,9 @@ fn boxes_on_several_tiles() {
     hold(boxes, chain((clip(), adam(), rate())), 100.0);
 }
 
-/// Leaves of 16 bits, whole tiles of which are added up in registers, and what is left: the same bits as by boxes,
-/// which get tiles in `f32`.
+/// Reductions over 16-bit leaves match boxes bit for bit: whole tiles in registers, and a remainder.
+///
+/// Boxes get tiles in `f32`.
 #[cfg(feature = "half")]
 #[test]
 fn tiles_of_16_bits_are_added_up() {
@@ -194,8 +195,9 @@ fn tiles_of_16_bits_are_added_up() {
     of_type::<half::f16>(50.0);
 }
 
-/// State of 16 bits beside leaves of each type, in one loop that brings a block of each array into registers, and what
-/// is left after the last block: the same bits, in parameters and in state, as by boxes, which go tile by tile.
+/// 16-bit state beside leaves of each dtype, in one loop over blocks in registers and a remainder, matches boxes.
+///
+/// Boxes run tile by tile; parameters and state are bitwise identical.
 #[cfg(feature = "half")]
 #[test]
 fn state_of_16_bits_in_one_loop() {
@@ -210,7 +212,7 @@ fn state_of_16_bits_in_one_loop() {
     where
         Vec<E>: TreeMut,
     {
-        // Of both signs, and as far apart as each type can have.
+        // Of both signs, over the range of each dtype.
         let largest: f64 = if E::DTYPE == DType::F16 || M::DTYPE == DType::F16 { 50.0 } else { 1e6 };
         let number = |i: usize| (((i * 7919) % 101) as f64 / 50.0 - 1.0) * largest.powi(i as i32 % 5 - 2);
         let leaf = |from: usize| (0..LEN).map(|i| E::from_f64(number(i + from))).collect::<Vec<E>>();
@@ -251,7 +253,7 @@ fn state_of_16_bits_in_one_loop() {
     }
 }
 
-/// Some rows of leaves of every layout that has them, twice among them: the same bits in place and by updates.
+/// Row-sparse gradients of every layout with rows, with repeated rows, are bitwise equal in place and by updates.
 #[test]
 fn rows() {
     use gradchain::tree::SparseRows;
@@ -286,7 +288,7 @@ fn lbfgs_direction() -> impl GradientTransformation<Needs = Nothing> {
     chain((scale_by_lbfgs(), scale(-0.1)))
 }
 
-/// Pieces of one leaf on several threads.
+/// Chunks of one leaf run on several threads.
 #[cfg(feature = "rayon")]
 #[test]
 fn threads() {

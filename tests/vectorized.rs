@@ -1,5 +1,6 @@
-//! The core loops are vectorised for every instruction set, down to the divisions: read off the machine code that a
-//! release build makes of one example. And run, they give the same bits on each of them.
+//! The core loops are vectorized at every SIMD level, including divisions, and give the same bits at each.
+//!
+//! The test reads the machine code of a release build of one example.
 #![cfg(target_arch = "x86_64")]
 #![allow(missing_docs, reason = "a test program")]
 
@@ -10,7 +11,7 @@ use std::sync::LazyLock;
 
 static BUILT: LazyLock<Built> = LazyLock::new(build);
 
-/// Read once, for all tests: it is some ten megabytes of text.
+/// Parsed once for all tests, since it is some ten megabytes of text.
 static FUNCTIONS: LazyLock<Functions<'static>> = LazyLock::new(|| functions(&BUILT.assembly));
 
 struct Built {
@@ -18,13 +19,14 @@ struct Built {
     assembly: String,
 }
 
-/// Symbols, their instructions, and the labels between these.
+/// The instructions of each symbol, and the labels between them.
 type Functions<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
-/// Builds the example with its machine code in text, and that of what is compiled in the library: as a package of its
-/// own, since with an example Cargo builds all that the tests need, optimized. Without the optimization when linking
-/// that a release build has, which some leave out to save a third of the time: what is only inlined by it must not be
-/// in a loop. `CORE_LOOPS_LTO` set to `false` is what Cargo does by default.
+/// Builds the example and the library with their assembly, as a separate package.
+///
+/// As an example Cargo would also build all dependencies of the tests, optimized. Link-time optimization is off, since
+/// some users disable it to save a third of the build time: no loop may depend on its inlining. Set `CORE_LOOPS_LTO` to
+/// `false` for Cargo's default.
 fn build() -> Built {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -38,20 +40,20 @@ fn build() -> Built {
         root = root.display(),
     );
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest is written");
-    // The versions of dependencies are those of the tests, if these are locked.
+    // Uses the tests' versions of dependencies, if these are locked.
     let _none_yet = std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .current_dir(&folder)
-        // As many units as there are else: asked for text, the compiler would make one. Names as the demangler of
-        // version 0 gives them, with their type arguments.
+        // The default number of codegen units, which `--emit asm` would reduce to one. Version 0 of symbol mangling
+        // keeps type arguments.
         .env("RUSTFLAGS", "--emit asm -C codegen-units=16 -C symbol-mangling-version=v0")
         .env("CARGO_TARGET_DIR", folder.join("target"))
         .args(["build", "--release"])
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the example builds");
-    // Those of the last build: the name goes on with a number of the build up to the first dot.
+    // The files of the last build: its hash precedes the first dot of the name.
     let newest = |name: &str| {
         let files = std::fs::read_dir(folder.join("target/release/deps")).expect("a folder that cargo has made");
         let files: Vec<_> = files
@@ -84,7 +86,7 @@ fn functions(assembly: &str) -> Functions<'_> {
             current.into_iter().for_each(|name| all.entry(name).or_default().push(line.trim()));
         }
     }
-    // Of functions with the same code one is left, and the others are names for it.
+    // Identical functions are merged, and their names become aliases.
     let same = assembly.lines().filter_map(|line| line.split_once(" = ").filter(|(name, _)| name.starts_with("_R")));
     for (name, of) in same {
         if let Some(code) = all.get(of).cloned() {
@@ -94,13 +96,14 @@ fn functions(assembly: &str) -> Functions<'_> {
     all
 }
 
-/// The instructions of the longest of a function's loops that have no loop inside.
+/// Returns the instructions of a function's longest innermost loop.
 fn longest_loop<'a>(code: &[&'a str]) -> Vec<&'a str> {
     inner_loops(code).into_iter().max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// The same of what goes back to where a loop begins from several places, since the first or last times a part of it is
-/// left out: from there to the last of these places.
+/// Returns the same for loops with several jumps back to their beginning.
+///
+/// Peeled first or last iterations cause these; the loop extends to the last of the jumps.
 fn longest_loop_in_parts<'a>(code: &[&'a str]) -> Vec<&'a str> {
     let jump_to = |line: &&str| line.split_whitespace().nth(1).filter(|_| line.starts_with('j')).map(str::to_owned);
     let labels = code.iter().enumerate().filter_map(|(start, line)| Some((start, line.strip_suffix(':')?)));
@@ -111,7 +114,7 @@ fn longest_loop_in_parts<'a>(code: &[&'a str]) -> Vec<&'a str> {
     ends.max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// The instructions of each of a function's loops that have no loop inside.
+/// Returns the instructions of each of a function's innermost loops.
 fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
     let begins = |label: &str| code.iter().position(|line| line.strip_suffix(':') == Some(label));
     let jumps = code.iter().enumerate().filter(|(_, line)| line.starts_with('j'));
@@ -127,17 +130,19 @@ fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
     inner.map(|lines| lines.iter().copied().filter(|line| !line.ends_with(':')).collect()).collect()
 }
 
-/// What becomes of the updates in a loop of `engine/kernel.rs`, and whether it is for arrays of several types: as type
-/// arguments stand in a mangled name, after the letter of the compute type. Before these are those of the chain's pass,
-/// `Kj0_` for a pass that begins with gradients.
+/// The output mode of a loop of `engine/kernel.rs`, and mixed dtypes or not, as in a mangled name.
+///
+/// These type arguments follow the letter of the compute type. The arguments of the chain's pass precede them: `Kj0_`
+/// for a pass that begins with gradients.
 const ADDS: &str = "Kh2_Kb0_";
 const ADDS_MIXED: &str = "fKh2_Kb1_";
 const GIVES: &str = "Kh1_Kb0_";
 const DROPS: &str = "Kh0_Kb0_";
 const DROPS_MIXED: &str = "fKh0_Kb1_";
 
-/// The loops of a chain for one instruction set: of a job, with other parts of its name. In a mangled name each
-/// identifier comes with its length before it, then the type arguments: `f` for f32, `d` for f64.
+/// Returns the loops of a job of a chain at one SIMD level, with other parts of the name.
+///
+/// In a mangled name each identifier follows its length; type arguments follow: `f` for f32, `d` for f64.
 fn loops<'a>(functions: &'a Functions<'a>, simd: &str, chain: &str, others: &[&str]) -> Vec<&'a [&'a str]> {
     let set = format!("4simd{}{simd}", simd.len());
     let parts = [&[set.as_str(), chain], others].concat();
@@ -147,8 +152,9 @@ fn loops<'a>(functions: &'a Functions<'a>, simd: &str, chain: &str, others: &[&s
     functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code.as_slice()).collect()
 }
 
-/// The loops that bring state of 8 bits into `f32` and back, by code: those of the instructions of which there must be
-/// some on whole registers, without and with their prefix.
+/// The loops between 8-bit state and `f32`, by format, and the instructions required on whole registers.
+///
+/// The instructions are given without prefix.
 const CODES: &[(&str, &str, &[&str])] = &[
     ("6Decode", "4Root", &["mulps", "cvtdq2ps"]),
     ("6Decode", "10FourthRoot", &["mulps", "cvtdq2ps"]),
@@ -160,8 +166,9 @@ const CODES: &[(&str, &str, &[&str])] = &[
     ("6Encode", "3LogKb0", &["psrad", "paddd"]),
 ];
 
-/// What is done between passes by rows and columns, and what chains of several loops do together: file, job, and
-/// instructions as in `CODES`, where `_` is the letter of the type.
+/// Work along axes between passes, and common work of chains with several loops: file, job, instructions as in `CODES`.
+///
+/// `_` stands for the letter of the type.
 const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "7Squares", &["mulpd", "addpd"]),
     ("21scale_by_factored_rms", "5Plain", &["mulp_", "addp_"]),
@@ -175,7 +182,7 @@ const AXES: &[(&str, &str, &[&str])] = &[
 const CHAINS: &[(&str, &[&str])] = &[
     ("4Adam", &["sqrt", "div", "mul", "add"]),
     ("5Adamw", &["sqrt", "div", "mul", "add"]),
-    // Before other members: in a box by itself it has neither roots nor divisions.
+    // Before other stages: alone in a box it has neither roots nor divisions.
     ("8ZeroNansN", &["sqrt", "div", "mul", "add"]),
     ("4Lion", &["mul", "add"]),
     ("3Sgd", &["mul", "add"]),
@@ -192,12 +199,12 @@ const CHAINS: &[(&str, &[&str])] = &[
     ("5Rprop", &["mul", "add"]),
     ("7SignSgd", &["mul", "add"]),
     ("4Yogi", &["sqrt", "div", "mul", "add"]),
-    // After a look at whole leaves.
+    // Behind leaf statistics.
     ("9Adafactor", &["mul", "add"]),
     ("3Sm3", &["sqrt", "div", "mul", "add"]),
 ];
 
-/// Members that are loops of their own, in boxes: part, pass, and instructions as in `AXES`.
+/// Stages that are separate loops, in boxes: part, pass, and instructions as in `AXES`.
 const MEMBERS: &[(&str, &str, &str, &[&str])] = &[
     ("8ZeroNans", GIVES, "Kj0_K", &["cmpordp_"]),
     ("16ClipByGlobalNorm", DROPS, "Kj0_KB", &["mulpd", "addpd"]),
@@ -225,8 +232,8 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
                     let packed = format!("{prefix}{operation}p{letter}\t");
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{chain}, {simd}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
-                    // Only what is left after whole registers is done one by one: once, against the blocks' several
-                    // times.
+                    // Only the remainder after whole registers uses single numbers: once, against several times for the
+                    // blocks.
                     let count = |name: &str| code.iter().filter(|line| line.starts_with(name)).count();
                     let (whole, single) = (count(&packed), count(&format!("{prefix}{operation}s{letter}\t")));
                     let slow = ["sqrt", "div"].contains(operation) && whole < single;
@@ -242,8 +249,9 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
     }
 }
 
-/// What makes an `f32` of a `bf16`: a shift, or, without AVX2, what puts zeros beside it. Such a loop has no other
-/// conversion, since `f16` has none for that set.
+/// Returns the instruction that converts `bf16` to `f32`: a shift, or, without AVX2, an interleave with zeros.
+///
+/// At that level such a loop has no other conversion, since `f16` has none.
 fn shift(simd: &str) -> &'static str {
     if simd == "baseline" { "punpcklwd" } else { "pslld" }
 }
@@ -252,7 +260,7 @@ fn shift(simd: &str) -> &'static str {
 fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        // Of this one parameters were kept in memory between two uses.
+        // LLVM may keep this chain's parameters in memory between two uses.
         for (chain, operations) in CHAINS.iter().chain(&[("7Fromage", &["mul", "add"] as &[_])]) {
             let loops = loops(functions, simd, chain, &[ADDS_MIXED, "Kj0_K"]);
             assert!(!loops.is_empty(), "no loop of {chain} for {simd} on 16 bits");
@@ -263,11 +271,12 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
                 for operation in *operations {
                     let (whole, single) = (format!("{prefix}{operation}ps\t"), format!("{prefix}{operation}ss\t"));
                     assert!(count(&whole, registers) > 0, "{chain}, {simd}: no {whole}in {registers}");
-                    // What is left after whole blocks is done one by one: once, against the blocks' several times.
+                    // Only the remainder after whole blocks uses single numbers: once, against several times for the
+                    // blocks.
                     let slow = ["sqrt", "div"].contains(operation) && count(&single, "") > count(&whole, registers);
                     assert!(!slow, "{chain}, {simd}: {operation} on single numbers");
                 }
-                // f16 by the processor's own conversions, twice there and twice back; bf16 by shifts.
+                // f16 by the CPU's conversions, twice in each direction; bf16 by shifts.
                 let (there, back) = (count("vcvtph2ps\t", registers), count("vcvtps2ph\t", registers));
                 match simd {
                     "baseline" => assert_eq!((there, back), (0, 0), "{chain}"),
@@ -277,7 +286,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
                 assert!(shifts > 0, "{chain}, {simd}: no shifts in {registers}");
                 assert_eq!(count("vp", "gather"), 0, "{chain}, {simd}: gathers");
                 assert_eq!(count("call", "convert") + count("call", "half_floats"), 0, "{chain}, {simd}: calls");
-                // With 32 registers little of a block need go through memory; other sets have too few.
+                // With 32 registers little of a block needs the stack; other levels have too few.
                 for code in inner_loops(code).iter().filter(|_| simd == "avx512") {
                     let on_stack = |line: &&&str| line.contains("(%rsp)") && line.contains(registers);
                     let stacked = code.iter().filter(on_stack).count();
@@ -289,7 +298,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     }
 }
 
-/// Where a tile's updates are added to parameters.
+/// A tile's updates are added to 16-bit parameters in registers.
 #[test]
 fn updates_are_added_to_16_bits_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
@@ -329,7 +338,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
     }
 }
 
-/// Sums are of `f64`, of which half as many fill a register: elements of `f32` must not be worked on by as few.
+/// Stages beside reductions fill registers too: sums are `f64`, but `f32` elements must not run at half width.
 #[test]
 fn what_is_done_beside_sums_fills_registers_too() {
     let functions = &*FUNCTIONS;
@@ -348,9 +357,10 @@ fn what_is_done_beside_sums_fills_registers_too() {
     }
 }
 
-/// What a loop's function may call: what ends the program, moves or frees memory, is found out once for a stretch, or
-/// is called for a whole stretch; a hyperbolic tangent, which has a loop of its own; and blocks of 8-bit state with
-/// numbers that are not finite.
+/// The functions that a loop's function may call.
+///
+/// They end the program, move or free memory, run once for a whole slice, compute a hyperbolic tangent, which has a
+/// loop of its own, or process blocks of 8-bit state with numbers that are not finite.
 const CALLS: &[&str] = &[
     "9panicking",
     "5lacks",
@@ -373,8 +383,10 @@ const CALLS: &[&str] = &[
     "largest_finite",
 ];
 
-/// Functions of the standard library that are not meant to be inlined, as `zip` and `map` of arrays, are calls if a
-/// user builds without optimizing when linking: in a loop over elements that takes ten to fifty times as long.
+/// No loop calls a function that is not in `CALLS`, or gathers.
+///
+/// Without link-time optimization, `zip` and `map` of arrays are not inlined; such a call in an elementwise loop takes
+/// ten to fifty times as long.
 #[test]
 fn loops_call_nothing_and_gather_nothing() {
     let functions = &*FUNCTIONS;
@@ -387,7 +399,7 @@ fn loops_call_nothing_and_gather_nothing() {
             (instruction.starts_with("call") || instruction == "jmp" && !to.starts_with(".L")).then_some(to)
         });
         for to in called {
-            // An address may be kept in a register for several calls.
+            // A register may hold an address for several calls.
             let into =
                 to.strip_prefix('*').filter(|to| to.starts_with('%')).map(|register| format!("(%rip), {register}"));
             let kept =
@@ -403,8 +415,9 @@ fn loops_call_nothing_and_gather_nothing() {
     }
 }
 
-/// What is there or another number, stored where it is, becomes a store that is done for some numbers of a register
-/// only. With AVX2 an AMD EPYC takes 14 cycles for one: mini-steps that hold took three times as long in the cache.
+/// No store is masked: LLVM turns a select between the old and a new value into a masked store.
+///
+/// With AVX2 that takes 14 cycles on an AMD EPYC, which tripled the time of held mini-steps in the cache.
 #[test]
 fn stores_are_done_for_all_numbers_of_a_register() {
     let functions = &*FUNCTIONS;
@@ -415,8 +428,9 @@ fn stores_are_done_for_all_numbers_of_a_register() {
     }
 }
 
-/// A comparison that both chooses and counts was counted lane by lane: 28 shifts of masks for a register. A few are for
-/// what is put together from halves.
+/// Masks are not split into lanes: a comparison that both selects and counts may become 28 mask shifts per register.
+///
+/// A few are allowed for values combined from halves.
 #[test]
 fn masks_are_not_taken_apart() {
     let functions = &*FUNCTIONS;
@@ -428,7 +442,7 @@ fn masks_are_not_taken_apart() {
     }
 }
 
-/// The names of the functions that are compiled for an instruction set each.
+/// The names of the functions compiled for one SIMD level each.
 const SETS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
 
 #[test]
@@ -449,7 +463,7 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
                 }
                 let apart = code.iter().any(|line| line.contains("gather") || line.contains("scatter"));
                 assert!(!apart, "{part}, {simd}, {real}: vectorised across blocks, with gathers");
-                // Where something is added up some elements of a register were done one by one, and put together.
+                // A loop with a reduction must not process some lanes individually.
                 let whole = |line: &&str| line.contains("movup") && line.contains(registers);
                 for code in inner_loops(code).into_iter().filter(|code| code.iter().any(whole)) {
                     let single = code.iter().find(|line| SINGLE.iter().any(|single| line.contains(single)));
@@ -460,10 +474,10 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
     }
 }
 
-/// Instructions on one number, of those that a loop on whole registers may be made of in parts.
+/// Scalar instructions that a partially vectorized loop may contain.
 const SINGLE: &[&str] = &["ucomis", "cvtss2sd", "movss\t", "setp\t"];
 
-/// Passes that add up leaves of 16 bits: the squares of one array, and of two, and what ends in the parameters.
+/// Passes that reduce 16-bit leaves: the squares of one array, of two, and a pass that updates the parameters.
 const ADDED_HALVES: &[(&str, &str)] =
     &[("8ZeroNans", DROPS_MIXED), ("7Fromage", DROPS_MIXED), ("4Lars", DROPS_MIXED), ("11DadaptAdamw", ADDS_MIXED)];
 
@@ -479,7 +493,7 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
                 let conversion = alone.then(|| shift(simd));
                 for operation in ["addpd", "mulpd"].into_iter().chain(conversion) {
                     let packed = format!("{prefix}{operation}\t");
-                    // Bits may come as a half of a register each, since that is what becomes a register of `f64`.
+                    // Bits may fill half a register, since they become a whole one of `f64`.
                     let found =
                         |registers: &str| code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     let packs = found(registers) || operation == "pslld" && simd == "avx512" && found("ymm");
@@ -499,9 +513,11 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
     }
 }
 
-/// Chain, job, type and pass, and the most instructions of a loop with AVX-512 and AVX2: a tenth more than measured in
-/// November 2026. A loop takes 32 elements with AVX-512 and 16 with AVX2, or 32 where it takes 16-bit arrays; such a
-/// loop holds the instructions of every storage type. Comments name the exceptions.
+/// Chain, job, type and pass, and the maximal instructions of a loop with AVX-512 and AVX2.
+///
+/// The limits are a tenth above the measurements of November 2026. A loop takes 32 elements with AVX-512 and 16 with
+/// AVX2, or 32 with 16-bit arrays; such a loop holds the instructions of every storage type. Comments name the
+/// exceptions.
 const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("4Adam", "fKh2_Kb0_", "Kj0_", [59, 62]),
     ("5AdamwE", "fKh2_Kb0_", "Kj", [85, 99]),
@@ -551,11 +567,12 @@ fn the_loops_have_no_more_instructions_than_they_need() {
     assert!(too_long.is_empty(), "{}", too_long.join("\n"));
 }
 
-/// Loops of the first of several passes, and how many arrays each writes to, with the updates that it gives out. The
-/// number that is the pass stands in a name once; where it is repeated there is a letter for that. A loop that writes
-/// what it has just read takes the array through memory, though nothing changes in it.
+/// Loops of the first of several passes, and the number of arrays that each writes, including emitted updates.
+///
+/// The number of the pass is in a name once; a back reference replaces it elsewhere. A loop that writes an unchanged
+/// array back takes it through memory.
 const WRITES: &[(&str, &str, &str, usize)] = &[
-    // The accumulator is emptied in the last pass, and the moments are written there.
+    // The last pass clears the accumulator and writes the moments.
     ("10MultiSteps", GIVES, "Kj0_KB", 1),
     ("8ZeroNansN", DROPS, "Kj0_KB", 0),
     // Two moments.
@@ -571,12 +588,12 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
             assert!(!found.is_empty(), "no loop of {chain} {arguments} for {simd}");
             for code in found {
                 let code = longest_loop(code);
-                // `move from, place(base, index)`, where the place in an unrolled loop differs by a number only.
+                // `move from, place(base, index)`; the place in an unrolled loop differs by a number only.
                 let stores = code.iter().filter_map(|line| {
                     let (instruction, operands) = line.split_once('\t')?;
                     let (from, place) = operands.rsplit_once(", ")?;
                     let stores = instruction.starts_with("vmov") && from.starts_with('%') && place.ends_with(')');
-                    // A place without an index is that of the result.
+                    // A place without an index is the result's.
                     stores.then(|| place.split_once('(')).flatten().filter(|(_, place)| place.contains(','))
                 });
                 let to: std::collections::BTreeSet<&str> =
@@ -588,8 +605,9 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
     }
 }
 
-/// A function with so much on the stack touches every page of it when it is called, which a small leaf does not pay
-/// back: calls for each piece of a leaf took twice as long with the room for tiles on them.
+/// Functions called for each chunk have no stack frames of whole pages.
+///
+/// The prologue of such a function touches every page, which doubled the time of calls for small leaves.
 #[test]
 fn what_is_called_for_each_chunk_has_no_pages_on_the_stack() {
     let functions = &*FUNCTIONS;
@@ -624,8 +642,9 @@ fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
     }
 }
 
-/// Parts that draw numbers for the elements of a stretch: instructions of which there must be some on whole registers.
-/// They are drawn in the type of the arithmetic, whose letter is in the place of `_`.
+/// Parts with random numbers for a slice's elements, and the instructions required on whole registers.
+///
+/// Numbers are drawn in the type of the arithmetic, whose letter replaces `_`.
 const DRAWS: &[(&str, &[&str])] =
     &[("8AddNoise", &["sqrtp_", "divp_", "mulp_", "addp_", "pmuludq"]), ("18StochasticRounding", &["pmuludq"])];
 
@@ -643,7 +662,7 @@ fn random_numbers_are_drawn_a_register_at_a_time() {
                 let packs = found[0].iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                 assert!(packs, "{part}, {simd}, {real}: no {packed}in {registers}:\n{}", found[0].join("\n"));
             }
-            // Words put together on the stack wait for those of the counter before.
+            // Counter words combined on the stack would wait for earlier stores.
             for slow in ["gather", "valign"] {
                 assert!(!found[0].iter().any(|line| line.contains(slow)), "{part}, {simd}, {real}: {slow}");
             }

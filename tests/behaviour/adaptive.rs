@@ -1,5 +1,6 @@
-//! The adaptive optimizers against naive `f64` versions of their papers, which share nothing with the library: each
-//! looks at all gradients that an element has had, and works out its last update from the start.
+//! The adaptive optimizers against naive `f64` versions of their papers, which share no code with the library.
+//!
+//! Each naive version recomputes an element's last update from all of its gradients.
 
 use gradchain::needs::Nothing;
 use gradchain::optimizer::{
@@ -15,10 +16,10 @@ use gradchain::transform::{
 };
 use gradchain::{Element, GradientTransformation};
 
-/// The update of an element, from every gradient it has had, the last one now, and the parameter.
+/// Computes an element's update from all its gradients, the current one last, and the parameter.
 type Oracle = Box<dyn Fn(&[f64], f64) -> f64>;
 
-/// Several elements, none at all, and no axes.
+/// Leaves of several elements, of none, and without axes.
 type Leaves<T> = (Vec<T>, Vec<T>, T);
 
 const STEPS: usize = 9;
@@ -28,7 +29,7 @@ fn leaves<T: Element>(values: &[f64]) -> Leaves<T> {
     (each[1..].to_vec(), Vec::new(), each[0])
 }
 
-/// Numbers that `f32` holds exactly, one in eight of them zero; of sizes from 1/64 to 16.
+/// Returns numbers that `f32` holds exactly, of sizes from 1/64 to 16; one in eight is zero.
 fn numbers(seed: u64, len: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -78,7 +79,7 @@ fn check<S: GradientTransformation<Needs = Nothing> + Clone + 'static>(
     run::<f64, S>(name, &optimizer, &oracle, 1e-10);
 }
 
-/// A part and its optimizer: the second is the first times minus the learning rate, 0.25.
+/// Checks a part and its optimizer, which multiplies the part's updates by minus the learning rate, 0.25.
 fn check_both<
     P: GradientTransformation<Needs = Nothing> + Clone + 'static,
     S: GradientTransformation<Needs = Nothing> + Clone + 'static,
@@ -93,19 +94,19 @@ fn check_both<
     check(name, optimizer, move |g, _| -0.25 * oracle(g));
 }
 
-// What the papers are made of.
+// Building blocks of the papers.
 
-/// The sum of the weights that a running mean which starts from zero gives to all that it has seen.
+/// Returns the sum of the weights in a running mean that starts from zero.
 fn seen(decay: f64, steps: usize) -> f64 {
     (0..steps).map(|i| (1.0 - decay) * decay.powi(i as i32)).sum()
 }
 
-/// A running mean that starts from zero.
+/// Returns a running mean that starts from zero.
 fn mean(decay: f64, xs: &[f64]) -> f64 {
     xs.iter().rev().enumerate().map(|(age, x)| (1.0 - decay) * decay.powi(age as i32) * x).sum()
 }
 
-/// A mean with weights that fall with age and add up to 1.
+/// Returns a running mean whose weights are normalized to a sum of 1.
 fn unbiased(decay: f64, xs: &[f64]) -> f64 {
     mean(decay, xs) / seen(decay, xs.len())
 }
@@ -118,7 +119,7 @@ fn last(xs: &[f64]) -> f64 {
     xs[xs.len() - 1]
 }
 
-/// The first moment without bias, or the one of a step ahead: the same with the next gradient taken to be this one.
+/// Returns the unbiased first moment; with Nesterov's method that of the next step, with the same gradient again.
 fn first(decay: f64, g: &[f64], nesterov: bool) -> f64 {
     if !nesterov {
         return unbiased(decay, g);
@@ -154,7 +155,7 @@ fn stddev() {
             let seen = if bias { seen(decay, g.len()) } else { 1.0 };
             let mu = mean(decay, g) / seen;
             let nu = (decay.powi(g.len() as i32) * start + mean(decay, &squares(g))) / seen;
-            // The variance as such: how far each gradient, and what was there before them, is from the mean.
+            // The variance: squared deviations from the mean, including the initial zeros.
             let before = decay.powi(g.len() as i32) / seen;
             let spread = mean(decay, &g.iter().map(|x| (x - mu) * (x - mu)).collect::<Vec<_>>()) / seen;
             let total = before * start + spread + mu * mu * (1.0 - self::seen(decay, g.len()) / seen);
@@ -174,7 +175,7 @@ fn stddev() {
     }
 }
 
-/// A decaying sum of the scaled gradients, each with the rate of its own step.
+/// The momentum is a decaying sum of scaled gradients, each with the rate of its own step.
 #[test]
 fn rmsprop_with_momentum() {
     let scaled = |g: &[f64]| last(g) / (mean(0.75, &squares(g)) + 1e-3).sqrt();
@@ -265,7 +266,7 @@ fn beliefs() {
             scale_by_belief().b1(b1).b2(b2).eps(1e-3).eps_root(root).nesterov(nesterov),
             adabelief(0.25).b1(b1).b2(b2).eps(1e-3).eps_root(root).nesterov(nesterov),
             move |g| {
-                // What is added under the root at every step piles up.
+                // The term under the root accumulates over the steps.
                 let surprise = |s: usize| (g[s - 1] - mean(b1, &g[..s])).powi(2) + root / (1.0 - b2);
                 let surprises: Vec<f64> = (1..=g.len()).map(surprise).collect();
                 first(b1, g, nesterov) / (unbiased(b2, &surprises).sqrt() + 1e-3)
@@ -297,7 +298,7 @@ fn radams() {
     }
 }
 
-/// All of Adadelta's updates.
+/// Returns all of Adadelta's updates.
 fn adadeltas(rho: f64, eps: f64, g: &[f64]) -> Vec<f64> {
     let mut steps: Vec<f64> = Vec::new();
     for s in 1..=g.len() {
@@ -314,7 +315,7 @@ fn adadelta_is_the_papers() {
             last(&adadeltas(rho, eps, g))
         });
     }
-    // The decay is part of the gradient. One step, since the oracle is told the last parameter only.
+    // Decay is part of the gradient. One step only, since the oracle knows only the last parameter.
     let optimizer = adadelta(2.0).rho(0.5).eps(1.0).weight_decay(0.5);
     let params = 4.0_f64;
     let updates = optimizer.update(&2.0_f64, &mut optimizer.init(&params).unwrap(), &params).unwrap();
@@ -462,7 +463,7 @@ fn adopts() {
         [(0.9, 0.9999, 0.25, Some(0.25), false), (0.5, 0.75, 0.5, Some(0.5), true), (0.5, 0.75, 0.5, None, true)]
     {
         let oracle = move |g: &[f64]| {
-            // Of the squares the first one counts in full: nothing was known before it.
+            // The first square has its full weight, since no estimate precedes it.
             let known = |s: usize| f64::powi(b2, s as i32 - 1) * g[0] * g[0] + mean(b2, &squares(&g[1..s]));
             let scaled = |s: usize| {
                 let x = g[s] / known(s).sqrt().max(eps);
@@ -472,7 +473,7 @@ fn adopts() {
             let mu = mean(b1, &taken);
             if nesterov && !taken.is_empty() { b1 * mu + (1.0 - b1) * last(&taken) } else { mu }
         };
-        // As a power, and as a schedule that says the same.
+        // The limit as a power, and as an equivalent schedule.
         let limits = [power.unwrap_or(0.25), power.unwrap_or(1.0)].map(StepLimit::Power);
         let same = gradchain::schedule::from_fn("power", move |t| (t as f64).powf(power.unwrap_or(0.25)));
         let part = scale_by_adopt().b1(b1).b2(b2).eps(eps).nesterov(nesterov).use_clipping(power.is_some());
@@ -491,7 +492,7 @@ fn acprops() {
         let direction = move |g: &[f64]| {
             let surprise = |s: usize| (g[s - 1] - mean(b1, &g[..s - 1])).powi(2) + root / (1.0 - b2);
             let surprises: Vec<f64> = (1..g.len()).map(surprise).collect();
-            // Without a gradient so far it is the first step.
+            // Without a gradient so far this counts as the first step.
             let unseen = g[..g.len() - 1].iter().all(|g| *g == 0.0);
             let before = if unseen { 1.0 } else { unbiased(b2, &surprises) };
             last(g) / (before.sqrt() + 0.25)
@@ -502,7 +503,7 @@ fn acprops() {
     }
 }
 
-/// Updates of one element, in `f32`.
+/// Returns the updates of one element, in `f32`.
 fn updates<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, gradients: &[f32]) -> Vec<f32> {
     let mut state = optimizer.init(&0.0_f32).unwrap();
     let update = |g| optimizer.update(g, &mut state, &0.0_f32).unwrap().to_vec::<f32>("").unwrap()[0];
@@ -514,9 +515,9 @@ fn squares_that_overflow_give_no_update_and_a_nan_is_not_hidden() {
     assert_eq!(updates(&scale_by_rss(), &[1e30, 1.0]), [0.0, 0.0]);
     assert_eq!(updates(&scale_by_rms(), &[1e30]), [0.0]);
     assert_eq!(updates(&scale_by_simplified_ademamix(), &[1e30, 1.0]), [0.0, 0.0]);
-    // The first step of ADOPT only looks, whatever it sees; Optax multiplies 0 with 1/0 here.
+    // The first step of ADOPT only records the gradient; Optax multiplies 0 by 1/0 here.
     assert_eq!(updates(&scale_by_adopt().use_clipping(false).eps(0.0), &[1.0, 0.5]), [0.0, 0.05]);
-    // The sum stays NaN, and what is not known to be above zero is not divided by.
+    // The sum stays NaN, and only a positive sum is a divisor.
     assert!(matches!(updates(&scale_by_rss(), &[f32::NAN, 1.0])[..], [a, b] if a.is_nan() && b == 0.0));
     let nan = |updates: Vec<f32>| assert!(updates.iter().all(|u| u.is_nan()), "{updates:?}");
     nan(updates(&scale_by_amsgrad(), &[f32::NAN, 1.0]));
@@ -588,7 +589,7 @@ fn injected_arguments_are_the_builders() {
     state.hyperparams_mut().set("learning_rate", 0.0).unwrap();
     let updates = optimizer.update(&1.0_f64, &mut state, &0.0_f64).unwrap();
     assert_eq!(updates.to_vec::<f64>("").unwrap(), [0.0]);
-    // The learning rate of the old optimistic Adam is also its optimism, unless there is one.
+    // The learning rate of the old optimistic Adam is also its default optimism.
     let mut together = inject_hyperparams(optimistic_adam(0.5)).init(&0.0_f64).unwrap();
     assert!(together.hyperparams_mut().set("optimism", 0.1).is_err());
     let mut apart = inject_hyperparams(optimistic_adam(0.5).optimism(0.1)).init(&0.0_f64).unwrap();

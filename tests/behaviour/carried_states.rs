@@ -1,4 +1,4 @@
-//! States that are stepped by a transformation with other arguments than the one that made them.
+//! States stepped by a transformation with other arguments than their maker's.
 
 use gradchain::optimizer::{galore, shampoo, soap, stable_adamw};
 use gradchain::prelude::*;
@@ -13,7 +13,7 @@ use ndarray::{Array2, array};
 const PARAMS: (f64, f64, f64) = (1.0, -2.0, 0.5);
 const GRADS: (f64, f64, f64) = (0.5, 1.0, -0.25);
 
-/// The message of a refused step, which changes nothing, and of refused readings.
+/// Returns the message of a refused step, which changes nothing, and of refused readings.
 fn refusal<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(before: &T, after: &T) -> String {
     let mut params = PARAMS;
     let mut state = before.init(&params).unwrap();
@@ -26,7 +26,7 @@ fn refusal<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(before:
     error
 }
 
-/// One difference was read as two, and of ten the first three.
+/// A state of another memory size is refused: its differences would be misread.
 #[test]
 fn lbfgs_refuses_a_state_of_another_memory_size() {
     for (made, stepped) in [(1, 2), (2, 1), (10, 3), (3, 10)] {
@@ -37,7 +37,7 @@ fn lbfgs_refuses_a_state_of_another_memory_size() {
         assert!(error.contains("the state was made with another `memory_size`"), "{error}");
         let error = refusal(&boxed(in_chain(made)), &boxed(in_chain(stepped)));
         assert!(error.contains("the state was made with another `memory_size`"), "{error}");
-        // And in the place of its own.
+        // Also when it is put in place of the transformation's own.
         let params = PARAMS;
         let mut own = scale_by_lbfgs().memory_size(stepped).init(&params).unwrap();
         let other = scale_by_lbfgs().memory_size(made).init(&params).unwrap();
@@ -65,12 +65,12 @@ fn what_decides_on_arrays_and_leaves_is_compared() {
     }
     let mut params = PARAMS;
     let mut state = adam(0.1).init(&params).unwrap();
-    // The type that it has anyway.
+    // This dtype is the default one.
     adam(0.1).mu_dtype(f64s).nesterov(true).step(&mut params, &GRADS, &mut state).unwrap();
     adam(0.1).step(&mut params, &GRADS, &mut state).unwrap();
 }
 
-/// Rows and columns of a square matrix have states of the same shapes.
+/// The axes of matrices are compared even if shapes are equal, as for square matrices.
 #[test]
 fn the_axes_of_matrices_are_compared_also_where_shapes_are_the_same() {
     use gradchain::transform::{DimensionNumbers, WeightDimensionNumbers};
@@ -97,7 +97,7 @@ fn the_axes_of_matrices_are_compared_also_where_shapes_are_the_same() {
     holds(both.map(|numbers| galore(0.1).rank(2).weight_dimension_numbers(numbers)), &params, &grads);
 }
 
-/// A step looks at the arguments that it is given, whatever made the state.
+/// Arguments without an effect on the state apply from the next step on.
 #[test]
 fn arguments_that_no_state_depends_on_count_from_the_next_step_on() {
     let (mut params, mut other) = (PARAMS, PARAMS);
@@ -109,7 +109,7 @@ fn arguments_that_no_state_depends_on_count_from_the_next_step_on() {
     assert_eq!(params, other);
 }
 
-/// A function that captures nothing is the same function wherever it is written down.
+/// Masks by a function are compared: non-capturing functions by identity, others by the leaves they select.
 #[test]
 fn masks_by_a_function_are_compared() {
     let mask = || Mask::by(|leaf| leaf.ndim() == 0);
@@ -117,7 +117,7 @@ fn masks_by_a_function_are_compared() {
     let name = String::from("0");
     let captures = |name: String| Mask::by(move |leaf| leaf.path() == name);
     assert_ne!(captures(name.clone()), captures(name.clone()));
-    // Then it is the leaves that are compared.
+    // Functions that capture are compared by the leaves that they select.
     let mut params = PARAMS;
     let mut state = masked(adam(0.1), captures(name.clone())).init(&params).unwrap();
     masked(adam(0.1), captures(name)).step(&mut params, &GRADS, &mut state).unwrap();
@@ -125,7 +125,7 @@ fn masks_by_a_function_are_compared() {
     assert!(error.contains("another `mask`"), "{error}");
 }
 
-/// The state of one inner transformation given to another, of other barriers.
+/// `flatten` refuses the state of a `flatten` around an inner transformation with other barriers.
 #[test]
 fn flatten_refuses_the_state_of_a_flatten_of_another_shape() {
     let error = refusal(&flatten(boxed(clip_by_global_norm(1.0))), &flatten(boxed(clip(1.0))));
@@ -135,7 +135,7 @@ fn flatten_refuses_the_state_of_a_flatten_of_another_shape() {
     assert!(error.contains("made by another transformation") || error.contains("made with another"), "{error}");
 }
 
-/// With losses on both sides of what the tolerances ask for.
+/// The step's tolerances decide, for losses on both sides of them.
 #[test]
 fn tolerances_of_a_plateau_are_those_of_the_step() {
     let losses = [1.0, 0.8, 0.75, 0.74, 0.5, 0.49, 0.2, 0.19];

@@ -1,5 +1,6 @@
-//! Neighbours that only multiply are done in one loop, or in that of the member before or after them, and the last
-//! member's adds the updates to the parameters: the bits are those of one after another.
+//! Adjacent stages that only multiply share one loop, also with the stage before or after them.
+//!
+//! The last stage's loop adds the updates to the parameters. Results are bitwise identical to separate loops.
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
@@ -12,7 +13,7 @@ use gradchain::{Boxed, Element};
 
 const LEN: usize = 20_001;
 
-/// Of both signs, both sides of 1, subnormal, as large as there are, and both zeros.
+/// Returns numbers of both signs, around 1, subnormal, the largest, and both zeros.
 fn numbers<E: Element>(seed: usize) -> Vec<E> {
     let number = |i: usize| {
         let x = ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 - 1.0;
@@ -31,7 +32,7 @@ where
     run_on::<E, T>(optimizer, |_, numbers| numbers).0
 }
 
-/// Parameters after some steps on these numbers, as `gradients` has changed them, and what is to be read of the state.
+/// Returns parameters and readings after some steps on these numbers, with gradients changed by `gradients`.
 fn run_on<E: Element, T: GradientTransformation<Needs = Nothing>>(
     optimizer: &T,
     gradients: impl Fn(usize, Vec<E>) -> Vec<E>,
@@ -50,7 +51,7 @@ where
     (params.iter().map(|x| bits(x.as_f64())).collect(), read)
 }
 
-/// One loop, and boxes.
+/// Compares the fused loop with boxes.
 macro_rules! same {
     ($what:literal: $($member:expr),+) => {{
         let boxes = || -> Vec<Boxed> { vec![$(boxed($member)),+] };
@@ -102,7 +103,7 @@ fn zeros_by_what_is_no_number() {
     }
 }
 
-/// Steps with NaNs: of every tile, of some pieces, of the last element, or none.
+/// Adds NaN by step: to every tile, to some chunks, to the last element, or nowhere.
 fn with_nans<E: Element>(step: usize, mut numbers: Vec<E>) -> Vec<E> {
     let nan = E::from_f64(f64::NAN);
     match step {
@@ -113,7 +114,7 @@ fn with_nans<E: Element>(step: usize, mut numbers: Vec<E>) -> Vec<E> {
     numbers
 }
 
-/// As `same`, where gradients have NaNs: also what is counted.
+/// Like `same`, with NaN in the gradients; compares the counts too.
 macro_rules! same_with_nans {
     ($what:literal: $($member:expr),+) => {{
         same!($what: $($member),+);

@@ -1,4 +1,4 @@
-//! Parameters of 16 bits: a master copy, compensated sums, rounding by chance.
+//! 16-bit parameters: master copies, compensated sums, stochastic rounding.
 
 use gradchain::needs::Nothing;
 use gradchain::optimizer::{dog, sm3};
@@ -15,7 +15,7 @@ fn wave(i: usize) -> f32 {
     (i as f32 * 0.7).sin()
 }
 
-/// Some steps with gradients that every type holds.
+/// Takes some steps with gradients that every dtype holds exactly.
 fn steps<T, P>(t: &T, params: &mut P, grads: impl Fn(usize) -> P, n: usize) -> OptState<T>
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -28,13 +28,16 @@ where
     state
 }
 
-/// Parameters away from 0, on both sides of it and of 1.
+/// Returns parameters away from 0, of both signs and on both sides of 1.
 fn start(i: usize) -> f32 {
     let size = [0.5, 3.0, 40.0, 0.02][i % 4];
     bf16::from_f32(if i.is_multiple_of(3) { -size } else { size } * (1.5 + 0.4 * wave(i))).to_f32()
 }
 
-/// As long as no step halves a parameter, the master has the bits of training in `f32`, and the leaf is it, rounded.
+/// Checks that the master matches `f32` training bit for bit, and the leaf is its rounding.
+///
+/// That holds if no step halves a parameter.
+/// parameter.
 fn master_is_training_in_f32<H, T>(inner: T, of: fn(f32) -> H, back: fn(H) -> f32)
 where
     H: DynElement,
@@ -58,7 +61,7 @@ fn the_master_has_the_bits_of_training_in_f32() {
     master_is_training_in_f32(sgd(1e-4).momentum(0.9), bf16::from_f32, bf16::to_f32);
     master_is_training_in_f32(adamw(1e-4).weight_decay(0.1), bf16::from_f32, bf16::to_f32);
     master_is_training_in_f32(adamw(1e-4).weight_decay(0.1), f16::from_f32, f16::to_f32);
-    // Passes of its own, that look at parameters; and leaves as a whole.
+    // Extra passes that read parameters, and a transformation of whole leaves.
     let passes = chain((clip_by_global_norm(0.5), scale_by_adam(), scale_by_trust_ratio(), scale(-1e-5)));
     master_is_training_in_f32(passes, bf16::from_f32, bf16::to_f32);
     master_is_training_in_f32(sm3(1e-4), bf16::from_f32, bf16::to_f32);
@@ -66,7 +69,7 @@ fn the_master_has_the_bits_of_training_in_f32() {
     master_is_training_in_f32(dog(), bf16::from_f32, bf16::to_f32);
 }
 
-/// A loop for leaves of one type knows what it rounds to; boxes go by tiles, and are told.
+/// Typed loops, which know the rounding at compile time, and boxes, which get it as an argument, agree.
 fn known_and_told_are_the_same<H: DynElement>(of: fn(f32) -> H)
 where
     Array1<H>: gradchain::TreeMut,
@@ -125,7 +128,7 @@ fn the_master_follows_what_was_changed_and_nothing_else() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &small(), &mut state).unwrap();
     assert_eq!(params, [bf16::ONE; 5]);
-    // Loaded, projected, clipped to what it already was, and no number.
+    // A loaded parameter, a projected one, one clipped to its old value, and a NaN.
     params[1] = bf16::from_f32(-3.0);
     params[2] = bf16::ZERO;
     params[3] = bf16::ONE;
@@ -135,7 +138,7 @@ fn the_master_follows_what_was_changed_and_nothing_else() {
     let held = state.master().get::<f32>(0).unwrap();
     assert_eq!(held[..4], [1.0 - 2.0 * step, -3.0 - step, -step, 1.0 - 2.0 * step]);
     assert!(held[4].is_nan() && params[4].is_nan());
-    // In a step that holds its updates back nothing moves, and nothing is lost.
+    // A held step moves nothing and loses nothing.
     let optimizer = master(multi_steps(sgd(1.0), 2));
     let mut params = vec![bf16::ONE];
     let mut state = optimizer.init(&params).unwrap();
@@ -148,7 +151,7 @@ fn the_master_follows_what_was_changed_and_nothing_else() {
 
 #[test]
 fn what_an_update_cannot_reach_is_near_and_the_master_follows() {
-    // Through zero and back, by steps that are larger than the parameter, with bits that an update has no room for.
+    // Crosses zero and back by steps larger than the parameter, with bits that an update cannot hold.
     let n = 2000;
     let mut params = Array1::from_shape_fn(n, |i| bf16::from_f32(start(i)));
     let optimizer = master(sgd(1.0));
@@ -166,7 +169,7 @@ fn what_an_update_cannot_reach_is_near_and_the_master_follows() {
             assert!(p == rounded || !(0.5..=2.0).contains(&near), "{before:e} {master:e} {p:e}");
         }
     }
-    // As it is used, all are reached sooner or later.
+    // A step without gradients brings all parameters to the rounded master.
     let still = Array1::from_elem(n, bf16::ZERO);
     optimizer.step(&mut params, &still, &mut state).unwrap();
     let master = state.master().get::<f32>(0).unwrap();
@@ -206,7 +209,7 @@ fn a_master_is_averaged_migrated_and_masked_like_other_state() {
     assert_eq!(params.1, plain.1);
 }
 
-/// A hundred small steps towards 0.9, of which rounding to nearest does none.
+/// Returns the end of a hundred small steps towards 0.9; rounding to nearest would take none.
 fn after<T: GradientTransformation<Needs = Nothing>>(last: T) -> f64 {
     let mut params = vec![bf16::ONE; 2048];
     steps(&last, &mut params, |_| vec![bf16::ONE; 2048], 100);
@@ -222,14 +225,14 @@ fn training_that_stands_still_goes_on_with_each_of_the_three() {
     assert_eq!(after(master(adam(1e-3))), nearest);
     assert_eq!(after(chain((sgd(1e-3), kahan_summation()))), nearest);
     assert_eq!(after(chain((adam(1e-3), kahan_summation()))), nearest);
-    // Five deviations of the mean of 2048 walks of a hundred steps; one is at most half of the distance of two
-    // neighbours.
+    // Five standard deviations of the mean of 2048 walks of a hundred steps; a step's is at most half the distance of
+    // two neighbours.
     let tolerance = 5.0 * 2.0_f64.powi(-9) * (100.0_f64 / 2048.0).sqrt();
     assert!((after(chain((sgd(1e-3), stochastic_rounding(1)))) - 0.9).abs() < tolerance);
     assert!((after(chain((adam(1e-3), stochastic_rounding(2)))) - 0.9).abs() < tolerance);
 }
 
-/// Whether the mean of sums that are rounded by chance is the sum.
+/// Checks that the mean of stochastically rounded sums is the sum.
 fn is_right_in_the_mean<H>(of: fn(f32) -> H, back: fn(H) -> f64, digits: i32)
 where
     H: DynElement,
@@ -242,17 +245,17 @@ where
             let u = if back(p) == 0.0 { part } else { part * back(p) };
             let optimizer = chain((sgd(1.0), stochastic_rounding((8 * i + j) as u64)));
             let mut params = vec![p; n];
-            // The gradient is of `f32`, so that it is the update, exactly.
+            // The gradient is `f32`, so it is exactly the update.
             let mut state = optimizer.init(&params).unwrap();
             optimizer.step(&mut params, &vec![-u as f32; n], &mut state).unwrap();
             let wanted = back(p) + f64::from(u as f32);
-            // The number that is rounded by chance.
+            // The number that is rounded stochastically.
             let shrinks = wanted.abs() < back(p).abs() && wanted.abs() < u.abs();
             let size = if shrinks { u.abs() } else { wanted.abs() };
             let size = size.max(2.0_f64.powi(if digits == 11 { -14 } else { -126 }));
             let step = 2.0_f64.powi(size.log2().floor() as i32 + 1 - digits);
             let mean = params.iter().map(|p| back(*p)).sum::<f64>() / n as f64;
-            // A neighbour is a step away at most: five deviations, and what `f32` makes of the sum.
+            // A neighbour is at most one step away: five standard deviations, plus the rounding of the sum in `f32`.
             let tolerance = step * (2.5 / (n as f64).sqrt() + 2.0_f64.powi(digits - 23));
             assert!((mean - wanted).abs() <= tolerance, "{} {u:e}: {mean:e}, expected {wanted:e}", back(p));
             assert!(params.iter().all(|x| (back(*x) - wanted).abs() <= step), "{} {u:e}: neighbours", back(p));
@@ -286,14 +289,14 @@ fn what_is_drawn_depends_on_seed_step_path_and_place_alone() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         assert_eq!(first, pool.install(|| run(1, &rows, 3)), "{threads} threads");
     }
-    // Other leaves, before and behind, change nothing.
+    // Other leaves, before and after, do not matter.
     let mut beside = (vec![1.0_f32; 3], first.mapv(|_| bf16::ONE), vec![bf16::ONE; 7]);
     let mut alone = ((), rows.clone(), ());
     steps(&optimizer(1), &mut beside, |_| (vec![1.0; 3], rows.clone(), vec![bf16::ONE; 7]), 3);
     steps(&optimizer(1), &mut alone, |_| ((), rows.clone(), ()), 3);
     assert_eq!(beside.1, alone.1);
     assert_ne!(beside.1, first, "a leaf of another path");
-    // Types that are not rounded are left alone.
+    // Leaves of wider dtypes are unchanged.
     let mut single = vec![1.0_f32; 5];
     let mut plain = single.clone();
     steps(&optimizer(1), &mut single, |_| vec![0.3; 5], 3);
@@ -303,8 +306,7 @@ fn what_is_drawn_depends_on_seed_step_path_and_place_alone() {
 
 #[test]
 fn compensation_is_what_was_lost() {
-    // Steps of all sizes, through zero too: parameter and compensation together are the sum in `f64`, as far as 16 bits
-    // and 16 bits go.
+    // Steps of all sizes, also across zero: parameter plus compensation is the `f64` sum, up to twice 16 bits.
     let n = 500;
     let optimizer = chain((sgd(1.0), kahan_summation()));
     let mut params = Array1::from_shape_fn(n, |i| bf16::from_f32(start(i)));
@@ -320,7 +322,7 @@ fn compensation_is_what_was_lost() {
     assert_eq!(compensation.dtype(0), Some(DType::Bf16));
     for (i, c) in compensation.get::<bf16>(0).unwrap().iter().enumerate() {
         let (p, size) = (params[i].to_f64(), f64::from(start(i)).abs());
-        // Each of 50 compensations is rounded by 2⁻⁹ of 2⁻⁸ of the parameter at most.
+        // Each of 50 compensations is rounded by at most 2⁻⁹ of 2⁻⁸ of the parameter.
         assert!((p + c.to_f64() - sums[i]).abs() <= 50.0 * 2.0_f64.powi(-16) * size, "{p:e} {c:e} {:e}", sums[i]);
         assert!(c.to_f64().abs() <= 2.0_f64.powi(-7) * size, "{p:e} {c:e}");
     }

@@ -1,5 +1,6 @@
-//! Bounds, second derivatives, checks of gradients, plateaus and ranges of rates: against scipy, against statsmodels,
-//! against naive versions.
+//! Bounds, second derivatives, gradient checks, plateaus and rate ranges.
+//!
+//! References are scipy, statsmodels and naive versions.
 #![allow(clippy::ptr_arg, reason = "functions of the parameters, which are vectors")]
 
 use std::cell::Cell;
@@ -65,7 +66,7 @@ fn limits(value: &Value, unlimited: f64) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap_or(unlimited)).collect()
 }
 
-/// The numbers come from `tests/data/record_bounds.py`.
+/// Bounded minimization ends where scipy's does; `tests/data/record_bounds.py` recorded the numbers.
 #[test]
 fn bounds_lead_where_scipys_lead() {
     let record: Value = serde_json::from_str(include_str!("../data/bounds_scipy.json")).unwrap();
@@ -88,7 +89,7 @@ fn bounds_lead_where_scipys_lead() {
         assert!(report.converged() && inside(&p), "{name}: {report}");
         let (value, at) = (run["value"].as_f64().unwrap(), numbers(&run["params"]));
         assert!((report.value - value).abs() <= 1e-10 * value.abs().max(1.0), "{name}: {report}, {value} in scipy");
-        // At a minimum the value does not tell parameters apart by less than the root of its rounding errors.
+        // At a minimum parameters are determined only up to the root of the value's rounding error.
         let apart = p.iter().zip(&at).map(|(p, at)| (p - at).abs()).fold(0.0, f64::max);
         assert!(apart < 1e-5, "{name}: {p:?}, {at:?} in scipy");
         let (_, gradient) = of_name(name)(&p);
@@ -104,7 +105,7 @@ fn bounds_lead_where_scipys_lead() {
     assert!(10 * ours <= 17 * theirs, "{ours} evaluations, {theirs} in scipy");
 }
 
-/// A strictly convex quadratic `(x − c)ᵀA(x − c)/2`, and its minimum in a box by moving one element after another.
+/// A strictly convex quadratic `(x − c)ᵀA(x − c)/2`, minimized in a box by coordinate descent.
 #[derive(Clone, Debug)]
 struct Quadratic {
     matrix: Array2<f64>,
@@ -183,7 +184,7 @@ proptest! {
         }
     }
 
-    /// Bounds that nothing meets change no bit.
+    /// Bounds that are never reached change no bit.
     #[test]
     fn bounds_out_of_reach_change_nothing(x in -3.0..3.0_f64, y in -3.0..3.0_f64, wide in any::<bool>()) {
         let bound = if wide { f64::INFINITY } else { 1e9 };
@@ -197,7 +198,7 @@ proptest! {
         prop_assert_eq!((within.stop, within.steps, within.evaluations), (without.stop, without.steps, without.evaluations));
     }
 
-    /// At points and with curvatures of every size, for a function whose third derivatives are as large as the second.
+    /// Second derivatives match the formula, for curvatures of every size and third derivatives as large.
     #[test]
     fn second_derivatives_are_those_of_the_formula(
         root in prop::collection::vec(-2.0..2.0_f64, 9),
@@ -222,7 +223,7 @@ proptest! {
         for (found, expected) in found.matrix().iter().zip(&expected) {
             prop_assert!((found - expected).abs() <= 1e-8 * most, "{} and {}", found, expected);
         }
-        // And the inverse is one.
+        // The covariance is an inverse.
         if let Ok(covariance) = found.covariance() {
             let unit = covariance.matrix().dot(found.matrix());
             for ((i, j), x) in unit.indexed_iter() {
@@ -231,7 +232,7 @@ proptest! {
         }
     }
 
-    /// A gradient that is right passes; one with a wrong element does not, and the element is named.
+    /// A correct gradient passes; an incorrect one fails with the name of the wrong element.
     #[test]
     fn the_wrong_element_of_a_gradient_is_named(
         at in prop::collection::vec(prop_oneof![-30.0..-0.1_f64, 0.1..30.0_f64], 4),
@@ -256,7 +257,7 @@ proptest! {
         prop_assert_eq!(error.lines().count(), 1, "{}", error);
     }
 
-    /// The factor of a plateau is that of the member of a chain that is given the same values.
+    /// The plateau's factor is that of the stage in a chain that sees the same values.
     #[test]
     fn a_plateau_is_the_member_of_a_chain(
         values in prop::collection::vec(prop_oneof![-2.0..2.0_f64, Just(f64::NAN), Just(1.0)], 1..40),
@@ -280,7 +281,7 @@ proptest! {
         }
     }
 
-    /// The proposal depends neither on the unit of the loss nor, but for its end, on the sign.
+    /// The proposed range depends neither on the loss's unit nor, except for its end, on its sign.
     #[test]
     fn a_range_of_rates_finds_the_steepest_fall(center in 5.0..14.0_f64, scale in -6_i32..7, shift in -1.0..1.0_f64) {
         let size = 10.0_f64.powi(scale);
@@ -301,7 +302,7 @@ proptest! {
 
 #[test]
 fn bounds_hold_for_every_optimizer_and_type() {
-    // The minimum without bounds is at -3, 0.25, 7.
+    // The unbounded minimum is at -3, 0.25, 7.
     let loss = |p: &Vec<f64>| {
         assert!(p.iter().all(|p| (-1.0..=2.0).contains(p)), "{p:?}");
         let off = [p[0] + 3.0, p[1] - 0.25, p[2] - 7.0];
@@ -329,7 +330,7 @@ fn bounds_hold_for_every_optimizer_and_type() {
     check(sgd(0.5), loss, expected);
     check(adam(exponential_decay(0.1, 100, 0.5)), loss, expected);
 
-    // Leaves of other types and layouts: bounds are numbers of the leaf's type.
+    // Leaves of other dtypes and layouts: bounds are numbers of the leaf's dtype.
     let loss = |p: &(Array2<f32>, Vec<bf16>)| {
         let (value, slope) = (Cell::new(0.0), |x: f32, c: f32| x - c);
         let of = |x: f32, c: f32| {
@@ -372,16 +373,16 @@ fn bounds_that_do_not_fit_are_refused_before_anything_is_evaluated() {
 
 #[test]
 fn a_search_within_bounds_can_fail_as_another() {
-    // Not a number beyond the minimum, and a bound beyond that.
+    // The loss is NaN beyond the minimum, and the bound lies further out.
     let barrier = problem("barrier");
     let mut p = vec![3.0, 3.0];
     let report = bounded(lbfgs(), &mut p, barrier, -5.0, 1.5, 1e-8);
     assert!(report.converged(), "{report}");
     assert!((p[0] - 1.0).abs() < 1e-7 && p[1] == 1.5, "{p:?}");
-    // A box of one point has converged where it begins.
+    // A box of one point has converged at the start.
     let report = bounded(lbfgs(), &mut p, barrier, 2.0, 2.0, 0.0);
     assert_eq!((report.stop, report.steps, p), (Stop::Gradient, 0, vec![2.0, 2.0]));
-    // An infinite gradient is not hidden by a bound.
+    // A bound does not hide an infinite gradient.
     let mut p = vec![0.0];
     let report = bounded(lbfgs(), &mut p, |_: &Vec<f64>| (0.0, vec![f64::INFINITY]), 0.0, 1.0, 1e-8);
     assert_eq!(report.stop, Stop::NotFinite);
@@ -400,13 +401,13 @@ fn poisson(p: &Vec<f64>) -> (f64, Vec<f64>) {
     (value, gradient)
 }
 
-/// The fit with a penalty, without it.
+/// Returns the loss of the penalized fit without its penalty.
 fn logistic(w: &Vec<f64>) -> (f64, Vec<f64>) {
     let (value, gradient) = problem("logistic")(w);
     (value - 0.05 * dot(w, w), gradient.iter().zip(w).map(|(g, w)| g - 0.1 * w).collect())
 }
 
-/// A sum of squares, of the same data.
+/// Returns a sum of squares over the same data.
 fn linear_model(w: &Vec<f64>) -> (f64, Vec<f64>) {
     let (mut value, mut gradient) = (0.0, vec![0.0; 5]);
     for i in 0..40_i32 {
@@ -418,7 +419,7 @@ fn linear_model(w: &Vec<f64>) -> (f64, Vec<f64>) {
     (value, gradient)
 }
 
-/// The numbers come from `tests/data/record_standard_errors.py`.
+/// Standard errors match statsmodels; `tests/data/record_standard_errors.py` recorded the numbers.
 #[test]
 fn standard_errors_are_those_of_statsmodels() {
     let record: Value = serde_json::from_str(include_str!("../data/standard_errors.json")).unwrap();
@@ -452,7 +453,7 @@ fn standard_errors_are_those_of_statsmodels() {
     }
 }
 
-/// Those that are left have the errors that they have if the one on the bound is fixed.
+/// Parameters on a bound are excluded; the others' errors are those with it fixed.
 #[test]
 fn parameters_on_a_bound_are_left_out() {
     let lower = vec![f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY, 0.1, f64::NEG_INFINITY];
@@ -476,7 +477,7 @@ fn parameters_on_a_bound_are_left_out() {
         assert!((errors[i] - fixed[j]).abs() < 1e-9, "{errors:?} and {fixed:?}");
     }
 
-    // Close to a bound, where a step to both sides would leave it.
+    // Near a bound, a symmetric step would leave the box.
     for near in [1e-9, 1e-7, 1e-3] {
         let loss = |p: &Vec<f64>| {
             assert!(p[0] >= 1.0 && p[1] <= 2.0, "{p:?}");
@@ -499,7 +500,7 @@ fn covariance_of(loss: impl Fn(&Vec<f64>) -> (f64, Vec<f64>), at: &[f64]) -> gra
 
 #[test]
 fn what_the_data_do_not_determine_is_named() {
-    // The third element is the sum of the others, whatever the units.
+    // The third element is the sum of the others, at any scale.
     for size in [1e-6, 1.0, 1e6] {
         let loss = |p: &Vec<f64>| {
             let (a, b) = ((p[0] + p[2]) / size - 1.0, (p[1] + p[2]) / size + 1.0);
@@ -509,7 +510,7 @@ fn what_the_data_do_not_determine_is_named() {
         let error = error.unwrap_err().to_string();
         assert!(error.starts_with("covariance: argument `(root)[2]` must be determined by the function"), "{error}");
     }
-    // A saddle, a maximum, and a parameter that does nothing.
+    // A saddle, a maximum, and a parameter without effect.
     let saddle = |p: &Vec<f64>| {
         (p[0] * p[0] + 3.0 * p[0] * p[1] + p[1] * p[1], vec![2.0 * p[0] + 3.0 * p[1], 3.0 * p[0] + 2.0 * p[1]])
     };
@@ -521,7 +522,7 @@ fn what_the_data_do_not_determine_is_named() {
     let unused = |p: &Vec<f64>| (p[1] * p[1], vec![0.0, 2.0 * p[1]]);
     let error = covariance_of(unused, &[1.0, 0.0]).unwrap_err().to_string();
     assert!(error.contains("`(root)[0]` must be a parameter along which"), "{error}");
-    // A gradient that is wrong is no derivative of anything.
+    // A wrong gradient, which is not the derivative of any function.
     let wrong = |p: &Vec<f64>| (p[0] * p[0] + p[1] * p[1], vec![2.0 * p[0] + p[1], 2.0 * p[1]]);
     let error = covariance_of(wrong, &[0.0, 0.0]).unwrap_err().to_string();
     assert!(error.contains("`check_gradient` looks for the latter") && error.contains("`(root)[1]`"), "{error}");
@@ -545,7 +546,7 @@ fn gradients_are_checked_leaf_by_leaf() {
     // The first and the third of each leaf.
     let error = check_gradient(&at, loss).per_leaf(1).run().unwrap_err().to_string();
     assert!(!error.contains("`0[1, 0]`") && error.contains("`1/0`"), "{error}");
-    // 1 % is tolerated if one says so.
+    // A tolerance of 1 % accepts this gradient.
     let rough = |p: &f64| (p * p, 2.02 * p);
     assert!(check_gradient(&3.0, rough).run().is_err());
     assert!((check_gradient(&3.0, rough).rtol(0.02).run().unwrap().largest_difference - 0.0099).abs() < 1e-4);
@@ -553,7 +554,7 @@ fn gradients_are_checked_leaf_by_leaf() {
     assert_eq!(error, "check_gradient: argument `rtol` must be positive and finite, found -1");
     let error = check_gradient(&3.0, |_: &f64| (f64::NAN, 1.0)).run().unwrap_err().to_string();
     assert_eq!(error, "check_gradient: argument `f` must be finite at the parameters, found NaN");
-    // A function that fails gives its own error.
+    // An error of the function is returned.
     let fails = |_: &f64| -> Result<(f64, f64), Box<dyn std::error::Error>> { Err("no data".into()) };
     assert_eq!(check_gradient(&3.0, fails).run().unwrap_err().to_string(), "no data");
     assert_eq!(hessian(&3.0, fails).run().unwrap_err().to_string(), "no data");
@@ -585,7 +586,7 @@ fn a_range_of_rates_ends_where_the_loss_diverges() {
     }
     let mut range = rate_range(1e-3, 1.0, 10).unwrap().smoothing(1.0);
     assert!(range.record(1.0).unwrap_err().is_argument());
-    // The mean counts what it has seen: constant losses are constant.
+    // The mean is unbiased: constant losses stay constant.
     let mut range = rate_range(1e-3, 1.0, 10).unwrap();
     (0..10).for_each(|_| range.record(-3.0).unwrap());
     assert!(range.smoothed().all(|(_, loss)| (loss + 3.0).abs() < 1e-12));

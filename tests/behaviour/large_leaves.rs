@@ -1,5 +1,6 @@
-//! What keeps sums or bounds by the axes of a leaf cuts large ones into blocks, which threads share: against naive
-//! versions, on any number of threads, however the leaf lies.
+//! Transformations along axes split large leaves into blocks, which threads share: they match naive versions.
+//!
+//! Results do not depend on the number of threads or on the memory order.
 
 use gradchain::Element;
 use gradchain::needs::Nothing;
@@ -10,14 +11,15 @@ use ndarray::{Array2, Array3, ArrayD, Axis, Dimension, ShapeBuilder};
 const STEPS: usize = 3;
 const DECAY: f64 = 0.8;
 
-/// Numbers of both signs and of sizes from 1e-3 to 1e3; a row and a column of zeros.
+/// Returns numbers of both signs and of sizes from 1e-3 to 1e3, with a row and a column of zeros.
 fn gradient(i: usize, j: usize, step: usize) -> f64 {
     let x = ((i * 7919 + j * 104_729 + step * 31) % 2003) as f64 / 1001.0 - 1.0;
     if i == 5 || j == 11 { 0.0 } else { x * 10.0_f64.powi((i * 3 + j * 5) as i32 % 7 - 3) }
 }
 
-/// The updates of some steps on one leaf, in row-major order, on so many of rayon's threads; none is this thread, which
-/// is not one of them, and whoever comes in.
+/// Returns the updates of some steps on one leaf, in row-major order, on a pool of `threads` threads.
+///
+/// With 0 it runs on the current thread, which is outside rayon's pools, and the global pool.
 fn updates<E: Element, D: Dimension, T: GradientTransformation<Needs = Nothing>>(
     optimizer: &T,
     threads: usize,
@@ -74,10 +76,9 @@ fn sm3_ii(gradients: &[Array2<f64>]) -> Vec<Array2<f64>> {
     gradients.iter().map(step).collect()
 }
 
-/// The oracle's updates, and the same bits on any number of threads and in both memory orders.
+/// Checks the updates against the oracle, and bitwise equality for any number of threads and both memory orders.
 fn is<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, oracle: fn(&[Array2<f64>]) -> Vec<Array2<f64>>) {
-    // Three blocks, which are of 65 536 elements or more: whole rows, of which the last block has another number than
-    // the others, or one row each.
+    // Three blocks of 65 536 elements or more: of whole rows, with fewer in the last block, or of one row each.
     for (n, m) in [(201, 700), (463, 300), (3, 66_001), (44_001, 3)] {
         let gradients: Vec<_> =
             (0..STEPS).map(|step| Array2::from_shape_fn((n, m), |(i, j)| gradient(i, j, step))).collect();
@@ -110,8 +111,7 @@ fn sm3_is_sm3_ii() {
     is(&scale_by_sm3().b1(0.0).eps(0.0), sm3_ii);
 }
 
-/// Matrices that lie one after another in a leaf are as if each were alone; so are they where another axis is between
-/// their own.
+/// Each matrix of a leaf is processed as if it were alone, also with another axis between its own.
 #[test]
 fn matrices_of_a_leaf_are_as_if_alone() {
     let optimizer = scale_by_factored_rms().min_dim_size_to_factor(20);
@@ -136,7 +136,7 @@ fn matrices_of_a_leaf_are_as_if_alone() {
     }
 }
 
-/// Leaves of one axis: what each element does does not depend on the others.
+/// In a leaf of one axis, elements do not depend on each other.
 #[test]
 fn a_long_line_is_its_elements() {
     let gradients: Vec<_> =
@@ -157,7 +157,7 @@ fn a_long_line_is_its_elements() {
     same(&scale_by_sm3(), &lines, &some);
 }
 
-/// Passes over pieces, of one barrier and of none, on threads that are rayon's and on one that is not.
+/// Threads outside rayon's pool give the same bits, for passes over chunks with one barrier and with none.
 #[test]
 fn a_thread_that_is_not_rayons_has_the_same_bits() {
     let gradients: Vec<_> =

@@ -1,4 +1,4 @@
-//! How weights are stored, and which leaves are matrices: `muon` beside PyTorch's and Jordan's rule.
+//! Weight layouts, and the choice of matrices: `muon` matches PyTorch's and Jordan's rules.
 
 use gradchain::prelude::*;
 use gradchain::transform::{
@@ -8,7 +8,7 @@ use gradchain::tree::{DynTree, Slices, SlicesMut, Structure, Tied, Walk, WalkMut
 use gradchain::{Tree, WarningKind};
 use ndarray::{ArcArray, Array1, Array2, Array4, ArrayD, IxDyn};
 
-/// Of both signs and many sizes.
+/// Returns numbers of both signs and many sizes.
 fn wave(shape: &[usize], seed: f64) -> ArrayD<f64> {
     let mut i = 0.0;
     ArrayD::from_shape_simple_fn(IxDyn(shape), || {
@@ -17,7 +17,7 @@ fn wave(shape: &[usize], seed: f64) -> ArrayD<f64> {
     })
 }
 
-/// The first update.
+/// Returns the first update.
 fn first<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(t: &T, gradient: &ArrayD<f64>) -> ArrayD<f64> {
     let updates = t.update(gradient, &mut t.init(gradient).unwrap(), gradient).unwrap();
     ArrayD::from_shape_vec(gradient.raw_dim(), updates.to_vec::<f64>("").unwrap()).unwrap()
@@ -27,8 +27,9 @@ fn norm(x: impl IntoIterator<Item = f64>) -> f64 {
     x.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// Of PyTorch in `f64`, but for what is added to norms. With Nesterov only the first step: Optax corrects the bias of
-/// the mean that looks ahead, PyTorch does not.
+/// Steps match PyTorch in `f64`, except for the terms added to norms.
+///
+/// With Nesterov only the first step matches: Optax corrects the bias of the look-ahead mean, PyTorch does not.
 #[test]
 fn steps_are_those_of_pytorch() {
     let recorded: serde_json::Value = serde_json::from_str(include_str!("../data/pytorch/muon.json")).unwrap();
@@ -59,8 +60,9 @@ fn steps_are_those_of_pytorch() {
     assert_eq!(compared, 20);
 }
 
-/// `√(max(1, outputs / inputs))` times the orthogonal factor, of the kernel of a convolution with all axes but the
-/// outputs flattened.
+/// The factor is `√(max(1, outputs / inputs))` times the orthogonal factor.
+///
+/// Kernels of convolutions are matrices of outputs by all other axes, flattened.
 #[test]
 fn factors_are_those_of_jordan_for_matrices_and_kernels() {
     let cases: [&[usize]; 9] =
@@ -79,7 +81,7 @@ fn factors_are_those_of_jordan_for_matrices_and_kernels() {
         };
         let as_kernel = muon(1.0).layout(Layout::OutIn).muon_weight_dimension_numbers(numbers(Layout::OutIn));
         check("[out, in, k..]", first(&as_kernel, &gradient));
-        // As Flax stores it: outputs last.
+        // Flax's layout: outputs last.
         let mut axes: Vec<usize> = (1..shape.len()).collect();
         axes.push(0);
         let turned = gradient.clone().permuted_axes(IxDyn(&axes)).as_standard_layout().to_owned();
@@ -87,7 +89,7 @@ fn factors_are_those_of_jordan_for_matrices_and_kernels() {
         let mut back: Vec<usize> = vec![shape.len() - 1];
         back.extend(0..shape.len() - 1);
         check("[k.., in, out]", first(&as_flax, &turned).permuted_axes(IxDyn(&back)));
-        // The layout of a pattern counts, not that of all others.
+        // A pattern's layout overrides the general one.
         let as_flax = muon(1.0).layout(Layout::OutIn).muon_weight_dimension_numbers(numbers(Layout::InOut));
         check("by pattern", first(&as_flax, &turned).permuted_axes(IxDyn(&back)));
         if shape.len() == 2 {
@@ -128,7 +130,7 @@ fn a_tree_says_how_its_weights_are_stored() {
         [OutIn, InOut, OutIn, InOut]
     );
     assert_eq!(layouts(&|| Structure::of(&Some(Box::new(linear()))).unwrap()), [OutIn]);
-    // Inside of what replaces leaves.
+    // Inside wrappers that replace leaves.
     let shared = linear();
     let mut model = (shared.clone(), plain(), shared);
     assert_eq!(layouts(&|| Structure::of(&Tied::of(&mut model.clone()).unwrap()).unwrap()), [OutIn, InOut]);
@@ -144,7 +146,7 @@ fn a_tree_says_how_its_weights_are_stored() {
     let ratio = norm(model.0.weight.iter().copied()) / norm(model.1.iter().copied());
     assert!((ratio - 2.0_f64.sqrt()).abs() < 1e-12, "{ratio}");
 
-    // The argument counts before the tree; gradients and parameters that say nothing fit a state of what does.
+    // The argument overrides the tree's layout; gradients and parameters without a layout fit a state with one.
     let data: Vec<f64> = gradient.iter().copied().collect();
     let params = |layout: Layout| Slices::new().with("w", &data, &[4, 2]).unwrap().layout(layout);
     let update = |optimizer: gradchain::optimizer::Muon, layout: Layout| {
@@ -175,7 +177,7 @@ fn model() -> DynTree {
     params
 }
 
-/// The leaves for muon, and those that `plan` names.
+/// Returns which leaves muon takes, and those that `plan` names.
 fn taken(numbers: WeightDimensionNumbers) -> (Vec<bool>, Vec<String>) {
     let (params, optimizer) = (model(), muon(0.1).muon_weight_dimension_numbers(numbers));
     let state = optimizer.init(&params).unwrap();
@@ -192,22 +194,22 @@ fn taken(numbers: WeightDimensionNumbers) -> (Vec<bool>, Vec<String>) {
 fn patterns_say_which_leaves_are_matrices_and_plan_names_what_is_left_to_adam() {
     let numbers = WeightDimensionNumbers::default;
     let (yes, no) = (true, false);
-    // Matrices; kernels may be some.
+    // Matrices; kernels may be matrices too.
     assert_eq!(taken(numbers()), (vec![no, no, yes, no, yes, no], vec!["conv1/weight".into()]));
-    // What does not fit is left to adam.
+    // Entries that do not fit leave the leaf to adam.
     let weights = numbers().at("**/weight", Layout::OutIn);
     assert_eq!(taken(weights.clone()), (vec![no, yes, yes, no, yes, no], vec!["norm/weight".into()]));
-    // The first match counts.
+    // The first match wins.
     let first = numbers().at("{embed,norm}/**", None).at("**/weight", Layout::OutIn);
     assert_eq!(taken(first), (vec![no, yes, no, no, yes, no], vec![]));
     assert_eq!(taken(weights.at("embed/**", None)).0[2], yes);
     let axes = numbers().at("**/weight", DimensionNumbers::new([1, 2, 3], [0]));
     let named = ["embed/weight", "fc/weight", "norm/weight"].map(String::from);
     assert_eq!(taken(axes), (vec![no, yes, no, no, no, no], named.to_vec()));
-    // Entries by path come before.
+    // Entries by path win over patterns.
     let both = WeightDimensionNumbers::tree([("embed", MatrixAxes::NoMatrix), ("conv1/weight", Layout::OutIn.into())]);
     assert_eq!(taken(both.at("*/weight", Layout::InOut)).0, [no, yes, no, no, yes, no]);
-    // Leaves behind a mask are nobody's business.
+    // Leaves behind a mask are not checked.
     let elsewhere = masked(muon(0.1), !Mask::path("conv1/*"));
     let warnings = elsewhere.plan(&model()).unwrap().warnings;
     assert!(warnings.iter().all(|warning| warning.kind != WarningKind::LeftToAdam), "{warnings:?}");
@@ -223,12 +225,12 @@ fn what_names_no_leaf_is_refused() {
     assert!(misspelt.contains("did you mean `fc/weight`"), "{misspelt}");
     let malformed = message(WeightDimensionNumbers::default().at("fc/{a", None));
     assert!(malformed.contains("well-formed"), "{malformed}");
-    // A leaf that is named must have the axes.
+    // A named leaf must have the axes.
     let named = message(WeightDimensionNumbers::tree([("norm/weight", Layout::OutIn)]));
     let axes = message(WeightDimensionNumbers::tree([("fc/weight", DimensionNumbers::new([2], [0]))]));
     assert!(axes.contains("fc/weight"), "{axes}");
     assert!(named.contains("norm/weight"), "{named}");
-    // The parts refuse leaves that are none.
+    // The parts refuse leaves that are not matrices.
     for error in [scale_by_muon().init(&model()).unwrap_err(), scale_by_shape().init(&model()).unwrap_err()] {
         assert!(error.to_string().contains("conv1/bias"), "{error}");
     }

@@ -1,5 +1,4 @@
-//! Norms have the range of their numbers, not the root of it: what scales with gradients or parameters does so from the
-//! smallest to the largest.
+//! Norms do not overflow or underflow in between: results scale with gradients or parameters over the whole range.
 
 use gradchain::optimizer::{fromage, lars, sign_sgd};
 use gradchain::prelude::*;
@@ -24,7 +23,7 @@ fn flat((matrix, vector): &Params) -> Vec<f64> {
     matrix.iter().chain(vector).copied().collect()
 }
 
-/// The updates of some steps, of gradients and parameters that are noise times powers of two.
+/// Returns the updates of some steps, with gradients and parameters that are noise times powers of two.
 fn updates<T: GradientTransformation<Needs = Nothing>>(t: &T, of_grads: i32, of_params: i32) -> Vec<Vec<f64>> {
     let at = params(0.3, of_params);
     let mut state = t.init(&at).unwrap();
@@ -38,10 +37,10 @@ fn updates<T: GradientTransformation<Needs = Nothing>>(t: &T, of_grads: i32, of_
 /// From 1e-301 to 1e301.
 const POWERS: [i32; 12] = [-1000, -700, -560, -530, -300, -40, 40, 300, 500, 520, 700, 1000];
 
-/// The powers of two by which gradients, parameters and updates are multiplied, if a transformation is the same then.
+/// Powers of two that gradients, parameters and updates are multiplied by.
 type Scaling = fn(i32) -> [i32; 3];
 
-/// Gradients alone, to which updates are in proportion; to which they are not; and parameters alone.
+/// Gradients scale, updates in proportion (`ALONG`) or not at all (`OWN_SIZE`); the others scale parameters.
 const ALONG: Scaling = |power| [power, 0, power];
 const OWN_SIZE: Scaling = |power| [power, 0, 0];
 const OF_PARAMS: Scaling = |power| [0, power, power];
@@ -70,7 +69,7 @@ fn norms_scale_with_what_they_are_of() {
     of_size("normalize", boxed(normalize()));
     of_size("normalize_by_update_norm", boxed(normalize_by_update_norm().eps(0.0)));
     of_size("clip_by_global_norm", boxed(chain((scale(2.0_f64.powi(20)), normalize(), clip_by_global_norm(0.5)))));
-    // With state before the norm, and something without; in boxes, under masks, beside others.
+    // With stateful and stateless stages before the norm; in boxes, under masks, beside others.
     of_size("trace", boxed(chain((trace(0.5), normalize()))));
     of_size("decayed", boxed(chain((trace(0.5), scale(3.0), normalize(), scale(0.5)))));
     of_size("twice", boxed(chain((clip_by_block_rms(f64::INFINITY), scale(0.5), normalize(), normalize()))));
@@ -80,7 +79,7 @@ fn norms_scale_with_what_they_are_of() {
     of_size("in a window", boxed(multi_steps(normalize(), 1)));
     of_size("watched", boxed(chain((snapshot("norm", GlobalNorm), normalize()))));
     of_size("graft", boxed(graft(sgd(1.0).momentum(0.5), chain((normalize(), sgd(0.5))))));
-    // Products round.
+    // Matrix products round.
     let mut of_size = |what: &str, t: Boxed<Nothing>| cases += scales(what, &t, OWN_SIZE, 1e-12);
     let only_matrices = |of| boxed(partition((("0", of), ("1", boxed(normalize()))), by_leaf()));
     of_size("muon", only_matrices(boxed(scale_by_muon().eps(0.0))));
@@ -105,7 +104,7 @@ fn by_leaf() -> Labels {
     Labels::by(|leaf| if leaf.ndim() == 2 { "0" } else { "1" })
 }
 
-/// Large gradients are clipped to the limit; small ones are not.
+/// Clips limit large gradients, and leave small ones.
 #[test]
 fn clips_limit_what_is_large() {
     let clips: [(&str, Boxed<Nothing>); 4] = [
@@ -158,13 +157,13 @@ fn a_clip_knows_norms_whose_squares_overflow() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &vec![1e160; 4], &mut state).unwrap();
     params.iter().for_each(|p| assert!((p + 0.5).abs() < 1e-15, "{params:?}"));
-    // Beside an `f32` leaf, whose part is lost.
+    // Beside an `f32` leaf, whose contribution rounds to zero.
     let mut params = (vec![0.0_f64; 4], vec![0.0_f32; 2]);
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &(vec![1e160; 4], vec![1.0_f32; 2]), &mut state).unwrap();
     params.0.iter().for_each(|p| assert!((p + 0.5).abs() < 1e-15, "{params:?}"));
     assert_eq!(params.1, [0.0; 2]);
-    // Infinity and NaN are what they were.
+    // Infinity and NaN are propagated.
     for (bad, rest) in [(f64::INFINITY, 0.0), (f64::NAN, f64::NAN)] {
         let mut params = vec![0.0_f64; 2];
         let mut state = optimizer.init(&params).unwrap();
@@ -173,7 +172,7 @@ fn a_clip_knows_norms_whose_squares_overflow() {
     }
 }
 
-/// The size of a gradient does not matter to Muon, with its `eps` either.
+/// Muon is invariant to the gradient's scale, even with its `eps`.
 #[test]
 fn muon_orthogonalizes_small_gradients_too() {
     for method in

@@ -1,6 +1,7 @@
-//! What each transformation, wrapper and function does: against naive versions of the papers, records of other
-//! libraries, and what its documentation promises. A file is a module, so `cargo test --test behaviour sign` runs the
-//! tests of `sign.rs`.
+//! Behaviour of each transformation, wrapper and function.
+//!
+//! References are naive versions of the papers, records of other libraries, and the documentation. A file is a module,
+//! so `cargo test --test behaviour sign` runs the tests of `sign.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 mod adaptive;

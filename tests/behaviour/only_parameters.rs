@@ -1,4 +1,4 @@
-//! A pass that only adds up parameters works out no updates: the bits are those of a pass that does.
+//! A pass that only reduces parameters computes no updates, with bitwise identical results.
 
 use gradchain::needs::Nothing;
 use gradchain::part::{InitContext, Part, Passes, StepContext, Sums, TwoPass, TwoPasses};
@@ -11,7 +11,7 @@ use gradchain::wrapper::{sam, schedule_free};
 use gradchain::{Boxed, Real};
 use ndarray::{Array1, Array2, ShapeBuilder};
 
-/// Multiplies updates by the norm of all parameters. Whether it reads updates for that it says rightly, or wrongly.
+/// Multiplies updates by the norm of all parameters; `READS` declares, maybe wrongly, that the norm reads updates.
 #[derive(Clone, Debug)]
 struct ByNorm<const READS: bool>;
 
@@ -50,7 +50,7 @@ impl<const READS: bool> TwoPasses for ByNorm<READS> {
     }
 }
 
-/// Leaves of both types and orders, shorter and longer than a tile and than a piece.
+/// Leaves of both dtypes and orders, shorter and longer than a tile and than a chunk.
 type Leaves = (Array1<f32>, Array2<f64>, Array2<f32>, Array1<f32>);
 
 fn leaves(step: usize, turned: bool) -> Leaves {
@@ -77,7 +77,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, gradients: &Gr
     singles.chain(b.iter().map(|x| x.to_bits())).collect()
 }
 
-/// The same with both parts, in both orders: gradients, and what is left where nothing happens.
+/// Compares both declarations, in both memory orders, and asserts that the parameters moved.
 macro_rules! same {
     ($given:expr, $what:literal, |$size:ident| $optimizer:expr) => {
         for (gradients, nothing) in &$given {

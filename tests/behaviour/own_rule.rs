@@ -1,4 +1,4 @@
-//! Rules as users write them.
+//! Custom rules.
 
 use gradchain::Real;
 use gradchain::part::{Clock, OneElement, Part, Rule, Slot};
@@ -28,7 +28,7 @@ impl Rule for Eight {
 
     fn scalars<C: Real>(&self, _: Clock) {}
 
-    /// Each array keeps its own sum, so that one in another's place is seen.
+    /// Each array keeps a different sum, so that an exchange of two is detected.
     fn apply<C: Real>((): (), slots: &mut [C; 8], u: C, _: C) -> C {
         let mut part = u;
         for slot in slots {

@@ -1,5 +1,4 @@
-//! What finds its step size by itself, held to naive oracles in `f64` written from the papers; and the parameters to
-//! evaluate with.
+//! Optimizers that find their own step size, against naive oracles in `f64` from the papers; evaluation parameters.
 
 use gradchain::needs::Value;
 use gradchain::optimizer::{dadapt_adamw, momo, momo_adam, polyak_sgd, schedule_free_sgd};
@@ -11,12 +10,12 @@ use gradchain::{DType, GradientTransformation, extra};
 use ndarray::{Array1, Array2};
 use proptest::prelude::*;
 
-/// Numbers between −1 and 1 that differ from place to place.
+/// Returns numbers between −1 and 1 that differ from place to place.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
 
-/// Elements of the tree that everything is run on.
+/// Elements of the test tree.
 const N: usize = 12;
 
 /// Losses that go up and down.
@@ -33,10 +32,10 @@ fn flat<T: Copy + Into<f64>>(tree: &Small<T>) -> Vec<f64> {
     tree.0.iter().chain(&tree.1).chain([&tree.2]).map(|x| (*x).into()).collect()
 }
 
-/// What a step leads to: the parameters, and those to evaluate with if there are such.
+/// The result of a step: the parameters, and the evaluation parameters if any.
 type After = (Vec<f64>, Option<Vec<f64>>);
 
-/// From parameters, gradients, loss and the number of the step, from 0.
+/// Maps parameters, gradients, loss and the number of the step, from 0, to the result.
 trait Oracle: FnMut(&[f64], &[f64], f64, usize) -> After {}
 impl<F: FnMut(&[f64], &[f64], f64, usize) -> After> Oracle for F {}
 
@@ -74,7 +73,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// `f` of the elements of two lists.
+/// Returns `f` of the elements of two lists.
 fn zip(a: &[f64], b: &[f64], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| f(*a, *b)).collect()
 }
@@ -84,7 +83,7 @@ fn mean(a: &mut [f64], keep: f64, take: f64, b: &[f64]) {
     a.iter_mut().zip(b).for_each(|(a, b)| *a = keep * *a + take * b);
 }
 
-/// Loizou et al., equation 4, with a gap that is cut off or not.
+/// `polyak_sgd` is equation 4 of Loizou et al., with and without the cap.
 #[test]
 fn polyaks_step_is_the_gap_over_the_squared_norm() {
     for (f_min, most, eps, plus) in [(0.0, 1.0, 0.0, false), (0.8, 0.05, 0.5, false), (0.8, 1.0, 0.1, true)] {
@@ -119,7 +118,7 @@ fn polyaks_step_is_zero_without_a_gradient_and_nan_without_a_loss() {
     assert!(params[0].is_nan());
 }
 
-/// Told from the list of all means of losses: what the scale is after each.
+/// The scale follows from the list of all mean losses.
 #[test]
 fn a_plateau_is_so_many_means_without_improvement() {
     for (factor, patience, rtol, atol, cooldown, size, min_scale) in [
@@ -152,7 +151,7 @@ fn a_plateau_is_so_many_means_without_improvement() {
     }
 }
 
-/// The scale and the best value after each of some losses.
+/// Returns the scale and the best value after each loss.
 fn watched(plateau: &ReduceOnPlateau, losses: &[f64]) -> Vec<[f64; 2]> {
     let mut state = plateau.init(&0.0_f64).unwrap();
     let watch = |loss: &f64| {
@@ -162,7 +161,7 @@ fn watched(plateau: &ReduceOnPlateau, losses: &[f64]) -> Vec<[f64; 2]> {
     losses.iter().map(watch).collect()
 }
 
-/// -99.995 is above -100, though below 0.9999 times -100.
+/// A rise is no improvement: -99.995 is above -100, though below 0.9999 times -100.
 #[test]
 fn a_negative_loss_that_rises_is_no_improvement() {
     let plateau = reduce_on_plateau().factor(0.5).patience(1);
@@ -170,13 +169,13 @@ fn a_negative_loss_that_rises_is_no_improvement() {
     assert_eq!(seen, [[1.0, -100.0], [0.5, -100.0], [0.25, -100.0], [0.25, -100.02]]);
     let rising = reduce_on_plateau().factor(0.5).patience(1).mode(PlateauMode::Max);
     assert_eq!(watched(&rising, &[1.0, 1.00005, 2.0, 1.5]), [[1.0, 1.0], [0.5, 1.0], [0.5, 2.0], [0.25, 2.0]]);
-    // All of the best value, at first too.
+    // A relative tolerance of 1 is all of the best value, also at first.
     let all = reduce_on_plateau().factor(0.5).patience(1).rtol(1.0);
     assert_eq!(watched(&all, &[3.0, 1.0, -1.0, -1.9]), [[1.0, 3.0], [0.5, 3.0], [0.5, -1.0], [0.25, -1.0]]);
 }
 
 proptest! {
-    /// The rule, whatever the sign of the values, of which one that is to rise is the other's negative.
+    /// The rule holds for values of any sign; one to be maximized is the negative of one to be minimized.
     #[test]
     fn plateaus_know_better_from_worse(
         centre in prop::sample::select(vec![-1e3, -1.0, 0.0, 1.0, 1e3]),
@@ -216,7 +215,7 @@ fn what_cannot_be_a_plateau_is_refused() {
     refused(reduce_on_plateau().accumulation_size(0), "accumulation_size");
 }
 
-/// Defazio et al., algorithm 1: all three sequences are kept, and weights are powers of the largest learning rate.
+/// Algorithm 1 of Defazio et al.: keeps all three sequences, with powers of the largest learning rate as weights.
 fn schedule_free_oracle(
     b1: f64,
     power: f64,
@@ -260,7 +259,7 @@ fn schedule_free_is_the_papers() {
         };
         agrees(Box::new(t.weight_decay(0.2).warmup_steps(Some(steps))), adam, 1e-12);
     }
-    // A learning rate that goes down, and a base optimizer that has another.
+    // A decreasing learning rate, and a base optimizer with a different one.
     let rate = |count: usize| 0.5 - 0.05 * count.min(8) as f64;
     let t = schedule_free(sgd(0.3), linear(0.5, 0.1, 8)).b1(0.7);
     agrees(Box::new(t), || schedule_free_oracle(0.7, 2.0, rate, |_, g, _| g.iter().map(|g| -0.3 * g).collect()), 1e-12);
@@ -274,8 +273,9 @@ fn a_warm_up_multiplies_a_schedule() {
     agrees(Box::new(mixed), oracle, 1e-12);
 }
 
-/// Mischenko and Defazio, algorithm 4, with their factors `1 − √β₂`, which cancel, and without dividing by the first
-/// `d`.
+/// `prodigy` is algorithm 4 of Mischenko and Defazio.
+///
+/// It has their factors `1 − √β₂`, which cancel, and no division by the first `d`.
 #[test]
 fn prodigy_is_the_papers() {
     let mut grown = 0;
@@ -301,7 +301,7 @@ fn prodigy_is_the_papers() {
                 mean(&mut m, b1, (1.0 - b1) * d, g);
                 mean(&mut v, b2, (1.0 - b2) * d * d, &zip(g, g, |a, b| a * b));
                 r = b3 * r + (1.0 - b3) * gamma * d * d * dot(g, &zip(&x0, p, |x0, p| x0 - p));
-                // The safeguard leaves the learning rate out of what is divided by.
+                // The safeguard omits the learning rate from the denominator.
                 mean(&mut s, b3, (1.0 - b3) * if safe { 1.0 } else { gamma } * d * d, g);
                 let next = d.max(coef * r / s.iter().map(|s| s.abs()).sum::<f64>());
                 let step = zip(&m, &v, |m, v| m / (v.sqrt() + next * eps));
@@ -318,7 +318,7 @@ fn prodigy_is_the_papers() {
     assert!(grown >= 2, "in most of the settings the estimate grows: it did in {grown}");
 }
 
-/// Does the steps that all are run on.
+/// Takes the common steps.
 fn after_all<T: GradientTransformation<Needs = Nothing>>(t: &T, state: &mut OptState<T>) {
     let mut params = wave(N, 0.1);
     for step in 0..LOSSES.len() {
@@ -326,7 +326,7 @@ fn after_all<T: GradientTransformation<Needs = Nothing>>(t: &T, state: &mut OptS
     }
 }
 
-/// Defazio and Mishchenko, algorithm 5.
+/// `dadapt_adamw` is algorithm 5 of Defazio and Mishchenko.
 #[test]
 fn dadapt_adamw_is_the_papers() {
     for (rate, b1, b2, eps, d0, decay) in [(1.0, 0.9, 0.999, 1e-8, 1e-6, 0.0), (0.7, 0.5, 0.9, 1e-2, 0.02, 0.1)] {
@@ -366,7 +366,7 @@ fn estimates_stay_while_gradients_are_zero() {
     assert_eq!((params, of_a.estim_lr.get(), of_b.estim_lr.get()), (vec![1.0, 2.0], 1e-6, 1e-6));
 }
 
-/// Schaipp et al., algorithms 1 and 2 with the proximal decay of their section 3.2; `b2` is that of MoMo-Adam.
+/// Algorithms 1 and 2 of Schaipp et al. with the proximal decay of their section 3.2; `b2` selects MoMo-Adam.
 fn momo_oracle(alpha: f64, b1: f64, b2: Option<(f64, f64)>, decay: f64, least: f64, adapt: bool) -> impl Oracle {
     let (mut m, mut v) = (vec![0.0; N], vec![0.0; N]);
     let (mut f, mut gamma, mut bound) = (0.0, 0.0, least);
@@ -416,7 +416,7 @@ fn momo_is_the_papers() {
     }
 }
 
-/// Cutkosky et al., algorithm 1: the path of the base optimizer is added up, not taken back from the parameters.
+/// `mechanize` is algorithm 1 of Cutkosky et al.; it accumulates the base optimizer's path.
 #[test]
 fn mechanic_is_the_papers() {
     for (decay, start, betas) in [(0.01, 0.5, 6), (0.0, 0.1, 1), (0.3, 1.0, 3)] {
@@ -452,7 +452,7 @@ fn mechanic_is_the_papers() {
 
 #[test]
 fn sums_are_over_the_leaves_acted_on() {
-    // The first leaf alone, and beside another that is masked away.
+    // The first leaf alone, and beside a masked one.
     let alone = |t: Boxed<Value>| {
         let mut params = (vec![1.0_f64, 2.0],);
         let mut state = t.init(&params).unwrap();
@@ -495,7 +495,7 @@ fn parameters_to_evaluate_with_are_found_wherever_they_are() {
         state
     };
     let averaged = || schedule_free(sgd(1.0), 1.0).b1(0.5);
-    // z goes to −1, −2, −3; x is the mean of those.
+    // z goes to −1, −2, −3; x is their mean.
     let everywhere: [Boxed; 4] = [
         Box::new(averaged()),
         Box::new(chain((clip(5.0), chain((averaged(),))))),
@@ -507,7 +507,7 @@ fn parameters_to_evaluate_with_are_found_wherever_they_are() {
         let state = step(&t, &mut params);
         assert_eq!((params, *state.eval_params(&params).unwrap()), ((-2.5, -2.5), (-2.0, -2.0)), "{t:?}");
     }
-    // Under a mask, the others are the trained ones.
+    // Outside a mask, the trained parameters are evaluated.
     let mut params = (0.0, 0.0);
     let state = step(&(Box::new(masked(averaged(), Mask::path("0"))) as Boxed), &mut params);
     assert_eq!(*state.eval_params(&params).unwrap(), (-2.0, params.1));
@@ -554,7 +554,7 @@ fn changing_b1_does_not_move_the_average() {
 #[test]
 fn what_is_kept_in_another_type_is_mixed_as_it_was_stored() {
     let t = schedule_free(sgd(1.0), 1.0).b1(0.5).state_dtype(DType::F32);
-    // The step is lost in f32, where 1 + 2⁻³⁰ is 1.
+    // The step vanishes in f32, where 1 + 2⁻³⁰ is 1.
     let (mut params, step) = (1.0_f64, 2.0_f64.powi(-30));
     let mut state = t.init(&params).unwrap();
     t.step(&mut params, &-step, &mut state).unwrap();

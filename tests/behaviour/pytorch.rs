@@ -1,5 +1,6 @@
-//! The numbers of PyTorch, recorded by `tests/data/pytorch/record.py`: its optimizers, schedulers, clips and averages
-//! beside what `docs/from-pytorch.md` says gives the same.
+//! PyTorch's optimizers, schedulers, clips and averages match their counterparts in `docs/from-pytorch.md`.
+//!
+//! `tests/data/pytorch/record.py` recorded the numbers.
 
 use gradchain::needs::Nothing;
 use gradchain::optimizer::{adadelta, adamax, amsgrad, nadam, rprop};
@@ -31,7 +32,7 @@ fn trees(run: &Value) -> Vec<Tree> {
     run.as_array().unwrap().iter().map(tree).collect()
 }
 
-/// The runs of a kind by their call, of which each must be compared with something, and nothing else.
+/// Checks every recorded run of a kind, by its call; a missing or an additional one fails.
 fn check_all<T>(kind: &str, ours: Vec<(&str, T)>, check: impl Fn(&str, &Value, T)) {
     let recorded = recorded();
     let runs = recorded[kind].as_array().unwrap();
@@ -42,8 +43,10 @@ fn check_all<T>(kind: &str, ours: Vec<(&str, T)>, check: impl Fn(&str, &Value, T
     }
 }
 
-/// Both round each operation. The worst of these is `1 − 0.999^t`: in the first steps ten bits of the power's 53 are
-/// lost, which is a relative error of some 1e-13 of a step, and twelve steps are added up.
+/// Compares within 1e-12 of 1 plus the magnitude.
+///
+/// Both libraries round each operation. The worst is `1 − 0.999^t`, which loses ten of 53 bits in the first steps, a
+/// relative error of some 1e-13 of a step, over twelve steps.
 fn check_near(what: &str, step: usize, found: &Tree, expected: &Tree) {
     let pairs = found.0.iter().chain(&found.1).zip(expected.0.iter().chain(&expected.1));
     for (i, (found, expected)) in pairs.enumerate() {
@@ -52,7 +55,7 @@ fn check_near(what: &str, step: usize, found: &Tree, expected: &Tree) {
     }
 }
 
-/// The parameters after each step on the recorded gradients.
+/// Returns the parameters after each step on the recorded gradients.
 fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded: &Value) -> Vec<Tree> {
     let mut params = tree(&recorded["params"]);
     let mut state = optimizer.init(&params).unwrap();
@@ -63,17 +66,17 @@ fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded: &V
     trees(&recorded["gradients"]).iter().map(step).collect()
 }
 
-/// A number times the root of what the second moment is divided by to free it of its start at zero, to a power.
+/// Returns a number times a power of the root of the second moment's bias correction.
 fn corrected(value: f64, b2: f64, power: f64) -> Schedule {
     from_fn("corrected", move |t| value * (1.0 - b2.powi(t as i32 + 1)).powf(power / 2.0)).into()
 }
 
-/// What Adafactor limits its rate to.
+/// Returns Adafactor's limit of the rate.
 fn rho(rate: f64) -> Schedule {
     from_fn("rho", move |t| rate.min(1.0 / (t as f64 + 1.0).sqrt())).into()
 }
 
-/// PyTorch keeps this rate in `f32`, whatever the parameters are.
+/// PyTorch keeps this rate in `f32` for all parameters.
 fn asgd(lambd: f64) -> impl GradientTransformation<Needs = Nothing> {
     let rate = move |t| f64::from((0.1 / (1.0 + lambd * 0.1 * t as f64).powf(0.75)) as f32);
     chain((add_decayed_weights(lambd), sgd(from_fn("asgd", rate))))
@@ -164,7 +167,7 @@ fn nadam_has_the_momentum_of_pytorch_if_it_is_told() {
             assert!((found - expected).abs() <= 1e-7 * expected.abs(), "step {step}: {found} and {expected}");
         }
     }
-    // Without it, it is another optimizer: in the first step already.
+    // Without the product it is another optimizer, from the first step on.
     let [found, expected] = [&train(&nadam(0.1), &recorded)[0], &tree(&run["params"][0])];
     assert!((found.0[[0, 0]] - expected.0[[0, 0]]).abs() > 0.01, "{found:?}, {expected:?}");
 }
@@ -210,8 +213,9 @@ fn schedules() -> Vec<(&'static str, Schedule)> {
     ]
 }
 
-/// Forty steps, in each of which schedulers that go from one rate to the next round four times, of a rate of at most a
-/// half.
+/// Schedules match the recorded rates.
+///
+/// In each of forty steps, a recursive scheduler rounds four times, at rates of at most a half.
 #[test]
 fn schedules_give_the_rates() {
     check_all("schedulers", schedules(), |call, run, schedule| {
@@ -223,7 +227,7 @@ fn schedules_give_the_rates() {
     });
 }
 
-/// PyTorch's patience is how many values without improvement are borne, ours how many are enough.
+/// Plateaus match: PyTorch's patience counts the tolerated values without improvement, ours the sufficient ones.
 #[test]
 fn plateaus_give_the_rates() {
     let halve = || reduce_on_plateau().factor(0.5);
@@ -249,7 +253,7 @@ fn plateaus_give_the_rates() {
     });
 }
 
-/// The gradients as they come out of a clip.
+/// Returns the gradients after a clip.
 fn clipped<T: GradientTransformation<Needs = Nothing>>(clip: &T, recorded: &Value) -> Vec<Tree> {
     let params = tree(&recorded["params"]);
     let mut state = clip.init(&params).unwrap();
@@ -261,7 +265,7 @@ fn clipped<T: GradientTransformation<Needs = Nothing>>(clip: &T, recorded: &Valu
     trees(&recorded["gradients"]).iter().map(&mut clipped).collect()
 }
 
-/// PyTorch divides by the norm and a millionth.
+/// Clips match: PyTorch divides by the norm plus a millionth.
 #[test]
 fn clips_give_the_gradients() {
     let all = recorded();
@@ -285,7 +289,7 @@ fn clips_give_the_gradients() {
     });
 }
 
-/// The averages after each step.
+/// Returns the averages after each step.
 fn averages<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded: &Value) -> Vec<Tree> {
     let mut params = tree(&recorded["params"]);
     let mut state = optimizer.init(&params).unwrap();
@@ -296,7 +300,7 @@ fn averages<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded:
     trees(&recorded["gradients"]).iter().map(step).collect()
 }
 
-/// PyTorch's averages begin with what the first step gives. With a decay of zero in that step ours of parameters does.
+/// Averages match: PyTorch's start with the first step's result, as ours do with an initial decay of zero.
 #[test]
 fn averages_are_the_same() {
     let all = recorded();
@@ -315,7 +319,9 @@ fn averages_are_the_same() {
     });
 }
 
-/// ASGD's weight of a new point is kept in `f32` too: of a third some 1e-8 is lost, times the way to the new point.
+/// ASGD matches from the second step after t0 on.
+///
+/// Its weight of a new point is kept in `f32` too: a third loses some 1e-8, times the distance to the new point.
 #[test]
 fn asgd_averages_from_the_second_step_after_t0() {
     let all = recorded();

@@ -1,4 +1,4 @@
-//! State in 8 bits.
+//! 8-bit state.
 
 use gradchain::needs::Nothing;
 use gradchain::optimizer::adam_mini;
@@ -17,7 +17,7 @@ mod data;
 #[allow(dead_code, reason = "as above")]
 mod model;
 
-/// Of both signs, of sizes from a thousandth to one.
+/// Returns numbers of both signs, of sizes from a thousandth to one.
 fn gradient(step: usize, i: usize) -> f32 {
     let size = [1.0, 0.3, 0.02, 0.001][i / 64 % 4];
     size * ((i * 31 + step * 17) as f32 * 0.7).sin()
@@ -36,7 +36,7 @@ where
     found
 }
 
-/// What one rounding changes at most: so much of the largest number that there was in a block of so many, and so much.
+/// A bound on one rounding: relative to the largest number so far in a block, plus absolute.
 #[derive(Clone, Copy)]
 struct Rounding {
     block: usize,
@@ -44,7 +44,9 @@ struct Rounding {
     absolute: f64,
 }
 
-/// A running mean `a ← b·a + (1 − b)·x(g)` in few bits against `f64`: errors of one rounding sum up to 1/(1 − b) of it.
+/// Compares a quantized running mean `a ← b·a + (1 − b)·x(g)` with `f64`.
+///
+/// Rounding errors sum to at most 1/(1 − b) of one.
 fn is_within_the_bound<T>(t: T, name: &str, b: f64, of: fn(f64) -> f64, one: Rounding)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -60,7 +62,7 @@ where
         let found = array(&*state, name, 0);
         for (i, (exact, found)) in exact.iter_mut().zip(&found).enumerate() {
             *exact = b * *exact + (1.0 - b) * of(grads[i].into());
-            // The largest number that there was in the block.
+            // The largest number in the block so far.
             scales[i / one.block] = scales[i / one.block].max(found.abs());
         }
         for (i, (exact, found)) in exact.iter().zip(&found).enumerate() {
@@ -89,7 +91,7 @@ fn the_error_is_within_the_bound_that_is_documented() {
     );
 }
 
-/// Half the last bit of a number of 8 or 11 bits, and in `f16` of the numbers that have fewer.
+/// 16-bit state is off by half a unit in the last place per step, also for the subnormals of `f16`.
 #[test]
 fn the_error_of_16_bits_is_within_half_the_last_bit_at_each_step() {
     let bf16 = Rounding { block: 1, relative: 2.0_f64.powi(-8), absolute: 0.0 };
@@ -111,7 +113,7 @@ fn second_moments_decay_and_are_zero_only_if_they_are() {
         let mut state = optimizer.init(&params).unwrap();
         let mut exact = vec![0.0; 1024];
         for step in 0..500 {
-            // Every fourth has no gradient any more after a hundred steps, every eighth never has one.
+            // Every fourth gradient stops after a hundred steps; every eighth is always zero.
             let none = |i: usize| i % 4 == 1 && step >= 100 || i % 8 == 3;
             let mut random = data::Random(step as u64);
             let mut size = |i: usize| [1.0, 0.5, 0.3, 0.1][i / 64 % 4] * (random.uniform() as f32 + 0.1);
@@ -122,7 +124,7 @@ fn second_moments_decay_and_are_zero_only_if_they_are() {
         let found = array(&*state, "nu", 0);
         let parts = found.iter().zip(&exact).enumerate();
         let stopped: Vec<f64> = parts.filter(|(i, _)| i % 4 == 1).map(|(_, (v, exact))| v / exact).collect();
-        // 400 steps on it is a fiftieth of what it was.
+        // After 400 more steps the moment is a fiftieth of its size.
         let mean = stopped.iter().sum::<f64>() / stopped.len() as f64;
         assert!((0.8..1.25).contains(&mean), "{mean}");
         assert!(found.iter().enumerate().all(|(i, v)| (*v == 0.0) == (i % 8 == 3)));
@@ -142,12 +144,12 @@ fn each_array_has_the_type_that_it_should() {
         quantized(adam(0.1).mu_dtype(DType::Bf16)).min_elements(0).logarithmic(true).init(&params).unwrap().schema();
     let found: Vec<_> = of(logarithmic).collect();
     assert_eq!(found, ["bf16", "bf16", "bf16", "unsigned_log8", "f64", "unsigned_log8"]);
-    // Copies of parameters, and what is held back.
+    // Copies of parameters and held updates.
     let whole =
         chain((apply_every(2), lookahead(multi_steps(kahan_summation(), 2), 2, 0.5), params_ema(sgd(0.1), 0.5)));
     let schema = quantized(master(whole)).min_elements(0).init(&params).unwrap().schema();
     assert!(!schema.to_string().contains('8'), "{schema}");
-    // Inside what has leaves of its own, or begins anew.
+    // Inside wrappers with their own leaves, or that start anew.
     let inside =
         quantized(chain((flatten(trace(0.9)), lookahead(adam(0.1), 1, 0.5).reset_state(true)))).min_elements(0);
     let (mut params, grads) = (vec![1.0_f32; 40], vec![1.0_f32; 40]);
@@ -156,7 +158,7 @@ fn each_array_has_the_type_that_it_should() {
     assert_eq!(schema.to_string().matches("root8").count(), 3, "{schema}");
     inside.step(&mut params, &grads, &mut state).unwrap();
     assert_eq!(state.schema(), schema);
-    // Nobody else gives arrays such a type.
+    // No other argument accepts such a dtype.
     let error = adam(0.1).mu_dtype(DType::Root8).init(&params).unwrap_err().to_string();
     assert!(error.contains("root8"), "{error}");
     let error = muon(0.1).mu_dtype(DType::Root8).init(&Array2::<f32>::zeros((3, 4))).unwrap_err().to_string();
@@ -171,7 +173,7 @@ fn an_adam_has_little_more_than_two_bytes_for_each_parameter() {
     for size in [&plan.state, &of_schema] {
         assert_eq!(size.bytes(Kind::Moment) as f64 / (1 << 20) as f64, 2.0 * (1.0 + 4.0 / 256.0));
     }
-    // A step reads and writes them once, scales too; and those of blocks that are not full.
+    // A step reads and writes them once, including scales and partial blocks.
     assert_eq!(plan.passes[0].state, 2 * plan.state.bytes(Kind::Moment));
     let plan = quantized(adamw(0.1)).min_elements(0).plan(&vec![vec![0.0_f32; 300], vec![0.0; 5]]).unwrap();
     assert_eq!(plan.passes[0].state, 2 * 2 * (305 + 3 * 4));
@@ -206,7 +208,7 @@ fn a_state_goes_into_8_bits_and_back() {
         let largest = exact.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         assert!(exact.iter().zip(&coded).all(|(x, y)| (x - y).abs() <= one * largest));
     }
-    // Other codes, the same verb; to the same type nothing needs one.
+    // Another format needs the same verb; the same dtype needs none.
     let logarithms = quantized(adam(0.1)).min_elements(0).logarithmic(true);
     assert!(coded.migrate(&logarithms, &params, &Migration::new()).is_err());
     coded.migrate(&logarithms, &params, &Migration::new().cast_part("inner")).unwrap();
@@ -277,7 +279,7 @@ fn leaves_of_16_bits_and_odd_lengths_step_as_they_update() {
     }
 }
 
-/// Parameters after some steps, of whose first gradients some numbers are others.
+/// Returns parameters after some steps, with some numbers of the first gradients replaced.
 fn after_three_steps<T>(optimizer: &T, bad: &[(usize, f32)]) -> Vec<f32>
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -294,12 +296,12 @@ where
     params
 }
 
-/// Where one is not finite, and where another is not.
+/// Returns the positions of values that are not finite.
 fn not_finite(params: &[f32]) -> Vec<usize> {
     (0..params.len()).filter(|i| !params[*i].is_finite()).collect()
 }
 
-/// Gradients that are not finite: one, several in a block, two blocks, a whole block.
+/// Returns gradients that are not finite: in one place, in several of a block, in two blocks, in a whole block.
 fn bad_gradients() -> Vec<Vec<(usize, f32)>> {
     let [nan, up, down] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     let one = [nan, up, down].map(|x| vec![(300, x)]);
@@ -335,7 +337,7 @@ fn a_gradient_that_is_not_finite_harms_its_own_element_only() {
     each!(adamw(0.01), sgd(0.01).momentum(0.9), rmsprop(0.01), lion(0.01), adagrad(0.01));
 }
 
-/// What `docs/few-bits.md` says keeps all parameters finite.
+/// The guards in `docs/few-bits.md` keep all parameters finite.
 #[test]
 fn the_guards_of_the_guide_keep_all_finite() {
     for bad in bad_gradients() {
@@ -344,7 +346,7 @@ fn the_guards_of_the_guide_keep_all_finite() {
         assert_eq!(not_finite(&guarded), [0; 0], "{bad:?}");
         let skipped = after_three_steps(&apply_if_finite(eight_bits(), 5), &bad);
         assert_eq!(not_finite(&skipped), [0; 0], "{bad:?}");
-        // A chain that is wrapped whole, as the guide has it.
+        // A chain wrapped as a whole, as in the guide.
         let whole = after_three_steps(&apply_if_finite(chain((clip_by_global_norm(1.0), eight_bits())), 5), &bad);
         assert_eq!(not_finite(&whole), [0; 0], "{bad:?}");
     }
@@ -352,7 +354,7 @@ fn the_guards_of_the_guide_keep_all_finite() {
 
 type Embedded = gradchain::tree::DynTree;
 
-/// An embedding of 64 rows of 100, a matrix and a bias, and gradients of which one row is 1e5 times the others.
+/// Returns an embedding of 64 rows of 100, a matrix and a bias; one row of the gradients is 1e5 times the others.
 fn embedded(step: usize) -> Embedded {
     let mut tree = Embedded::new();
     let size = |row: usize| if row == 7 { 1.0 } else { 1e-5 };
@@ -397,12 +399,12 @@ fn embeddings_and_small_leaves_stay_as_they_are_by_default() {
         let mu = |leaf| state.inner().0.moment("mu").unwrap().dtype(leaf).unwrap();
         let types = [0, 1, 2].map(mu);
         assert!(types[..2] == [DType::F32, DType::F32] && types[2].size() == 1, "{types:?}");
-        // What is in 8 bits has its digits.
+        // The 8-bit moments keep their precision.
         let readings = optimizer.readings(&state).unwrap();
         assert!(readings.get("nu.floored[weight]").unwrap() < 0.01);
         assert!(readings.get("nu.floored[bias]").is_err());
     }
-    // Of one leaf more, and of none.
+    // One more leaf in 8 bits, and none.
     let few = quantized(adamw(0.01)).min_elements(4095).except(None).init(&embedded(0)).unwrap();
     assert!((0..3).all(|leaf| few.inner().0.moment("nu").unwrap().dtype(leaf).unwrap().size() == 1));
     let none = quantized(adamw(0.01)).min_elements(0).except(Mask::all()).init(&embedded(0)).unwrap();
@@ -419,7 +421,7 @@ fn readings_tell_how_many_numbers_lose_their_digits_beside_larger_ones() {
         let optimizer = quantized(adamw(0.01)).except(None).logarithmic(logarithmic);
         let (_, state) = trained_on_rows(&optimizer);
         let share = optimizer.readings(&state).unwrap().get(&format!("{array}.floored[tok_embed/weight]")).unwrap();
-        // The 256 neighbours in the blocks of the one row, of 6400; three are with it in two blocks.
+        // Of 6400 numbers, 412 share the two blocks of 256 that contain the large row.
         assert!(share > least && share < 0.09, "{array}, {logarithmic}: {share}");
     }
     let optimizer = quantized(ema(0.9)).min_elements(0);
@@ -439,7 +441,7 @@ fn the_means_of_muon_and_adam_mini_are_in_8_bits() {
         Q: GradientTransformation<Needs = Nothing>,
     {
         let even = |step: usize, i: usize| ((i * i * 7 + i * 3 + step * 31) as f32).sin();
-        // More than a stretch, runs that end within one, and a leaf of 16 bits.
+        // More than one chunk, runs that end within one, and a 16-bit leaf.
         let model = || (Array2::<f32>::zeros((70, 33)), Array2::<half::bf16>::zeros((40, 64)));
         let (mut params, mut exact) = (model(), model());
         let (mut few, mut all) = (coded.init(&params).unwrap(), single.init(&exact).unwrap());
@@ -462,7 +464,7 @@ fn the_means_of_muon_and_adam_mini_are_in_8_bits() {
     assert!(!schema.unwrap().schema().to_string().contains("root8"));
 }
 
-/// The loss of all images after a hundred steps.
+/// Returns the loss of all images after a hundred steps.
 fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, digits: &data::Digits, seed: u64) -> f64 {
     let mut random = data::Random(seed);
     let (train, _) = digits.shuffle_and_split(1200, &mut random);
@@ -505,13 +507,13 @@ fn a_state_in_a_document_keeps_its_bits() {
         let text = serde_json::to_string(&data).unwrap();
         let from_text: StateData = serde_json::from_str(&text).unwrap();
         assert!(same_bits(&*from_text.load(&optimizer, &params).unwrap(), &*state));
-        // In another memory order it has the numbers, as near as codes can say.
+        // Loaded in another memory order the numbers are requantized.
         let rows = (Array2::<f32>::ones((30, 40)), Array1::<f32>::ones(7));
         let moved = data.load(&optimizer, &rows).unwrap();
         let largest = array(&*state, "mu", 0).iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         let pairs = array(&*state, "mu", 0).into_iter().zip(array(&*moved, "mu", 0));
         assert!(pairs.into_iter().all(|(x, y)| (x - y).abs() <= largest / 8.0));
-        // Bytes that are not those of such an array are refused.
+        // Bytes of another array are refused.
         let short = text.replacen("\"bytes\":\"", "\"bytes\":\"1 ", 1);
         let error = serde_json::from_str::<StateData>(&short).unwrap().load(&optimizer, &params).unwrap_err();
         assert!(error.to_string().contains("of another kind"), "{error}");
@@ -553,7 +555,7 @@ fn machines_write_one_checkpoint_and_files_take_other_types() {
     let loaded = Checkpoint::open(path).unwrap().load(&alone, &mut there).unwrap();
     assert!(same_bits(&*loaded, &*state) && there == params);
 
-    // By the verb, a file becomes state of another type.
+    // With the verb a file loads into state of another dtype.
     let migration = Migration::new().unwrap_part("").cast_part("");
     let load = Load::strict().may_differ("$").migrating(migration);
     let (single, _) = load.load(&Checkpoint::open(path).unwrap(), &adamw(0.1), &mut there).unwrap();
@@ -562,7 +564,7 @@ fn machines_write_one_checkpoint_and_files_take_other_types() {
     }
 }
 
-/// Halves all codes, so that a block's largest is no longer its scale: written down once more they would be others.
+/// Halves all codes, so that a block's largest is not its scale: requantizing would change them.
 fn halve<S: gradchain::state::State>(state: &mut S) {
     use gradchain::state::{EntryMut, StateWalkMut};
     state.walk_mut(&mut StateWalkMut::new(&mut |path, entry| {

@@ -1,4 +1,4 @@
-//! Failures reported in the wild, each under the name of what went wrong there.
+//! Failures reported for other libraries; each test's name describes the failure.
 
 use gradchain::Tree;
 use gradchain::optimizer::Adam;
@@ -16,7 +16,7 @@ fn nan_in_the_middle() -> Array1<f32> {
     array![0.5, f32::NAN, 0.25]
 }
 
-/// Every flag of a state, and proof that each is one.
+/// Returns every flag of a state; asserts that each is a flag.
 fn flags<S: State>(state: &S) -> Vec<Flag> {
     let mut found = Vec::new();
     state.walk(&mut StateWalk::new(&mut |_, entry| match entry {
@@ -27,8 +27,7 @@ fn flags<S: State>(state: &S) -> Vec<Flag> {
     found
 }
 
-/// A multi-step wrapper around `zero_nans` failed because it averaged the wrapped state, bool flags and all; and where
-/// it ran, one NaN stayed in the accumulator for ever.
+/// An average of the wrapped state leaves bool flags alone, and a NaN does not stay in the accumulator.
 #[test]
 fn multi_steps_around_zero_nans_keeps_flags_and_survives_a_nan_batch() {
     for k in 1..=5_u32 {
@@ -58,7 +57,7 @@ fn multi_steps_around_zero_nans_keeps_flags_and_survives_a_nan_batch() {
     }
 }
 
-/// The other way round: the NaN does not even get into the window.
+/// In the opposite order no NaN enters the window.
 #[test]
 fn zero_nans_before_multi_steps_keeps_a_nan_out_of_the_accumulator() {
     for k in 1..=5_u32 {
@@ -82,8 +81,9 @@ fn zero_nans_before_multi_steps_keeps_a_nan_out_of_the_accumulator() {
     }
 }
 
-/// Parameters held in a model that can be called were taken for a function of something, and called, wherever an
-/// argument "or a callable" was allowed.
+/// Callable parameters are parameters, also for arguments that accept a function.
+///
+/// Elsewhere they were called.
 #[test]
 fn parameters_that_can_be_called_never_are() {
     #[derive(Tree, Clone)]
@@ -115,8 +115,9 @@ fn parameters_that_can_be_called_never_are() {
     approx::assert_relative_eq!(params.bias[0], 0.49, max_relative = 1e-6);
 }
 
-/// The same for a type that implements `Fn` through a reference to a closure: it is a tree because it says so, and the
-/// mask and the learning rate are a mask and a number because of their types.
+/// A type that implements `Fn` through a reference to a closure is a tree by its own declaration.
+///
+/// The mask and the learning rate are a mask and a number by their types.
 #[test]
 fn a_tree_of_functions_and_arrays_is_a_tree() {
     fn never(_: f32) -> f32 {
@@ -143,7 +144,7 @@ fn a_tree_of_functions_and_arrays_is_a_tree() {
     assert_eq!(params[0].function as usize, never as fn(f32) -> f32 as usize);
 }
 
-/// Hyperparameters cast to the type of the parameters: 0.999 is 1 in bf16, and 1 − b2 then 0.
+/// Hyperparameters are not cast to the parameters' type: 0.999 is 1 in bf16, and 1 − b2 would be 0.
 #[cfg(feature = "half")]
 #[test]
 fn b2_of_0_999_works_on_bf16_parameters() {
@@ -160,7 +161,7 @@ fn b2_of_0_999_works_on_bf16_parameters() {
     );
 }
 
-/// Norms summed in the type of the leaves: in bf16 they stick, in f16 they overflow and every update becomes 0.
+/// Norms are not summed in the leaves' type: bf16 sums stop growing, and f16 sums overflow.
 #[cfg(feature = "half")]
 #[test]
 fn the_norm_of_a_large_f16_leaf_neither_sticks_nor_overflows() {
@@ -174,7 +175,7 @@ fn the_norm_of_a_large_f16_leaf_neither_sticks_nor_overflows() {
     assert!(params.iter().all(|p| p.to_f32() == -1.0), "{}", params[0]);
 }
 
-/// A masked optimizer handed raw gradients through on the other leaves, and they were added.
+/// `masked` and `freeze_others` name the treatment of other leaves; elsewhere their raw gradients were added.
 #[test]
 fn the_two_verbs_of_masking_say_what_happens_to_the_others() {
     let params = || (array![1.0_f32], array![1.0_f32]);
@@ -191,7 +192,7 @@ fn the_two_verbs_of_masking_say_what_happens_to_the_others() {
     assert_eq!(frozen, (array![0.5], array![1.0]), "the others stay");
 }
 
-/// Clipping or replacing a parameter gave it a new identity, and its moments were lost.
+/// A replaced parameter keeps its path, and so its moments.
 #[test]
 fn a_parameter_that_is_replaced_keeps_its_moments() {
     let optimizer = adam(0.1);
@@ -208,8 +209,7 @@ fn a_parameter_that_is_replaced_keeps_its_moments() {
     before.iter().zip(&after).for_each(|(b, a)| assert!((a - 0.9 * b).abs() < 1e-7));
 }
 
-/// A panic in a schedule (or a rule) in the middle of a step left state half written, and the next step went on from
-/// it.
+/// A panic in the middle of a step poisons the half-written state.
 #[test]
 fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it() {
     let optimizer =
@@ -229,7 +229,7 @@ fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it()
     assert_eq!(params, array![0.0], "a new state works");
 }
 
-/// The state of one boxed optimizer given to another was found out by a panic.
+/// The state of another boxed optimizer is an error, not a panic.
 #[test]
 fn a_boxed_transformation_refuses_the_state_of_another() {
     let mut params = array![1.0_f32];
@@ -242,8 +242,7 @@ fn a_boxed_transformation_refuses_the_state_of_another() {
     assert_eq!(params, array![1.0]);
 }
 
-/// A tree of many pieces overflowed the stacks of rayon's threads: each level of the division had room for a tile in
-/// its frame.
+/// Recursive division of a tree of many chunks fits rayon's stacks.
 #[cfg(feature = "rayon")]
 #[test]
 fn many_chunks_fit_on_the_stack_of_a_thread() {

@@ -1,4 +1,4 @@
-//! Parts of others that say what is done to whole leaves on another machine.
+//! Custom parts that transform whole leaves on a device.
 
 use std::sync::Mutex;
 
@@ -9,13 +9,13 @@ use gradchain::{Real, Result};
 
 type Does = fn(&mut dyn RemoteLeaf, &Moments, Line) -> Line;
 
-/// A part of somebody else's.
+/// A custom part.
 #[derive(Clone, Debug)]
 struct Theirs(Does);
 
 static KEPT: [Mutex<Option<Line>>; 2] = [const { Mutex::new(None) }; 2];
 
-/// A line that was kept, or is now, behind many others; whether it was.
+/// Returns a line kept from an earlier leaf, or keeps one behind many others; true if it was kept before.
 fn kept(on: &mut dyn RemoteLeaf, array: Line, number: usize) -> (bool, Line) {
     let mut kept = KEPT[number].lock().unwrap();
     let far = |x, i| {
@@ -92,7 +92,7 @@ fn what_does_not_fit_is_refused() {
             },
             "sizes that do not fit",
         ),
-        // The second leaf uses a line of the first, or gives it out.
+        // The second leaf uses or returns a line of the first.
         (
             |on, _, array| match kept(on, array, 0) {
                 (true, line) => on.add(array, line),

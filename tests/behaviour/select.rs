@@ -1,4 +1,4 @@
-//! Masks and labels on random trees, and what they refuse.
+//! Masks and labels on random trees, and their errors.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ fn tree(paths: impl IntoIterator<Item = impl Into<String>>) -> Structure {
     let mut tree = DynTree::new();
     for path in paths {
         let path = path.into();
-        // As many axes as the path is deep, so that shapes differ.
+        // The path's depth is the number of axes, so that shapes differ.
         tree.insert(path.clone(), ArrayD::<f32>::zeros(vec![1; path.matches('/').count()]));
     }
     Structure::of(&tree).unwrap()
@@ -30,7 +30,7 @@ prop_compose! {
     }
 }
 
-/// A mask of any kind that names something in the tree.
+/// Generates masks of any kind that match something in the tree.
 fn masks(paths: &BTreeSet<String>) -> impl Strategy<Value = Mask> + use<> {
     let names = prop::sample::select(paths.iter().cloned().collect::<Vec<_>>());
     let leaf = prop_oneof![
@@ -74,7 +74,7 @@ proptest! {
             let expected: Vec<bool> = paths.iter().map(|p| p == path).collect();
             prop_assert_eq!(mask(&Mask::path(path.as_str()), &t), expected);
         }
-        // No path may be above another here, or a leaf falls under two.
+        // No path may be a prefix of another here, or a leaf would match both.
         let flat: Vec<String> = paths.iter().map(|p| p.replace('/', "_")).collect();
         let t = tree(&flat);
         let listed = Mask::tree(flat.iter().map(|p| (p.clone(), p.contains('w'))));
@@ -172,7 +172,7 @@ fn misspelt_patterns_are_found_wherever_they_are() {
     assert_eq!(mask(&Mask::paths([""; 0]), &t), [false, false], "no pattern, no leaf");
 }
 
-/// A layer is not its leaves, and a leaf has none below it: the error says which was meant. A pattern alone is a mask.
+/// A pattern without a match suggests the leaves below a layer, or the layer of a leaf.
 #[test]
 fn a_pattern_of_a_layer_proposes_that_of_its_leaves() {
     let t = tree(["body/0/w", "head"]);
@@ -257,7 +257,7 @@ fn may_be_shared_between_threads() {
     assert_eq!(format!("{:?}", !Mask::by(|_| true)), "Mask(Not(By(..)))");
 }
 
-/// What is meant is found where a level is left out, told apart by dots, or misspelt.
+/// An error suggests the nearest path for a missing level, dots as separators, or a typo.
 #[test]
 fn patterns_that_nearly_match_are_proposed() {
     use gradchain::prelude::*;

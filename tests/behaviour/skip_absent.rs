@@ -1,4 +1,4 @@
-//! Leaves that have no gradient in a step: which trees can lack some, what is left alone, and what is an error.
+//! Absent gradients: trees that can lack some, unchanged leaves, and errors.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn params() -> Params {
     (vec![1.0, -2.0, 3.0], vec![0.5, -0.0], 2.0)
 }
 
-/// All gradients but those of some leaves.
+/// Returns all gradients except those of some leaves.
 fn without(leaves: &[usize]) -> Gradients {
     let has = |leaf| !leaves.contains(&leaf);
     (has(0).then(|| vec![1.0, -2.0, 0.5]), has(1).then(|| vec![-1.0, 3.0]), has(2).then_some(-0.5))
@@ -89,14 +89,14 @@ fn maps_vectors_and_trees_by_name_may_lack_leaves() {
     assert_eq!(params, [[1.0], [-1.0], [1.0]]);
 }
 
-/// The error that a step is, after which nothing has changed.
+/// Returns the error of a step; asserts that nothing changed.
 fn refused<G: Tree>(optimizer: &SkipAbsent<Adam>, grads: &G) -> String {
     let mut after = params();
     let mut state = optimizer.init(&after).unwrap();
     let before = state.clone();
     let error = optimizer.step(&mut after, grads, &mut state).unwrap_err().to_string();
     assert!(after == params() && same_bits(&*state, &*before));
-    // It does not stick.
+    // The next step works.
     optimizer.step(&mut after, &without(&[1]), &mut state).unwrap();
     assert_eq!(state.skipped(), [false, true, false]);
     error
@@ -113,7 +113,7 @@ fn what_does_not_belong_is_an_error_still() {
     assert_eq!(found, format!("{what}1: expected shape [2], found [3]"));
     let found = refused(&optimizer, &named([("2", vec![1.0]), ("3", vec![1.0])]));
     assert!(found.contains("unexpected leaf 3") && found.contains("2: expected shape [], found [1]"), "{found}");
-    // Another order: the first comes after the second.
+    // Another order of leaves.
     struct Turned;
     impl Tree for Turned {
         fn walk<'a>(&'a self, walk: &mut gradchain::tree::Walk<'a, '_>) {
@@ -157,7 +157,7 @@ fn it_goes_around_everything_that_is_done_with_gradients() {
     assert!(!takes(lookahead(skips(), 1, 0.5)));
 }
 
-/// Where all that is wrong is that gradients are missing, the error says what skips their leaves.
+/// If only gradients are missing, the error names the wrapper that skips their leaves.
 #[test]
 fn a_missing_gradient_is_an_error_that_names_the_way_out() {
     let said = |grads: &dyn Tree| {
@@ -184,7 +184,7 @@ fn what_joins_leaves_or_holds_windows_is_refused_at_the_start() {
     assert!(error.to_string().contains("which goes around `skip_absent`"), "{error}");
 }
 
-/// As in PyTorch, where `grad` of several backward passes is their sum, and `None` if none has one.
+/// A window counts absent gradients as zeros, and skips leaves without any, as PyTorch's sum of `grad`s.
 #[test]
 fn a_window_counts_what_is_absent_as_zeros_and_skips_what_never_came() {
     let optimizer = multi_steps(skip_absent(chain((add_decayed_weights(0.5), sgd(1.0)))), 2);
@@ -195,17 +195,17 @@ fn a_window_counts_what_is_absent_as_zeros_and_skips_what_never_came() {
     // The first rests, without decay; the mean of the second is over both mini-steps: 8 − (2 + 0.5·8).
     assert_eq!(params, (8.0, 2.0));
     optimizer.step(&mut params, &(Some(2.0_f64), None::<f64>), &mut state).unwrap();
-    // What a window holds is emitted early, of the leaves that it saw.
+    // `flush` emits the window, for the leaves with a gradient.
     assert!(optimizer.flush(&mut params, &mut state).unwrap().emitted());
     assert_eq!(params, (2.0, 2.0));
 
-    // An update of a leaf without a gradient has no place among the gradients.
+    // The update of a leaf without a gradient has no place among the gradients.
     let mut state = optimizer.init(&params).unwrap();
     let error = optimizer.update_owned((None::<f64>, Some(1.0_f64)), &mut state, &params).unwrap_err().to_string();
     assert!(error.contains("use `step` or `update`") && error.contains("missing leaf 0"), "{error}");
 }
 
-/// By updates in memory, in arrays of their own or in those of the gradients, and in gradients of another type.
+/// Updates of skipped leaves are zeros in memory, and absent in gradients given by value.
 #[test]
 fn updates_of_skipped_leaves_are_zero_or_not_there() {
     let optimizer = skip_absent(adamw(0.1));
@@ -230,7 +230,7 @@ fn updates_of_skipped_leaves_are_zero_or_not_there() {
     assert_eq!(after, expected);
 }
 
-/// Whole leaves: what rests is left alone, and begins when it comes.
+/// Transformations of whole leaves skip absent ones, which start at their first gradient.
 #[test]
 fn matrices_rest_too() {
     use ndarray::{Array2, array};

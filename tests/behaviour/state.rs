@@ -1,4 +1,4 @@
-//! What may be done with each kind of state field, and what may not.
+//! The operations of each kind of state field, and their errors.
 
 use gradchain::transform::scale_by_lbfgs;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use gradchain::{DType, Result};
 use ndarray::{Array2, ShapeBuilder, array};
 use proptest::prelude::*;
 
-/// One field of each kind; the leaves are `0: f32 [2, 2]` and `1: f64 []`.
+/// A state with one field of each kind; the leaves are `0: f32 [2, 2]` and `1: f64 []`.
 #[derive(State, Clone, Debug)]
 struct All {
     count: Count,
@@ -319,7 +319,7 @@ fn arrays_that_cannot_be_had_are_refused() {
         Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |_| Some(vec![usize::MAX, 2])).unwrap_err();
     assert!(error.to_string().contains(&structure.leaves()[0].path().to_string()), "{error}");
     assert!(error.to_string().contains("not enough memory"), "{error}");
-    // As many bytes as there are addresses, and more than any machine has.
+    // As many bytes as addresses, and more than any machine's memory.
     for len in [usize::MAX / 8, usize::MAX / 32] {
         let error = Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |_| Some(vec![len])).unwrap_err();
         assert!(error.to_string().contains("not enough memory"), "{error}");

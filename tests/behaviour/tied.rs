@@ -1,4 +1,4 @@
-//! Leaves that are clones of one array, trained as one.
+//! Leaves that are clones of one array train as one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -148,7 +148,7 @@ fn only_clones_are_tied() {
     let mut params = (shared.clone(), shared);
     refused(Tied::of(&mut params).unwrap_err());
     assert!(Arc::ptr_eq(&params.0, &params.1), "asking copies nothing");
-    // Without axes too; and arrays of no elements are not shared.
+    // Also without axes; empty arrays are not shared.
     let (scalar, empty) =
         (ArcArray1::from_vec(vec![2.0_f64]).into_shape_with_order(()).unwrap(), ArcArray1::<f64>::from_vec(vec![]));
     let mut params = (scalar.clone(), scalar, empty.clone(), empty);
@@ -188,7 +188,7 @@ fn gradients_that_do_not_fit_are_refused_by_path() {
     assert_eq!(error, format!("{what}output: expected shape [3, 2], found [1, 1]"));
     drop(tied);
 
-    // Rows of another leaf go through, and of one array all gradients may be absent.
+    // Row-sparse gradients of another leaf pass, and all gradients of one array may be absent.
     let optimizer = skip_absent(sgd(0.5));
     let mut state = optimizer.init(&Tied::of(&mut model).unwrap()).unwrap();
     let mut tied = Tied::of(&mut model).unwrap();

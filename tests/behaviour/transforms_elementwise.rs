@@ -1,5 +1,4 @@
-//! Clipping, momentum and other small transformations against naive `f64` versions of their definitions, which share
-//! nothing with the library.
+//! Clipping, momentum and other small transformations against naive `f64` versions of their definitions.
 
 use gradchain::arguments::Arguments;
 use gradchain::prelude::*;
@@ -21,7 +20,7 @@ struct Case {
     grads: Vec<Leaves<f64>>,
 }
 
-/// Numbers that `f32` holds exactly, often zero.
+/// Generates numbers that `f32` holds exactly, often zero.
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![6 => (-1024_i32..=1024).prop_map(|n| f64::from(n) / 128.0), 1 => Just(0.0)]
 }
@@ -53,10 +52,10 @@ fn updates_of<T: Element>(updates: &Updates) -> Leaves<f64> {
     ["0", "1"].map(|path| updates.to_vec::<T>(path).unwrap().iter().map(|x| x.as_f64()).collect())
 }
 
-/// Updates of one step, from gradients and parameters.
+/// Computes the updates of one step from gradients and parameters.
 type Oracle = Box<dyn FnMut(&Leaves<f64>, &Leaves<f64>) -> Leaves<f64>>;
 
-/// The updates are what the oracle says, `step` does what `update` says, and forgetting the type changes no bit.
+/// Checks updates against the oracle, `step` against `update`, and boxes against typed transformations bit for bit.
 fn check_in<T: Element, S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 'static>(
     case: &Case,
     optimizer: S,
@@ -97,7 +96,7 @@ fn check<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 
     check_in::<f64, S>(case, optimizer, oracle(), 1e-12);
 }
 
-/// An oracle for arithmetic on one element with `N` numbers of state: `f(t, state, u, p)`.
+/// Returns an oracle for elementwise arithmetic with `N` numbers of state: `f(t, state, u, p)`.
 fn each<const N: usize>(f: impl Fn(f64, &mut [f64; N], f64, f64) -> f64 + 'static) -> Oracle {
     let mut memory: Leaves<[f64; N]> = Default::default();
     let mut t = 0.0;
@@ -114,7 +113,7 @@ fn each<const N: usize>(f: impl Fn(f64, &mut [f64; N], f64, f64) -> f64 + 'stati
     })
 }
 
-/// One oracle after another.
+/// Composes two oracles.
 fn then(mut first: Oracle, mut second: Oracle) -> Oracle {
     Box::new(move |grads, params| second(&first(grads, params), params))
 }
@@ -178,7 +177,7 @@ proptest! {
     fn an_ema_is_a_decaying_mean(case in cases(), d in 0.0..1.0_f64) {
         let mean = move |m: &mut f64, u: f64| { *m = d * *m + (1.0 - d) * u; *m };
         check(&case, ema(d).debias(false), || each::<1>(move |_, [m], u, _| mean(m, u)));
-        // The first unbiased mean is the update itself, whatever the decay.
+        // The first unbiased mean is the update, for any decay.
         check(&case, ema(d), || each::<1>(move |t, [m], u, _| mean(m, u) / (1.0 - d.powf(t))));
     }
 
@@ -189,7 +188,7 @@ proptest! {
 
     #[test]
     fn lion_takes_the_sign(case in cases()) {
-        // Powers of two, so that a mix of zero is exactly zero in either type.
+        // Powers of two, so that a zero mix is exactly zero in either dtype.
         check(&case, scale_by_lion().b1(0.5).b2(0.75), || lion_sign(0.5, 0.75));
         let optimizer = lion(0.5).b1(0.5).b2(0.75).weight_decay(0.25).mask(Mask::path("0"));
         check(&case, optimizer, || then(then(lion_sign(0.5, 0.75), decay([0.25, 0.0])), times(-0.5)));
@@ -291,7 +290,7 @@ proptest! {
         let zeroed = || each::<0>(|_, _, u, _| if u.is_nan() { 0.0 } else { u });
         check(&case, zero_nans(), zeroed);
 
-        // Recomputed after a barrier, behind a barrier, before what is stored, inside a mask, and boxed.
+        // Recomputed after a barrier, behind a barrier, before stored updates, inside a mask, and boxed.
         let before = chain((zero_nans(), clip_by_global_norm(1.0), sgd(0.1)));
         flags(&case, &expected, before, |state| (*state.0).clone());
         let twice = chain((zero_nans(), clip_by_global_norm(1.0), clip_by_block_rms(0.1), sgd(0.1)));
@@ -317,8 +316,7 @@ proptest! {
         flags(&case, &expected, dynamic, |state| state[0].downcast_ref::<ZeroNansState>().unwrap().clone());
     }
 
-    /// Chains with up to four barriers, of which two fuse: the same numbers as the members one by one, and the same
-    /// bits whether types are known or not.
+    /// Chains with up to four barriers, two of them fused, equal their stages one by one, and their boxes bit for bit.
     #[test]
     fn clipping_composes(case in cases(), a in 0.5..20.0_f64, b in 0.1..4.0_f64) {
         one_by_one(&case, vec![boxed(clip_by_global_norm(a)), boxed(clip_by_block_rms(b)), boxed(sgd(0.1))],
@@ -332,7 +330,7 @@ proptest! {
     }
 }
 
-/// The flags and counts after each step, by `step` and by `update`.
+/// Checks the flags and counts after each step, by `step` and by `update`.
 fn flags<S: GradientTransformation<Needs = gradchain::needs::Nothing>>(
     case: &Case,
     expected: &[([bool; 2], [u64; 2])],
@@ -353,7 +351,7 @@ fn flags<S: GradientTransformation<Needs = gradchain::needs::Nothing>>(
     }
 }
 
-/// A chain is its members, applied by hand one after the other.
+/// Compares a chain with its stages, applied one after the other.
 fn one_by_one<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 'static>(
     case: &Case,
     members: Vec<Boxed>,
@@ -370,7 +368,7 @@ fn one_by_one<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clo
     check_in::<f64, S>(case, chained, by_hand, 0.0);
 }
 
-/// Values that differ from element to element, over many tiles and several pieces.
+/// Returns values that differ from element to element, over many tiles and several chunks.
 fn large(n: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 8.0).collect()
 }
@@ -405,7 +403,7 @@ fn updates_by<S: GradientTransformation<Needs = gradchain::needs::Nothing>>(
 }
 
 fn same(found: Leaves<f64>, expected: [&[f64]; 2]) {
-    // As text, since NaN is not itself.
+    // As text, since NaN is not equal to itself.
     assert_eq!(format!("{found:?}"), format!("{expected:?}"));
 }
 
@@ -439,7 +437,7 @@ fn norms_of_huge_and_tiny_numbers_are_numbers() {
     approx::assert_relative_eq!(clipped[1][0], -4.0, max_relative = 1e-6);
     let rescaled = updates_by(scale_by_trust_ratio(), [vec![3e-30, 4e-30], vec![0.0]]);
     approx::assert_relative_eq!(rescaled[0][1], 0.8 * 2.0_f64.sqrt(), max_relative = 1e-6);
-    // The quotient of norms is too large for `f32`; it must not make NaN of the zero.
+    // The quotient of norms overflows `f32`; it must not turn the zero into NaN.
     let extreme = updates_by(scale_by_trust_ratio(), [vec![1e-44, 0.0], vec![1.0]]);
     assert!(extreme[0][0] > 0.0 && extreme[0][0].is_finite());
     assert_eq!(extreme[0][1], 0.0);
@@ -496,7 +494,7 @@ fn momentum_is_in_the_type_and_the_state() {
     assert_eq!(state.0.moment("trace").unwrap().get::<f32>(0), Some(&[0.0; 10][..]));
     assert_eq!(sgd(0.1).plan(&params).unwrap().bytes_per_element(), 12.0);
     assert_eq!(sgd(0.1).momentum(0.9).plan(&params).unwrap().bytes_per_element(), 20.0);
-    // Clipping reads the gradients once more, and that is all.
+    // Clipping adds one more read of the gradients.
     assert_eq!(chain((clip_by_global_norm(1.0), sgd(0.1))).plan(&params).unwrap().bytes_per_element(), 16.0);
     let mut names = vec![];
     let mut heavy = sgd(0.1).momentum(0.9);
@@ -537,7 +535,7 @@ fn accumulators_have_the_type_asked_for() {
     assert_eq!(asked.0.moment("trace").unwrap().dtype(0), Some(DType::Bf16));
     let asked = lion(0.1).mu_dtype(DType::F64).init(&params).unwrap();
     assert_eq!(asked.0.moment("mu").unwrap().dtype(0), Some(DType::F64));
-    // The trace is rounded when it is kept, not when it is emitted.
+    // The trace is rounded when it is stored, not when it is emitted.
     let optimizer = trace(0.5).accumulator_dtype(DType::Bf16);
     let params = 0.0_f32;
     let mut state = optimizer.init(&params).unwrap();

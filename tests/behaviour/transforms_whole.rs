@@ -1,5 +1,6 @@
-//! What looks at whole leaves or the whole tree: held to naive oracles in `f64` written from the papers, and to
-//! promises about memory order, threads and the other leaves.
+//! Transformations of whole leaves or of the whole tree against naive oracles in `f64` from the papers.
+//!
+//! Results do not depend on memory order, threads and other leaves.
 
 use gradchain::prelude::*;
 use gradchain::transform::{
@@ -10,7 +11,7 @@ use gradchain::tree::DynTree;
 use gradchain::{SimdLevel, force_simd_level};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};
 
-/// Numbers between −1 and 1 that differ from place to place.
+/// Returns numbers between −1 and 1 that differ from place to place.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
@@ -29,8 +30,7 @@ fn close(ours: f64, oracle: f64, tolerance: f64) {
     assert!((ours - oracle).abs() <= tolerance * (1.0 + oracle.abs()), "{ours} is not {oracle}");
 }
 
-/// Runs a transformation on `{matrix, vector}`, in `f64` and `f32` mixed, and gives the parameters of both after each
-/// step.
+/// Runs a transformation on `{matrix, vector}`, in `f64` and `f32`; returns both parameters after each step.
 fn run<T: GradientTransformation<Needs = Nothing>>(
     t: &T,
     steps: usize,
@@ -68,7 +68,7 @@ fn memory_order_does_not_change_a_bit() {
 
 #[test]
 fn memory_order_changes_adafactor_by_no_more_than_rounding() {
-    // Sums over a leaf go along its memory.
+    // Sums over a leaf follow its memory order.
     let t = adafactor(0.1).min_dim_size_to_factor(2).momentum(0.9).weight_decay_rate(0.01);
     for ((a, _), (b, _)) in run(&t, 4, false).into_iter().zip(run(&t, 4, true)) {
         a.iter().zip(&b).for_each(|(a, b)| close(*a, *b, 1e-15));
@@ -99,7 +99,7 @@ fn the_instruction_set_does_not_change_a_bit() {
     assert_eq!(baseline, all(SimdLevel::Avx512));
 }
 
-/// Algorithm 4 of Shazeer and Stern for a matrix, algorithm 5 for a vector, with their decay `1 − t^−0.8`.
+/// Factored RMS is algorithm 4 of Shazeer and Stern for matrices, algorithm 5 for vectors, with decay `1 − t^−0.8`.
 #[test]
 fn factored_rms_is_the_papers() {
     let t = scale_by_factored_rms().min_dim_size_to_factor(2);
@@ -128,7 +128,7 @@ fn factored_rms_is_the_papers() {
             close(ours, h[i] / v[i].sqrt(), 1e-13);
         }
     }
-    // The longest axis is the one that row means are over: three columns, four rows.
+    // Row means are over the longest axis: three columns, four rows.
     assert_eq!((state.v_row.shape(0), state.v_col.shape(0)), (Some(&[3][..]), Some(&[4][..])));
     assert_eq!((state.v_row.shape(1), state.v.shape(0), state.v.shape(1)), (None, None, Some(&[5][..])));
 }
@@ -158,7 +158,7 @@ fn fine_tuning_starts_the_mean_again_without_nan() {
     }
 }
 
-/// The matrix that the inverse Hessian is estimated by, multiplied out: `P ← Vᵀ·P·V + ρ·s·sᵀ` with `V = I − ρ·y·sᵀ`.
+/// Returns the estimate of the inverse Hessian, explicitly: `P ← Vᵀ·P·V + ρ·s·sᵀ` with `V = I − ρ·y·sᵀ`.
 fn inverse_hessian(pairs: &[(Vec<f64>, Vec<f64>)], n: usize, scaled: bool) -> Array2<f64> {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let gamma = pairs.last().filter(|_| scaled).map_or(1.0, |(s, y)| dot(s, y) / dot(y, y));
@@ -204,7 +204,7 @@ fn lbfgs_without_a_place_to_remember_is_refused() {
     assert_eq!(error.to_string(), "scale_by_lbfgs: argument `memory_size` must be at least 1, found 0");
 }
 
-/// Jordan's iteration, with ndarray's products.
+/// Computes Jordan's iteration with ndarray's products.
 fn newton_schulz(g: &Array2<f64>, [a, b, c]: [f64; 3], steps: usize) -> Array2<f64> {
     let norm = g.iter().map(|x| x * x).sum::<f64>().sqrt();
     (0..steps).fold(g / (norm + 1e-8), |x, _| {
@@ -246,7 +246,7 @@ fn every_preconditioning_ends_at_an_orthogonal_matrix() {
         for ((i, j), gram) in x.dot(&x.t()).indexed_iter() {
             close(*gram, f64::from(u8::from(i == j)), 1e-12);
         }
-        // Rows scaled by numbers of their own lead to another orthogonal matrix.
+        // Scaling each row differently gives another orthogonal matrix.
         if preconditioning != Aol {
             x.iter().zip(&oracle).for_each(|(x, oracle)| close(*x, *oracle, 1e-10));
         }
@@ -306,7 +306,7 @@ fn noise_is_standard_normal_and_independent() {
     let n = 200_000;
     let x = noise("w", n, 1, 1);
     let moment = |k: i32| x.iter().map(|x| x.powi(k)).sum::<f64>() / n as f64;
-    // Four standard errors of each.
+    // Within four standard errors.
     let within = |found: f64, expected: f64, variance: f64| {
         assert!((found - expected).abs() < 4.0 * (variance / n as f64).sqrt(), "{found} {expected}");
     };
@@ -340,7 +340,7 @@ fn noise_depends_on_nothing_but_seed_step_path_and_place() {
     t.step(&mut params, &grads, &mut t.init(&grads).unwrap()).unwrap();
     let w = params.get::<f64>("w").unwrap();
     w.iter().zip(&alone).for_each(|(w, alone)| assert_eq!(w, alone));
-    // Numbers are drawn in the type of the arithmetic: leaves of 16 bits have those of `f32`, rounded.
+    // Numbers are drawn in the type of the arithmetic: 16-bit leaves round those of `f32`.
     let single = vec![0.0_f32; n];
     let ours = t.update(&single, &mut t.init(&single).unwrap(), &single).unwrap().to_vec::<f32>("").unwrap();
     #[cfg(feature = "half")]
@@ -387,7 +387,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     assert_eq!(one, run(8));
 }
 
-/// Without a difference of gradients there is no curvature to go by: the gradients stay what they are.
+/// Without a difference of gradients L-BFGS has no curvature, and passes the gradients.
 #[test]
 fn lbfgs_takes_gradients_that_do_not_change_as_they_are() {
     for scaled in [true, false] {

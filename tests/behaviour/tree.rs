@@ -1,4 +1,4 @@
-//! What is a tree, under which paths its leaves are shown, and what happens to them.
+//! Types that are trees, the paths of their leaves, and operations on them.
 #![allow(unreachable_pub, reason = "a public struct with private parts is what one of the tests is about")]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use ndarray::{
 };
 use proptest::prelude::*;
 
-/// The leaves of a tree as text: `path: dtype [shape]`.
+/// Returns the leaves of a tree as text: `path: dtype [shape]`.
 fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<String> {
     Structure::of(tree).unwrap().leaves().iter().map(ToString::to_string).collect()
 }
@@ -22,7 +22,7 @@ fn paths<T: Tree + ?Sized>(tree: &T) -> Vec<String> {
     Structure::of(tree).unwrap().paths().map(String::from).collect()
 }
 
-/// Adds `100·(i + 1) + j` to element `j` (in row-major order) of leaf `i`: found by `walk`, written through `walk_mut`.
+/// Adds `100·(i + 1) + j` to element `j` (row-major) of leaf `i`: takes shapes by `walk`, writes by `walk_mut`.
 fn number<T: TreeMut + ?Sized>(tree: &mut T) {
     let structure = Structure::of(tree).unwrap();
     let values = structure.leaves().iter().zip(1_u16..);
@@ -36,7 +36,7 @@ fn number<T: TreeMut + ?Sized>(tree: &mut T) {
     apply_updates(tree, &updates.unwrap()).unwrap();
 }
 
-// What the derive makes of structs and enums.
+// Structs and enums with the derive.
 
 #[derive(Tree, Default)]
 struct Dense {
@@ -155,7 +155,7 @@ fn generic_types_are_trees_if_their_fields_are() {
         Left(A),
         Right { it: B },
     }
-    // Private, in the bounds of a public type.
+    // A private type in the bounds of a public one.
     #[derive(Tree)]
     struct Inner<T>(T);
     #[derive(Tree)]
@@ -183,7 +183,7 @@ fn generic_types_are_trees_if_their_fields_are() {
     assert_eq!(paths(&Outer { inner: Inner(0.0_f32) }), ["inner/0"]);
 }
 
-/// What a reader of tokens could take for the end of a type, of the parameters or of an attribute.
+/// The derive parses tokens that resemble the end of a type, of the parameters or of an attribute.
 #[test]
 fn types_may_be_written_in_any_way() {
     use gradchain::constraint::{Constraint, Constraints, positive};
@@ -568,7 +568,7 @@ fn gradients_that_do_not_fit_are_refused_with_advice() {
     let integers = optimizer.step(&mut params, &vec![1, 2], &mut state).unwrap_err().to_string();
     let advice = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
     assert!(integers.starts_with(&format!("{what}{advice}")), "{integers}");
-    // `f64`, as numbers without a suffix are.
+    // `f64`, the default for literals.
     assert_eq!(
         optimizer.step(&mut params, &vec![1.0, 2.0], &mut state).unwrap_err().to_string(),
         format!(
@@ -674,7 +674,7 @@ fn the_norm_is_over_all_leaves() {
     assert_eq!(tree_norm(&[f32::MAX, 0.0]), f64::from(f32::MAX), "squares of f32 fit into f64");
 }
 
-/// A memory layout of an array with three axes: Fortran order or not, the steps along the axes, the order of the axes.
+/// A memory layout of three axes: Fortran order, the steps along the axes, the order of the axes.
 type Layout = (bool, [isize; 3], usize);
 
 fn layout() -> impl Strategy<Value = Layout> {
@@ -683,7 +683,7 @@ fn layout() -> impl Strategy<Value = Layout> {
 
 const OUTSIDE: f32 = 77.0;
 
-/// Memory with room for an array of this shape in this layout.
+/// Allocates memory for an array of this shape in this layout.
 fn room(shape: [usize; 3], (fortran, steps, order): Layout) -> Array3<f32> {
     let axes = AXES[order];
     let lengths: [usize; 3] = std::array::from_fn(|i| shape[axes[i]] * steps[i].unsigned_abs());
@@ -692,7 +692,7 @@ fn room(shape: [usize; 3], (fortran, steps, order): Layout) -> Array3<f32> {
 
 const AXES: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// The view of that shape and layout into such memory.
+/// Returns the view of that shape and layout into such memory.
 fn view(memory: &mut Array3<f32>, (_, steps, order): Layout) -> ndarray::ArrayViewMut3<'_, f32> {
     let [a, b, c] = steps;
     let mut place = [0; 3];

@@ -1,4 +1,4 @@
-//! Functions of trees, held to naive ones.
+//! Functions of trees, against naive ones.
 
 use gradchain::tree::{
     Norm, Tree, for_each_leaf, incremental_update, per_example_global_norm_clip, per_example_layer_norm_clip,
@@ -19,7 +19,7 @@ fn flat(tree: &impl Tree) -> Vec<f64> {
 
 type Mixed = (f32, Vec<f32>, Array2<f64>, Vec<f64>);
 
-/// Leaves without axes, without elements, of several stretches, in Fortran order, of two types.
+/// Returns leaves without axes, without elements, of several chunks, in Fortran order, of two dtypes.
 fn mixed(seed: f64) -> Mixed {
     let fortran = Array2::from_shape_vec((90, 20).f(), wave(1800, seed)).unwrap();
     (0.25, wave(600, seed).iter().map(|x| *x as f32).collect(), fortran, Vec::new())
@@ -61,7 +61,7 @@ fn norms_neither_overflow_nor_vanish_nor_hide_a_nan() {
         assert_eq!(norm.of(&vec![1.0, f64::NEG_INFINITY]), f64::INFINITY);
         assert_eq!(norm.of(&Vec::<f64>::new()), 0.0);
     }
-    // 256² is not in f16, nor a sum of many in f32.
+    // 256² overflows f16, and a long sum is inexact in f32.
     #[cfg(feature = "half")]
     assert_eq!(tree_norm(&vec![half::f16::from_f32(300.0); 4]), 600.0);
     assert_eq!(tree_sum(&vec![16_777_216.0_f32, 1.0, 1.0]), 16_777_218.0);
@@ -102,7 +102,7 @@ fn combining_is_element_by_element_in_any_layout_and_type() {
         assert!(periodic_update(&y, &mut z, steps, 3).unwrap());
         expect(&z, &|_, new| new);
     }
-    // A view with gaps, backwards.
+    // A reversed view with gaps.
     let mut all = Array1::<f64>::zeros(2000);
     tree_assign(&mut all.slice_mut(s![..;-2]), &Array1::from_iter((0..1000).map(f64::from))).unwrap();
     assert_eq!((all[1999], all[1997], all[1], all[0]), (0.0, 1.0, 999.0, 0.0));
@@ -124,7 +124,7 @@ fn other_structures_are_refused_and_nothing_is_changed() {
     assert!(periodic_update(&x.clone(), &mut x, 1, 0).unwrap_err().is_argument());
     assert!(per_example_global_norm_clip(&array![[1.0]], &mut array![1.0], -1.0).unwrap_err().is_argument());
     assert!(per_example_layer_norm_clip(&array![[1.0]], &mut array![1.0], f64::NAN, true).unwrap_err().is_argument());
-    // Leaves that disagree on the number of examples.
+    // Leaves with different numbers of examples.
     let grads = (array![[1.0_f64], [2.0]], array![1.0_f64, 2.0, 3.0]);
     let error = per_example_global_norm_clip(&grads, &mut (array![0.0_f64], 0.0_f64), 1.0).unwrap_err();
     assert_eq!(error.differences().len(), 1, "{error}");
@@ -139,7 +139,7 @@ fn grads(examples: usize) -> Grads {
     (matrix, Array2::from_shape_vec((examples, 7), vector).unwrap(), wave(examples, 0.3).into())
 }
 
-/// The squares of the norms of example `b`, of each leaf.
+/// Returns the squared norms of example `b`, for each leaf.
 fn squares((x, y, z): &Grads, b: usize) -> [f64; 3] {
     let matrix = x.index_axis(ndarray::Axis(0), b).iter().map(|x| x * x).sum();
     [matrix, y.row(b).iter().map(|x| f64::from(*x).powi(2)).sum(), z[b] * z[b]]
@@ -193,7 +193,7 @@ fn examples_of_zeros_and_no_examples() {
     assert_eq!(sum.0, array![1.0]);
 }
 
-/// The first differences are shown, and all where they are asked for.
+/// An error lists the first differences, and all of them on request.
 #[test]
 fn a_long_list_of_differences_is_cut() {
     use gradchain::prelude::*;

@@ -1,4 +1,4 @@
-//! Wrappers, and what looks on: held to naive oracles in `f64` written from the papers, and to what they promise.
+//! Wrappers and observers against naive oracles in `f64` from the papers, and their guarantees.
 
 use gradchain::extra;
 use gradchain::optimizer::{dpsgd, sign_sgd, sophia};
@@ -18,7 +18,7 @@ use gradchain::wrapper::{
 };
 use ndarray::{Array1, Array2};
 
-/// Numbers between −1 and 1 that differ from place to place.
+/// Returns numbers between −1 and 1 that differ from place to place.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
@@ -36,12 +36,12 @@ fn params(seed: f64) -> Params {
     (Array2::from_shape_vec((3, 4), wave(12, seed)).unwrap(), vector)
 }
 
-/// All elements, in order.
+/// Returns all elements, in order.
 fn flat((matrix, vector): &Params) -> Vec<f64> {
     matrix.iter().copied().chain(vector.iter().map(|x| f64::from(*x))).collect()
 }
 
-/// The tolerance of each element: that of its type.
+/// Returns the tolerance of an element, by its dtype.
 fn tolerance(i: usize) -> f64 {
     if i < 12 { 1e-12 } else { 3e-6 }
 }
@@ -126,7 +126,7 @@ fn conditions_are_checked() {
 
 #[test]
 fn a_condition_on_the_loss_is_told_the_loss_through_every_wrapper() {
-    // An infinite norm of sums before a barrier, and a box.
+    // A norm reduction before a barrier, and a box.
     let inside = chain((clip_by_global_norm(0.5), conditionally_mask(sgd(1.0), value_lt(1.0))));
     let optimizer = masked(chain((boxed(inside), scale(2.0))), Mask::all());
     let mut p = (0.0_f64, 0.0_f64);
@@ -147,14 +147,14 @@ fn a_condition_on_the_loss_is_told_the_loss_through_every_wrapper() {
 
 #[test]
 fn freezing_the_others_is_after_what_comes_before_it() {
-    // The norm of the whole gradient is 5, whichever leaves are frozen after it.
+    // The norm of the whole gradient is 5, whichever leaves are frozen behind it.
     let frozen = chain((clip_by_global_norm(1.0), masked(scale(-1.0), Mask::path("0")).freeze_others()));
     let mut p = (0.0_f64, 0.0_f64);
     let mut state = frozen.init(&p).unwrap();
     frozen.step(&mut p, &(3.0, 4.0), &mut state).unwrap();
     close(p.0, -0.6, 1e-15);
     assert_eq!(p.1, 0.0);
-    // The same where the updates are stored, and in a loop of tiles.
+    // The same with stored updates, and in a loop over tiles.
     for optimizer in [
         chain(vec![boxed(clip_by_global_norm(1.0)), boxed(masked(scale(-1.0), Mask::path("0")).freeze_others())]),
         chain(vec![
@@ -180,7 +180,7 @@ fn freezing_the_others_is_after_what_comes_before_it() {
 
 #[test]
 fn what_is_held_back_is_what_comes_after_a_barrier() {
-    // The clip's passes store what the trace gives; holding it back must not empty the store before the norm is known.
+    // The clip's passes store the trace's output; a hold must not clear it before the norm is known.
     let optimizer = chain((trace(0.0), clip_by_global_norm(1.0), multi_steps(scale(-1.0), 2)));
     let mut p = (0.0_f64, 0.0_f64);
     let mut state = optimizer.init(&p).unwrap();
@@ -191,9 +191,10 @@ fn what_is_held_back_is_what_comes_after_a_barrier() {
     close(p.1, -0.6, 1e-15);
 }
 
-/// What comes out of `multi_steps` with a window of 3 is what is inside gives for the mean, to the bit: where the mean
-/// is worked out in each of several passes, where it is stored since something inside has state before a barrier, in
-/// boxes, and beside a member that has more passes or fewer.
+/// A window of 3 in `multi_steps` equals the inner transformation on the mean, bit for bit.
+///
+/// The mean is recomputed in each of several passes, or stored if the inner transformation has state before a barrier.
+/// It may be in boxes, and beside a stage with more passes or fewer.
 #[test]
 fn the_mean_of_mini_steps_is_what_is_inside_a_barrier_or_not() {
     fn inside(kind: usize) -> Boxed {
@@ -232,7 +233,7 @@ fn the_mean_of_mini_steps_is_what_is_inside_a_barrier_or_not() {
     for kind in 0..6 {
         check(kind, &multi_steps(inside(kind), 3));
         check(kind, &chain(vec![boxed(scale(1.0)), boxed(multi_steps(inside(kind), 3))]));
-        // Other leaves there are none, but the passes are those of both.
+        // The other group has no leaves, but the passes are those of both.
         for other in [boxed(sgd(0.1)), inside(0), inside(1), inside(2)] {
             check(kind, &partition((("all", multi_steps(inside(kind), 3)), ("none", other)), Labels::by(|_| "all")));
         }
@@ -252,7 +253,7 @@ fn mini_steps_keep_their_accumulator_and_no_updates_beside_it() {
     assert_eq!(plan.passes.iter().map(|pass| pass.bytes()).collect::<Vec<_>>(), [8_000, 36_000]);
     assert_eq!(stored(plan), [0, 0]);
     assert_eq!(stored(multi_steps(boxed(clipped()), 4).plan(&p).unwrap()), [0, 0]);
-    // What has state before a barrier is done once, and its updates stored.
+    // State before a barrier is updated once, and the updates are stored.
     let traced = chain((trace(0.9), clip_by_global_norm(1.0), sgd(1e-3)));
     assert_eq!(stored(multi_steps(traced, 4).plan(&p).unwrap()), [4_000, 0]);
 }
@@ -267,7 +268,7 @@ fn measurements_are_of_what_passes_through() {
         .measure("raw", measure_with_ema(TreeSum, 0.9).debias(false))
         .measure("rounded", measure_with_ema(GlobalNorm, 0.7).accumulator_dtype(gradchain::DType::F32))
         .measure("large", measure_fn("large", |u| f64::from(u.abs() > 0.5), |n, of| n / of as f64));
-    // After a member with state, between two barriers, in a box and under a mask.
+    // Behind a stateful stage, between two barriers, in a box and under a mask.
     let optimizer = chain((
         trace(0.5),
         clip_by_global_norm(1e9),
@@ -294,7 +295,7 @@ fn measurements_are_of_what_passes_through() {
         close(get("total"), total, 1e-6);
         close(get("ema"), ema / (1.0 - 0.7_f64.powi(t)), 1e-7);
         close(get("rounded"), ema / (1.0 - 0.7_f64.powi(t)), 1e-6);
-        // What is remembered is rounded to f32, what is told is not.
+        // The state is rounded to f32, the reading is not.
         assert_eq!(get("rounded") == get("ema"), t == 1);
         close(get("raw"), raw, 1e-6);
         assert_eq!(get("large"), traced.iter().filter(|u| u.abs() > 0.5).count() as f64 / 17.0);
@@ -340,9 +341,9 @@ fn a_frozen_leaf_keeps_its_bits() {
     }
 }
 
-/// LAMB on one vector, from algorithm 2 of the paper, with the defaults of Optax.
+/// Computes LAMB on one vector, from algorithm 2 of the paper, with Optax's defaults.
 fn naive_lamb(adam: &mut NaiveAdam, lr: f64, decay: f64, p: &mut [f64], g: &[f64]) {
-    // Adam's update is negative; its epsilon is another.
+    // Adam's update is negative, with another epsilon.
     adam.t += 1;
     let mut r = Vec::new();
     for (i, g) in g.iter().enumerate() {
@@ -366,10 +367,10 @@ fn flattened_leaves_are_one() {
         let grads = params(f64::from(t));
         assert!(optimizer.step(&mut p, &grads, &mut state).unwrap().emitted());
         naive_lamb(&mut adam, 0.1, 0.01, &mut naive, &flat(&grads));
-        // The vector is of `f64`, but the parameters of the `f32` leaf, which count in the norm, are rounded.
+        // The vector is `f64`, but the `f32` leaf's parameters, which enter the norm, are rounded.
         flat(&p).iter().zip(&naive).for_each(|(ours, naive)| close(*ours, *naive, 1e-6));
     }
-    // Leaf by leaf it is something else.
+    // Leaf by leaf the result differs.
     let apart = lamb(0.1).weight_decay(0.01);
     let (mut p, mut q) = (params(0.3), params(0.3));
     let (mut state, mut of_apart) = (optimizer.init(&p).unwrap(), apart.init(&q).unwrap());
@@ -378,7 +379,7 @@ fn flattened_leaves_are_one() {
     assert!((p.0[[0, 0]] - q.0[[0, 0]]).abs() > 1e-3);
 }
 
-/// Adam's direction, as far as gradient descent with momentum goes; of each leaf.
+/// A graft has Adam's direction and the norm of gradient descent with momentum, per leaf.
 #[test]
 fn a_graft_has_the_direction_of_one_and_the_norm_of_the_other() {
     let optimizer = graft(adamw(0.7).weight_decay(0.0), sgd(0.1).momentum(0.5));
@@ -412,7 +413,7 @@ fn a_graft_has_the_direction_of_one_and_the_norm_of_the_other() {
     assert_eq!(zeros, [1.0; 3]);
 }
 
-/// The same elements in Fortran order.
+/// Returns the same elements in Fortran order.
 fn fortran(x: &Array2<f64>) -> Array2<f64> {
     use ndarray::ShapeBuilder;
     let mut y = Array2::zeros(x.dim().f());
@@ -441,14 +442,14 @@ fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
             drop(copy);
         }
     }
-    // A mask outside: the other leaf passes through.
+    // A mask outside passes the other leaf through.
     let optimizer = masked(flatten(clip_by_global_norm(1.0)), Mask::path("0"));
     let mut p = (0.0_f64, 0.0_f32, 0.0_f64);
     let mut state = optimizer.init(&p).unwrap();
     optimizer.step(&mut p, &(2.0_f64, 2.0_f32, 2.0_f64), &mut state).unwrap();
     assert_eq!(p, (1.0, 2.0, 2.0));
     assert_eq!(flatten(adam(0.1)).init(&p).unwrap().schema().entries[1].leaf, None, "the vector's state is no leaf's");
-    // No leaves, and leaves without elements.
+    // No leaves, and empty leaves.
     let optimizer = flatten(lamb(0.1));
     let mut none = gradchain::tree::DynTree::new();
     let mut state = optimizer.init(&none).unwrap();
@@ -524,8 +525,10 @@ fn the_loss_is_asked_for_at_a_vector() {
     assert!(loss(&p).0 < 1e-20, "{p:?}");
 }
 
-/// Rounds of `period` gradients, of which the last is for Adam with decay from where the round began, and the others
-/// climb by `rho` times the gradient, which is first brought down to a norm of 0.5.
+/// Computes rounds of `period` gradients.
+///
+/// In the last of a round Adam with decay steps from the round's start. The others climb by `rho` times the gradient,
+/// clipped to a norm of 0.5.
 fn naive_sam(period: usize, rho: f64, steps: usize, check: &mut dyn FnMut(usize, &[f64])) {
     let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
     let mut p = flat(&params(0.3));
@@ -572,8 +575,8 @@ fn sharpness_aware_minimization_descends_from_where_it_began_to_climb() {
 
 #[test]
 fn the_adversary_forgets_or_remembers() {
-    // With Adam as the adversary every first step of it is the learning rate times the sign; later ones are shorter if
-    // the sign changes.
+    // The first step of Adam as the adversary is the learning rate times the sign; later ones are shorter if the sign
+    // changes.
     for (reset, expected) in [(true, 1.0), (false, 0.0)] {
         let optimizer = sam(sgd(0.0), scale_by_adam().b1(0.5).b2(0.5).eps(0.0)).reset_state(reset);
         let mut p = 0.0_f64;
@@ -581,14 +584,14 @@ fn the_adversary_forgets_or_remembers() {
         for g in [1.0, 9.0, -1.0] {
             optimizer.step(&mut p, &g, &mut state).unwrap();
         }
-        // m = 0.25 − 0.5, v = 0.75, both over 0.75: −1/3 if remembered.
+        // m = 0.25 − 0.5, v = 0.75, both over 0.75: −1/3 without a reset.
         close(p, if expected == 1.0 { 1.0 } else { 1.0 / 3.0 }, 1e-12);
     }
 }
 
 #[test]
 fn a_round_in_one_step_is_a_round_in_several() {
-    // Of Σ wᵢ·pᵢ⁴, whose gradient is 4·wᵢ·pᵢ³.
+    // Returns Σ wᵢ·pᵢ⁴ and its gradient 4·wᵢ·pᵢ³.
     fn loss(p: &Params) -> (f64, Params) {
         let matrix = p.0.iter().enumerate().map(|(i, p)| (1.0 + i as f64 / 12.0) * p.powi(4)).sum::<f64>();
         let vector = p.1.iter().map(|p| f64::from(p.powi(4))).sum::<f64>();
@@ -618,13 +621,13 @@ fn a_round_in_one_step_is_a_round_in_several() {
         for reset in [false, true] {
             check(adamw(0.05).weight_decay(0.1), period, reset);
             check(lamb(0.05).weight_decay(0.1), period, reset);
-            // Differences of parameters, in memory between passes: they must be where the rounds began.
+            // Parameter differences, stored between passes, must be taken at the starts of rounds.
             check(chain((trace(0.1), scale_by_lbfgs(), scale(-0.02))), period, reset);
         }
     }
 }
 
-/// The diagonal is taken to be 1.5 times the gradient, as a transformation can make it.
+/// Sophia divides by the previous diagonal, here 1.5 times the gradient.
 #[test]
 fn sophia_divides_by_the_diagonal_that_it_knew_before() {
     for (clip, interval, decay, gamma, eps) in
@@ -670,7 +673,7 @@ fn sophia_divides_by_the_diagonal_that_it_knew_before() {
 #[test]
 fn a_step_in_which_only_what_is_inside_holds_back_emits() {
     let mut p = 1.0_f64;
-    // Nothing is known of the diagonal yet, and the clipped mean is taken.
+    // Before the first estimate of the diagonal the clipped mean is used.
     let optimizer = scale_by_sophia(multi_steps(identity(), 2)).update_interval(1);
     let mut state = optimizer.init(&p).unwrap();
     assert!(optimizer.step(&mut p, &0.5, &mut state).unwrap().emitted());
@@ -697,7 +700,7 @@ fn a_step_in_which_only_what_is_inside_holds_back_emits() {
 
 #[test]
 fn differences_of_gradients_estimate_the_diagonal() {
-    // Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the diagonal of the Hessian is 2·wᵢ + 2/17, off it there is 2/17.
+    // Returns Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the Hessian's diagonal is 2·wᵢ + 2/17, its other elements 2/17.
     fn loss(p: &Params) -> (f64, Params) {
         let sum: f64 = flat(p).iter().sum();
         let mut gradient = p.clone();
@@ -724,7 +727,7 @@ fn differences_of_gradients_estimate_the_diagonal() {
     }
     let weights = (0..12).chain(0..5);
     mean.iter().zip(weights).for_each(|(mean, w)| {
-        // The standard deviation of one is √16·2/17, of the mean 0.024.
+        // The standard deviation of one estimate is √16·2/17, of the mean 0.024.
         assert!((mean - 2.0 * f64::from(w) - 2.0 / 17.0).abs() < 0.1, "{mean} {w}");
     });
     assert!((spread.sqrt() - 8.0 / 17.0).abs() < 0.1, "{spread}: the signs are random");
@@ -743,7 +746,7 @@ fn differences_of_gradients_estimate_the_diagonal() {
     assert!(tree_norm(&loss(&p).1) < 0.2 * before, "{before} {}", tree_norm(&loss(&p).1));
 }
 
-/// Gradients of `n` examples, and each of them flat.
+/// Gradients of `n` examples, for two leaves.
 type Batch = (ndarray::Array3<f64>, Array2<f32>);
 
 fn examples(n: usize, seed: f64) -> (Batch, Vec<Vec<f64>>) {
@@ -806,7 +809,7 @@ fn the_noise_of_a_private_mean_is_as_large_as_it_says() {
         first = all;
     }
     assert_eq!(state.aggregate().count.get(), 2);
-    // From the same key the same numbers; a Fortran array is the same array.
+    // Equal keys give equal numbers; Fortran order does not matter.
     let mut again = optimizer.init(&(vec![0.0_f64; 5000], fortran32(&params.1))).unwrap();
     let params = (vec![0.0_f64; 5000], fortran32(&params.1));
     optimizer.update_per_example(&grads, &mut again, &params).unwrap();
@@ -842,7 +845,7 @@ fn gradients_of_examples_must_fit() {
     optimizer.step_per_example(&mut p, &(two, vec![0.0_f64; 2]), &mut state).unwrap();
     assert!(dpsgd(0.1, 0.0, 1.0, 7).init(&p).is_err());
     assert!(dpsgd(0.1, 1.0, -1.0, 7).init(&p).is_err());
-    // One that is not finite is seen.
+    // A value that is not finite is propagated.
     let mut p = vec![0.0_f64; 2];
     let optimizer = dpsgd(0.1, 1.0, 0.0, 7);
     let mut state = optimizer.init(&p).unwrap();
@@ -850,12 +853,12 @@ fn gradients_of_examples_must_fit() {
     assert!(p.iter().all(|p| p.is_nan()));
 }
 
-/// What is thrown away, by a mean and a deviation that are worked out from the values themselves as long as all count.
+/// Spikes are skipped, by a mean and a deviation computed from the values while all have equal weight.
 #[test]
 fn what_is_far_above_what_it_was_is_thrown_away() {
     let norms: Vec<f64> =
         (0..40).map(|i| 2.0 + (1.3 * f64::from(i)).sin() + if i % 9 == 8 { 6.0 } else { 0.0 }).collect();
-    // In a chain, after a member with state.
+    // In a chain, behind a stateful stage.
     let optimizer =
         chain((trace(0.0), skip_on_spike(adam(0.1), 3.0).decay(0.95).warmup_steps(5).max_consecutive(3), scale(2.0)));
     let mut p = params(0.3);
@@ -911,7 +914,7 @@ fn what_stays_high_is_how_things_are_now() {
     assert_eq!(p, -7.0);
     assert!(skip_on_spike(sgd(1.0), -1.0).init(&p).is_err());
     assert!(skip_on_spike(sgd(1.0), 1.0).decay(1.0).init(&p).is_err());
-    // Gradients that are not finite never get through.
+    // Gradients that are not finite are always skipped.
     let optimizer = skip_on_spike(sgd(1.0), 6.0).max_consecutive(0);
     let mut state = optimizer.init(&p).unwrap();
     for _ in 0..5 {
@@ -938,12 +941,12 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     let mut state = optimizer.init(&params).unwrap();
     state.set_hyperparam("learning_rate", 0.25).unwrap();
     assert_eq!(rates(&mut state), [Some(0.25); 2]);
-    // One has none of this name.
+    // Only one group has a parameter of this name.
     state.set_hyperparam("weight_decay", 0.5).unwrap();
     let mut moved = params;
     optimizer.step(&mut moved, &(1.0, 0.0), &mut state).unwrap();
     assert_eq!(moved, (1.0 - 0.25, 1.0 - 0.25 * 0.5));
-    // One of them, by its group or by any stretch of its path.
+    // One of them, by its group or any part of its path.
     state.set_hyperparam("a.learning_rate", 0.125).unwrap();
     assert_eq!(rates(&mut state), [Some(0.125), Some(0.25)]);
     state.set_hyperparam("b.learning_rate", 0.5).unwrap();
@@ -974,7 +977,7 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     assert!(error.contains("there is no `inject_hyperparams` in this optimizer"), "{error}");
 }
 
-/// One number has one path, whatever wrappers are around it.
+/// A hyperparameter has one path, whatever wrappers surround it.
 #[test]
 fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
     let backbone = |inner: Boxed| {
@@ -1009,7 +1012,7 @@ fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
             assert_eq!(optimizer.readings(&state).unwrap().get("backbone.learning_rate"), Ok(0.25));
         }
     }
-    // Two that would have one path: the outer one has it.
+    // On a conflict the outer one keeps the path.
     let nested = params_ema(params_ema(sgd(0.5), 0.5), 0.75);
     let state = nested.init(&1.0_f64).unwrap();
     let readings = nested.readings(&state).unwrap();
@@ -1018,7 +1021,7 @@ fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
     assert_eq!((readings.get("decay"), readings.get("inner.decay")), (Ok(0.75), Ok(0.5)));
 }
 
-/// What the error about a rate that a schedule gives proposes.
+/// The error for setting a scheduled rate suggests this multiplier.
 #[test]
 fn a_scheduled_rate_is_scaled_by_hand() {
     let optimizer = chain((sgd(linear(0.5, 0.25, 1)), inject_hyperparams(scale(1.0))));

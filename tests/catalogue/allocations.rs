@@ -1,5 +1,4 @@
-//! A step allocates nothing once the first has been done: counted by the allocator, for every registered
-//! transformation.
+//! Every registered transformation allocates nothing after its first step, counted by the allocator.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -27,7 +26,7 @@ fn count() {
     }
 }
 
-// SAFETY: hands everything to the system's allocator.
+// SAFETY: forwards every call unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -50,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// For the whole program; each thread counts for itself.
+/// Counts for each thread separately.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
@@ -60,7 +59,7 @@ fn counted(work: impl FnOnce()) -> usize {
     ALLOCATIONS.with(Cell::get) - before
 }
 
-/// Entries that allocate in some steps, and what for; their documentation says so under `Cost`.
+/// Entries that allocate in some steps, with the reason; their documentation says so under `Cost`.
 const DOCUMENTED: &[(&str, &str)] = &[
     ("lookahead_reset", "makes a state anew when it synchronizes"),
     ("lookahead_reset_dog", "makes a state anew when it synchronizes"),
@@ -88,13 +87,13 @@ const DOCUMENTED: &[(&str, &str)] = &[
 
 const PRODUCTS: &str = "the library for matrix products packs the factors into memory of its own";
 
-/// What was allocated, if that is not as documented.
+/// Returns an entry's allocations if they differ from the documented ones.
 fn allocates(entry: &dyn Subject, params: &DynTree, grads: &DynTree) -> Option<String> {
     let mut params = params.clone();
     let mut session = entry.init(&params).unwrap();
     let mut updates = session.zero_updates();
     session.step(&mut params, grads).unwrap();
-    // Several, so that mini-steps that emit and such that do not are among them.
+    // Several steps, so that emitting and holding mini-steps are among them.
     let stepping = counted(|| {
         for _ in 0..6 {
             session.step(&mut params, grads).unwrap();
@@ -105,8 +104,8 @@ fn allocates(entry: &dyn Subject, params: &DynTree, grads: &DynTree) -> Option<S
             session.update_into(grads, &params, &mut updates).unwrap();
         }
     });
-    // A step that is lent the loss as a function copies the parameters, to call it with, and walks over that copy and
-    // over gradients: tables, and a path that grows.
+    // A step with the loss as a function copies the parameters as its argument. It walks that copy and the gradients,
+    // which allocates tables and a growing path.
     let copy = counted(|| drop(params.clone())) + 6;
     let most = if needs(&entry.boxed()) >= Level::ValueFn { 12 * copy } else { 0 };
     let found = || format!("{}: {stepping} in 6 steps, {updating} in 6 updates", entry.name());
@@ -119,7 +118,7 @@ fn allocates(entry: &dyn Subject, params: &DynTree, grads: &DynTree) -> Option<S
 
 #[test]
 fn a_step_after_the_first_allocates_nothing() {
-    // With several threads rayon's own queues allocate now and then; one thread takes the serial road.
+    // With several threads rayon's queues allocate now and then; with one thread the engine runs serially.
     #[cfg(feature = "rayon")]
     rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(count_allocations);
     #[cfg(not(feature = "rayon"))]
@@ -150,7 +149,7 @@ fn a_step_of_as_many_rows_as_the_first_allocates_nothing() {
 fn count_allocations() {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     let mut plan = vec![
-        // Two pieces.
+        // Two chunks.
         leaf(Number::F32, &[16_500]),
         leaf(Number::F64, &[30, 4]),
         leaf(Number::F32, &[16, 8]),

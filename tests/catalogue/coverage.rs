@@ -1,4 +1,4 @@
-//! Every transformation that a config can name is in the registry, so that the laws run over it.
+//! Every transformation that a config can name is in the registry, so that the laws cover it.
 #![cfg(feature = "config")]
 
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use gradchain::recipe::Recipe;
 
 use crate::common::registry::{chosen, only_these, registry};
 
-/// Names that no recipe has, and why.
+/// Names in no recipe, with the reason.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("freeze", "it is a `masked`"),
     ("nadam", "it is an `adam`"),
@@ -19,7 +19,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("snapshot", "it is a `monitor`"),
 ];
 
-/// The names of all transformations in a recipe.
+/// Collects the names of all transformations in a recipe.
 pub(crate) fn names(recipe: &Recipe, found: &mut BTreeSet<String>) {
     if let Some((name, _)) = recipe.as_call() {
         found.insert(name.into());
@@ -40,7 +40,7 @@ fn every_transformation_of_the_configs_is_in_the_registry() {
     only_these(&missing, EXCEPTIONS, "are in no recipe of the registry");
 }
 
-/// The name of an optimizer is that of its file.
+/// An optimizer has the name of its file.
 #[test]
 fn every_optimizer_is_in_the_configs() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/optimizer")];
@@ -63,7 +63,7 @@ fn every_optimizer_is_in_the_configs() {
         }
     }
     assert!(optimizers > 40, "{optimizers} optimizers");
-    // It takes a gradient for each example. The others are there with the feature `faer`.
+    // It takes per-example gradients. The others exist with the feature `faer`.
     missing.retain(|name| {
         name != "dpsgd" && (cfg!(feature = "faer") || !["galore", "shampoo", "soap"].contains(&&**name))
     });

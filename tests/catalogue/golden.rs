@@ -1,11 +1,11 @@
-//! Hashes of parameters and state after ten steps of every entry, in three types, typed, boxed and from a config, on
-//! one leaf of several pieces and on several small ones. What changes the engine must not change them.
+//! Hashes of parameters and state after ten steps of every entry do not change with the engine.
 //!
+//! They cover three dtypes, typed, boxed and from a config, one leaf of several chunks and several small ones.
 //! ```text
 //! cargo test --features half,rayon,serde,config,checkpoint,tracing,plot,faer --test catalogue golden -- --ignored
 //! ```
 //!
-//! `GOLDEN=write` writes the file anew. It is of x86-64 Linux: `exp` and its kin are of the system's library.
+//! `GOLDEN=write` writes the file anew. It is for x86-64 Linux: `exp` and similar functions are the system library's.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
 
 const STEPS: u64 = 10;
 
-/// The 64-bit FNV-1a hash.
+/// A 64-bit FNV-1a hash.
 struct Hash(u64);
 
 impl Hash {
@@ -105,7 +105,7 @@ fn hashes(entry: &dyn Subject) -> Vec<String> {
 fn golden_hashes_have_not_changed() {
     let entries = registry();
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    // Each thread takes every so many entries.
+    // Threads take entries in turn.
     let of = |first| entries.iter().skip(first).step_by(threads).flat_map(|e| hashes(&**e)).collect::<Vec<_>>();
     let mut lines: Vec<String> = thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|first| scope.spawn(move || of(first))).collect();

@@ -1,6 +1,6 @@
-//! What must hold of the whole catalogue: laws that every transformation keeps over random trees, that a step allocates
-//! nothing, and that every optimizer converges. The entries are in `common::registry`; they are compiled once, for all
-//! of it.
+//! Properties of the whole catalogue: laws over random trees, no allocations in a step, and convergence.
+//!
+//! The entries are in `common::registry`; one compilation serves all tests.
 #![allow(missing_docs, reason = "a test program")]
 
 mod allocations;

@@ -1,6 +1,6 @@
-//! How long the pieces are that the engine cuts leaves into.
+//! The length of the engine's chunks.
 
-/// As `CHUNK` in `src/engine/chunks.rs`, which says why.
+/// Elements of a chunk, as `CHUNK` in `src/engine/chunks.rs`.
 pub(crate) const CHUNK: usize = if cfg!(debug_assertions)
     && matches!(option_env!("GRADCHAIN_SHORT_CHUNKS"), Some(asked) if matches!(asked.as_bytes(), b"1"))
 {

@@ -1,4 +1,4 @@
-//! What a step is given: gradients, and for those that need it a loss that has them.
+//! The arguments of a step: gradients, and if needed a loss with these gradients.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use ndarray::{ArrayD, IxDyn};
 
 use super::values;
 
-/// A boxed transformation, whatever it needs.
+/// A boxed transformation with any needs.
 pub type Member = Boxed<ValueAndGradFn>;
 
-/// Boxes a transformation, whatever it needs.
+/// Boxes a transformation with any needs.
 pub fn member<T: Registered>(transformation: T) -> Member {
     transformation.member()
 }
@@ -49,7 +49,7 @@ fn given(loss: Loss<'_>) -> Given<'_> {
     extra::value_and_grad_fn(1.0, loss)
 }
 
-/// What a machine is given, which has the parameters itself: of a loss it is told the value.
+/// The extra arguments of a step on a device, which has the parameters: the loss has only a value.
 type GivenElsewhere = extra::ValueAndGradFn<(), fn(&()) -> (f64, f64)>;
 
 impl<T: GradientTransformation + Clone + 'static> Registered for T
@@ -100,7 +100,7 @@ where
 }
 
 thread_local! {
-    /// Whether a loss is being worked out: what it allocates is not the transformation's.
+    /// True during an evaluation of the loss, whose allocations are not the transformation's.
     pub static IN_LOSS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -111,23 +111,23 @@ fn in_loss<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The loss `1 + g·(p − q) + ‖p − q‖²/2`, which at the parameters `q` of the step is 1 and has the gradients `g`.
+/// The loss `1 + g·(p − q) + ‖p − q‖²/2`, which at the step's parameters `q` is 1 and has the gradients `g`.
 struct Bowl {
     at: Vec<(String, Vec<f64>)>,
     grads: Vec<(String, Vec<f64>)>,
-    /// `g − q`, to which `p` is added for the gradient at `p`.
+    /// `g − q`; the gradient at `p` adds `p`.
     shift: BTreeMap<String, ArrayD<f64>>,
 }
 
 impl Bowl {
-    /// Nothing is worked out, or allocated, for those who do not ask.
+    /// Computes and allocates nothing if the loss is not needed.
     fn of(needs: Level, params: &DynTree, grads: &dyn Tree) -> Bowl {
         let mut bowl = Bowl { at: Vec::new(), grads: Vec::new(), shift: BTreeMap::new() };
         if needs >= Level::ValueFn {
             (bowl.at, bowl.grads) = (values(params), values(grads));
             let mut shapes = BTreeMap::new();
             for_each_leaf(params, |path, leaf| drop(shapes.insert(path.to_owned(), IxDyn(leaf.shape()))));
-            // Where the trees differ the step is an error, and nobody asks.
+            // If the trees differ the step is an error, and does not evaluate the loss.
             for ((path, q), (_, g)) in bowl.at.iter().zip(&bowl.grads) {
                 let shift = g.iter().zip(q).map(|(g, q)| g - q).collect();
                 if let Ok(shift) = ArrayD::from_shape_vec(shapes[path].clone(), shift) {
@@ -149,17 +149,17 @@ impl Bowl {
     }
 }
 
-/// What a transformation needs besides gradients.
+/// Returns a transformation's needs besides gradients.
 pub fn needs<T: GradientTransformation>(transformation: &T) -> Level {
     transformation.needs()
 }
 
-/// How it is made, as data.
+/// Returns a transformation's recipe.
 pub fn recipe<T: GradientTransformation>(transformation: &T) -> Recipe {
     transformation.recipe()
 }
 
-/// In a line.
+/// Describes a transformation in a line.
 pub fn describe<T: GradientTransformation>(transformation: &T) -> String {
     transformation.describe()
 }

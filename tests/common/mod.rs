@@ -1,4 +1,4 @@
-//! What the law tests share: random trees, the registry of transformations, comparison by bits.
+//! The common part of the law tests: random trees, the registry of transformations, bitwise comparison.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
 pub mod chunk;
@@ -13,15 +13,16 @@ use gradchain::{OptState, Tree};
 
 use self::given::Registered;
 
-/// The leaves of a tree: path and values, in logical order.
+/// Returns the path and the values of each leaf, in logical order.
 pub fn values<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<f64>)> {
     let mut out = Vec::new();
     gradchain::tree::for_each_leaf(tree, |path, leaf| out.push((path.to_owned(), leaf.to_f64())));
     out
 }
 
-/// Whether two trees have the same bits; NaNs are equal whatever their payload, since which operand's payload survives
-/// is the compiler's choice.
+/// Compares two trees bit for bit.
+///
+/// NaNs are equal whatever their payload, since the compiler chooses the operand whose payload survives.
 pub fn same_values<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B) -> Result<(), String> {
     let (a, b) = (values(a), values(b));
     if a.len() != b.len() {
@@ -37,7 +38,7 @@ pub fn same_values<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B) -> Result<(
     Ok(())
 }
 
-/// Whether two trees agree to a relative tolerance.
+/// Compares two trees with a relative tolerance.
 pub fn close<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B, tolerance: f64) -> Result<(), String> {
     for ((path, a), (_, b)) in values(a).iter().zip(&values(b)) {
         for (i, (x, y)) in a.iter().zip(b).enumerate() {

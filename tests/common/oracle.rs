@@ -1,5 +1,6 @@
-//! Optimizers against naive versions of their papers in `f64`, on a tree of leaves of every kind, in `f32`, `f64` and
-//! both.
+//! Comparison of optimizers with naive `f64` versions of their papers, on a tree of leaves of every kind.
+//!
+//! The leaves are in `f32`, in `f64` and in both.
 #![allow(unreachable_pub, dead_code, missing_docs, reason = "each test program uses a part of it")]
 
 use gradchain::needs::Nothing;
@@ -10,13 +11,13 @@ use ndarray::{ArrayD, IxDyn};
 
 pub type Leaf = ArrayD<f64>;
 
-/// The updates of one step, counted from 1, from gradients and parameters.
+/// Computes the updates of one step, counted from 1, from gradients and parameters.
 pub type Oracle = Box<dyn FnMut(usize, &[Leaf], &[Leaf]) -> Vec<Leaf>>;
 
-/// A matrix, a vector, a number, a block, a row, a matrix that is wide, and nothing.
+/// A matrix, a vector, a number, a block, a row, a wide matrix, and an empty leaf.
 pub const SHAPES: [&[usize]; 7] = [&[4, 3], &[5], &[], &[2, 3, 2], &[1, 4], &[3, 6], &[0]];
 
-/// Numbers that differ from place to place, rounded to `f32`; every seventh is zero.
+/// Returns numbers that differ from place to place, rounded to `f32`; every seventh may be zero.
 pub fn wave(shape: &[usize], seed: f64, zeros: bool) -> Leaf {
     let mut i = 0.0;
     ArrayD::from_shape_simple_fn(IxDyn(shape), || {
@@ -44,8 +45,9 @@ fn read(updates: &Updates, i: usize, dtype: DType) -> Vec<f64> {
     }
 }
 
-/// Some steps, after each of which updates must be the oracle's: to 1e-11 for leaves of `f64`, to `single` for those of
-/// `f32`, of the largest of the leaf.
+/// Checks the updates of some steps against an oracle.
+///
+/// The tolerance is 1e-11 for `f64` leaves, `single` for `f32` ones, relative to the leaf's largest.
 pub fn check_to<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, single: f64, oracle: impl Fn() -> Oracle) {
     for mixture in 0..3 {
         let dtype =
@@ -67,7 +69,7 @@ pub fn check_to<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, singl
                     let right = (found - expected).abs() <= tolerance * most;
                     assert!(right, "{optimizer:?}, step {step}, leaf {i}, element {k}: {found:e} is not {expected:e}");
                 }
-                // Both go on from the parameters that the updates lead to.
+                // Both continue from the parameters after the updates.
                 let found = Leaf::from_shape_vec(IxDyn(params[i].shape()), found).unwrap();
                 params[i] += &found;
                 if dtype(i) == DType::F32 {
@@ -82,7 +84,7 @@ pub fn check<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, oracle: 
     check_to(optimizer, 2e-5, oracle);
 }
 
-/// An oracle from what one leaf does, which remembers what it likes.
+/// Returns an oracle from a function of one leaf, with any state.
 pub fn each_leaf<M: Default + Clone + 'static>(
     f: impl Fn(&mut M, usize, &Leaf, &Leaf) -> Leaf + Clone + 'static,
 ) -> impl Fn() -> Oracle {
@@ -95,7 +97,7 @@ pub fn each_leaf<M: Default + Clone + 'static>(
     }
 }
 
-/// An oracle from what one element does.
+/// Returns an oracle from a function of one element.
 pub fn each_element<M: Default + Clone + 'static>(
     f: impl Fn(&mut M, usize, f64, f64) -> f64 + Clone + 'static,
 ) -> impl Fn() -> Oracle {

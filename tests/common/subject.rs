@@ -1,6 +1,6 @@
-//! A transformation whose type is forgotten, so that it is compiled once, however many laws there are. What is
-//! forgotten is only how to name the type: a [`Session`] steps the transformation itself, with the loops that its users
-//! get.
+//! A type-erased transformation, compiled once for all laws.
+//!
+//! Only its type is erased: a [`Session`] steps the transformation itself, with the loops of its users.
 
 use gradchain::arguments::Arguments;
 use gradchain::needs::{Includes, ValueAndGradFn};
@@ -17,21 +17,21 @@ use super::After;
 use super::given::{Member, Registered};
 use super::registry::About;
 
-/// A transformation that must keep the laws.
+/// A transformation under the laws.
 pub trait Subject: Sync {
     fn name(&self) -> &str;
     fn about(&self) -> About;
 
-    /// The state before the first step, of the transformation itself.
+    /// Returns the transformation's own state before the first step.
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>>;
 
-    /// The programs of a step.
+    /// Returns the programs of a step.
     fn programs(&self, params: &DynTree) -> Result<Programs>;
 
-    /// The same, boxed by the crate: for chains, and for wrappers around it.
+    /// Returns the transformation boxed by the crate: for chains, and for wrappers around it.
     fn boxed(&self) -> Member;
 
-    /// The same, boxed with its named arguments, if it has any.
+    /// Returns the transformation boxed with its named arguments, if it has any.
     fn named(&self) -> Option<wrapper::Named<ValueAndGradFn>> {
         None
     }
@@ -59,16 +59,16 @@ pub trait Session {
     fn zero_updates(&self) -> Updates;
     fn schema(&self) -> Schema;
     fn readings(&self) -> Result<Readings>;
-    /// A copy of what is remembered.
+    /// Returns a copy of the state.
     fn state(&self) -> AnyState;
-    /// Puts another state in the place of this one, as users can in safe code.
+    /// Puts another state in place of this one, as users can in safe code.
     fn put(&mut self, state: AnyState);
-    /// As `OptState::replace`.
+    /// Calls `OptState::replace`.
     fn replace(&mut self, state: AnyState) -> Result<()>;
     fn copy(&self) -> Box<dyn Session>;
 }
 
-/// An entry, as it is before its type is forgotten.
+/// An entry before its type is erased.
 #[derive(Clone)]
 pub struct Entry<T> {
     pub name: String,
@@ -76,8 +76,9 @@ pub struct Entry<T> {
     pub transformation: T,
 }
 
-/// Forgets the type of an entry with named arguments. Where both are in scope it is preferred to [`Anonymous`], which
-/// needs a reference, without naming the one or the other: `entry.subject()`.
+/// Erases the type of an entry with named arguments.
+///
+/// In `entry.subject()` it is preferred over [`Anonymous`], which needs a reference, without naming either.
 pub trait Named {
     fn subject(self) -> Box<dyn Subject>;
 }
@@ -91,7 +92,7 @@ where
     }
 }
 
-/// Forgets the type of any entry.
+/// Erases the type of any entry.
 pub trait Anonymous {
     fn subject(self) -> Box<dyn Subject>;
 }
@@ -191,7 +192,7 @@ impl<T: Registered> Session for Running<T> {
     }
 }
 
-/// A state whose type is forgotten, to compare and average.
+/// A type-erased state, to compare and average.
 #[derive(Debug)]
 pub struct AnyState(Box<dyn ErasedState>);
 

@@ -1,17 +1,17 @@
-//! Random trees: shapes from no axis to six, empty and single elements, all types mixed, all memory layouts.
+//! Random trees: shapes of up to six axes, empty and single elements, all dtypes mixed, all memory layouts.
 
 use gradchain::tree::{DynElement, DynTree};
 use ndarray::{Array, ArrayD, Axis, IxDyn, ShapeBuilder, Slice};
 use proptest::prelude::*;
 
-/// How a leaf lies in memory.
+/// The memory layout of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     C,
     Fortran,
     /// Every second element of a larger array.
     Strided,
-    /// The last axis backwards.
+    /// The last axis reversed.
     Negative,
 }
 
@@ -61,7 +61,7 @@ pub fn plan() -> impl Strategy<Value = Vec<LeafPlan>> {
     prop::collection::vec(leaf, 0..5)
 }
 
-/// An array of values `f(i)` in logical order, in a memory layout.
+/// Returns an array of values `f(i)` in logical order, in a memory layout.
 fn array<T: DynElement>(shape: &[usize], order: Order, f: impl Fn(usize) -> f64) -> ArrayD<T> {
     let mut i = 0;
     let logical: ArrayD<T> = Array::from_shape_simple_fn(IxDyn(shape), || {
@@ -93,7 +93,7 @@ fn array<T: DynElement>(shape: &[usize], order: Order, f: impl Fn(usize) -> f64)
     }
 }
 
-/// A tree of these leaves, with values by leaf and element.
+/// Returns a tree of these leaves, with values by leaf and element.
 pub fn tree(plan: &[LeafPlan], f: impl Fn(usize, usize) -> f64) -> DynTree {
     let mut tree = DynTree::new();
     for (leaf, LeafPlan { number, shape, order }) in plan.iter().enumerate() {
@@ -112,7 +112,7 @@ pub fn tree(plan: &[LeafPlan], f: impl Fn(usize, usize) -> f64) -> DynTree {
     tree
 }
 
-/// A tree of these leaves, with values made from those of another of the same paths: by place in the leaf, and value.
+/// Returns a tree of these leaves, with values from another's: by place in the leaf, and value.
 pub fn map(plan: &[LeafPlan], source: &DynTree, f: impl Fn(usize, f64) -> f64) -> DynTree {
     let values = super::values(source);
     tree(plan, |leaf, i| {
@@ -122,7 +122,7 @@ pub fn map(plan: &[LeafPlan], source: &DynTree, f: impl Fn(usize, f64) -> f64) -
     })
 }
 
-/// A number in (−1, 1) that depends on all its arguments and on nothing else.
+/// Returns a number in (−1, 1) that depends only on its arguments.
 pub fn noise(seed: u64, leaf: usize, i: usize) -> f64 {
     let mut x = seed ^ (leaf as u64) << 40 ^ i as u64;
     for _ in 0..3 {
@@ -131,7 +131,7 @@ pub fn noise(seed: u64, leaf: usize, i: usize) -> f64 {
     (x >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// Parameters, and gradients for some steps, of the same structure but each in a layout of its own.
+/// Parameters, and gradients of some steps, of one structure, each in its own layout.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub plan: Vec<LeafPlan>,

@@ -1,4 +1,4 @@
-//! Every wrapper there is, around a transformation whose type is forgotten.
+//! Every wrapper, around a boxed transformation.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use gradchain::wrapper::{
 
 use super::given::{Member, member};
 
-/// Makes a wrapper around a transformation.
+/// Wraps a transformation.
 pub type Wrap = fn(Member) -> Member;
 
 macro_rules! wrappers {
     ($($name:ident: |$inner:ident| $wrapped:expr;)*) => {
-        /// The name of each, and what makes one.
+        /// The name and the constructor of each wrapper.
         pub const WRAPPERS: &[(&str, Wrap)] = &[$((stringify!($name), |$inner| member($wrapped))),*];
     };
 }
 
-/// It refuses what goes the other way than it is told.
+/// Returns a `cautious` for the direction of the inner updates.
 fn cautious_of(inner: Member) -> Member {
     let along = cautious(inner.clone()).against_gradient(false);
     if along.init(&0.0_f64).is_ok() { member(along) } else { member(cautious(inner)) }

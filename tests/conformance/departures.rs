@@ -1,5 +1,6 @@
-//! Where this crate and Optax differ on purpose: rules, read from `departures.toml`, and what each puts in the place of
-//! what Optax recorded.
+//! The intended differences between this crate and Optax.
+//!
+//! Rules from `departures.toml` say in which cases, and which values are expected instead.
 
 mod gives;
 mod situation;
@@ -14,7 +15,7 @@ use super::transform::{Seen, Transform};
 use super::tree::Leaf;
 use super::{Verdict, projection};
 
-/// All rules, by the kind of case that they are for.
+/// All rules, by the kind of their cases.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Departures {
@@ -22,7 +23,7 @@ pub(crate) struct Departures {
     pub(crate) projection: Vec<Rule<projection::When, projection::Gives>>,
 }
 
-/// One way to differ: in which cases, what is right instead, and why.
+/// A rule: its cases, the values expected instead, and the reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule<When, Gives> {
@@ -32,32 +33,32 @@ pub(crate) struct Rule<When, Gives> {
     pub(crate) gives: Gives,
 }
 
-/// What must be true of a case, all of it.
+/// The conditions of a case, all required.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct When {
-    /// Names of transformations and arguments that the config has somewhere, all of them.
+    /// Names of transformations and arguments in the config, all required.
     uses: Vec<String>,
-    /// Names of which the config has one.
+    /// Names in the config, one required.
     uses_any: Vec<String>,
-    /// Some parameter has one of these types.
+    /// Dtypes, one required of some parameter.
     parameters: Vec<String>,
     situation: Option<Situation>,
 }
 
 impl Departures {
-    /// The rules kept with the project.
+    /// Returns the project's rules.
     pub(crate) fn kept() -> Departures {
         toml::from_str(include_str!("departures.toml")).expect("departures.toml is well formed")
     }
 
-    /// Names and reasons.
+    /// Returns names and reasons.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
         let transform = self.transform.iter().map(|rule| (&*rule.name, &*rule.reason));
         transform.chain(self.projection.iter().map(|rule| (&*rule.name, &*rule.reason)))
     }
 
-    /// Whether what was found is what some rules give in the place of what Optax recorded. As few rules as possible.
+    /// Judges values that differ from Optax's, by as few rules as possible.
     pub(crate) fn judge(&self, case: &Transform, found: &[Seen], difference: String) -> Verdict {
         let matching: Vec<_> = self.transform.iter().filter(|rule| rule.when.holds(case, found)).collect();
         let mut sets: Vec<u32> = (1..1 << matching.len()).collect();
@@ -88,7 +89,7 @@ impl When {
     }
 }
 
-/// Whether a name is a key anywhere, or a value.
+/// Returns true if a name is a key or a value anywhere.
 fn uses(config: &Value, name: &str) -> bool {
     match config {
         Value::Object(map) => map.iter().any(|(key, value)| key == name && !value.is_null() || uses(value, name)),

@@ -39,7 +39,7 @@ TREES = [
 ]
 WRAPPERS = ["chain", "named_chain", "masked", "partition", "multi_steps", "multi_steps_skip", "inject_hyperparams",
             "apply_if_finite", "conditionally_transform", "conditionally_mask", "flatten", "selective_transform", "monitor"]
-# What sees the kind of a leaf, or keeps state beside that of `init`, goes where the public cases have it.
+# Transformations that see the kind of a leaf, or keep state beside that of `init`, stay at their public cases' places.
 UNWRAPPED = {"lookahead", "sam", "schedule_free", "schedule_free_sgd", "schedule_free_adamw", "muon", "galore", "scale_by_muon",
              "scale_by_galore", "rprop", "scale_by_rprop", "apply_every", "mechanize", "freeze", "monitor", "snapshot", "reduce_on_plateau"}
 CONTAINERS = {"chain", "named_chain", "partition", "multi_steps", "inject_hyperparams", "monitor", "masked", "sam",
@@ -176,7 +176,8 @@ class Fresh:
                 fresh[argument] = self.value(name, argument, given)
         for argument, default in SIGNATURES.get(name, {}).items():
             given = [x for x in POOLS.get((name, argument), []) if not isinstance(x, (dict, list))]
-            # How a basis is oriented is up to the decomposition: what is kept through a change of it is not determined.
+            # The decomposition determines the orientation of a basis, so state kept through a change of it is
+            # arbitrary.
             if argument == "update_proj_gap":
                 continue
             if argument not in fresh and given and argument not in cases.MASKS | cases.INNER and self.maybe(0.2):
@@ -245,7 +246,7 @@ class Fresh:
         config = self.config(template["config"])
         topics = tags & {"nan", "zeros", "huge", "tiny", "value"}
         if not topics and self.maybe(0.12):
-            # Where no public case has huge ones, such as in differences of parameters, they leave nothing of the others.
+            # Without huge values in a public case, such as in differences of parameters, they would swamp the others.
             same = {tag for case in TRANSFORMS if case["config"].keys() == template["config"].keys() for tag in case["tags"]}
             topics = {self.random.choice(["zeros", "huge", "tiny"])} & (same | {"zeros"})
         if not names & UNWRAPPED and self.maybe(0.35):
@@ -296,7 +297,7 @@ class Fresh:
         names = cases.named(template["config"])
         values = None
         if "value" in topics or "lbfgs" in " ".join(names):
-            # A bowl; the gradients are taken along a path of their own, towards its bottom.
+            # A bowl; the gradients are taken along a separate path towards its bottom.
             curve = {p: np.abs(self.normal(x.shape, 1.0)) + 0.2 for p, x in params.items()}
             centre = {p: self.normal(x.shape, 1.0) for p, x in params.items()}
             grads, values = [], []

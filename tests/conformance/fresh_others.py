@@ -27,7 +27,7 @@ class Others(fresh.Fresh):
         return {p: jnp.asarray(self.normal(tree[p], scale), cases.DTYPES[types[p]]) for p in tree}
 
     def bound(self, dtype, size, wide=False):
-        # Most schedules work on f32, whatever the type.
+        # Most schedules compute in f32, whatever the dtype.
         rtol = 2e-6 if wide and dtype == "f64" else RELATIVE[dtype]
         return {"rtol": rtol, "atol": float(f"{rtol / 4 * size:.1e}")}
 
@@ -55,7 +55,7 @@ class Others(fresh.Fresh):
         if isinstance(node, int):
             return node if node <= 0 or key == "power" else max(1, node + r.randint(-2, 4))
         if key == "decay_rate":
-            # Growth overflows the numbers of one type before those of the other.
+            # Growth overflows one dtype before the other.
             return self.three_digits(min(node * r.uniform(0.3, 1.7), 1.0 if node < 1.0 else node))
         if key in ("pct_start", "pct_final"):
             return self.three_digits(node * r.uniform(0.7, 1.15))
@@ -172,7 +172,7 @@ class Others(fresh.Fresh):
             stage = "update"
             transformation.update(params, state, params, value=jnp.asarray(1.0))
         except ValueError as error:
-            # Optax's own words, not those of the arrays below.
+            # Optax's own messages, not those of the array libraries.
             if any(word in str(error) for word in ("shape", "broadcast", "structure", "Dict key", "pytree", "callable")):
                 raise
             return {"config": config, "params": {p: cases.leaf(x) for p, x in params.items()}, "stage": stage,

@@ -1,4 +1,4 @@
-//! Cases of schedules and functions, and of configs that are refused.
+//! Cases of schedules and functions, and of refused configs.
 
 use gradchain::prelude::*;
 use gradchain::projection::Operand;
@@ -42,7 +42,7 @@ impl Given<'_> {
         tree::number(&self.args[name]).map_err(|error| Stop::Error(format!("argument `{name}`: {error}")))
     }
 
-    /// A number that has a default.
+    /// Returns a number that has a default.
     pub(crate) fn number_or(&self, name: &str, default: f64) -> Result<f64, Stop> {
         if self.args[name].is_null() { Ok(default) } else { self.number(name) }
     }
@@ -51,7 +51,7 @@ impl Given<'_> {
         self.args[name].as_u64().ok_or_else(|| Stop::Error(format!("argument `{name}`: {}", self.args[name])))
     }
 
-    /// A number, or a tree.
+    /// Returns a number or a tree.
     pub(crate) fn operand(&self, name: &str) -> Result<Operand, Stop> {
         match &self.args[name]["tree"] {
             Value::Null => self.number(name).map(Operand::from),
@@ -60,7 +60,7 @@ impl Given<'_> {
     }
 }
 
-/// A tree that this build has the types for.
+/// Returns a tree, if this build has its dtypes.
 pub(crate) fn read(tree: &Value) -> Result<DynTree, Stop> {
     let leaves = tree::read(tree).map_err(Stop::Error)?;
     if !types_are_supported(leaves.values()) {
@@ -69,11 +69,11 @@ pub(crate) fn read(tree: &Value) -> Result<DynTree, Stop> {
     Ok(tree::dynamic(&leaves))
 }
 
-/// What a function gives.
+/// The result of a function.
 enum Gives {
     Tree(DynTree),
     Value(f64),
-    /// A sum, and how many were clipped: in all, or of each leaf.
+    /// A sum, and the number of clipped examples: in all, or of each leaf.
     Clipped(DynTree, Value),
 }
 
@@ -149,7 +149,7 @@ fn call(case: &Value) -> Result<Gives, Stop> {
     })
 }
 
-/// Zeros for the sum over the first axis.
+/// Returns zeros for the sum over the first axis.
 fn without_first_axis(grads: &DynTree) -> DynTree {
     let mut leaves = tree::leaves(grads);
     for leaf in leaves.values_mut() {
@@ -168,7 +168,7 @@ fn error(error: gradchain::Error) -> Stop {
     Stop::Error(error.to_string())
 }
 
-/// A config must be refused where Optax refuses it, or earlier.
+/// Checks that a config is refused at the latest where Optax refuses it.
 pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let stages = ["build", "init", "update"];
     let stage = case["stage"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Runs recorded cases of Optax against this crate; the format is described in `README.md` beside the archive.
+//! Runs recorded cases of Optax against this crate; `README.md` beside the archive describes the format.
 
 mod departures;
 mod kinds;
@@ -19,24 +19,24 @@ use serde_json::Value;
 pub(crate) use departures::Departures;
 use transform::{Stop, Transform};
 
-/// What became of a case.
+/// The verdict on a case.
 pub(crate) enum Verdict {
     Passed,
-    /// It does not agree with Optax, but with these rules.
+    /// It disagrees with Optax, as these rules require.
     Departed(Vec<String>),
     /// The first difference.
     Failed(String),
-    /// What it takes that this build is without.
+    /// The feature that this build lacks.
     Skipped(String),
 }
 
-/// The cases kept with the project: the public ones, and a few recorded by `record.py` where those do not go.
+/// Returns the project's cases: the public ones, and a few of `record.py`'s for the gaps.
 pub(crate) fn kept() -> Vec<(String, Value)> {
     ["cases.jsonl.gz", "own.jsonl.gz"].into_iter().flat_map(archive).collect()
 }
 
 fn archive(name: &str) -> Vec<(String, Value)> {
-    // This module is part of a test, and of a program in a package below the crate's.
+    // This module is part of a test, and of a program in another package.
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().find(|root| root.join("tests/conformance").exists()).expect("the crate's folder");
     let path = root.join("tests/conformance").join(name);
@@ -50,7 +50,7 @@ fn name(case: &Value) -> String {
     case["name"].as_str().unwrap_or_default().into()
 }
 
-/// The cases in a folder and all folders in it. What is no case, such as the table of signatures, is passed over.
+/// Returns the cases in a folder and its subfolders; skips other files, such as the table of signatures.
 pub(crate) fn folder(path: &Path) -> std::io::Result<Vec<(String, Value)>> {
     let mut entries = fs::read_dir(path)?.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>()?;
     entries.sort();
@@ -107,7 +107,7 @@ fn transform(case: &Value, departures: &Departures) -> Verdict {
     }
 }
 
-/// How many cases ended how, and what to say about them.
+/// The counts of verdicts, and their details.
 #[derive(Default)]
 pub(crate) struct Summary {
     pub(crate) passed: usize,
@@ -134,7 +134,7 @@ impl Summary {
         summary
     }
 
-    /// What was skipped, for want of what, and what departed, by which rule and why; a line each.
+    /// Lists the skipped cases by missing feature, and the departures by rule and reason, a line each.
     pub(crate) fn details(&self, departures: &Departures) -> String {
         let skipped = self.skipped.iter().map(|(name, n)| format!("skipped  {n:4}  {name}\n"));
         let departed = departures.rules().filter_map(|(rule, reason)| {

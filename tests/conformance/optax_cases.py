@@ -169,7 +169,7 @@ def build(config):
         (inner, inner_args), = args["inner"].items()
         inner_args = {key: argument(inner, key, value) for key, value in inner_args.items()}
         static = args.get("static_args", [])
-        # Callables that are not schedules would be called, as Optax says.
+        # Optax would call callables that are not schedules.
         static = [static] if isinstance(static, str) else list(static)
         static += [key for key, value in args["inner"][inner].items() if isinstance(value, dict) and "schedule" not in value]
         dtype = args.get("hyperparam_dtype")
@@ -213,7 +213,7 @@ def flags(config, state):
     multi = only("MultiStepsState")
     if multi is not None:
         found |= {"mini_step": int(multi.mini_step), "gradient_step": int(multi.gradient_step)}
-        # Where all of it is not run each time, the counters do not say what became of this step.
+        # If parts are skipped in some steps, the counters do not show the outcome of this step.
         if not names & {"conditionally_transform", "conditionally_mask", "partition", "masked"}:
             found["has_updated"] = bool(multi.mini_step == 0 and multi.gradient_step > 0)
         if multi.skip_state:
@@ -276,7 +276,7 @@ def run(inputs, wide=None):
     jax.config.update("jax_enable_x64", "f64" in dtypes.values())
     transformation = build(config)
     if isinstance(transformation, optax.MultiSteps):
-        # Its `gradient_transformation` forgets what is given beside gradients.
+        # Its `gradient_transformation` drops the extra arguments.
         transformation = optax.GradientTransformationExtraArgs(transformation.init, transformation.update)
     transformation = optax.with_extra_args_support(transformation)
     params = arrays(inputs.params, dtypes)
@@ -294,7 +294,7 @@ def run(inputs, wide=None):
             for name, value in step["set_hyperparams"].items():
                 hyperparams = injected(state).hyperparams
                 hyperparams[name] = jnp.asarray(value, jnp.asarray(hyperparams[name]).dtype)
-        # Without it every step of a conditional is compiled anew.
+        # Otherwise every step of a conditional is compiled anew.
         with jax.disable_jit():
             updates, state = transformation.update(step["grads"], state, params, **extra)
         params = optax.apply_updates(params, updates)
@@ -309,7 +309,7 @@ def run(inputs, wide=None):
             step |= {"expected_updates": flat(updates), "expected_params": flat(params)}
         hyperparams = injected(state)
         if hyperparams is not None:
-            # A function that is no schedule is called as one by Optax.
+            # Optax calls a function that is no schedule as one.
             given = {key: x for key, x in hyperparams.hyperparams.items() if key != "clip_value_fn"}
             step["expected_hyperparams"] = {key: number(x) for key, x in given.items()}
         if found := flags(config, state):

@@ -1,4 +1,4 @@
-//! Cases of projections, and what departs there: the nearest point of a set, worked out naively.
+//! Cases of projections, and their departures: the nearest point of a set, computed naively.
 
 use gradchain::projection::*;
 use gradchain::tree::DynTree;
@@ -10,14 +10,14 @@ use super::transform::Stop;
 use super::tree::{self, Leaves, Slack, Tolerance};
 use super::{Departures, Verdict, verdict};
 
-/// One case, and what was found.
+/// A case and the result.
 struct Projected<'a> {
     name: &'a str,
     given: Given<'a>,
     tree: Leaves,
     expected: Leaves,
     tolerance: Tolerance,
-    /// The point, or why there is none.
+    /// The point, or the reason for none.
     found: Result<Leaves, String>,
 }
 
@@ -54,17 +54,17 @@ impl Projected<'_> {
         self.tolerance.compare("leaf", expected, self.found.as_ref().map_err(String::clone)?, &Slack::new())
     }
 
-    /// The elements of all leaves.
+    /// Returns the elements of all leaves.
     fn elements(&self) -> Vec<f64> {
         self.tree.values().flat_map(|leaf| leaf.data.iter().copied()).collect()
     }
 
-    /// A radius.
+    /// Returns a radius.
     fn scale(&self) -> f64 {
         self.given.number_or("scale", 1.0).unwrap_or(f64::NAN)
     }
 
-    /// The elements of an argument that is a number or a tree, if there is such.
+    /// Returns the elements of an argument that is a number or a tree, if it exists.
     fn operand(&self, argument: &str) -> Option<Vec<f64>> {
         match &self.given.args[argument]["tree"] {
             Value::Null => Some(vec![self.given.number(argument).ok()?; self.elements().len()]),
@@ -94,35 +94,35 @@ fn project(name: &str, given: &Given<'_>, x: &mut DynTree) -> Result<gradchain::
     })
 }
 
-/// What must be true of a case, all of it.
+/// The conditions of a case, all required.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct When {
-    /// It is one of these projections; of all if there are none.
+    /// Projections, one required; any if empty.
     #[serde(default)]
     uses_any: Vec<String>,
     situation: Situation,
 }
 
-/// What must have happened in a case.
+/// A condition on the result of a case.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Situation {
-    /// All is finite, and Optax's result is no point of the set.
+    /// All is finite, and Optax's result is outside the set.
     OffTheSet,
-    /// All is finite, and a sum of squares or products is not in the type of the tree.
+    /// All is finite, and a sum of squares or products overflows the tree's dtype.
     ProductsOverflow,
     /// The arguments describe no set.
     NoSet,
 }
 
-/// What is expected instead.
+/// The kind of expected result.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Gives {
-    /// The nearest point of the set, worked out in `f64`.
+    /// The nearest point of the set, computed in `f64`.
     NearestPoint,
-    /// An error that says what is wrong with the argument.
+    /// An error that names the problem of the argument.
     Refusal,
 }
 
@@ -150,7 +150,7 @@ impl Situation {
     }
 }
 
-/// Whether a point lies in a set: that of a sum or a norm.
+/// Returns true if a point is in the set of a sum or a norm.
 fn holds(name: &str, scale: f64, point: &Leaves, tolerance: Tolerance) -> bool {
     let point: Vec<f64> = point.values().flat_map(|leaf| leaf.data.iter().copied()).collect();
     let sum = |f: fn(f64) -> f64| point.iter().map(|x| f(*x)).sum::<f64>();
@@ -167,7 +167,7 @@ fn holds(name: &str, scale: f64, point: &Leaves, tolerance: Tolerance) -> bool {
     }
 }
 
-/// What is wrong with an argument, as the error must say it.
+/// Returns the problem of an argument, as the error must name it.
 fn no_set(case: &Projected<'_>) -> Option<&'static str> {
     let number = |argument: &str| case.given.args[argument].as_f64();
     let zeros = |argument: &str| case.operand(argument).is_some_and(|a| a.iter().all(|a| *a == 0.0));
@@ -203,13 +203,13 @@ impl Gives {
     }
 }
 
-/// The nearest point of the set; of several, the one with equal elements, or with the signs that zeros have.
+/// Returns the nearest point; of several, the one with equal elements, or with the signs of zeros.
 fn nearest(case: &Projected<'_>) -> Option<Vec<f64>> {
     let (x, scale) = (case.elements(), case.scale());
     let signed = |rests: Vec<f64>| x.iter().zip(rests).map(|(x, rest)| rest.copysign(*x)).collect();
     let sizes: Vec<f64> = x.iter().map(|x| x.abs()).collect();
     let largest = sizes.iter().copied().fold(0.0, f64::max);
-    // Of what does not overflow.
+    // Without overflow.
     let norm = sizes.iter().map(|x| x / largest.max(f64::MIN_POSITIVE)).map(|x| x * x).sum::<f64>().sqrt() * largest;
     let sphere = || match norm == 0.0 {
         true => vec![scale / (x.len() as f64).sqrt(); x.len()],
@@ -235,7 +235,7 @@ fn nearest(case: &Projected<'_>) -> Option<Vec<f64>> {
     }
 }
 
-/// Elements in order, and as many of the largest as stay positive when they are cut to the sum.
+/// Projects onto the simplex: sorts, and keeps as many of the largest as stay positive.
 fn simplex(x: &[f64], scale: f64) -> Vec<f64> {
     let mut sorted = x.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

@@ -1,9 +1,7 @@
-//! What transformations that Optax has wrong should do, composed naively of what `naive.rs` has and of the rest of
-//! ours.
+//! Reference results for transformations that Optax has wrong, composed of naive parts and of this crate's.
 //!
-//! Accumulating gradients: the transformation inside is given the mean (or sum) of each window's gradients, and of its
-//! losses, worked out from the list of them, and nothing is carried from one window to the next; `apply_every`
-//! likewise. Rounds of `sam`: what a step has no use for is not run.
+//! Accumulation: the inner transformation gets the mean (or sum) of the list of each window's gradients and losses, and
+//! nothing is carried between windows; `apply_every` likewise. Rounds of `sam` skip computations without an effect.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +14,21 @@ use super::naive::{Acprop, Ademamix, Adopt, FactoredRms, Naive, Plateau, Rprop, 
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves};
 
-/// What should be seen, and from which step on because of a gradient that is not finite.
+/// The expected results, and the steps from which particular departures apply.
 pub(crate) struct Windows {
     pub(crate) seen: Vec<Seen>,
-    /// The first step in which a gradient was accumulated that is not finite.
+    /// The first step that accumulated a gradient that is not finite.
     pub(crate) poisoned: Option<usize>,
-    /// The first step in which a window was full whose loss is not that of its last mini-step.
+    /// The first step that completed a window whose loss differs from its last mini-step's.
     pub(crate) averaged: Option<usize>,
 }
 
-/// Runs a case; what is naive here is so at the top, and in chains, masks, partitions, conditions, rounds of `sam` and
-/// accumulation.
+/// Runs a case with naive parts at the top, and in chains, masks, partitions, conditions, `sam` and accumulation.
 pub(crate) fn windows(case: &Transform) -> Option<Windows> {
     leaning(case, 0.0)
 }
 
-/// The same with what decides rounded up or down, by 1 or −1, as much as rounding can do.
+/// Runs a case with decisions rounded up or down, by 1 or −1 times the maximal rounding error.
 pub(crate) fn leaning(case: &Transform, lean: f64) -> Option<Windows> {
     let mut params = tree::dynamic(&case.params);
     let mut node = Node::build(&case.config, &params)?;
@@ -64,14 +61,14 @@ pub(crate) fn leaning(case: &Transform, lean: f64) -> Option<Windows> {
 
 enum Node {
     Chain(Vec<Node>),
-    /// Each of some leaves, by whether their paths are among these.
+    /// A node for each set of paths.
     Parts(Vec<(Vec<String>, Node)>),
     Rule(Box<dyn Naive>),
     Plateau(Box<Plateau>),
     Sums(Sums),
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
-    /// What is given all leaves in one.
+    /// A node that gets all leaves as one.
     Flat(Box<Node>),
     Sometimes(Box<Sometimes>),
     IfFinite(Box<IfFinite>),
@@ -86,14 +83,14 @@ struct Window {
     gradients: Vec<Leaves>,
     losses: Vec<f64>,
     emitted: u64,
-    /// Whether a gradient was accumulated that is not finite.
+    /// True if a gradient that is not finite was accumulated.
     poisoned: bool,
-    /// Whether the loss of a window was not that of its last mini-step.
+    /// True if the loss of a window differed from its last mini-step's.
     averaged: bool,
     flags: BTreeMap<String, Value>,
 }
 
-/// What runs in some steps only; in others updates are zero, or pass.
+/// Runs in some steps only; in others updates are zero, or pass.
 struct Sometimes {
     inner: Node,
     condition: Value,
@@ -101,7 +98,7 @@ struct Sometimes {
     steps: u64,
 }
 
-/// What runs if gradients are finite, or have not been for too many steps; in others updates are zero.
+/// Runs if gradients are finite, or have not been for too many steps; in others updates are zero.
 struct IfFinite {
     inner: Node,
     most: u64,
@@ -109,15 +106,15 @@ struct IfFinite {
     in_all: u64,
 }
 
-/// Rounds of adversarial steps, with one of the optimizer at their end.
+/// Rounds of adversarial steps, followed by one of the optimizer.
 struct Sam {
     optimizer: Node,
     adversary: Node,
-    /// What the adversary is made of anew after each round.
+    /// The config to rebuild the adversary from after each round.
     reset: Option<Value>,
     period: u64,
     done: u64,
-    /// The parameters where the round began.
+    /// The parameters at the start of the round.
     start: DynTree,
 }
 
@@ -245,7 +242,7 @@ impl Node {
         Some(Node::Whole(whole, Box::new(state)))
     }
 
-    /// The updates, and whether they are ones: not if something was held back or thrown away.
+    /// Returns the updates, and false if something was held or skipped.
     fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
         match self {
             Node::Chain(members) => {
@@ -253,7 +250,7 @@ impl Node {
                 for member in members {
                     let (updates, also) = member.update(grads, value, params)?;
                     (grads, emitted) = (updates, emitted && also);
-                    // What comes after it does not run.
+                    // The members behind it do not run.
                     if !also && member.holds_back() {
                         break;
                     }
@@ -296,7 +293,7 @@ impl Node {
         }
     }
 
-    /// Whether it may emit nothing.
+    /// Returns true if it may emit nothing.
     fn holds_back(&self) -> bool {
         match self {
             Node::Chain(members) => members.iter().any(Node::holds_back),
@@ -306,7 +303,7 @@ impl Node {
         }
     }
 
-    /// Shows this and everything inside.
+    /// Visits this node and everything inside.
     fn each(&mut self, see: &mut dyn FnMut(&mut Node)) {
         see(self);
         match self {
@@ -396,7 +393,7 @@ impl Window {
     }
 
     fn total(&self) -> Leaves {
-        // The running mean: with an infinity in it, it is NaN after the next gradient.
+        // A running mean that includes infinity is NaN after the next gradient.
         let add = |(mean, n): (f64, f64), g: f64| (mean + (g - mean) / (n + 1.0), n + 1.0);
         match self.mean {
             true => map(&self.gradients[0], |path, i| {
@@ -455,7 +452,7 @@ impl Sam {
         if let Some(config) = &self.reset {
             self.adversary = Node::build(config, params)?;
         }
-        // The step is taken from where the round began.
+        // The step starts from the start of the round.
         let (updates, emitted) = self.optimizer.update(grads, value, &self.start)?;
         let [start, here] = [&self.start, params].map(tree::leaves);
         let back = |path: &str, i: usize| start[path].data[i] - here[path].data[i];
@@ -463,11 +460,11 @@ impl Sam {
     }
 }
 
-/// Every `k`-th update is the sum of the last `k` gradients, the others are zero.
+/// Emits the sum of the last `k` gradients in every `k`-th step, zero in others.
 struct Sums {
     k: usize,
     gradients: Vec<Leaves>,
-    /// Whether a gradient was accumulated that is not finite.
+    /// True if a gradient that is not finite was accumulated.
     poisoned: bool,
 }
 
@@ -487,7 +484,7 @@ fn sum(gradients: &[Leaves]) -> Leaves {
     map(&gradients[0], |path, i| gradients.iter().map(|g| g[path].data[i]).sum())
 }
 
-/// Leaves like these, with other values, rounded to their types.
+/// Returns leaves of the same shapes with other values, rounded to their dtypes.
 pub(crate) fn map(like: &Leaves, value: impl Fn(&str, usize) -> f64) -> Leaves {
     let each = |(path, leaf): (&String, &Leaf)| {
         let data = (0..leaf.data.len()).map(|i| tree::round(leaf.dtype, value(path, i))).collect();
@@ -496,7 +493,7 @@ pub(crate) fn map(like: &Leaves, value: impl Fn(&str, usize) -> f64) -> Leaves {
     like.iter().map(each).collect()
 }
 
-/// The one entry of an object.
+/// Returns the only entry of an object.
 fn single(config: &Value) -> Option<(&str, &Value)> {
     let mut entries = config.as_object()?.iter();
     entries.next().filter(|_| entries.next().is_none()).map(|(name, value)| (&**name, value))
@@ -533,7 +530,7 @@ fn mentions_naive(config: &Value) -> bool {
     }
 }
 
-/// All leaves in one, if they are of one type.
+/// Returns all leaves as one, if they have one dtype.
 fn flat(leaves: &Leaves) -> Option<Leaves> {
     let dtype = leaves.values().next()?.dtype;
     let data: Vec<f64> = leaves.values().flat_map(|leaf| leaf.data.iter().copied()).collect();
@@ -541,14 +538,14 @@ fn flat(leaves: &Leaves) -> Option<Leaves> {
     of_one_type.then(|| Leaves::from([(String::new(), Leaf { dtype, shape: vec![data.len()], data })]))
 }
 
-/// The leaves with these paths.
+/// Returns the leaves with these paths.
 fn some(params: &DynTree, paths: &[String]) -> DynTree {
     let mut leaves = tree::leaves(params);
     leaves.retain(|path, _| paths.contains(path));
     tree::dynamic(&leaves)
 }
 
-/// The paths that a mask takes.
+/// Returns the paths that a mask selects.
 fn chosen(mask: &Value, params: &DynTree) -> Option<Vec<String>> {
     let takes = |path: &str| match mask {
         Value::Null => Some(true),
@@ -563,7 +560,7 @@ fn chosen(mask: &Value, params: &DynTree) -> Option<Vec<String>> {
     Some(paths.collect::<Option<Vec<Option<String>>>>()?.into_iter().flatten().collect())
 }
 
-/// What is said of a leaf, or of a subtree that it is in.
+/// Returns the value for a leaf, or for a subtree that contains it.
 fn under<'a>(map: Option<&'a serde_json::Map<String, Value>>, path: &str) -> Option<&'a Value> {
     let holds = |key: &str| key.is_empty() || path == key || path.strip_prefix(key).is_some_and(|p| p.starts_with('/'));
     map?.iter().find(|(key, _)| holds(key)).map(|(_, value)| value)

@@ -1,4 +1,4 @@
-//! Cases of transformations: what ours does, and what the case expects.
+//! Cases of transformations: inputs, expected and actual results.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use super::tree::{self, Leaf, Leaves, Slack, Tolerance};
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) grads: Leaves,
-    /// The loss; NaN where the case has none, so that nothing can do with it unnoticed.
+    /// The loss; NaN in cases without one, so that any use of it shows.
     pub(crate) value: f64,
     pub(crate) set_hyperparams: BTreeMap<String, f64>,
     pub(crate) expected: Seen,
 }
 
-/// What a step leads to, as expected or as found.
+/// The result of a step, expected or actual.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) updates: Leaves,
@@ -29,14 +29,13 @@ pub(crate) struct Seen {
     pub(crate) hyperparams: BTreeMap<String, f64>,
     pub(crate) flags: BTreeMap<String, Value>,
     pub(crate) measurements: BTreeMap<String, f64>,
-    /// The parameters to evaluate with, where there are such.
+    /// The evaluation parameters, if any.
     pub(crate) eval_params: Option<Leaves>,
-    /// Why setting a hyperparameter was refused.
+    /// The reasons for refused hyperparameters.
     pub(crate) refusals: BTreeMap<String, String>,
-    /// Whether the gradients were thrown away; known for what is found only.
+    /// True if the gradients were skipped; for actual results only.
     pub(crate) skipped: bool,
-    /// How much farther than the tolerance each element of a parameter and of an update may be off; for what is
-    /// expected by a departure only.
+    /// The additional tolerance for each element of a parameter and of an update; for departures only.
     pub(crate) slack: [Slack; 2],
 }
 
@@ -60,12 +59,12 @@ impl Transform {
         })
     }
 
-    /// For `lookahead` the case has two trees in one.
+    /// Returns true for `lookahead`, whose case has two trees in one.
     pub(crate) fn is_lookahead(&self) -> bool {
         self.config.get("lookahead").is_some()
     }
 
-    /// The parameters that the transformation is given.
+    /// Returns the parameters that the transformation is given.
     pub(crate) fn fast_params(&self) -> Leaves {
         if self.is_lookahead() { under("fast/", &self.params) } else { self.params.clone() }
     }
@@ -75,7 +74,7 @@ impl Transform {
         self.params.values().chain(steps)
     }
 
-    /// Compares what was found with what is expected, step by step.
+    /// Compares actual with expected results, step by step.
     pub(crate) fn compare(&self, expected: &[Seen], found: &[Seen]) -> Result<(), String> {
         for (step, (expected, found)) in expected.iter().zip(found).enumerate() {
             expected.compare(found, self.tolerance).map_err(|difference| format!("step {step}: {difference}"))?;
@@ -143,7 +142,7 @@ impl Seen {
     }
 }
 
-/// Integers and booleans are exact, other numbers go by the tolerance.
+/// Compares flags: integers and booleans exactly, other numbers within the tolerance.
 fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
     match (tree::number(expected), tree::number(found)) {
         (Ok(e), Ok(f)) if expected.is_u64() => e == f,
@@ -152,20 +151,21 @@ fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
     }
 }
 
-/// Why a case was not run to its end.
+/// The reason that a case stopped early.
 pub(crate) enum Stop {
-    /// This build is without what it takes.
+    /// The feature that this build lacks.
     Skipped(String),
     Error(String),
 }
 
-/// Runs ours on the inputs of a case.
+/// Runs this crate on the inputs of a case.
 pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
     observe_in(case, None)
 }
 
-/// Runs ours on the inputs of a case; if a type is given, on the same numbers in that type, with updates, and after
-/// every step the parameters, rounded to the types of the case.
+/// Runs this crate on the inputs of a case, optionally in another dtype.
+///
+/// Then updates, and after every step the parameters, are rounded to the case's dtypes.
 pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<Seen>, Stop> {
     let wide = |leaves: Leaves| match dtype {
         None => leaves,
@@ -176,7 +176,7 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
     }
     let built =
         config::build_with::<needs::Value>(&case.config).map_err(|error| Stop::Error(format!("build: {error}")))?;
-    // Optax lets the learning rate of `adadelta` be left out, which climbs: `init` refuses it unless it is meant.
+    // In Optax the learning rate of `adadelta` is optional, and then the chain climbs; here that must be allowed.
     let optimizer = allow(built, [WarningKind::NegativeRate]);
     let stop = |stage: &str, error: gradchain::Error| Stop::Error(format!("{stage}: {error}"));
     let narrow = case.fast_params();
@@ -223,7 +223,7 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
     Ok(seen)
 }
 
-/// Runs ours on the gradients of single examples.
+/// Runs this crate on per-example gradients.
 fn observe_per_example(case: &Transform) -> Result<Vec<Seen>, Stop> {
     let error = |stage: &str, error: &dyn std::error::Error| Stop::Error(format!("{stage}: {error}"));
     let optimizer = config::build_per_example::<needs::Nothing>(&case.config).map_err(|e| error("build", &e))?;
@@ -245,13 +245,13 @@ fn observe_per_example(case: &Transform) -> Result<Vec<Seen>, Stop> {
     Ok(seen)
 }
 
-/// In the types of other leaves.
+/// Rounds to the dtypes of other leaves.
 fn rounded(mut leaves: Leaves, like: &Leaves) -> Leaves {
     leaves.iter_mut().zip(like.values()).for_each(|((_, leaf), like)| leaf.round(like.dtype));
     leaves
 }
 
-/// Sets hyperparameters; those that refuse, and why.
+/// Sets hyperparameters; returns the messages of refusals.
 fn set_hyperparams<S: State>(state: &mut S, values: &BTreeMap<String, f64>) -> BTreeMap<String, String> {
     let mut refusals = BTreeMap::new();
     for (_, hyperparams) in injected_hyperparams(state) {
@@ -269,7 +269,7 @@ fn hyperparams<S: State>(state: &mut S) -> BTreeMap<String, f64> {
     found.iter().flat_map(|(_, values)| values.iter()).map(|(name, value)| (name.into(), value)).collect()
 }
 
-/// Single values of a state by the last part of their path, if there is one such: under Optax's names.
+/// Returns single values of a state by the last part of their path, under Optax's names.
 pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, Value> {
     let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -300,7 +300,7 @@ pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, 
         .collect()
 }
 
-/// As the cases write it: JSON has no NaN and no infinities.
+/// Writes a number as the cases do: JSON has no NaN and no infinities.
 fn written(x: f64) -> Value {
     match x {
         x if x.is_nan() => "nan".into(),
@@ -317,7 +317,7 @@ fn set_moments<S: State>(state: &mut S, field: &str, values: &Leaves) {
             return;
         }
         for (i, leaf) in values.values().enumerate() {
-            // Arrays in states have the memory order of the parameters, which is row-major here.
+            // Arrays in states have the memory order of the parameters, row-major here.
             if let Some(data) = moments.get_mut::<f32>(i) {
                 data.iter_mut().zip(&leaf.data).for_each(|(to, from)| *to = *from as f32);
             } else if let Some(data) = moments.get_mut::<f64>(i) {
@@ -327,7 +327,7 @@ fn set_moments<S: State>(state: &mut S, field: &str, values: &Leaves) {
     }));
 }
 
-/// The arrays of a field, as leaves like those of `like`.
+/// Returns the arrays of a field, as leaves with the paths of `like`.
 fn moments<T: gradchain::GradientTransformation>(state: &OptState<T>, field: &str, like: &Leaves) -> Leaves {
     let mut found = Leaves::new();
     state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -342,7 +342,7 @@ fn moments<T: gradchain::GradientTransformation>(state: &OptState<T>, field: &st
     found
 }
 
-/// The leaves below a prefix, without it.
+/// Returns the leaves below a prefix, without it.
 pub(crate) fn under(prefix: &str, leaves: &Leaves) -> Leaves {
     leaves.iter().filter_map(|(path, leaf)| Some((path.strip_prefix(prefix)?.into(), leaf.clone()))).collect()
 }
@@ -361,7 +361,7 @@ fn difference(after: &Leaves, before: &Leaves) -> Leaves {
     after.iter().map(each).collect()
 }
 
-/// Whether the crate was built with all the types of a case.
+/// Returns true if this build has all dtypes of a case.
 pub(crate) fn types_are_supported<'a>(mut leaves: impl Iterator<Item = &'a Leaf>) -> bool {
     leaves.all(|leaf| DType::is_supported(leaf.dtype))
 }

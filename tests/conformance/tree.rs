@@ -1,4 +1,4 @@
-//! Trees of the cases: paths to typed arrays, how they are read, and when two agree.
+//! Trees of the cases: paths to typed arrays, their parsing and comparison.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use gradchain::tree::{DynTree, Tree, for_each_leaf};
 use ndarray::{ArrayD, IxDyn};
 use serde_json::Value;
 
-/// Row-major values; for 16-bit types and `f32` each is exactly a number of the type.
+/// Row-major values, each exactly representable in the dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Leaf {
     pub(crate) dtype: DType,
@@ -16,13 +16,13 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// To the nearest numbers of a type.
+    /// Rounds to the nearest numbers of a dtype.
     pub(crate) fn round(&mut self, dtype: DType) {
         self.dtype = dtype;
         self.data.iter_mut().for_each(|x| *x = round(dtype, *x));
     }
 
-    /// For each number, the distance to the next.
+    /// Returns the distance of each number to the next.
     pub(crate) fn steps(&self) -> Vec<f64> {
         self.data.iter().map(|x| if x.is_finite() { epsilon(self.dtype) * x.abs() } else { 0.0 }).collect()
     }
@@ -30,7 +30,7 @@ impl Leaf {
 
 pub(crate) type Leaves = BTreeMap<String, Leaf>;
 
-/// A number; NaN and the infinities are strings.
+/// Parses a number; NaN and the infinities are strings.
 pub(crate) fn number(value: &Value) -> Result<f64, String> {
     match (value.as_f64(), value.as_str()) {
         (Some(number), _) => Ok(number),
@@ -62,7 +62,7 @@ fn read_leaf(leaf: &Value) -> Result<Leaf, String> {
     Ok(Leaf { dtype, shape, data: data.into_iter().map(|x| round(dtype, x)).collect() })
 }
 
-/// To the nearest number of a type.
+/// Rounds to the nearest number of a dtype.
 pub(crate) fn round(dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F64 => x,
@@ -76,7 +76,7 @@ pub(crate) fn round(dtype: DType, x: f64) -> f64 {
     }
 }
 
-/// The distance from 1 to the next number of a type.
+/// Returns the distance from 1 to the next number of a dtype.
 fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,
@@ -87,7 +87,7 @@ fn epsilon(dtype: DType) -> f64 {
     }
 }
 
-/// The tree that transformations are given.
+/// Converts leaves to a tree for transformations.
 pub(crate) fn dynamic(leaves: &Leaves) -> DynTree {
     let mut tree = DynTree::new();
     for (path, leaf) in leaves {
@@ -111,7 +111,7 @@ pub(crate) fn dynamic(leaves: &Leaves) -> DynTree {
     tree
 }
 
-/// The values of any tree.
+/// Returns the values of any tree.
 pub(crate) fn leaves<T: Tree>(tree: &T) -> Leaves {
     let mut found = Leaves::new();
     for_each_leaf(tree, |path, leaf| {
@@ -120,7 +120,7 @@ pub(crate) fn leaves<T: Tree>(tree: &T) -> Leaves {
     found
 }
 
-/// Whether two trees have the same bits, whatever NaN they hold.
+/// Returns true if two trees are bitwise equal, except for payloads of NaN.
 pub(crate) fn same(a: &Leaves, b: &Leaves) -> bool {
     let same = |a: &Leaf, b: &Leaf| {
         let bits = |x: &f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
@@ -129,10 +129,10 @@ pub(crate) fn same(a: &Leaves, b: &Leaves) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|((p, a), (q, b))| p == q && same(a, b))
 }
 
-/// How much farther than the tolerance numbers may be apart, for each element of some leaves.
+/// The additional tolerance for each element of some leaves.
 pub(crate) type Slack = BTreeMap<String, Vec<f64>>;
 
-/// How far numbers may be apart.
+/// The tolerance of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tolerance {
     pub(crate) rtol: f64,
@@ -153,7 +153,7 @@ impl Tolerance {
         }
     }
 
-    /// The first difference between two trees.
+    /// Returns the first difference between two trees as an error.
     pub(crate) fn compare(self, what: &str, expected: &Leaves, found: &Leaves, slack: &Slack) -> Result<(), String> {
         if !expected.keys().eq(found.keys()) {
             let names = |leaves: &Leaves| leaves.keys().cloned().collect::<Vec<_>>().join(", ");

@@ -72,7 +72,7 @@ def logistic(w):
     return value, X.T @ (1 / (1 + np.exp(-z)) - Y) + 0.1 * w
 
 
-# Each from the start that is usual for it, first, and from others.
+# Each from its usual start first, then from others.
 PROBLEMS = {
     "rosenbrock_2": (rosenbrock, [[-1.2, 1.0], [0.0, 0.0], [2.0, -2.0], [-3.0, -4.0]]),
     "rosenbrock_10": (rosenbrock, [[-1.2, 1.0] * 5, [0.0] * 10, [0.5, -0.5] * 5, [2.0] * 10]),

@@ -1,9 +1,7 @@
-//! Weights that are clipped between steps keep their state, however it is done: by values, by arrays, by structs, by
-//! files.
+//! Weights clipped between steps keep their state, by whatever means: values, arrays, structs, files.
 //!
-//! In a framework that knows state by the identity of an array, a weight that was clipped by assigning a new array had
-//! lost its moments, and nothing said so. Here the run with clipping by hand has the bits of the run in which it is a
-//! `project` stage.
+//! A framework that identifies state by an array's identity loses the moments of a weight that is clipped by assigning
+//! a new array. Here the run with manual clipping is bitwise identical to one with a `project` stage.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::projection::{Projection, box_set};
@@ -17,7 +15,7 @@ use super::*;
 const STEPS: u64 = 12;
 const LIMIT: f64 = 0.4;
 
-/// Pulls every third element to zero and the others apart, to the limits.
+/// Returns a gradient that pulls every third element to zero and pushes the others to the limits.
 fn gradient(model: &Model, step: u64) -> Model {
     let pull =
         |i: usize, x: f64| if i.is_multiple_of(3) { 0.5 * x } else { noise(i as u64) + 0.1 * noise(1000 + step) };
@@ -28,7 +26,7 @@ fn gradient(model: &Model, step: u64) -> Model {
     }
 }
 
-/// Clips, and gives back the parameters: the same or others.
+/// Clips the parameters; returns the same or new ones.
 type Clip = fn(Model) -> Model;
 
 fn clip(x: f64) -> f64 {
@@ -55,7 +53,7 @@ fn new_struct(model: Model) -> Model {
     Model { bias: Array1::from_iter(model.bias.iter().map(|b| clip(*b))), weight: model.weight.mapv(clip32) }
 }
 
-/// In another order in memory, too.
+/// Changes the memory order too.
 fn other_layout(model: Model) -> Model {
     use ndarray::ShapeBuilder;
     let mut weight = Array2::zeros(model.weight.raw_dim().f());
@@ -91,7 +89,7 @@ const WAYS: &[(&str, Clip)] = &[
     ("project", by_a_projection),
 ];
 
-/// Kind and bits of every value of a state.
+/// Returns the kind and the bits of every value of a state.
 fn values<S: State>(state: &S) -> Vec<String> {
     let mut all = Vec::new();
     state.walk(&mut StateWalk::new(&mut |_, entry: Entry<'_>| match entry {
@@ -106,8 +104,10 @@ fn values<S: State>(state: &S) -> Vec<String> {
     all
 }
 
-/// Steps are shorter than half the limit, so that `limit − p` is exact where a step leads beyond it, and what the stage
-/// adds leads to the limit itself.
+/// Compares clipping by hand with the stage.
+///
+/// Steps are shorter than half the limit, so that `limit − p` is exact for a step beyond it, and the stage's update
+/// leads to the limit itself.
 fn law<T, C>(name: &str, by_hand: &T, as_a_stage: &C, of: fn(&OptState<C>) -> Vec<String>)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -143,17 +143,17 @@ fn clipping_by_hand_is_a_projecting_stage() {
     law("sgd", &momentum(), &chain((momentum(), stage())), |state| values(&state.0));
     let clipped = || chain((clip_by_global_norm(1.0), adamw(0.1)));
     law("a chain", &clipped(), &chain((clipped(), stage())), |state| values(&state.0));
-    // The projection is of the emitted updates, so it is inside the window.
+    // The projection applies to the emitted updates, so it is inside the window.
     let windows = multi_steps(chain((adam(0.1), stage())), 3);
     law("in a window", &multi_steps(adam(0.1), 3), &windows, |state| {
         let mut all = values(&**state);
-        // What the stage counts for the limits, which may be schedules.
+        // The stage's count, since limits may be schedules.
         assert_eq!(all.pop().unwrap(), format!("Count(Count({}))", STEPS / 3));
         all
     });
 }
 
-/// The leaves of a tree without a struct: replaced one by one, in another order.
+/// Leaves without a struct are replaced one by one, in another order.
 #[test]
 fn replaced_leaves_keep_their_state() {
     let optimizer = adam(0.1);

@@ -1,5 +1,4 @@
-//! Leaves and numbers at the edges of what there is: each works or is an error, never a panic, and comes back from a
-//! file.
+//! Extreme leaves and numbers either work, and round-trip through a file, or are an error, never a panic.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::optimizer::{novograd, soap};
@@ -14,7 +13,7 @@ use ndarray::{ArrayD, IxDyn};
 
 use super::*;
 
-/// One of each kind: by element, by leaf, by tree, by matrix, with windows, with a second set of parameters.
+/// Returns optimizers of each kind: by element, leaf, tree, matrix, with windows, with a second set of parameters.
 pub(crate) fn optimizers() -> Vec<(&'static str, Boxed)> {
     vec![
         ("sgd", boxed(sgd(0.1).momentum(0.9).nesterov(true))),
@@ -41,7 +40,7 @@ pub(crate) fn optimizers() -> Vec<(&'static str, Boxed)> {
     ]
 }
 
-/// A leaf of this shape, of `f32` or `f64`.
+/// Inserts a leaf of this shape, of `f32` or `f64`.
 fn insert(tree: &mut DynTree, name: &str, shape: &[usize], wide: bool, of: impl Fn(usize) -> f64) {
     let len = shape.iter().product();
     let values: Vec<f64> = (0..len).map(of).collect();
@@ -53,7 +52,7 @@ fn insert(tree: &mut DynTree, name: &str, shape: &[usize], wide: bool, of: impl 
     }
 }
 
-/// Trees with leaves of no elements and of no axes, and with none at all; filled by name of the leaf and place in it.
+/// Returns trees with empty leaves, leaves without axes, and no leaves; values depend on name and place.
 pub(crate) fn trees(of: &dyn Fn(&str, usize) -> f64) -> Vec<DynTree> {
     let shapes: &[&[(&str, &[usize], bool)]] = &[
         &[],
@@ -74,7 +73,7 @@ pub(crate) fn trees(of: &dyn Fn(&str, usize) -> f64) -> Vec<DynTree> {
 
 const STEPS: u64 = 6;
 
-/// Runs, saves in the middle, goes on from the file, and compares; what cannot be initialised says why.
+/// Runs, saves in the middle, resumes and compares; returns `None` after a refused initialization with a reason.
 fn law(name: &str, optimizer: &Boxed, params: &DynTree, grads: &dyn Fn(u64) -> DynTree) -> Option<DynTree> {
     let mut straight = params.clone();
     let mut state = match optimizer.init(params) {
@@ -105,7 +104,7 @@ fn law(name: &str, optimizer: &Boxed, params: &DynTree, grads: &dyn Fn(u64) -> D
     Some(straight)
 }
 
-/// What they are called, the numbers by place, and whether all that is made of them is finite.
+/// A name, the numbers by place, and true if all results are finite.
 type Numbers<'a> = (&'a str, &'a dyn Fn(usize) -> f64, bool);
 
 /// Each kind of number as gradient, as parameter, and as both.
@@ -118,7 +117,7 @@ fn every_optimizer_takes_every_leaf_and_every_number() {
         ("subnormal in f32", &|i| 1e-45 * (i % 3) as f64, true),
         ("subnormal in f64", &|i| 5e-324 * (i % 3) as f64, true),
         ("small", &|i| 1e-30 * noise(i as u64), true),
-        // Squares of these are infinite in `f32`.
+        // Their squares are infinite in `f32`.
         ("huge", &|i| 1e30 * noise(i as u64), false),
         ("the largest", &|i| if i % 2 == 0 { f64::from(f32::MAX) } else { f64::from(f32::MIN) }, false),
         ("beyond f32", &|i| 1e300 * noise(i as u64), false),
@@ -153,7 +152,7 @@ fn every_optimizer_takes_every_leaf_and_every_number() {
     assert!(run > 4000, "{run} runs, the others were refused by `init`");
 }
 
-/// Windows of no mini-steps, periods of none: an error of `init`, or of the step at which a schedule says so.
+/// Windows and periods of no steps are an error of `init`, or of the step at which a schedule returns them.
 #[test]
 fn nothing_at_a_time_is_an_error() {
     let params = vec![1.0_f32, 2.0];
@@ -187,7 +186,7 @@ fn nothing_at_a_time_is_an_error() {
     assert!(params == before && same_bits(&*state, &*copy));
 }
 
-/// As in Optax, a line of no steps stays at its first value, and a warm-up of none is over at once.
+/// As in Optax, a line of no steps keeps its first value, and a warmup of none ends at once.
 #[test]
 fn schedules_of_no_steps_have_a_value() {
     let firsts: Vec<(Schedule, f64)> = vec![

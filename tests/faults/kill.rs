@@ -1,8 +1,8 @@
-//! A process that trains is killed at random moments. Whatever it was at, the newest checkpoint that is whole leads to
-//! the bits of the straight run.
+//! After kills at random moments, training resumes from the newest valid checkpoint.
 //!
-//! A killed process leaves what it wrote with the system; that a loss of power does not lose it either is what `fsync`
-//! is for, and is not tried here.
+//! The result is bitwise identical to a run without kills.
+//!
+//! The operating system keeps the writes of a killed process. `fsync` covers a loss of power, which is not tested here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,10 +16,10 @@ use super::process::{Listener, command, folder, say};
 use super::*;
 
 const STEPS: u64 = 200;
-/// Every second step is saved, and every third ends a window: most files are of the middle of one.
+/// Saves every second step, and every third ends a window, so most files are in the middle of one.
 const EVERY: u64 = 2;
 
-/// Trains to the end, from the newest checkpoint in a folder if there is one. Saves as it goes if it is told to.
+/// Trains to the end, from the newest checkpoint in a folder if any; saves on request.
 fn train(folder: Option<&Path>, saves: bool) -> (Model, OptState<Optimizer>) {
     let optimizer = optimizer();
     let mut params = model();
@@ -53,7 +53,7 @@ fn child() {
     }
 }
 
-/// What a process was at when it was killed.
+/// The state of a process when it was killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Start,
@@ -70,12 +70,13 @@ impl At {
     }
 }
 
-/// Starts the process, lets it begin some steps and perhaps a file, and a moment more pass, and kills it. `None` if it
-/// was at the end before.
+/// Starts the process and kills it a moment after it has begun some steps, and perhaps a file.
+///
+/// Returns `None` if it had completed before.
 fn kill(folder: &Path, seed: u64) -> Option<At> {
     let mut child = command("kill::child", folder).spawn().unwrap();
     let mut listener = Listener::to(&mut child);
-    // Files take less time than steps where the program is not optimized: moments alone would hit steps only.
+    // In debug builds files take less time than steps, so random moments would hit steps only.
     let (of, begins) = match bits(seed) % 8 {
         0 => ("training", 0),
         1..4 => ("training", 3 + bits(seed + 1) % 17),
@@ -90,7 +91,7 @@ fn kill(folder: &Path, seed: u64) -> Option<At> {
         last = Some(said);
     }
     std::thread::sleep(Duration::from_micros(bits(seed + 2) % 2500));
-    // With SIGKILL, which a process neither catches nor learns of.
+    // SIGKILL cannot be caught.
     child.kill().unwrap();
     let last = listener.last().or(last);
     if child.wait().unwrap().success() {
@@ -102,13 +103,13 @@ fn kill(folder: &Path, seed: u64) -> Option<At> {
     Some(if what == "writing" { At::Writing(step) } else { At::Training(step) })
 }
 
-/// What was found after all kills.
+/// The results of all kills.
 #[derive(Default)]
 struct Tally {
     training: usize,
-    /// Before the new file had its name: what was begun is left, or was not made yet.
+    /// Kills before the rename of the new file, which is incomplete or not yet created.
     writing: usize,
-    /// When it had its name, but the process did not know yet, or was removing older files.
+    /// Kills after the rename, before the process has returned from it or removed older files.
     renamed: usize,
     begun_left: usize,
     redone: u64,

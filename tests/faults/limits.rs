@@ -1,4 +1,4 @@
-//! Counts at the end of their range: what goes on from there neither wraps nor panics.
+//! Counts at the end of their range neither wrap nor panic.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::schedule::{
@@ -40,7 +40,7 @@ fn counts<S: State>(state: &S) -> Vec<u64> {
     all
 }
 
-/// Just before limits of 31, 32, 53, 63 and 64 bits. Overflow checks are on in tests, so arithmetic that wraps panics.
+/// Just before limits of 31, 32, 53, 63 and 64 bits. Overflow checks are on in tests, so wrapping panics.
 const STARTS: &[u64] =
     &[i32::MAX as u64 - 1, u32::MAX as u64 - 1, (1 << 53) - 1, i64::MAX as u64 - 1, u64::MAX - 2, u64::MAX];
 
@@ -57,7 +57,7 @@ fn a_count_at_a_limit_goes_on_or_stays() {
                     continue;
                 }
                 runs += 1;
-                // As a run comes to such a count: from a file.
+                // A run reaches such a count through a file.
                 let mut file = std::io::Cursor::new(Vec::new());
                 Save::new(&optimizer, &state).params(params).to_writer(&mut file).unwrap();
                 let mut params = params.clone();
@@ -72,7 +72,7 @@ fn a_count_at_a_limit_goes_on_or_stays() {
                     });
                 }
                 for count in counts(&*state) {
-                    // Windows and periods begin again at 0; all else goes up, and stays at the end.
+                    // Windows and periods restart at 0; other counts increase, and saturate.
                     let from_start = count.wrapping_sub(start) <= 5 && count >= start;
                     assert!(from_start || count <= 5, "{at}: {count}");
                 }
@@ -82,12 +82,13 @@ fn a_count_at_a_limit_goes_on_or_stays() {
     println!("{runs} runs");
 }
 
-/// A count that had become negative, or begun again at 0, would be seen in the bias correction or the decay: what has
-/// been learned would be forgotten.
+/// A saturated count acts as a large one.
+///
+/// A negative or restarted count would show in the bias correction or the decay, and discard the moments.
 #[test]
 fn a_count_at_its_end_is_a_large_one() {
     for (name, optimizer) in optimizers() {
-        // What happens every so many steps depends on the number itself.
+        // Periodic actions depend on the exact number.
         if ["in some steps", "soap", "lbfgs without a search", "noise"].contains(&name) {
             continue;
         }
@@ -109,7 +110,7 @@ fn a_count_at_its_end_is_a_large_one() {
     }
 }
 
-/// Every schedule that grows or repeats, at counts where sums of counts would wrap.
+/// Every schedule that grows or repeats, at counts whose sums would wrap.
 #[test]
 fn schedules_at_a_limit() {
     for schedule in [

@@ -1,37 +1,40 @@
-//! Resident memory is flat: a step keeps nothing but its declared state.
+//! Resident memory is flat: a step retains nothing but its declared state.
 //!
-//! That a step allocates nothing is counted for every transformation in `tests/catalogue/allocations.rs`; here it is
-//! the system that says what the whole process holds, over many steps, with what a training loop does besides.
+//! `tests/catalogue/allocations.rs` counts the allocations of every transformation. This test reads the resident set of
+//! the whole process from the system, over many steps, with the other actions of a training loop.
 
 use std::time::Instant;
 
 use super::process::{command, folder, heard, say};
 use super::*;
 
-/// What may be added after the warm-up, in KiB. The allocator takes memory from the system in pieces of 128 KiB or so,
-/// and keeps what it is given back. A leak of 32 bytes a step is more: 640 KiB in 20 000 steps, 3 MiB in 100 000.
+/// The allowed growth after the warmup, in KiB.
+///
+/// The allocator takes memory from the system in chunks of some 128 KiB, and keeps freed memory. A leak of 32 bytes a
+/// step exceeds this: 640 KiB in 20 000 steps, 3 MiB in 100 000.
 const MOST_KIB: u64 = 512;
 
-/// Enough to see a leak; `GRADCHAIN_STEPS` says how many more where there is time.
+/// Returns enough steps to detect a leak, or those in `GRADCHAIN_STEPS`.
 fn steps() -> u64 {
     std::env::var("GRADCHAIN_STEPS").map_or(20_000, |steps| steps.parse().unwrap())
 }
 
-/// What the system has given to this process and not got back.
+/// Returns the resident set size of this process.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// Forty leaves, one of them of more than a block in registers. A leak is seen by how often there is one: the allocator
-/// gives an array of one element as much as one of five.
+/// Returns forty leaves, one longer than a block in registers.
+///
+/// Many small leaves detect leaks best: the allocator rounds one element up to the size of five.
 fn leaves(of: impl Fn(usize) -> f64) -> Vec<Array1<f32>> {
     let len = |leaf: usize| if leaf == 7 { 44 } else { leaf % 5 + 1 };
     (0..40).map(|leaf| Array1::from_shape_fn(len(leaf), |i| of(50 * leaf + i) as f32)).collect()
 }
 
-/// A process of its own, since tests beside it would be measured too.
+/// A separate process, since concurrent tests would be measured too.
 #[test]
 #[ignore = "it is the process that is measured"]
 fn child() {
@@ -44,7 +47,7 @@ fn child() {
     let mut updates = state.zero_updates();
     let always = leaves(|i| noise(1 + i as u64));
     let mut step = |number: u64| {
-        // A gradient is made for each step and dropped, and some steps go other ways.
+        // Each step allocates and drops a gradient, and some steps use other methods.
         let mut grads = always.clone();
         grads[number as usize % 40][0] = noise(number) as f32;
         match number % 4 {

@@ -1,5 +1,4 @@
-//! Folders that cannot be written to, and files that cannot grow: an error, or the end of the process, and the older
-//! checkpoint is as it was.
+//! In read-only folders and on full disks a save fails, or the process ends, and the older checkpoint survives.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -44,7 +43,7 @@ fn child() {
     }
 }
 
-/// A folder with a checkpoint of one step, and its bytes.
+/// Returns a folder with a checkpoint of one step, and its bytes.
 fn folder_with_a_checkpoint() -> (tempfile::TempDir, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     save(&folder.path().join(OLD), 1).unwrap();
@@ -59,7 +58,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// The checkpoint of one step is there, with the bytes it had, and is the newest that can be used.
+/// Asserts that the checkpoint of step one is unchanged, and the newest valid one.
 fn intact(folder: &Path, bytes: &[u8]) {
     assert!(fs::read(folder.join(OLD)).unwrap() == bytes, "the older checkpoint has other bytes");
     let (step, file) = latest_valid(folder).unwrap().found.unwrap();
@@ -69,13 +68,13 @@ fn intact(folder: &Path, bytes: &[u8]) {
     assert_eq!(params, trained(1).0);
 }
 
-/// For the superuser a folder is never read-only, so then the process is another user's.
+/// The superuser may write to any folder, so then the process runs as another user.
 #[test]
 fn a_read_only_folder_is_an_error() {
     let (folder, bytes) = folder_with_a_checkpoint();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
     let superuser = fs::metadata("/proc/self").unwrap().uid() == 0;
-    // The link needs no permission on the folders that the program is in.
+    // The link needs no permission on the folders of the program.
     let mut child = through(OsStr::new("/proc/self/exe"), &[], "no_room::child", folder.path());
     if superuser {
         const NOBODY: u32 = 65534;
@@ -92,7 +91,7 @@ fn a_read_only_folder_is_an_error() {
     intact(folder.path(), &bytes);
 }
 
-/// As a full disk does, the limit on the length of a file stops a write after some bytes.
+/// Like a full disk, the limit of a file's length stops a write after some bytes.
 #[test]
 fn a_file_that_cannot_grow_is_an_error_at_whatever_byte_it_stops() {
     let (folder, bytes) = folder_with_a_checkpoint();
@@ -110,7 +109,7 @@ fn a_file_that_cannot_grow_is_an_error_at_whatever_byte_it_stops() {
     }
 }
 
-/// The same limit ends a process that does not ignore its signal: killed at a chosen byte of the file.
+/// The same limit kills a process that does not ignore its signal, at a chosen byte of the file.
 #[test]
 fn a_process_that_ends_at_any_byte_of_a_file_leaves_the_older_one() {
     const SIGXFSZ: i32 = 25;
@@ -127,8 +126,9 @@ fn a_process_that_ends_at_any_byte_of_a_file_leaves_the_older_one() {
     }
 }
 
-/// Numbers of blocks of 512 bytes (1024 in some shells) that are fewer than the file has: in its header, in its middle,
-/// near its end.
+/// Returns limits below the file's length: in its header, in its middle, near its end.
+///
+/// The unit is a block of 512 bytes (1024 in some shells).
 fn limits(len: usize) -> Vec<usize> {
     let blocks = len / 1024;
     let mut limits = vec![0, 1, 2, 3, blocks / 2, blocks - 1];

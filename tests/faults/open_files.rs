@@ -1,5 +1,6 @@
-//! More checkpoints in a folder, and more files of one, than a process may open: the newest is found, rotation counts
-//! right, and what cannot be opened now is an error.
+//! With more checkpoints, or more shards, than a process may open, the newest is found and rotation counts correctly.
+//!
+//! A file that cannot be opened at the moment is an error.
 
 use gradchain::wrapper::sharded;
 use std::ffi::OsStr;
@@ -14,7 +15,7 @@ use gradchain::collective::threads;
 use super::process::{folder, heard, say, through};
 use super::*;
 
-/// What the process may open, and how many files there are.
+/// The limit of open files, and the number of files.
 const LIMIT: usize = 64;
 const FILES: u64 = 100;
 const RANKS: usize = 80;
@@ -23,7 +24,7 @@ fn small() -> (impl GradientTransformation<Needs = Nothing, State: Clone> + Clon
     (adam(0.1), vec![Array1::from_elem(3, 1.0), Array1::from_elem(5, -2.0)])
 }
 
-/// Saves a step, whose number is the first parameter.
+/// Saves a step, with its number as the first parameter.
 fn save(rotation: &Rotation, step: u64) -> gradchain::Result<()> {
     let (optimizer, mut params) = small();
     params[0][0] = step as f32;
@@ -31,7 +32,7 @@ fn save(rotation: &Rotation, step: u64) -> gradchain::Result<()> {
     rotation.save(step, None, Save::new(&optimizer, &state).params(&params)).map(drop)
 }
 
-/// The same, by ranks.
+/// Saves steps by several ranks.
 fn save_shards(folder: &Path, ranks: usize, steps: impl Iterator<Item = u64> + Clone + Send) {
     thread::scope(|scope| {
         for rank in threads(ranks, Duration::MAX) {
@@ -51,7 +52,7 @@ fn save_shards(folder: &Path, ranks: usize, steps: impl Iterator<Item = u64> + C
     });
 }
 
-/// The step that is found, the one that its parameters say, and how many files are skipped.
+/// Returns the step found, that of its parameters, and the number of skipped files.
 fn latest(folder: &Path) -> String {
     match latest_valid(folder) {
         Ok(latest) => {
@@ -72,7 +73,7 @@ fn child() {
     let rotation = Rotation::new(single).unwrap();
     (1..=FILES).for_each(|step| save(&rotation, step).unwrap());
     say(latest(single));
-    // Another process goes on, and keeps fewer.
+    // Another process continues, and keeps fewer.
     let rotation = Rotation::new(single).unwrap().keep_last(3);
     save(&rotation, FILES + 1).unwrap();
     say(format_args!("{:?}", rotation.steps().unwrap()));
@@ -84,7 +85,7 @@ fn child() {
     say(format_args!("{:?} {}", Rotation::new(ranks).unwrap().steps().unwrap(), latest(ranks)));
     say(latest(&folder.join("wide")));
 
-    // None are left: the files may be whole, so that it is no time to go on from an older one.
+    // Without free descriptors: the files may be valid, so an older one must not be chosen.
     let rotation = Rotation::new(single).unwrap().keep_last(3);
     let held: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     let refused = [latest(single), latest(ranks), format!("{:?}", save(&rotation, 51))];
@@ -113,7 +114,7 @@ fn the_newest_is_found_where_there_are_more_files_than_can_be_opened() {
     assert_eq!(said[8..], ["50 50 0", "[50, 51, 101]"], "{said:?}");
 }
 
-/// A loop of links cannot be opened; nobody knows what is behind it.
+/// A loop of links cannot be opened, so its content is unknown.
 #[test]
 fn what_the_system_refuses_is_no_damage() {
     let folder = tempfile::tempdir().unwrap();
@@ -125,7 +126,7 @@ fn what_the_system_refuses_is_no_damage() {
     assert!(error.is_file() && error.to_string().contains("step-000000000002"), "{error}");
     assert!(save(&rotation, 3).unwrap_err().is_file());
     fs::remove_file(&link).unwrap();
-    // A link that leads nowhere, and a folder, are not whole.
+    // A dangling link and a folder are damaged.
     std::os::unix::fs::symlink("nowhere", &link).unwrap();
     fs::create_dir(folder.path().join("step-000000000003.safetensors")).unwrap();
     let latest = latest_valid(folder.path()).unwrap();
@@ -133,7 +134,7 @@ fn what_the_system_refuses_is_no_damage() {
     assert_eq!((latest.found.map(|(step, _)| step), steps.len()), (Some(1), 2), "{steps:?}");
 }
 
-/// A shard that is missing is damage; its checkpoint is skipped.
+/// A missing shard is damage; its checkpoint is skipped.
 #[test]
 fn a_checkpoint_without_one_of_its_files_is_skipped() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Gradients that are given by value: their arrays hold the updates, and nothing else is kept or allocated.
+//! Gradients given by value: their arrays hold the updates, without further memory.
 
 use gradchain::optimizer::polyak_sgd;
 use gradchain::state::same_bits;
@@ -26,7 +26,7 @@ fn the_arrays_of_the_gradients_hold_the_updates() {
     assert_eq!(place, lent.weight.as_ptr());
 }
 
-/// With windows that end and such that do not, stages that wait, whole leaves, and leaves of every shape.
+/// The bits are those of `update`, with complete and incomplete windows, waiting stages, and leaves of every shape.
 #[test]
 fn the_bits_are_those_of_update() {
     for (name, optimizer) in optimizers() {
@@ -46,7 +46,7 @@ fn the_bits_are_those_of_update() {
     }
 }
 
-/// Every second element of a larger array, columns, and backwards: what lies between is not touched.
+/// Strided, column-major and reversed gradients are written in place, without touching the gaps.
 #[test]
 fn gradients_of_any_layout_are_written_where_they_lie() {
     let optimizer = adam(0.1);
@@ -85,7 +85,7 @@ fn gradients_of_any_layout_are_written_where_they_lie() {
     assert!(bits_of(&updates) == bits_of(&expected));
 }
 
-/// Updates are rounded to the type of the leaf, as `update` rounds them.
+/// Updates are rounded to the leaf's dtype, as by `update`.
 #[cfg(feature = "half")]
 #[test]
 fn sixteen_bit_gradients_hold_updates_of_sixteen_bits() {

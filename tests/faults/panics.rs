@@ -1,4 +1,4 @@
-//! A panic in a user's code: whatever the step had begun with is untouched, or the state says that it cannot be used.
+//! A panic in user code leaves parameters and state untouched, or poisons the state.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::part::{
@@ -14,7 +14,7 @@ use gradchain::{Migration, Real, Result, TreeMut, extra};
 use super::chunk::CHUNK;
 use super::*;
 
-/// Steps along a sum of gradients, and has a bug that shows at a large one.
+/// Steps along a sum of gradients, with a bug that large ones trigger.
 #[derive(Clone, Debug)]
 struct Buggy;
 
@@ -62,7 +62,7 @@ impl WholeTreeTransformation for BuggyTree {
     }
 }
 
-/// A schedule that has a bug at a count.
+/// Returns a schedule with a bug at a count.
 fn buggy_schedule(at: u64) -> FromFn {
     from_fn("buggy", move |count| {
         assert!(count != at, "a bug in a schedule");
@@ -70,7 +70,7 @@ fn buggy_schedule(at: u64) -> FromFn {
     })
 }
 
-/// Leaves of several pieces, one, and no elements; four threads have more than four pieces to take.
+/// Returns leaves of several chunks, of one, and empty ones; four threads have more than four chunks to take.
 fn params() -> Vec<Array1<f32>> {
     let lens = [CHUNK + 3_616, 7, 0, CHUNK + 616, 1];
     lens.iter().map(|&len| Array1::from_shape_fn(len, |i| noise((len + i) as u64) as f32)).collect()
@@ -80,14 +80,14 @@ fn grads(step: u64) -> Vec<Array1<f32>> {
     params().iter().map(|leaf| leaf.mapv(|p| p + noise(step) as f32)).collect()
 }
 
-/// What a panic says.
+/// Returns the message of a panic.
 fn text(payload: &(dyn std::any::Any + Send)) -> Option<&str> {
     payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
-/// The message of a panic, which must come.
+/// Runs code that must panic; returns the message.
 fn panics<T>(work: impl FnOnce() -> T) -> String {
-    // Bugs that are meant are not printed.
+    // Silences intended panics.
     static QUIET: std::sync::Once = std::sync::Once::new();
     QUIET.call_once(|| {
         let print = std::panic::take_hook();
@@ -101,7 +101,7 @@ fn panics<T>(work: impl FnOnce() -> T) -> String {
     text(&*panic).expect("the message is a text").to_owned()
 }
 
-/// Every way on from a state that a panic went through is refused, and changes nothing.
+/// Asserts that every use of a poisoned state is refused, and changes nothing.
 fn refused<T>(optimizer: &T, state: &mut OptState<T>, params: &mut Vec<Array1<f32>>)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -126,7 +126,7 @@ where
     assert!(bits_of(params) == before, "a refused call changes nothing");
 }
 
-/// Runs two steps and one that panics; then nothing but a copy or a checkpoint from before leads on, to the right bits.
+/// Checks that after a panic only a copy or a checkpoint from before leads on, bitwise correctly.
 fn law<T>(name: &str, optimizer: &T, steps: u64, message: &str, bad: &[Array1<f32>], params_stay: bool)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -157,13 +157,13 @@ where
     assert!(bits_of(&of_update) == bits_of(&kept), "{name}");
     refused(optimizer, &mut state, &mut of_update.clone());
 
-    // From a copy, from a checkpoint, and from neither: a gradient without the bug.
+    // Continues from a copy and from a checkpoint, with a gradient that avoids the bug, and compares.
     let (mut straight, mut end) = start();
     let (mut copied, mut of_copy, mut loaded) = (kept.clone(), copy, self::params());
     let file = Checkpoint::from_bytes(file.into_inner()).unwrap();
     let mut of_file = file.load(optimizer, &mut loaded).unwrap();
     for (params, state) in [(&mut straight, &mut end), (&mut copied, &mut of_copy), (&mut loaded, &mut of_file)] {
-        // A schedule's bug is at a count, and stays.
+        // A schedule's bug is tied to a count, and stays.
         if bad.iter().flatten().any(|g| *g > 1e3) {
             optimizer.step(params, &grads(steps), state).unwrap();
         }
@@ -172,7 +172,7 @@ where
     assert!(bits_of(&loaded) == bits_of(&straight) && same_bits(&*of_file, &*end), "{name}: from a checkpoint");
 }
 
-/// On one thread, and on several where there are such.
+/// On one thread, and on several with the feature.
 fn on_threads(law: impl Fn() + Send + Sync) {
     #[cfg(not(feature = "rayon"))]
     law();
@@ -194,11 +194,11 @@ fn in_a_rule() {
                 let message = "a bug in a rule";
                 law(&at, &Buggy, steps, message, &bad, false);
                 law(&at, &boxed(chain((trace(0.9), Buggy))), steps, message, &bad, false);
-                // The rule is before a barrier: nothing has been added to parameters yet.
+                // The rule is before a barrier, so nothing has been added to parameters yet.
                 law(&at, &chain((Buggy, clip_by_global_norm(1.0))), steps, message, &bad, true);
                 law(&at, &chain((Buggy, scale_by_trust_ratio(), scale(0.5))), steps, message, &bad, true);
             }
-            // Of three mini-steps the third gives the mean to the rule, and it panics there.
+            // The third mini-step passes the mean to the rule, which panics.
             let mut bad = grads(2);
             bad[leaf][i] = 1e6;
             law("in a window", &multi_steps(Buggy, 3), 2, "a bug in a rule", &bad, false);
@@ -206,7 +206,7 @@ fn in_a_rule() {
     });
 }
 
-/// Each parameter is as before or as after a whole step, and nothing in between.
+/// Each parameter is as before or as after a whole step.
 #[test]
 fn in_a_rule_parameters_are_of_before_or_after() {
     on_threads(|| {
@@ -236,7 +236,7 @@ fn in_a_whole_tree_transformation() {
 fn in_a_schedule() {
     on_threads(|| {
         let message = "a bug in a schedule";
-        // Schedules are looked at before any parameter is written, and for the first step by `init`.
+        // A step evaluates schedules before it writes any parameter, and `init` does for the first step.
         for at in [1, 2] {
             law("sgd", &sgd(buggy_schedule(at)), at, message, &grads(at), true);
             law("adamw", &adamw(buggy_schedule(at)), at, message, &grads(at), true);
@@ -262,7 +262,7 @@ fn in_a_schedule() {
     });
 }
 
-/// Looked at to check the step, before it begins: the step can be tried again.
+/// The length is evaluated before the step begins, so the step can be repeated.
 fn length_of_a_window<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, at: u64) {
     let mut params = params();
     let mut state = optimizer.init(&params).unwrap();
@@ -277,7 +277,7 @@ fn length_of_a_window<T: GradientTransformation<Needs = Nothing>>(optimizer: &T,
     assert!(Save::new(optimizer, &state).to_writer(std::io::Cursor::new(Vec::new())).is_ok(), "no step had begun");
 }
 
-/// A tree that panics when it is walked.
+/// A tree that panics during a walk.
 struct BuggyLeaves(Vec<f32>, bool);
 
 impl Tree for BuggyLeaves {
@@ -295,7 +295,7 @@ impl TreeMut for BuggyLeaves {
     }
 }
 
-/// Trees are looked at before the step begins: nothing has changed, and the state can be used.
+/// Trees are checked before the step begins, so nothing has changed, and the state is usable.
 #[test]
 fn in_a_tree() {
     let optimizer = adamw(0.1);
@@ -316,7 +316,7 @@ fn in_a_tree() {
     assert!(params == other && same_bits(&*state, &*of_other));
 }
 
-/// The loss is called inside the step by a line search, and before it by `minimize_step`.
+/// A line search evaluates the loss inside the step, `minimize_step` before it.
 #[test]
 fn in_a_loss() {
     let optimizer = chain((sgd(1.0), scale_by_backtracking_linesearch(10)));
@@ -338,14 +338,14 @@ fn in_a_loss() {
     assert!(params < 2.0);
 }
 
-/// Masks, labels and starts are looked at by `init`, which then makes no state.
+/// `init` evaluates masks, labels and starts, and makes no state after a panic.
 #[test]
 fn in_a_mask() {
     let optimizer = masked(adam(0.1), Mask::by(|_| panic!("a bug in a mask")));
     assert_eq!(panics(|| optimizer.init(&params())), "a bug in a mask");
 }
 
-/// Begins only with parameters that are small.
+/// Starts only with small parameters.
 #[derive(Clone, Debug)]
 struct Choosy;
 

@@ -1,18 +1,18 @@
-//! This program once more, as another process.
+//! This program as another process.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// What the other process is told its folder in.
+/// The variable that passes the folder to the other process.
 const FOLDER: &str = "GRADCHAIN_FAULT_FOLDER";
 
-/// A process that runs one ignored test, which looks for its [`folder`].
+/// Returns a command that runs one ignored test, which looks for its [`folder`].
 pub(crate) fn command(test: &str, folder: &Path) -> Command {
     through(std::env::current_exe().unwrap().as_os_str(), &[], test, folder)
 }
 
-/// The same, started by another program that is given these arguments before its own.
+/// Returns the same, started through another program with these arguments before its own.
 pub(crate) fn through(program: &std::ffi::OsStr, first: &[&std::ffi::OsStr], test: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(first).args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -20,18 +20,18 @@ pub(crate) fn through(program: &std::ffi::OsStr, first: &[&std::ffi::OsStr], tes
     command
 }
 
-/// Where the other process is to work; `None` if the test was not started by [`command`], and has nothing to do.
+/// Returns the folder of the other process; `None` if the test was not started by [`command`].
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
-/// Says something to the process that started this one.
+/// Sends a line to the parent process.
 pub(crate) fn say(text: impl std::fmt::Display) {
     // The test harness may have begun a line.
     println!("\nchild: {text}");
 }
 
-/// What a process says, line by line.
+/// The lines that a process sends.
 pub(crate) struct Listener {
     lines: BufReader<ChildStdout>,
 }
@@ -41,7 +41,7 @@ impl Listener {
         Listener { lines: BufReader::new(child.stdout.take().unwrap()) }
     }
 
-    /// What it says next; `None` if it has ended.
+    /// Returns the next line; `None` if the process has ended.
     pub(crate) fn next(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
@@ -53,7 +53,7 @@ impl Listener {
         None
     }
 
-    /// The last that it says before it ends.
+    /// Returns the last line before the end of the process.
     pub(crate) fn last(&mut self) -> Option<String> {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
@@ -61,7 +61,7 @@ impl Listener {
     }
 }
 
-/// All that a process says, and its standing at the end.
+/// Returns all lines of a process, and its exit status.
 pub(crate) fn heard(command: &mut Command) -> (Vec<String>, std::process::ExitStatus) {
     let mut child = command.spawn().unwrap();
     let mut listener = Listener::to(&mut child);

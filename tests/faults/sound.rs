@@ -1,4 +1,4 @@
-//! What safe code of a user's might try, to make the engine read or write memory that is not there.
+//! Safe user code cannot make the engine access invalid memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,7 @@ use gradchain::tree::{LeafMut, LeafRef};
 use gradchain::{Real, Result};
 use ndarray::{Array2, ShapeBuilder};
 
-/// Copies the gradient into room for `more` elements than there are.
+/// Requests `more` elements than exist for the gradient's copy.
 #[derive(Clone, Debug)]
 struct Greedy {
     more: isize,

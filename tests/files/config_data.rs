@@ -1,4 +1,4 @@
-//! Configs as data: out of built transformations and in again, in JSON and TOML, and the schema.
+//! Configs as data: from built transformations and back, in JSON and TOML, with the schema.
 
 use std::io::{BufRead, BufReader};
 
@@ -7,7 +7,7 @@ use gradchain::prelude::*;
 use gradchain::transform::{add_noise, scale_by_muon};
 use serde_json::{Value, json};
 
-/// The configs of all recorded cases.
+/// Returns the configs of all recorded cases.
 fn recorded() -> Vec<Value> {
     let files = [&include_bytes!("../conformance/cases.jsonl.gz")[..], include_bytes!("../conformance/own.jsonl.gz")];
     let lines = files.into_iter().flat_map(|file| BufReader::new(flate2::read::GzDecoder::new(file)).lines());
@@ -19,7 +19,7 @@ fn recorded() -> Vec<Value> {
 fn what_is_built_is_written_out_and_built_again() {
     let (mut seen, schema) = (0, serde_json::from_str(&config::json_schema()).unwrap());
     for given in recorded() {
-        // Names of Optax that there is nothing for are the business of the conformance test.
+        // The conformance test covers names that only Optax has.
         let Ok(config) = Config::new(&given) else { continue };
         seen += 1;
         let written = Config::of(&config.build_with::<gradchain::needs::ValueAndGradFn>().unwrap());
@@ -37,7 +37,7 @@ fn what_is_built_is_written_out_and_built_again() {
     assert!(seen > 400, "{seen} configs");
 }
 
-/// Every name and argument is in the schema.
+/// Asserts that every name and argument is in the schema.
 fn covered(schema: &Value, config: &Value) {
     let Value::Object(map) = config else { return };
     for (name, arguments) in map {
@@ -129,12 +129,12 @@ fn seeds_beyond_the_integers_of_toml_are_kept() {
     assert_eq!(Config::of(&Config::from_toml(&config.to_toml()).unwrap().build().unwrap()).unwrap(), config);
 }
 
-/// Every whole number of every recorded config at the ends of its range: refused, or kept to the last digit.
+/// Whole numbers of every recorded config at the ends of their range are refused, or kept exactly.
 #[test]
 fn whole_numbers_at_the_ends_of_their_ranges_are_kept() {
     const EXTREMES: [u64; 5] = [u64::MAX, i64::MAX as u64 + 1, i64::MAX as u64, (1 << 53) + 1, u32::MAX as u64 + 1];
 
-    /// The places of whole numbers, as JSON pointers.
+    /// Collects the places of whole numbers, as JSON pointers.
     fn places(place: &str, value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Number(n) if n.is_u64() => found.push(place.to_owned()),
@@ -207,7 +207,7 @@ fn a_window_of_mini_steps_may_be_of_any_length() {
     }
 }
 
-/// Steps of an iteration that none needs would not end in a lifetime.
+/// Iteration counts have limits, since the largest numbers would never finish.
 #[test]
 fn iterations_have_an_end() {
     let of = |name: &str, steps: u64| Config::new(&json!({name: {"learning_rate": 0.1, "ns_steps": steps}}));

@@ -1,4 +1,4 @@
-//! The recorded cases of Optax against this crate: what it has must agree, or depart by a rule that says why.
+//! Every recorded case of Optax agrees with this crate, or departs by a rule with a reason.
 
 #[path = "../conformance/mod.rs"]
 mod recorded;
@@ -10,7 +10,7 @@ use gradchain::{config, needs};
 use recorded::{Departures, Summary, folder, kept};
 use serde_json::{Map, Value, json};
 
-/// The cases in the folder `GRADCHAIN_CONFORMANCE`, or those kept with the project.
+/// Runs the cases in the folder `GRADCHAIN_CONFORMANCE`, or the project's.
 #[test]
 fn every_case_agrees_or_departs_by_a_rule() {
     let departures = Departures::kept();
@@ -30,7 +30,7 @@ fn every_case_agrees_or_departs_by_a_rule() {
     }
 }
 
-/// Where the crate's default is another than Optax's, on purpose: state has the type that arithmetic is done in.
+/// Intended differences of defaults: state has the type of the arithmetic.
 const OTHER_DEFAULTS: &[(&str, &str)] = &[("adafactor", "dtype_momentum"), ("multi_steps", "accumulator_dtype")];
 
 #[test]
@@ -50,8 +50,8 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
                 all.insert(argument.clone(), default.clone());
             }
         }
-        // Optax lets some learning rates be left out, with which a chain climbs or does not scale; they are asked for
-        // here.
+        // Optax allows some learning rates to be omitted, with which a chain climbs or does not scale; here they are
+        // required.
         let build = |mut args: Map<String, Value>| {
             if name == "scale_by_learning_rate" {
                 args.insert("learning_rate".into(), json!(0.5));
@@ -93,7 +93,7 @@ fn every_argument_of_optax_can_be_static() {
     assert!(seen >= 80, "only {seen} of the names can be injected");
 }
 
-/// Something that a required argument can be.
+/// Returns a valid value of a required argument.
 fn some(argument: &str) -> Value {
     match argument {
         "inner" => json!({"scale": {"step_size": 0.5}}),

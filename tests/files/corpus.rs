@@ -1,4 +1,5 @@
-//! Every file that fuzzing has kept, through the function that it was found with: it gives a result, and no panic.
+//! Every file of the fuzzing corpus gives a result in its target, and no panic.
+//!
 //! Needs neither a nightly compiler nor cargo-fuzz; see fuzz/README.md.
 #![allow(unreachable_pub, reason = "the library of another program")]
 
@@ -21,7 +22,7 @@ fn every_file_of_the_corpus_gives_a_result() {
         let before = files;
         for entry in fs::read_dir(folder(name)).unwrap() {
             let path = entry.unwrap().path();
-            // The name of the file is said where a target panics.
+            // Prints the file's name in case the target panics.
             println!("{}", path.display());
             target(&fs::read(&path).unwrap());
             files += 1;
@@ -40,8 +41,9 @@ fn inputs_of_no_bytes_and_of_all_bytes_give_a_result() {
     }
 }
 
-/// The seeds that the targets `header` and `data` mutate do load: a change of the format that they do not follow would
-/// make them fuzz nothing but the first refusal.
+/// The seeds for the targets `header` and `data` load.
+///
+/// After a change of the format without new seeds they would only fuzz the first refusal.
 #[test]
 fn the_seeds_of_whole_states_load() {
     use gradchain::checkpoint::{Checkpoint, Save};
@@ -67,7 +69,7 @@ fn the_seeds_of_whole_states_load() {
     assert!(Checkpoint::from_bytes(now.into_inner()).is_ok());
 }
 
-/// The dictionary of the target `config`: every name that a config can have, and some arguments.
+/// Returns the dictionary of the target `config`: every name of a config, and some arguments.
 fn dictionary() -> String {
     let mut words = gradchain::config::transformations().to_vec();
     words.extend([
@@ -95,8 +97,9 @@ fn write_the_dictionary() {
     fs::write(path, dictionary()).unwrap();
 }
 
-/// Writes the seeds: `cargo test --features half,config,checkpoint --test files -- --ignored write_the_seeds`. Fuzzing
-/// adds to them.
+/// Writes the seeds, to which fuzzing adds.
+///
+/// `cargo test --features half,config,checkpoint --test files -- --ignored write_the_seeds` runs it.
 #[test]
 #[ignore = "it writes files"]
 fn write_the_seeds() {

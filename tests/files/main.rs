@@ -1,6 +1,6 @@
-//! What is read and written: configs, states as values, checkpoints, the recorded cases of Optax, the problems of
-//! NIST, and what fuzzing has found. A file is a module, so `cargo test --test files corpus` runs the tests of
-//! `corpus.rs`.
+//! Files and formats: configs, states as values, checkpoints, Optax's cases, NIST's problems, the fuzzing corpus.
+//!
+//! A file is a module, so `cargo test --test files corpus` runs the tests of `corpus.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 #[cfg(all(feature = "checkpoint", feature = "derive"))]

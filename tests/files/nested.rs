@@ -1,5 +1,4 @@
-//! Optimizers in optimizers, many levels deep: what can be written can be read, and what is deeper is refused, whatever
-//! the stack has room for.
+//! Deeply nested optimizers: every writable depth is readable, and a deeper one is refused, whatever the stack's size.
 
 use std::io::Cursor;
 
@@ -9,12 +8,12 @@ use gradchain::prelude::*;
 use gradchain::state::{StateData, same_bits};
 use serde_json::{Value, json};
 
-/// So many wrappers in each other; each is two levels of data, and the optimizer in them two.
+/// Returns nested wrappers; each is two levels of data, as is the innermost optimizer.
 fn wrapped(wrappers: usize) -> Boxed {
     (0..wrappers).fold(boxed(sgd(0.5)), |inner, _| boxed(multi_steps(inner, 1)))
 }
 
-/// The most that have 256 levels.
+/// The maximal number of wrappers within 256 levels.
 const MOST: usize = 127;
 
 #[test]
@@ -32,7 +31,7 @@ fn what_can_be_saved_can_be_opened() {
         assert!(same_bits(&*loaded, &*state) && again == params, "{wrappers}");
         let data = StateData::of(&optimizer, &state).unwrap();
         assert!(same_bits(&*data.load(&optimizer, &params).unwrap(), &*state), "{wrappers}");
-        // What differs at the bottom is found there.
+        // A difference at the innermost level is found.
         let other = (0..wrappers).fold(boxed(sgd(0.25)), |inner, _| boxed(multi_steps(inner, 1)));
         let error = file.load(&other, &mut again).unwrap_err().to_string();
         assert!(error.contains("sgd.learning_rate: expected 0.25, found 0.5"), "{wrappers}: {error}");
@@ -42,7 +41,7 @@ fn what_can_be_saved_can_be_opened() {
         assert_eq!(Config::from_json(&config.to_json()).unwrap(), config);
         assert_eq!(serde_json::from_value::<Config>(serde_json::to_value(&config).unwrap()).unwrap(), config);
         config.build().unwrap();
-        // TOML ends at 80 levels.
+        // TOML is limited to 80 levels.
         let read = Config::from_toml(&config.to_toml());
         match wrappers {
             ..39 => assert_eq!(Config::of(&read.unwrap().build().unwrap()).unwrap(), config),
@@ -65,7 +64,7 @@ fn what_is_too_deep_is_refused_when_it_is_written() {
     }
 }
 
-/// A value so deep, made and taken apart without recursion.
+/// A deep value, built and dropped without recursion.
 struct Deep(Value);
 
 impl Deep {
@@ -137,7 +136,7 @@ fn configs_of_any_depth_are_an_error() {
     }
 }
 
-/// A file whose optimizer is deeper than any that is written.
+/// A file with an optimizer deeper than any writable one is an error.
 #[test]
 fn files_of_any_depth_are_an_error() {
     let optimizer = sgd(0.5);

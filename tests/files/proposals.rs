@@ -1,4 +1,4 @@
-//! What a refused load proposes works, or nothing is proposed: of random pairs of optimizers.
+//! The suggestions of refused loads work, or none are made, for random pairs of optimizers.
 
 use std::io::Cursor;
 
@@ -16,7 +16,7 @@ fn params() -> Params {
     (array![[1.0, -2.0, 3.0], [0.5, 0.25, -0.125]], array![0.5, -1.0])
 }
 
-/// SplitMix64, and the learning rates that optimizers have.
+/// SplitMix64, and the learning rates in use.
 #[derive(Clone)]
 struct Random {
     seed: u64,
@@ -44,7 +44,7 @@ impl Random {
         }
     }
 
-    /// Parts in wrappers and chains, at most so many levels deep.
+    /// Returns parts in wrappers and chains, at most `levels` deep.
     fn optimizer(&mut self, levels: u64) -> Boxed {
         match self.below(if levels == 0 { 9 } else { 16 }) {
             0 => boxed(clip(1.0)),
@@ -66,7 +66,7 @@ impl Random {
     }
 }
 
-/// The arguments of the calls in a message, one after the other: the verb, and what is in its brackets.
+/// Returns the calls in a message in order: the verb, and its arguments.
 fn calls(message: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for line in message.lines().filter(|line| !line.contains(": expected ") && !line.contains("unexpected")) {
@@ -82,7 +82,7 @@ fn calls(message: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// What a message proposes, to be given to a load.
+/// Returns the suggestions of a message, for a load.
 fn proposed(message: &str) -> (Vec<String>, Migration, usize) {
     let (mut may_differ, mut migration, mut verbs) = (Vec::new(), Migration::new(), 0);
     for (verb, arguments) in calls(message) {
@@ -109,7 +109,7 @@ fn proposed(message: &str) -> (Vec<String>, Migration, usize) {
     (may_differ, migration, verbs)
 }
 
-/// Whether a message says that a migration is needed, and not which.
+/// Returns true if a message asks for a migration without suggesting one.
 fn is_open(message: &str) -> bool {
     message.contains("with a `Migration` where its state is another")
 }
@@ -122,7 +122,7 @@ fn what_is_proposed_works() {
         let levels = case % 3;
         let mut same = Random { rates: [0.3, 0.4], ..random.clone() };
         let before = random.optimizer(levels);
-        // Often the same with something around it, or beside it, or with other arguments.
+        // Often the same optimizer, wrapped, with another stage, or with other arguments.
         let after = match random.below(6) {
             0 => boxed(chain((before.clone(), random.optimizer(0)))),
             1 => boxed(chain((random.optimizer(0), before.clone()))),
@@ -167,7 +167,7 @@ fn what_is_proposed_works() {
     assert!(refused > 1000 && with_verbs > 300 && arguments_alone > 30 && moved > 300);
 }
 
-/// A member that goes has the name of a field of the one that stays.
+/// A removed stage that has the name of a remaining field is dropped first.
 #[test]
 fn what_is_in_the_way_is_dropped_first() {
     let params = params();
@@ -180,7 +180,7 @@ fn what_is_in_the_way_is_dropped_first() {
     }
 }
 
-/// What a migration that has been given leaves is spoken of as it has left it.
+/// After an incomplete migration the message refers to its result.
 #[test]
 fn a_migration_that_is_not_enough_is_completed() {
     let params = params();

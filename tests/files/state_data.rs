@@ -1,4 +1,4 @@
-//! States in formats of serde: every bit comes back, what does not fit is refused.
+//! States in serde formats: every bit round-trips, and a misfit is refused.
 
 use gradchain::WarningKind;
 use gradchain::optimizer::{rprop, schedule_free_sgd};
@@ -21,7 +21,7 @@ fn model() -> Model {
     Model { weight, bias: array![0.1, 0.2], empty: array![], scalar: 2.0 }
 }
 
-/// Through a format and back.
+/// Returns the data after a round trip through JSON.
 fn json(data: &StateData) -> StateData {
     serde_json::from_str(&serde_json::to_string(data).unwrap()).unwrap()
 }
@@ -38,7 +38,7 @@ type Format = (&'static str, fn(&StateData) -> StateData);
 
 const FORMATS: [Format; 3] = [("JSON", json), ("TOML", toml_), ("postcard", postcard_)];
 
-/// After each number of steps, in each format: what comes back has the same bits, and goes on to the same ones.
+/// Checks that states of each step round-trip in each format, and continue bitwise identically.
 fn comes_back<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {
     let gradient = |t: usize| {
         let model = model();
@@ -204,14 +204,14 @@ fn data_that_was_changed_is_refused() {
         let found = with(from, to).unwrap_err();
         assert!(found.contains(said), "{found}\n\nhas not\n\n{said}");
     }
-    // Cut off anywhere, in a binary format.
+    // Truncated anywhere, in a binary format.
     let bytes = postcard::to_allocvec(&serde_json::from_str::<StateData>(&text).unwrap()).unwrap();
     for len in 0..bytes.len() {
         assert!(postcard::from_bytes::<StateData>(&bytes[..len]).is_err(), "{len} bytes");
     }
 }
 
-/// A state of before updates were counted by leaf: every leaf has had as many as there were steps.
+/// In a state from before per-leaf counts, every leaf has the count of all steps.
 #[test]
 fn a_state_without_counts_by_leaf_is_read_with_that_of_all() {
     fn check<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {

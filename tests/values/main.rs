@@ -1,5 +1,6 @@
-//! What maps numbers to numbers: schedules, constraints, projections, with arguments of both signs, on both sides of 1,
-//! and at the extremes. A program of its own, so that `ci/sweep` can build it for each mistake that it makes.
+//! Maps from numbers to numbers: schedules, constraints and projections, with extreme arguments of both signs.
+//!
+//! A separate program, so that `ci/sweep` can build it for each mutation.
 #![allow(missing_docs, reason = "a test program")]
 
 #[cfg(feature = "derive")]

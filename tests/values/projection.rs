@@ -1,4 +1,4 @@
-//! Projections, held to naive oracles: as functions of trees, and as the last stage of a chain.
+//! Projections against naive oracles: as functions of trees, and as the last stage of a chain.
 
 use gradchain::Error;
 use gradchain::prelude::*;
@@ -8,12 +8,12 @@ use gradchain::transform::{project, scale, trace};
 use gradchain::tree::{Difference, DynTree, Norm, tree_norm, tree_sum, tree_vdot};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder, array};
 
-/// Numbers between −1 and 1 that differ from place to place.
+/// Returns numbers between −1 and 1 that differ from place to place.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
 
-/// What a tree of `f64` leaves holds, in order.
+/// Returns the elements of a tree of `f64` leaves, in order.
 fn flat(tree: &impl Tree) -> Vec<f64> {
     let mut all = Vec::new();
     gradchain::tree::for_each_leaf(tree, |_, leaf| all.extend(leaf.to_f64()));
@@ -22,7 +22,7 @@ fn flat(tree: &impl Tree) -> Vec<f64> {
 
 type Several = (f64, Vec<f64>, Array2<f64>, Vec<f64>);
 
-/// Leaves without axes, without elements, of several stretches, in Fortran order.
+/// Returns leaves without axes, without elements, of several chunks, in Fortran order.
 fn tree_of(values: &[f64]) -> Several {
     let (one, rest) = values.split_at(1);
     let rows = rest.len() / 4;
@@ -32,7 +32,7 @@ fn tree_of(values: &[f64]) -> Several {
     (one[0], Vec::new(), fortran, vector.to_vec())
 }
 
-/// Points of several sizes, near and far, with ties, and with values of very different sizes.
+/// Returns points of several sizes, near and far, with ties, and with values of very different sizes.
 fn points() -> Vec<Vec<f64>> {
     let mut points: Vec<Vec<f64>> =
         [1, 2, 7, 1300].iter().flat_map(|&n| [0.3, 2.0].map(|scale| times(&wave(n, 0.1 + n as f64), scale))).collect();
@@ -54,7 +54,7 @@ fn close(found: &[f64], expected: &[f64], what: &str) {
     close_for(1e-3, found, expected, what);
 }
 
-/// As `close`, where numbers of this size were added up.
+/// Compares like `close`, for sums of numbers of this size.
 fn close_for(size: f64, found: &[f64], expected: &[f64], what: &str) {
     let size = expected.iter().fold(size, |most, x| most.max(x.abs()));
     assert_eq!(found.len(), expected.len());
@@ -63,11 +63,11 @@ fn close_for(size: f64, found: &[f64], expected: &[f64], what: &str) {
     }
 }
 
-/// The algorithm of the textbooks: sort, and look for the last element that keeps a positive rest.
+/// The textbook algorithm: sorts, and finds the last element that keeps a positive rest.
 fn naive_simplex(x: &[f64], scale: f64) -> Vec<f64> {
     let mut sorted = x.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
-    // Relative to the largest, since the oracle must have digits too.
+    // Relative to the largest, since the oracle needs precision too.
     let largest = sorted[0];
     let (mut sum, mut cut) = (0.0, 0.0);
     for (i, value) in sorted.iter().map(|x| x - largest).enumerate() {
@@ -93,7 +93,7 @@ fn check(name: &str, set: &impl Projection, oracle: impl Fn(&[f64]) -> Vec<f64>)
     }
 }
 
-/// Of sets that all numbers of a point have a part in: what is far less than those is not known better.
+/// Checks sets that couple all numbers of a point; much smaller numbers are less accurate.
 fn check_sums(name: &str, set: &impl Projection, oracle: impl Fn(&[f64]) -> Vec<f64>) {
     for point in points() {
         let mut tree = tree_of(&point);
@@ -121,7 +121,7 @@ fn each_projection_agrees_with_a_naive_one() {
     }
     check("non_negative", &non_negative(), |x| x.iter().map(|x| x.max(0.0)).collect());
     for a in [-30.0, -2.0, -0.5, 0.25, 1.0, 3.0, 1e3] {
-        // Which multiple it is does not matter.
+        // The multiple does not matter.
         check_sums("vector", &vector(a), |x| vec![x.iter().sum::<f64>() / x.len() as f64; x.len()]);
         for b in [-1e3, -3.0, -0.5, 0.0, 0.25, 5.0, 1e4] {
             let off = |x: &[f64]| (b - a * x.iter().sum::<f64>()) / (a * x.len() as f64);
@@ -193,7 +193,7 @@ fn odd_points() {
         set(&mut x).unwrap();
         x
     };
-    // From the origin of a sphere every point is as near.
+    // From the origin every point of a sphere is equally near.
     assert_eq!(of(&|x| projection_l2_sphere(x, 2.0), &[0.0; 4]), [1.0; 4]);
     assert_eq!(of(&|x| projection_l1_sphere(x, 2.0), &[0.0, -0.0]), [1.0, -1.0]);
     close(&of(&|x| projection_l1_sphere(x, 1.0), &[0.0, 0.1]), &[0.45, 0.55], "l1_sphere");
@@ -204,18 +204,18 @@ fn odd_points() {
         assert_eq!(of(&|x| projection_simplex(x, 0.0), &x), [0.0; 2]);
         assert_eq!(of(&|x| projection_l2_sphere(x, 0.0), &x), [0.0; 2]);
     }
-    // No digits are lost to a large mean, nor to squares that overflow or vanish.
+    // A large mean, and squares that overflow or vanish, lose no digits.
     assert_eq!(of(&|x| projection_simplex(x, 1e-20), &[1.0, 0.5]), [1e-20, 0.0]);
     close(&of(&|x| projection_l2_ball(x, 5.0), &[3e200, 4e200]), &[3.0, 4.0], "l2_ball");
     close(&of(&|x| projection_l2_sphere(x, 5.0), &[3e-200, 4e-200]), &[3.0, 4.0], "l2_sphere");
-    // A NaN is never hidden; bounds on elements leave the others alone.
+    // NaN is propagated; bounds on elements leave the others alone.
     assert!(of(&|x| projection_simplex(x, 1.0), &[f64::NAN, 1.0]).iter().all(|x| x.is_nan()));
     assert!(of(&|x| projection_l1_ball(x, 1.0), &[1.0, f64::NAN]).iter().all(|x| x.is_nan()));
     assert!(of(&|x| projection_l2_ball(x, 1.0), &[f64::NAN, 1.0]).iter().all(|x| x.is_nan()));
     assert!(of(&|x| projection_halfspace(x, 1.0, 1.0), &[f64::NAN, 1.0]).iter().all(|x| x.is_nan()));
     let found = of(&|x| projection_hypercube(x, 1.0), &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
     assert!(found[0].is_nan() && found[1..] == [1.0, 0.0]);
-    // Nothing to move.
+    // Empty trees.
     for set in [projection_simplex::<Vec<f64>>, projection_l1_sphere, projection_l2_sphere, projection_l2_ball] {
         assert!(of(&|x| set(x, 1.0), &[]).is_empty());
     }
@@ -285,7 +285,7 @@ fn bad_arguments_change_nothing() {
     assert_eq!(x, tree);
 }
 
-/// A step of descent, then the projection, by hand; for any sets with trees that fit.
+/// Checks that a chain equals a step followed by a projection, for any set with a tree that fits.
 fn same_as_by_hand(set: impl Projection) {
     let optimizer = chain((trace(0.9), scale(-0.1), project(set.clone())));
     let (mut params, mut naive) = (tree_of(&wave(600, 0.9)), wave(600, 0.9));
@@ -303,7 +303,7 @@ fn same_as_by_hand(set: impl Projection) {
         naive = flat(&projected);
         close(&flat(&params), &naive, "step");
     }
-    // The optimizer's own state goes on as if nothing had been projected.
+    // The optimizer's own state is not affected by the projection.
     let trace = state.0.moment("trace").unwrap().to_array(3).unwrap();
     close(&trace.into_iter().collect::<Vec<_>>(), &momentum[299..], "momentum");
 }
@@ -374,9 +374,9 @@ fn sets_hold_up_to_rounding_after_a_step() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &vec![0.5_f32; 500], &mut state).unwrap();
     assert!(params.iter().all(|x| *x >= 0.0), "zeros are exact");
-    // Each update is off by half a unit in the last place of a parameter below 1.
+    // Each update is off by at most half a unit in the last place of a parameter below 1.
     assert!((tree_sum(&params) - 1.0).abs() < 500.0 * 0.5_f64.powi(25));
-    // What leads into the set already keeps its bits, and so does what is added.
+    // A step that stays in the set keeps its bits, and so do its updates.
     let (plain, projected) = (sgd(0.1), chain((sgd(0.1), project(l1_ball(1e3)))));
     let (mut a, mut b) = (params.clone(), params);
     let (mut of_a, mut of_b) = (plain.init(&a).unwrap(), projected.init(&b).unwrap());

@@ -1,9 +1,10 @@
-//! How schedules print, and what they refuse. The values of those that Optax has are held to recorded ones in
-//! `tests/files/conformance.rs`, those of the others to formulas written down here.
+//! Output and errors of schedules, and the values of those that Optax lacks, by formulas written here.
+//!
+//! `tests/files/conformance.rs` compares the others with Optax's recorded values.
 
 use gradchain::schedule::*;
 
-/// One of each kind, with every option set, and how it prints.
+/// Returns one schedule of each kind, with every option set, and its output.
 fn one_of_each() -> Vec<(Schedule, &'static str)> {
     vec![
         (constant(1e-5).into(), "constant(1e-5)"),
@@ -83,7 +84,7 @@ fn clones_are_equal_and_every_value_is_finite() {
 #[test]
 fn refuses_what_is_out_of_range() {
     let refused: Vec<(Schedule, &str)> = vec![
-        // Those that Optax refuses as well.
+        // Those that Optax refuses too.
         (cosine_decay(0.031, 0).into(), "cosine_decay: argument `decay_steps`"),
         (linear_onecycle(0, 0.0098).into(), "linear_onecycle: argument `transition_steps`"),
         (cosine_onecycle(0, 0.0098).into(), "cosine_onecycle: argument `transition_steps`"),
@@ -93,7 +94,7 @@ fn refuses_what_is_out_of_range() {
             "piecewise_interpolate: argument `boundaries_and_scales`",
         ),
         (warmup_cosine_decay(0.0, 0.006, 10, 10).into(), "warmup_cosine_decay: argument `decay_steps`"),
-        // Those that only we refuse.
+        // Those that only this crate refuses.
         (constant(f64::NAN).into(), "constant: argument `value`"),
         (linear(0.0, f64::INFINITY, 9).into(), "linear: argument `end_value`"),
         (polynomial(0.0, 1.0, -1.0, 9).into(), "polynomial: argument `power`"),
@@ -152,7 +153,7 @@ fn ends_are_exact() {
 
 #[test]
 fn one_cycles_of_few_steps_merge_their_boundaries() {
-    // Both turning points fall on step 0, where a dictionary keeps the second: from peak/25² out.
+    // Both turning points are at step 0, where a dictionary keeps the second: from peak/25² on.
     let cycle = linear_onecycle(1, 25.0);
     assert_eq!(cycle.at(0), 1.0 / 25.0);
     assert_eq!(cosine_onecycle(1, 25.0).at(0), 25.0);
@@ -174,7 +175,7 @@ fn may_be_shared_between_threads() {
     check::<Hyperparam>();
 }
 
-/// Compares with a formula, written from the paper, at counts that cross all its turning points.
+/// Compares with a formula from the paper, at counts around all its turning points.
 fn follows(schedule: impl Into<Schedule>, formula: impl Fn(f64) -> f64) {
     let schedule = schedule.into();
     schedule.validate().unwrap();
@@ -298,7 +299,7 @@ fn each_kind_is_written_out_and_read_again() {
     assert_eq!(read(plain), piecewise_constant(-2.5, []).into());
 }
 
-/// The gallery is drawn by the example `schedule_gallery`.
+/// The example `schedule_gallery` draws the gallery.
 #[test]
 fn each_kind_has_its_picture_in_the_guide() {
     let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");

@@ -1,4 +1,4 @@
-//! Schedules held to formulas written down here, with arguments of both signs, on both sides of 1, and at the extremes.
+//! Schedules match formulas written here, with arguments of both signs, on both sides of 1, and at the extremes.
 
 use core::f64::consts::PI;
 
@@ -9,7 +9,7 @@ const STEPS: [u64; 4] = [1, 2, 7, 40];
 const POWERS: [f64; 6] = [0.0, 0.3, 0.5, 1.0, 2.0, 3.5];
 const BEGINS: [u64; 3] = [0, 1, 9];
 
-/// Compares with a formula at counts that cross all turning points, and far beyond.
+/// Compares with a formula at counts around all turning points, and far beyond.
 fn follows(schedule: impl Into<Schedule>, formula: impl Fn(u64) -> f64) {
     let schedule = schedule.into();
     schedule.validate().unwrap();
@@ -20,7 +20,7 @@ fn follows(schedule: impl Into<Schedule>, formula: impl Fn(u64) -> f64) {
     }
 }
 
-/// How far between two counts, from 0 to 1.
+/// Returns the position between two counts, from 0 to 1.
 fn between(count: u64, begin: u64, end: u64) -> f64 {
     ((count as f64 - begin as f64) / (end as f64 - begin as f64)).clamp(0.0, 1.0)
 }
@@ -29,7 +29,7 @@ fn line(from: f64, to: f64, x: f64) -> f64 {
     (1.0 - x) * from + x * to
 }
 
-/// Half a cosine, from 1 to 0.
+/// Returns half a cosine, from 1 to 0.
 fn wave(x: f64) -> f64 {
     (1.0 + (PI * x).cos()) / 2.0
 }
@@ -78,7 +78,7 @@ fn exponentials_and_where_they_stop() {
                     let times = count.saturating_sub(begin) as f64 / steps as f64;
                     if staircase { times.floor() } else { times }
                 };
-                // Far beyond, a rate above 1 comes to infinity.
+                // Far beyond, a rate above 1 grows to infinity.
                 let free = |count| if value == 0.0 { 0.0 } else { value * f64::powf(rate, times(count)) };
                 let schedule = exponential_decay(value, steps, rate).transition_begin(begin).staircase(staircase);
                 if rate <= 1.0 || value != 0.0 {
@@ -102,12 +102,12 @@ fn exponentials_and_where_they_stop() {
             }
         }
     }
-    // Optax does not look at the end then.
+    // Optax ignores the end then.
     follows(exponential_decay(3.0, 0, 0.5).end_value(7.0), |_| 3.0);
     follows(exponential_decay(3.0, 4, 0.0).end_value(7.0), |_| 3.0);
 }
 
-/// 0 times infinity.
+/// A zero value stays zero: 0 times infinity.
 #[test]
 fn nothing_that_grows_stays_nothing() {
     for count in [0, 1, 1 << 20, u64::MAX] {
@@ -126,7 +126,7 @@ fn warm_ups_and_cycles() {
                     if count < warm {
                         return line(from, peak, count as f64 / warm as f64);
                     }
-                    // Where the peak is 0 there is nothing for the end to be a share of.
+                    // With a peak of 0 the end has no ratio.
                     let end = if peak == 0.0 { 0.0 } else { end };
                     end + (peak - end) * wave(between(count, warm, all)).powf(exponent)
                 }
@@ -149,7 +149,7 @@ fn one_cycles() {
             let (first, top, low) = (peak / div, peak, peak / div);
             follows(cycle.div_factor(div).final_div_factor(last), |count| match count {
                 _ if count < turn(start) => line(first, top, between(count, 0, turn(start))),
-                // The last two turning points are one.
+                // The last two turning points coincide.
                 _ if rest == 1.0 => line(top, top / last, between(count, turn(start), STEPS)),
                 _ if count < turn(rest) => line(top, low, between(count, turn(start), turn(rest))),
                 _ => line(low, low / last, between(count, turn(rest), STEPS)),
@@ -188,7 +188,7 @@ fn chunks() {
     }
 }
 
-/// A schedule that gives a NaN is seen, whatever is around it.
+/// A NaN of a schedule is detected inside any other schedule.
 #[test]
 fn a_nan_is_not_taken_for_a_number() {
     let broken = || Schedule::from(from_fn("broken", |count| if count == 3 { f64::NAN } else { 1.0 }));

@@ -1,4 +1,4 @@
-//! What is written down of a run: lines of JSON, events, pictures.
+//! Records of a run: lines of JSON, events, pictures.
 
 #[cfg(feature = "serde")]
 mod json_lines {

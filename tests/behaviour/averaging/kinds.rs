@@ -1,5 +1,6 @@
-//! Whatever is put together, and however far its replicas are: a mean has the same schema, flags that are flags by
-//! policy, and counts that one of them had.
+//! A mean of states keeps the schema, for any composition and any replicas.
+//!
+//! Flags stay flags, by the policy, and each count is that of some replica.
 
 use gradchain::optimizer::rprop;
 use gradchain::prelude::*;
@@ -31,7 +32,7 @@ fn tree(at: impl Fn(usize) -> f64) -> Params {
     (array![[at(0) as f32, at(1) as f32], [at(2) as f32, at(3) as f32]], at(4), vec![small(5), small(6)])
 }
 
-/// Compositions of what has flags, counts, counts and flags for each leaf, scalars, keys and moments.
+/// Generates compositions with flags, counts, per-leaf counts and flags, scalars, keys and moments.
 fn composition() -> impl Strategy<Value = Boxed> {
     let part = (0..9_usize).prop_map(|i| match i {
         0 => boxed(zero_nans()),
@@ -70,7 +71,7 @@ fn boxed_chain(members: Vec<Boxed>) -> Boxed {
     boxed(chain(members))
 }
 
-/// The state of a replica after some steps, in some of which a gradient is NaN.
+/// Returns the state of a replica after some steps, with NaN gradients in some of them.
 fn replica(transformation: &Boxed, seed: u64, steps: u64, not_finite: u64) -> Result<OptState<Boxed>> {
     let mut params = tree(|i| noise(0, i));
     let mut state = transformation.init(&params)?;
@@ -111,7 +112,7 @@ fn fields<S: State>(state: &S) -> Vec<(String, Field)> {
     out
 }
 
-/// The same field of every state, as the mean should have it.
+/// Checks a field of the mean against the same field of every state.
 fn check(path: &str, mean: &Field, column: &[&Field], weights: &[f64], flags: FlagPolicy) {
     macro_rules! each {
         ($Variant:ident, $mean:ident, $i:ident, $values:ident, $holds:expr) => {
@@ -144,7 +145,7 @@ fn check(path: &str, mean: &Field, column: &[&Field], weights: &[f64], flags: Fl
     }
 }
 
-/// Whether it lies between the values that count; NaN if one of them is.
+/// Returns true if the mean is between the values with weight, or NaN if one of them is.
 fn is_mean(mean: f64, values: &[f64], weights: &[f64]) -> bool {
     let counted: Vec<f64> = values.iter().zip(weights).filter(|(_, w)| **w > 0.0).map(|(x, _)| *x).collect();
     if counted.iter().any(|x| !x.is_finite()) {
@@ -183,7 +184,7 @@ proptest! {
             check(path, field, &column, &weights, flags);
         }
 
-        // Where all must agree, they do or there is an error; and the mean of one is that one.
+        // The strict policies accept states that agree and refuse others; the mean of one state is that state.
         let strict = AverageOptions::default().counts(CountPolicy::Equal).flags(FlagPolicy::Equal).keys(KeyPolicy::First);
         let agree = (0..rows[0].len()).all(|i| rows.iter().all(|row| match (&row[i].1, &rows[0][i].1) {
             (Field::Counts(a), Field::Counts(b)) => a == b,
@@ -194,7 +195,7 @@ proptest! {
         let one = OptState::average(&given[..1], strict).unwrap();
         prop_assert!(gradchain::state::same_bits(&*one, &*states[0]));
 
-        // The mean can be stepped.
+        // The mean accepts a step.
         let mut mean = mean;
         transformation.step(&mut tree(|i| noise(0, i)), &tree(|i| noise(1, i)), &mut mean).unwrap();
         prop_assert_eq!(mean.schema(), states[0].schema());

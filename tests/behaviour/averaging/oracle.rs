@@ -1,4 +1,4 @@
-//! `params_ema` and `params_swa` against averages worked out in `f64` from the parameters after each step.
+//! `params_ema` and `params_swa` match averages computed in `f64` from the parameters after each step.
 
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
@@ -27,7 +27,7 @@ fn tree(seed: u64) -> Params {
     )
 }
 
-/// By how much a value of each leaf may be off: its own rounding, and that of the average.
+/// Returns the tolerance for a value of a leaf: its own rounding and that of the average.
 fn tolerance(i: usize, expected: f64) -> f64 {
     match i / N {
         0 => 1e-14,
@@ -36,8 +36,9 @@ fn tolerance(i: usize, expected: f64) -> f64 {
     }
 }
 
-/// Runs an optimizer, and after each step compares what is to be evaluated with a function of all parameters so far,
-/// the first ones included.
+/// Runs an optimizer and compares the evaluation parameters with a function of all parameters so far.
+///
+/// The initial parameters are included.
 fn agrees<T: GradientTransformation<Needs = Nothing>>(
     optimizer: T,
     steps: u64,
@@ -58,13 +59,13 @@ fn agrees<T: GradientTransformation<Needs = Nothing>>(
     Ok(())
 }
 
-/// `Σ weight(t)·path(t)`.
+/// Returns `Σ weight(t)·path(t)`.
 fn mix(path: &[Vec<f64>], weights: &[f64]) -> Vec<f64> {
     let one = |i: usize| path.iter().zip(weights).map(|(p, w)| w * p[i]).sum();
     (0..path[0].len()).map(one).collect()
 }
 
-/// The average written out as weights: each new decay makes all that came before count less.
+/// Returns the average from explicit weights: each new decay scales all earlier ones.
 fn ema(path: &[Vec<f64>], decay: impl Fn(usize) -> f64, every: usize, debias: bool) -> Vec<f64> {
     let mut weights = vec![0.0; path.len()];
     weights[0] = if debias { 0.0 } else { 1.0 };
@@ -74,7 +75,7 @@ fn ema(path: &[Vec<f64>], decay: impl Fn(usize) -> f64, every: usize, debias: bo
     }
     let total: f64 = weights.iter().sum();
     if total == 0.0 {
-        // Nothing is averaged yet: what is trained is evaluated.
+        // Before the first average the trained parameters are evaluated.
         return path[path.len() - 1].clone();
     }
     mix(path, &weights.iter().map(|w| w / total).collect::<Vec<_>>())
@@ -124,7 +125,7 @@ fn ema_around_what_needs_several_passes() -> Result<()> {
 fn what_comes_behind_is_averaged_as_well() -> Result<()> {
     let average = |path: &[Vec<f64>]| ema(path, |_| 0.9, 1, false);
     agrees(chain((params_ema(sgd(0.5), 0.9), scale(0.5))), 5, average)?;
-    // A pass that is repeated takes nothing up twice.
+    // A repeated pass accumulates nothing twice.
     agrees(chain((params_ema(sgd(0.5), 0.9), clip_by_global_norm(0.1))), 5, average)?;
     agrees(chain((boxed(params_ema(sgd(0.5), 0.9)), boxed(clip_by_global_norm(0.1)))), 5, average)?;
     agrees(chain((params_ema(adam(0.5), 0.9), keep_params_nonnegative())), 5, average)

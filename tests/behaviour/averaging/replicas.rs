@@ -1,4 +1,4 @@
-//! Means of replicas: parameters, states, and the loops that are made of them.
+//! Means of replicas: of parameters, of states, and training loops that use them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -42,7 +42,7 @@ fn what_replicas_agree_on_stays_to_the_bit() -> Result<()> {
 
 #[test]
 fn a_mean_is_rounded_once() -> Result<()> {
-    // In f32, 2²⁴ + 1 + 1 is 2²⁴ whichever way it is added up one by one.
+    // In f32, 2²⁴ + 1 + 1 is 2²⁴ in any order of summation.
     let of = |x: f32| vec![x];
     let (a, b, c) = (of(16_777_216.0), of(1.0), of(1.0));
     assert_eq!(average_params(&[(&a, 1.0), (&b, 1.0), (&c, 1.0)])?, [(16_777_218.0_f64 / 3.0) as f32]);
@@ -85,7 +85,7 @@ fn weights_are_checked() {
     assert!(OptState::average(none, AverageOptions::default()).unwrap_err().is_argument());
 }
 
-/// A layer with what PyTorch's `BatchNorm` has beside its parameters.
+/// A layer with the parameters and buffers of PyTorch's `BatchNorm`.
 #[derive(Clone, Debug, PartialEq, Tree)]
 struct Norm {
     scale: Vec<f32>,
@@ -244,7 +244,7 @@ fn traced<A: gradchain::GradientTransformation, B: gradchain::GradientTransforma
     (0..trace.len()).flat_map(|leaf| trace.to_array(leaf).unwrap().into_iter()).collect()
 }
 
-/// A least-squares problem of each replica's own, with the same solution.
+/// Returns the gradient of a replica's own least-squares problem; all have the same solution.
 fn gradient(replica: u64, step: u64, params: &[f64]) -> Vec<f64> {
     let pull = |i: usize| 0.5 + noise(replica << 32 | step, i).abs();
     params.iter().enumerate().map(|(i, p)| pull(i) * (p - i as f64)).collect()
@@ -302,7 +302,7 @@ fn the_plainest_outer_step_is_the_mean() -> Result<()> {
     Ok(())
 }
 
-/// The mean of averages is the average of means: replicas with an average each can be put together.
+/// The mean of averages is the average of means, so replicas with averages can be merged.
 #[test]
 fn averages_of_replicas_are_averaged_with_them() -> Result<()> {
     let optimizer = params_ema(sgd(0.1), 0.5);

@@ -1,4 +1,4 @@
-//! What `params_ema` and `params_swa` do not change, what they wait for, and where they can be.
+//! `params_ema` and `params_swa` leave training unchanged, wait for held steps, and refuse invalid places.
 
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
@@ -30,7 +30,7 @@ fn tree(seed: u64) -> Params {
     )
 }
 
-/// The trained parameters, what is inside remembers, and what a step says of itself are those of the inside alone.
+/// Trained parameters, inner state and outcomes equal those of the inner transformation alone.
 fn follows<T: GradientTransformation<Needs = Nothing> + Clone>(inner: T) -> Result<()> {
     fn one<T: GradientTransformation<Needs = Nothing>, A: GradientTransformation<Needs = Nothing>>(
         inner: &T,
@@ -80,7 +80,7 @@ fn the_trained_parameters_have_the_bits_of_the_optimizer_inside() -> Result<()> 
     follows(chain((sgd(0.1).momentum(0.9), keep_params_nonnegative())))
 }
 
-/// After each step: did it emit, and what is to be evaluated.
+/// Returns for each step the outcome's `emitted` and the evaluation parameters.
 fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: T, gradients: &[f64]) -> Result<Vec<(bool, f64)>> {
     let mut params = 0.0_f64;
     let mut state = optimizer.init(&params)?;
@@ -100,7 +100,7 @@ fn steps_that_emit_nothing_do_not_count() -> Result<()> {
     assert_eq!(course(params_ema(multi_steps(sgd(1.0), 2), 0.5), &gradients)?, held);
     assert_eq!(course(multi_steps(params_ema(sgd(1.0), 0.5), 2), &gradients)?, held);
     assert_eq!(course(boxed(params_ema(boxed(multi_steps(sgd(1.0), 2)), 0.5)), &gradients)?, held);
-    // Which has passes that a held step does not run, and a member behind that does not know of the holding.
+    // A held step skips its passes, and the stage behind it does not know of the hold.
     let inside = || multi_steps(chain((clip_by_global_norm(9.0), sgd(2.0))), 2);
     assert_eq!(course(params_ema(chain((inside(), scale(0.5))), 0.5), &gradients)?, held);
     assert_eq!(course(params_ema(chain((scale(0.5), inside())), 0.5), &gradients)?, held);
@@ -146,7 +146,7 @@ fn what_another_group_holds_back_is_its_own_business() -> Result<()> {
 
 #[test]
 fn averages_are_found_wherever_they_are() -> Result<()> {
-    // The second leaf is trained by the same optimizer, without an average.
+    // The second leaf has the same optimizer without an average.
     let expected = (1.0_f64, vec![2.0_f64]);
     fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> Result<(f64, Vec<f64>)> {
         let mut params = (0.0_f64, vec![0.0_f64]);
@@ -162,7 +162,7 @@ fn averages_are_found_wherever_they_are() -> Result<()> {
     assert_eq!(trained(inject_hyperparams(params_ema(sgd(1.0), 0.5)))?, (1.0, vec![1.0]));
     let error = trained(chain((params_ema(sgd(1.0), 0.5), params_swa(())))).unwrap_err();
     assert!(error.to_string().contains("both have parameters to evaluate with"), "{error}");
-    // Inside, all leaves are one vector.
+    // The inner transformation sees all leaves as one vector.
     let error = trained(flatten(params_ema(sgd(1.0), 0.5))).unwrap_err();
     assert!(error.to_string().contains("`inner` has parameters to evaluate with for other leaves"), "{error}");
     Ok(())

@@ -1,4 +1,4 @@
-//! What Optax does not have, and how it is written plainly.
+//! Optimizers that Optax lacks, with naive versions.
 
 use gradchain::optimizer::{
     adam_mini, cautious_adamw, cautious_lion, mars, rowwise_adagrad, shampoo, soap, stable_adamw,
@@ -8,7 +8,7 @@ use super::naive::Naive::{Leaf, Whole};
 use super::optimizers::trial;
 use super::{Trial, member};
 
-/// For each problem a learning rate, which fades to 0, and how much more than the least loss may be left at the end.
+/// Returns the trials: for each problem the initial learning rate, which fades to 0, and the allowed excess loss.
 #[rustfmt::skip]
 pub(super) fn optimizers() -> Vec<Trial> {
     vec![
@@ -29,19 +29,19 @@ pub(super) fn optimizers() -> Vec<Trial> {
     ]
 }
 
-/// A mean without the bias of its start.
+/// Returns a mean without the bias of its start.
 fn unbiased(mean: f64, decay: f64, t: i32) -> f64 {
     mean / (1.0 - decay.powi(t))
 }
 
-/// Adam's direction, with these decays.
+/// Returns Adam's direction with these decays.
 fn adam([m, v, ..]: &mut [f64; 4], t: i32, g: f64, [b1, b2, eps]: [f64; 3]) -> f64 {
     *m = b1 * *m + (1.0 - b1) * g;
     *v = b2 * *v + (1.0 - b2) * g * g;
     unbiased(*m, b1, t) / (unbiased(*v, b2, t).sqrt() + eps)
 }
 
-/// Leaves out what is against the gradient.
+/// Drops the components that disagree with the gradient.
 fn restrained(d: Vec<f64>, g: &[f64]) -> Vec<f64> {
     let agrees: Vec<bool> = d.iter().zip(g).map(|(d, g)| d * g > 0.0).collect();
     let factor = d.len() as f64 / (agrees.iter().filter(|agrees| **agrees).count() as f64 + 1.0);
@@ -73,7 +73,7 @@ fn stable_adamw_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> 
     plus_decay(d, 1e-4, x).into_iter().map(|d| d / rms.max(1.0)).collect()
 }
 
-/// The blocks of a matrix, which has ten elements in two rows, are its columns.
+/// The blocks of the ten-element leaf, a matrix of two rows, are its columns.
 fn adam_mini_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let block = |i: usize| if g.len() == 10 { i % 5 } else { 0 };
     let mean = |of: usize| {
@@ -88,7 +88,7 @@ fn adam_mini_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec
     memory.iter_mut().enumerate().map(one).collect()
 }
 
-/// A leaf of ten is a matrix of two rows of five; in another each element is a row.
+/// The ten-element leaf is a matrix of two rows of five; in another leaf each element is a row.
 fn rowwise_adagrad_naive(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let columns = if g.len() == 10 { 5 } else { 1 };
     for (memory, g) in memory.chunks_mut(columns).zip(g.chunks(columns)) {
@@ -105,7 +105,7 @@ fn mars_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec<f64>
     memory.iter_mut().zip(c).map(|(memory, c)| adam(memory, t, c / norm, [0.95, 0.99, 1e-8])).collect()
 }
 
-/// Two rows, which are all that has a factor.
+/// Two rows, the only leaves with factors.
 type Rows = [[f64; 5]; 2];
 type Square = [[f64; 2]; 2];
 
@@ -125,7 +125,7 @@ fn mirrored(a: &Square) -> Square {
     [[a[0][0], a[1][0]], [a[0][1], a[1][1]]]
 }
 
-/// Eigenvectors as rows, that of the larger eigenvalue first.
+/// Returns eigenvectors as rows, that of the larger eigenvalue first.
 fn eigenvectors(a: &Square) -> Square {
     let (sin, cos) = (0.5 * (2.0 * a[0][1]).atan2(a[0][0] - a[1][1])).sin_cos();
     [[cos, sin], [-sin, cos]]
@@ -173,7 +173,7 @@ fn soap_naive(g: &[Vec<f64>], _: &[Vec<f64>]) -> Vec<f64> {
     out.concat()
 }
 
-/// `(a + 1e-6)^(−1/2)`
+/// Returns `(a + 1e-6)^(−1/2)`.
 fn inverse_root(a: &Square) -> Square {
     let q = eigenvectors(a);
     let value = |q: [f64; 2]| (0..2).map(|i| q[i] * (a[i][0] * q[0] + a[i][1] * q[1])).sum::<f64>();

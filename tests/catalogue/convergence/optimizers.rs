@@ -1,4 +1,4 @@
-//! The optimizers that must converge, one to a line; those without one are in `untried.rs`.
+//! The trials of optimizers, one a line; optimizers without one are in `untried.rs`.
 
 use gradchain::Real;
 use gradchain::optimizer::{
@@ -26,7 +26,7 @@ pub(super) fn trial(
     Trial { name, of: Box::new(of), rates, excess, naive }
 }
 
-/// For each problem a learning rate, which fades to 0, and how much more than the least loss may be left at the end.
+/// Returns the trials: for each problem the initial learning rate, which fades to 0, and the allowed excess loss.
 #[rustfmt::skip]
 pub(super) fn optimizers() -> Vec<Trial> {
     let mut trials = vec![
@@ -70,7 +70,7 @@ pub(super) fn optimizers() -> Vec<Trial> {
             Leaf(naive::galore)),
         trial("lars", |rate| member(lars(rate)), [0.2, 2.0, 0.5], [1e-13, 1e-7, 1e-14],
             Recorded([85.38464752823053, 5.786405520108296, 0.5067257333900068])),
-        // The line search of Optax; the one that is the default interpolates otherwise.
+        // Optax's line search; the default one interpolates differently.
         trial("lbfgs_zoom", |_| member(lbfgs().linesearch(scale_by_zoom_linesearch(20).initial_guess_strategy(InitialGuess::One))),
             [1.0; 3], [1e-14; 3], Recorded([0.08761953872729081, 2.5583434451074267, 0.32229244105463406])),
         trial("lookahead", |rate| member(lookahead(adam(rate), 5, 0.5)), [0.2, 0.4, 0.2], [1e-13; 3],
@@ -84,7 +84,7 @@ pub(super) fn optimizers() -> Vec<Trial> {
             Recorded([5.736699516890154, 8.648548949549522, 0.35753099872831673])),
         trial("nadam", |rate| member(nadam(rate)), [0.5, 0.1, 0.05], [1e-14, 1e-11, 1e-14], Element(naive::nadam)),
         trial("nadamw", |rate| member(nadamw(rate)), [0.2, 0.1, 0.3], [1e-9, 1e-6, 1e-11], Element(naive::nadamw)),
-        // Next to no noise.
+        // Almost no noise.
         trial("noisy_sgd", |rate| member(noisy_sgd(rate, 1).eta(1e-22)), [0.018, 0.0018, 1.0], [1e-14, 0.1, 1e-14],
             Element(naive::sgd)),
         trial("novograd", |rate| member(novograd(rate)), [0.002; 3], [1e-14, 1e-12, 1e-14],
@@ -134,7 +134,7 @@ pub(super) fn optimizers() -> Vec<Trial> {
     trials
 }
 
-/// Gives the squares of the gradients: the diagonal of the Hessian, as Gauss and Newton estimate it.
+/// Emits the squared gradients: the Gauss-Newton estimate of the Hessian's diagonal.
 #[derive(Clone, Debug)]
 struct Square;
 

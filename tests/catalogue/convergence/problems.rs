@@ -1,16 +1,16 @@
-//! What is minimized, in `f64`: a badly scaled quadratic, Rosenbrock's valley, and a logistic regression.
+//! The problems, in `f64`: a badly scaled quadratic, Rosenbrock's valley, and a logistic regression.
 
 use ndarray::{Array1, ArrayD, IxDyn};
 
 use crate::common::trees::noise;
 
-/// Parameters, or a gradient: some leaves.
+/// Parameters or a gradient: some leaves.
 pub(super) type Leaves = Vec<ArrayD<f64>>;
 
-/// The loss at a point, and its gradient.
+/// Returns the loss at a point, and its gradient.
 type Loss = Box<dyn Fn(&Leaves) -> (f64, Leaves)>;
 
-/// A loss to be minimized.
+/// A loss to minimize.
 pub(super) struct Problem {
     pub(super) name: &'static str,
     pub(super) start: Leaves,
@@ -42,8 +42,9 @@ fn leaf(shape: &[usize], values: Vec<f64>) -> ArrayD<f64> {
     ArrayD::from_shape_vec(IxDyn(shape), values).expect("as many values as the shape has places")
 }
 
-/// `½ (x − c)ᵀ H (x − c)`, where the eigenvalues of `H` go from 1 to 100, and its eigenvectors are the unit vectors
-/// reflected in a plane, so that no element is apart from the others.
+/// Returns `½ (x − c)ᵀ H (x − c)`, with eigenvalues of `H` from 1 to 100.
+///
+/// Its eigenvectors are the unit vectors reflected in a plane, so that all elements interact.
 fn quadratic() -> Loss {
     let normal = Array1::from_shape_fn(10, |i| noise(5, 0, i));
     let centre = Array1::from_shape_fn(10, |i| 0.5 * noise(6, 0, i));
@@ -56,7 +57,7 @@ fn quadratic() -> Loss {
     })
 }
 
-/// `(1 − x)² + 100·(y − x²)²`.
+/// Returns `(1 − x)² + 100·(y − x²)²`.
 fn rosenbrock(x: &Leaves) -> (f64, Leaves) {
     let (x, y) = (x[0][0], x[0][1]);
     let (slope, valley) = (1.0 - x, y - x * x);
@@ -64,9 +65,9 @@ fn rosenbrock(x: &Leaves) -> (f64, Leaves) {
     (slope * slope + 100.0 * valley * valley, vec![leaf(&[2], gradient)])
 }
 
-/// The mean of `ln(1 + exp(−yᵢ (w·xᵢ + b)))` over 60 points, some of them on the wrong side, plus `0.01·(‖w‖² + b²)`.
+/// Returns the mean of `ln(1 + exp(−yᵢ (w·xᵢ + b)))` over 60 inseparable points, plus `0.01·(‖w‖² + b²)`.
 fn logistic() -> Loss {
-    // In arrays of fixed length, since these tests are not optimized.
+    // Fixed-length arrays, since these tests are not optimized.
     let point = |i| -> [f64; 4] { std::array::from_fn(|j| noise(7, i, j) * [1.0, 2.0, 0.5, 3.0][j]) };
     let side = |i, x: [f64; 4]| x[0] - x[1] + 0.5 * x[3] + 0.7 * noise(8, i, 0) + 0.2;
     let points: Vec<_> = (0..60).map(|i| (point(i), side(i, point(i)).signum())).collect();
@@ -89,7 +90,7 @@ fn logistic() -> Loss {
     })
 }
 
-/// The least loss, by plain gradient descent for so long that it moves no more.
+/// Returns the minimum, by gradient descent until it stops moving.
 fn descended(loss: &Loss, mut x: Leaves) -> f64 {
     for _ in 0..5_000 {
         let (_, gradient) = loss(&x);

@@ -1,4 +1,4 @@
-//! How the first gradients are does not matter for long: whatever they are, no optimizer runs away.
+//! Unusual first gradients have no lasting effect: no optimizer runs away after them.
 
 use gradchain::extra;
 use gradchain::prelude::*;
@@ -11,14 +11,14 @@ use super::{Member, Trial};
 use crate::common::registry::chosen;
 use crate::common::trees::noise;
 
-/// Rows and columns of the matrix that is sought.
+/// Rows and columns of the target matrix.
 const SIZE: [usize; 2] = [8, 6];
 /// Steps on examples, after those of the start.
 const STEPS: usize = 40;
-/// How many times as far as without a start it may go with one.
+/// The allowed ratio of the distances covered with and without a start.
 const MOST: f64 = 4.0;
 
-/// What a step is given: the gradient of one example's loss, multiplied.
+/// The batch of a step: one example, with a factor of its loss.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     example: usize,
@@ -29,7 +29,7 @@ fn leaf(values: Vec<f64>) -> Leaves {
     vec![ArrayD::from_shape_vec(IxDyn(&SIZE), values).expect("as many values as places")]
 }
 
-/// `½‖W·x − V·x‖²` for an `x` of its own, a mini-batch of one: its gradient has rank one.
+/// Returns `½‖W·x − V·x‖²` for the example's `x`, a mini-batch of one: its gradient has rank one.
 fn loss(params: &Leaves, batch: Batch) -> (f64, Leaves) {
     let [rows, columns] = SIZE;
     let x: Vec<f64> = (0..columns).map(|j| noise(21, batch.example, j)).collect();
@@ -40,7 +40,7 @@ fn loss(params: &Leaves, batch: Batch) -> (f64, Leaves) {
     (batch.times * value, leaf(gradient))
 }
 
-/// How far from where it began it has been.
+/// Returns the largest distance from the initial point.
 fn reach(optimizer: &Member, start: &[Batch]) -> f64 {
     let mut params = leaf(vec![0.0; SIZE[0] * SIZE[1]]);
     let mut state = optimizer.init(&params).unwrap();
@@ -57,14 +57,14 @@ fn reach(optimizer: &Member, start: &[Batch]) -> f64 {
     reach
 }
 
-/// Gradients that are zero, tiny, or all of one example.
+/// Returns starts with gradients that are zero, tiny, or all of one example.
 fn starts() -> Vec<Vec<Batch>> {
     let of = |batch| (1..=3).map(move |n| vec![batch; n]);
     let [zero, tiny, same] = [0.0, 1e-30, 1.0].map(|times| Batch { example: 100, times });
     of(zero).chain(of(tiny)).chain(of(same)).collect()
 }
 
-/// Optimizers that one start or the examples themselves send far away, and why.
+/// Optimizers that run away after a start, or on the examples, with the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("lbfgs", "times: 1.0", "without a line search differences of gradients of different examples pass for curvature"),
     (

@@ -1,5 +1,6 @@
-//! Optimizers of the crate's list without a line among the trials: of a few rates the best must all but reach the
-//! minimum. Nothing else is known of their losses.
+//! Optimizers of the crate's list without a trial nearly reach the minimum with the best of a few rates.
+//!
+//! Their losses on the way are not compared with anything.
 
 use gradchain::arguments::{Arguments, required};
 use gradchain::optimizer::*;
@@ -12,12 +13,12 @@ use super::{Member, STEPS, Trial, losses, member, of_fading};
 use crate::common::given::Registered;
 use crate::common::registry::with_rate;
 
-/// The rates to choose from.
+/// The candidate rates.
 const RATES: [f64; 5] = [1.0, 0.1, 0.01, 1e-3, 1e-4];
-/// The part of the loss above the least that may be left.
+/// The allowed fraction of the initial excess loss.
 const LEFT: f64 = 0.01;
 
-/// A trial for each optimizer of the list whose name is not among these.
+/// Returns a trial for each optimizer of the list whose name is not among these.
 pub(super) fn untried(tried: &[&str]) -> Vec<Trial> {
     let mut to = Others { tried, problems: problems(), trials: Vec::new() };
     include!("../../../src/optimizer/list.rs");
@@ -47,7 +48,7 @@ impl Others<'_> {
     }
 }
 
-/// The rate with which the loss gets lowest.
+/// Returns the rate that gives the lowest loss.
 fn best_rate(of: &impl Fn(Schedule) -> Member, problem: &Problem) -> f64 {
     let last = |rate| {
         let loss = losses(&of_fading(of, rate), problem).nth(STEPS as usize - 1).expect("there is always another step");

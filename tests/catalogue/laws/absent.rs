@@ -7,7 +7,7 @@ use super::{Problem, Subject, holds, only_these, registry};
 use crate::common::given::Registered;
 use crate::common::{same_values, values};
 
-/// Entries that cannot skip leaves, and why.
+/// Entries that cannot skip leaves, with the reason.
 const REFUSED: &[(&str, &str)] = &[
     ("scale_by_lbfgs", "a history of all leaves together"),
     ("hutchinson_estimator_diag_hessian", "a random direction of all leaves together"),
@@ -55,10 +55,10 @@ const REFUSED: &[(&str, &str)] = &[
     ("params_swa_of_mini_steps", "a window"),
 ];
 
-/// Entries whose first step size follows from the norm of all parameters, which `init` is shown.
+/// Entries whose first step size depends on the norm of all parameters, which `init` reads.
 const FROM_ALL_PARAMETERS: &[&str] = &["dog", "lookahead_reset_dog", "sam_dog"];
 
-/// A tree without the leaves under `layer1`.
+/// Returns a tree without the leaves under `layer1`.
 fn without(tree: &DynTree) -> DynTree {
     let mut tree = tree.clone();
     let gone: Vec<String> = tree.names().filter(|name| name.starts_with("layer1")).map(String::from).collect();
@@ -71,7 +71,7 @@ fn bits(tree: &DynTree) -> Vec<(String, Vec<u64>)> {
     kept.map(|(path, v)| (path, v.iter().map(|x| x.to_bits()).collect())).collect()
 }
 
-/// All that a state remembers of some leaves, which [`same_bits`] of the text are the same bits.
+/// Returns the state of some leaves as text, so that [`same_bits`] means equal text.
 fn of_leaves<S: State>(state: &S, leaves: impl Fn(usize) -> bool) -> Vec<String> {
     let mut out = Vec::new();
     state.walk(&mut StateWalk::new(&mut |field, entry| {
@@ -92,7 +92,7 @@ fn of_leaves<S: State>(state: &S, leaves: impl Fn(usize) -> bool) -> Vec<String>
     out
 }
 
-/// Leaves without a gradient are as if the tree had never had them.
+/// Leaves without a gradient in all steps do not affect the others.
 fn in_all_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let (name, optimizer) = (entry.name(), skip_absent(entry.boxed()));
     let Ok(mut state) = optimizer.init(params) else { return };
@@ -108,7 +108,7 @@ fn in_all_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     same_values(&without(&after), &alone.params).unwrap_or_else(|at| panic!("{name}: {at}"));
 }
 
-/// In a step without their gradients leaves are as if they were frozen: nothing that is remembered of them changes.
+/// Leaves without a gradient in a step are frozen in it: their state does not change.
 fn in_some_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let (name, skipping, freezing) = (entry.name(), skip_absent(entry.boxed()), freezable(entry.boxed()));
     let Ok(mut state) = skipping.init(params) else { return };
@@ -124,7 +124,7 @@ fn in_some_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
         skipping.step_given(&mut after, &given, &mut state).unwrap();
         assert!(!absent || of_leaves(&*state, |leaf| layer1[leaf]) == before, "{name}, step {step}: its state waits");
 
-        // The same, frozen, with a gradient that nobody looks at.
+        // The same with frozen leaves, whose gradient is ignored.
         if absent && layer1.contains(&true) {
             frozen.freeze(&leaves).unwrap();
         } else if layer1.contains(&true) {
@@ -134,7 +134,7 @@ fn in_some_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
         same_values(&after, &other).unwrap_or_else(|at| panic!("{name}, step {step}, frozen: {at}"));
         assert!(same_bits(state.inner(), frozen.inner()), "{name}, step {step}: the states differ");
 
-        // `update` gives zeros for them.
+        // `update` returns zeros for them.
         let updates = skipping.update_given(&given, &mut of_updates, &updated).unwrap();
         apply_updates(&mut updated, &updates).unwrap();
         same_values(&after, &updated).unwrap_or_else(|at| panic!("{name}, step {step}, by updates: {at}"));

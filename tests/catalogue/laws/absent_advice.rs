@@ -1,4 +1,4 @@
-//! What an error about missing gradients advises is done, and then the step is.
+//! The advice in errors about missing gradients works.
 
 use gradchain::config::Config;
 use gradchain::needs::ValueAndGradFn;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};
 use crate::common::given::{Member, Registered, member};
 
-/// What an error advises.
+/// The advice of an error.
 #[derive(Debug, PartialEq)]
 enum Advice {
     Around,
@@ -34,7 +34,7 @@ fn advice(error: &str) -> Advice {
     Advice::At(in_brackets.collect())
 }
 
-/// The call at a place of an optimizer as data.
+/// Returns the call at a place of an optimizer's config.
 fn at<'v>(config: &'v mut Value, place: &str) -> &'v mut Value {
     let mut value = config;
     for step in place.trim_start_matches('$').split('.').filter(|step| !step.is_empty()) {
@@ -70,12 +70,12 @@ fn trees() -> (DynTree, DynTree, DynTree) {
     (params, grads, some)
 }
 
-/// Follows the advice that a step without some gradients ends with; whether that could be tried.
+/// Follows the advice of the error for missing gradients; returns it if it could be tried.
 fn follow(name: &str, optimizer: &Member) -> Option<Advice> {
     let (params, grads, some) = trees();
     let steps = |optimizer: &Member, grads: &DynTree| -> Result<(), gradchain::Error> {
         let (mut after, mut state) = (params.clone(), optimizer.init(&params)?);
-        // Past the end of a window too.
+        // Long enough to complete a window.
         (0..5).try_for_each(|_| optimizer.step_given(&mut after, grads, &mut state).map(drop))
     };
     let Err(error) = steps(optimizer, &some) else { return None };
@@ -84,7 +84,7 @@ fn follow(name: &str, optimizer: &Member) -> Option<Advice> {
     match &advice {
         Advice::Around => outer.unwrap_or_else(|error| panic!("{name}: {error}")),
         Advice::At(places) => {
-            // What is no data cannot be put together again.
+            // A transformation without a config cannot be rebuilt.
             let mended = with_skips(optimizer, places)?;
             steps(&mended, &some).unwrap_or_else(|error| panic!("{name}, {places:?}: {error}"));
         }
@@ -112,7 +112,7 @@ fn what_an_error_advises_works() {
     assert!(!every() || around > 200 && inside >= 8 && zeros > 20, "{around} around, {inside} inside, {zeros} zeros");
 }
 
-/// Each composition of what could hold a `skip_absent` and what could not.
+/// The same for compositions of wrappers that can and cannot hold a `skip_absent`.
 #[test]
 fn what_an_error_advises_of_compositions_works() {
     let labels = || Labels::tree([("layer0/p0", "a"), ("layer1/p1", "b")]);

@@ -1,4 +1,4 @@
-//! A window takes a gradient that is missing for zeros, and a leaf that had none in all of it rests.
+//! A window counts a missing gradient as zeros, and a leaf without any gradient in it rests.
 
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
@@ -9,7 +9,7 @@ use super::{LeafPlan, Problem, Subject, holds, tree};
 use crate::common::given::Registered;
 use crate::common::{same_values, values};
 
-/// In which of three windows of three mini-steps the leaves under `layer1` have a gradient.
+/// The mini-steps, of three windows of three, in which the leaves under `layer1` have a gradient.
 const THERE: [bool; 9] = [false, true, false, false, false, false, true, false, true];
 
 fn layer1(tree: &DynTree) -> Vec<String> {

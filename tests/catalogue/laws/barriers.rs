@@ -1,4 +1,4 @@
-//! Chains with as many barriers as there can be, and with more: the numbers of the chain in pieces, or an error.
+//! Chains with the maximum number of barriers equal their parts; longer ones are an error.
 
 use std::thread;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::common::given::{Member, Registered, member};
 use crate::common::wrapped::WRAPPERS;
 use crate::common::{close, run, same_values};
 
-/// The most that there can be.
+/// The maximum number of barriers.
 const MOST: usize = 31;
 
-/// As many as there can be, and more.
+/// The maximum, and more.
 const COUNTS: [usize; 5] = [MOST, 32, 33, 40, 64];
 
-/// Parameters and gradients of 64 bits, so that updates keep all their bits between pieces of a chain.
+/// Returns `f64` parameters and gradients, so that updates lose no bits between parts of a chain.
 fn trees() -> (DynTree, Vec<DynTree>) {
     let leaf = |shape: &[usize], order| LeafPlan { number: Number::F64, shape: shape.into(), order };
     let plan = [leaf(&[50], Order::C), leaf(&[5, 7], Order::Fortran), leaf(&[3], Order::Negative)];
@@ -32,7 +32,7 @@ fn trees() -> (DynTree, Vec<DynTree>) {
     )
 }
 
-/// A chain with so many barriers: state, parameters and sums between them.
+/// Returns a chain with this many barriers, and stages with state, parameters and reductions between them.
 fn mixed(barriers: usize) -> Vec<Member> {
     let mut members: Vec<Member> = vec![member(trace(0.5))];
     for barrier in 0..barriers {
@@ -53,7 +53,7 @@ fn mixed(barriers: usize) -> Vec<Member> {
     members
 }
 
-/// Steps by pieces of a chain: each is given the updates of the one before.
+/// Steps the parts of a chain, each with the updates of the previous one.
 fn in_chunks(members: Vec<Member>, len: usize) -> DynTree {
     let (mut params, grads) = trees();
     let chunks: Vec<_> = members.chunks(len).map(|chunk| chain(chunk.to_vec())).collect();
@@ -67,7 +67,7 @@ fn in_chunks(members: Vec<Member>, len: usize) -> DynTree {
     params
 }
 
-/// Asserts that there is a message that says the limit, how many there are, and in what.
+/// Asserts that the message has the limit, the number of barriers, and the part.
 #[track_caller]
 fn refused<T: Registered>(what: &str, barriers: usize, transformation: &T) {
     let error = transformation.init(&trees().0).map(drop).expect_err(what);
@@ -102,7 +102,7 @@ fn a_chain_with_the_most_barriers_equals_its_chunks_and_a_longer_one_is_refused(
     }
 }
 
-/// Clips of the norm, each to less than the one before, so that all together are the last one.
+/// Returns clips with decreasing limits, which together equal the last one, and that one.
 fn clips(barriers: usize) -> (Vec<Member>, Vec<Member>) {
     let bound = |i: usize| 0.9_f64.powi(i as i32);
     let (first, last) = (member(trace(0.5)), [member(trace(0.25)), member(scale(-0.1))]);
@@ -120,7 +120,7 @@ fn inside_every_wrapper_there_are_as_many_barriers_or_an_error() {
     let (mut equal, mut over) = (0, 0);
     for (name, wrap) in WRAPPERS {
         let inside = |barriers: usize| wrap(member(chain(clips(barriers).0)));
-        // How many a wrapper has of its own; none of those inside are the passes of one that runs them by itself.
+        // The wrapper's own barriers; a wrapper that runs its inner transformation itself adds none of the inner ones.
         let [one, two] = [1, 2].map(|barriers| passes(&inside(barriers)));
         let own = if two > one { one - 1 } else { 0 };
         for barriers in [MOST - own].into_iter().chain(COUNTS) {
@@ -140,7 +140,7 @@ fn inside_every_wrapper_there_are_as_many_barriers_or_an_error() {
     assert!(equal >= WRAPPERS.len() && over >= 4 * WRAPPERS.len());
 }
 
-/// What holds a transformation that reads no parameters.
+/// `scale_by_galore` holds a transformation that reads no parameters.
 #[test]
 fn inside_galore_there_are_as_many_barriers_or_an_error() {
     let (params, grads) = trees();
@@ -159,7 +159,7 @@ fn inside_galore_there_are_as_many_barriers_or_an_error() {
     }
 }
 
-/// Ranks agree that it cannot be done, or do it.
+/// Either all ranks refuse the chain, or all run it.
 #[test]
 fn on_two_ranks_there_are_as_many_barriers_or_an_error() {
     for barriers in COUNTS {
@@ -183,7 +183,7 @@ fn on_two_ranks_there_are_as_many_barriers_or_an_error() {
     }
 }
 
-/// The shapes of tuples add up when they are compiled.
+/// The pass structures of tuples are combined at compile time.
 #[test]
 fn a_tuple_with_the_most_barriers_equals_its_boxes_and_a_longer_one_is_refused() {
     let clip = || clip_by_global_norm(0.9);

@@ -1,4 +1,4 @@
-//! A state made with one value of an argument, and stepped with another: it fits, or it is refused and nothing changes.
+//! A state stepped with another value of an argument fits, or is refused without any change.
 
 use std::any::Any;
 
@@ -20,7 +20,7 @@ use crate::common::same_values;
 type Named = wrapper::Named<ValueAndGradFn>;
 type State = OptState<Named>;
 
-/// Builds no transformation: those inside stay what they are.
+/// Builds no transformation, so inner ones stay unchanged.
 struct Nothing;
 
 impl Builder for Nothing {
@@ -29,7 +29,7 @@ impl Builder for Nothing {
     }
 }
 
-/// Values of arguments of all kinds, of which each takes those that fit it: whole numbers where there can be no others.
+/// Returns values of all kinds; each argument takes those that fit, or whole numbers only.
 fn values() -> Vec<Recipe> {
     let by_path = |values: &[Recipe]| {
         let paths = ["layer0/p0", "layer1/p1", "layer0/p2"];
@@ -76,7 +76,7 @@ fn values() -> Vec<Recipe> {
     all
 }
 
-/// The transformation with another value of an argument, if that is accepted, and is another.
+/// Returns the transformation with another value of an argument, if it accepts that and differs.
 fn with(named: &Named, name: &str, value: &Recipe) -> Option<Named> {
     let (mut named, mut differs) = (named.clone(), false);
     named.arguments(&mut |of, argument| {
@@ -90,7 +90,7 @@ fn with(named: &Named, name: &str, value: &Recipe) -> Option<Named> {
     differs.then_some(named)
 }
 
-/// Square matrices, of which rows and columns are told apart by arguments alone, and others.
+/// Returns square matrices, whose rows and columns only arguments tell apart, and other leaves.
 fn problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let plan = vec![
@@ -109,26 +109,26 @@ fn run(what: &str, named: &Named, params: &mut DynTree, state: &mut State, grads
     }
 }
 
-/// Whether a state that another transformation made is taken in the place of one of this transformation's own.
+/// Returns true if the transformation accepts a state of another one in place of its own.
 fn takes(named: &Named, made: &State, params: &DynTree, grads: &DynTree) -> bool {
     let mut own = named.init(params).unwrap();
     *own = (**made).clone();
     named.step_given(&mut params.clone(), grads, &mut own).is_ok()
 }
 
-/// Returns whether the state was taken.
+/// Returns true if the state was accepted.
 fn changed(what: &str, Problem { params, grads, .. }: &Problem, before: &Named, after: &Named) -> bool {
     let (first, rest) = grads.split_at(2);
     let (mut p, mut state) = (params.clone(), before.init(params).unwrap());
     run(what, before, &mut p, &mut state, first);
     let fits = takes(after, &state, &p, &rest[0]);
-    // By the step itself.
+    // The step makes the same decision.
     let (mut stepped, mut carried) = (p.clone(), state.clone());
     match after.step_given(&mut stepped, &rest[0], &mut carried) {
         Ok(_) => {
             assert!(fits, "{what}: a state that does not fit was stepped");
             run(what, after, &mut stepped, &mut carried, &rest[1..]);
-            // Its values in a state of the new value's own mean the same.
+            // Its values, copied into a state made with the new value, have the same effect.
             let mut own = after.init(params).unwrap();
             own.replace((*state).clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
             let mut replaced = p.clone();
@@ -143,7 +143,7 @@ fn changed(what: &str, Problem { params, grads, .. }: &Problem, before: &Named, 
             same_values(&p, &stepped).unwrap_or_else(|at| panic!("{what}, refused: {at}"));
             assert!(same_bits(&*state, &*carried), "{what}: the step was refused, and the state changed");
             after.readings(&carried).expect_err(what);
-            // What made it goes on with it.
+            // The transformation that made it continues with it.
             run(what, before, &mut stepped, &mut carried, rest);
             run(what, before, &mut p, &mut state, rest);
             same_values(&p, &stepped).unwrap_or_else(|at| panic!("{what}, gone on: {at}"));
@@ -177,7 +177,7 @@ fn a_changed_argument_fits_the_state_or_is_refused() {
     assert!(!every() || taken.len() > 3000 && refused.len() > 1000, "{} taken, {} refused", taken.len(), refused.len());
 }
 
-/// Adds up powers of the updates, as many as it is told; it does not say when that has changed.
+/// Sums powers of the updates; it does not declare the number of powers as an argument.
 #[derive(Clone, Debug)]
 struct Powers(Monitor);
 
@@ -206,8 +206,9 @@ impl Wrapper for Powers {
     type Memory = ();
 }
 
-/// The room of a nested transformation is for its sums and barriers, which are compared also where it does not say that
-/// an argument has changed.
+/// A nested state fits one pass structure.
+///
+/// Its space depends on the inner reductions and barriers, which are compared even if no declared argument has changed.
 #[test]
 fn a_nested_state_is_for_one_pass_structure() {
     let nested = |powers| flatten(chain((Powers::new(powers), sgd(0.1))));

@@ -1,14 +1,14 @@
-//! Leaves of several pieces, on several threads: whatever way steps are done, they end with the bits of one thread.
+//! Leaves of several chunks give the same bits on any number of threads, in all forms of a step.
 //!
-//! The ways are those of other laws, which hold every entry to random problems of small leaves; here each has another
-//! number of threads. Where there are many entries, each goes one of the ways in turn, besides that of a step on many
-//! threads; with `PROPTEST_CASES`, as in `ci/deep`, all of them.
+//! The forms are those of other laws, which check every entry on random problems with small leaves. Here each has
+//! another number of threads. With many entries, each takes one of the forms in turn, besides a step on many threads;
+//! with `PROPTEST_CASES`, as in `ci/deep`, all.
 
 use super::{Problem, Subject, every, fusing, large_problem, registry, step_and_update};
 use crate::common::same_values;
 use gradchain::state::same_bits;
 
-/// Does something on so many threads.
+/// Runs `work` in a pool of this many threads.
 #[cfg(feature = "rayon")]
 fn on<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
@@ -38,7 +38,7 @@ fn law(number: usize, entry: &dyn Subject, problem: &Problem) {
     if goes(2) {
         on(4, || fusing::erased(entry, problem, &one));
     }
-    // In a box too.
+    // Also in a box.
     #[cfg(feature = "checkpoint")]
     if goes(2) {
         let bytes = on(3, || super::resuming::saved(entry, problem, 1..=1)).remove(0);

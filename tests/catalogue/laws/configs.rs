@@ -5,8 +5,9 @@ use gradchain::needs::ValueAndGradFn;
 use super::{Problem, Subject, every, holds, registry, same_state};
 use crate::common::{run, same_values};
 
-/// What a config of a transformation builds has the same state, so that what was saved by the one can be loaded by the
-/// other, and takes the same steps. What is no data, such as a function, has no config.
+/// A transformation built from a config has the same state type and takes the same steps.
+///
+/// A file saved by one thus loads into the other. Functions have no config.
 fn rebuilding(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let Ok(config) = Config::of(&entry.boxed()) else { return };
     let name = entry.name();

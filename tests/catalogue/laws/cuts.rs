@@ -3,7 +3,7 @@ use gradchain::tree::DynTree;
 use super::{About, Subject, noise, registry};
 use crate::common::values;
 
-/// One leaf of 700 elements; the same as two; and the two under names that put them the other way round.
+/// Returns one leaf of 700 elements, the same as two leaves, and as two under names in reverse order.
 fn cuts(values: &dyn Fn(usize) -> f64) -> [DynTree; 3] {
     let part = |range: std::ops::Range<usize>| ndarray::Array1::from_iter(range.map(values));
     let tree = |parts: [(&str, std::ops::Range<usize>); 2]| {
@@ -19,7 +19,7 @@ fn cuts(values: &dyn Fn(usize) -> f64) -> [DynTree; 3] {
 
 fn law(entry: &dyn Subject) {
     let (name, elementwise) = (entry.name(), entry.about() == About::Element);
-    // What treats leaves as wholes may tell one from two; what adds up over the tree differs in the last bit at most.
+    // Transformations of whole leaves may differ; those of the tree differ at most in the last bit.
     let of_the_tree = ["clip_by_global_norm", "chain_of_four", "nested_chain", "named_chain", "multi_steps_clip"];
     if !elementwise && !of_the_tree.contains(&name) {
         return;

@@ -1,4 +1,4 @@
-//! A step in which a transformation emits nothing runs nothing after it, and nothing around it.
+//! In a step in which a transformation emits nothing, nothing behind or around it runs.
 
 use gradchain::WarningKind;
 use gradchain::prelude::*;
@@ -18,18 +18,18 @@ use crate::common::trees::map;
 use crate::common::wrapped::Wrap;
 use crate::common::{run, same_values, values};
 
-/// The steps `g, g` of a window of two for each gradient.
+/// Returns the steps `g, g` of a window of two for each gradient.
 fn twice(grads: &[DynTree]) -> Vec<DynTree> {
     grads.iter().flat_map(|g| [g.clone(), g.clone()]).collect()
 }
 
-/// Each gradient, and after it one that is thrown away; none if there is no element that could be NaN.
+/// Returns each gradient followed by NaNs, which are skipped; `None` if no element could be NaN.
 fn with_nans(Problem { plan, params, grads }: &Problem) -> Option<Vec<DynTree>> {
     values(params).iter().any(|(_, leaf)| !leaf.is_empty()).then_some(())?;
     Some(grads.iter().flat_map(|g| [g.clone(), map(plan, g, |_, _| f64::NAN)]).collect())
 }
 
-/// What stands after a window of two mini-steps, or after steps that are thrown away, is trained as without them.
+/// A transformation behind a window of two, or behind skipped steps, is trained as without them.
 fn after(entry: &dyn Subject, problem: &Problem) {
     let (name, params) = (entry.name(), &problem.params);
     let plain = entry.run(params, &problem.grads);
@@ -53,12 +53,12 @@ fn what_comes_after_a_step_that_emits_nothing_does_not_run() {
     holds(after, 3);
 }
 
-/// Leaves whose group of a partition emits nothing rest in what comes after it, as frozen ones do.
+/// Leaves whose group of a partition emits nothing rest in later stages, as frozen ones do.
 fn after_a_group(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let is_held = || Mask::min_ndim(2);
     let frozen = freezable(entry.boxed());
     let Ok(mut frozen_state) = frozen.init(params) else { return };
-    // Where no group emits, nothing runs, and where all leaves are frozen, steps are counted.
+    // Without any emitting group nothing runs, while steps with all leaves frozen are counted.
     if plan.iter().all(|leaf| leaf.shape.len() >= 2) {
         return;
     }
@@ -93,7 +93,7 @@ fn leaves_whose_group_emits_nothing_rest_after_it() {
     holds(after_a_group, 2);
 }
 
-/// Every wrapper, around something that may emit nothing.
+/// Every wrapper, around a transformation that may emit nothing.
 const AROUND: &[(&str, Wrap)] = &[
     ("lookahead", |inner| member(lookahead(inner, 2, 0.5))),
     ("lookahead_each", |inner| member(lookahead(inner, 1, 0.5))),
@@ -109,7 +109,7 @@ const AROUND: &[(&str, Wrap)] = &[
     ("skip_on_spike", |inner| member(skip_on_spike(inner, 1e9))),
     ("multi_steps", |inner| member(multi_steps(inner, 1))),
     ("masked", |inner| member(masked(inner, Mask::all()))),
-    // It acts on one leaf at least: on none, nothing is ever emitted.
+    // The mask selects a leaf: without any nothing would ever be emitted.
     ("freezing_mask", |inner| member(masked(inner, Mask::any_paths(["layer0/**"])).freeze_others())),
     ("master", |inner| member(master(inner))),
     ("quantized", |inner| member(quantized(inner))),
@@ -124,12 +124,13 @@ const AROUND: &[(&str, Wrap)] = &[
     ("pair", |inner| member(lookahead(chain((params_ema(inner, 0.9), scale_by_adam())), 2, 0.5))),
 ];
 
-/// Those that refuse windows.
+/// Wrappers that refuse windows.
 const AROUND_NO_WINDOW: &[(&str, Wrap)] =
     &[("freezable", |inner| member(freezable(inner))), ("skip_absent", |inner| member(skip_absent(inner)))];
 
-/// What in the state of a wrapper is of what came in, whatever came out: windows, what judges gradients, and the
-/// master, which follows parameters where it did not lead to them.
+/// The fields that depend on incoming gradients, even if nothing is emitted.
+///
+/// They are those of windows and guards, and the master, which follows parameters that it did not set.
 const OF_GRADIENTS: &[&str] = &[
     "accumulator",
     "consecutive",
@@ -151,7 +152,7 @@ const OF_GRADIENTS: &[&str] = &[
     "weight",
 ];
 
-/// Every field of a state that is not of gradients, with its bytes.
+/// Returns every other field of a state, with its bytes.
 fn fields<S: State>(state: &S, skips: &str) -> Vec<(String, Vec<u8>)> {
     let mut fields = Vec::new();
     state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -168,13 +169,14 @@ fn fields<S: State>(state: &S, skips: &str) -> Vec<(String, Vec<u8>)> {
     fields
 }
 
-/// Runs an optimizer; asserts that a step that emits nothing changes nothing. Returns the parameters in the end, those
-/// to evaluate, and how many steps emitted nothing.
+/// Runs an optimizer; asserts that a step that emits nothing changes nothing.
+///
+/// Returns the final parameters, the evaluation parameters, and the number of steps that emitted nothing.
 fn steps(name: &str, optimizer: &Member, params: &DynTree, grads: &[DynTree]) -> (DynTree, Option<DynTree>, usize) {
     let mut p = params.clone();
     let optimizer = allow(optimizer.clone(), [WarningKind::NegativeDecay]);
     let (mut state, mut still) = (optimizer.init(&p).unwrap(), 0);
-    // What comes before it in a chain runs.
+    // The stage before it in a chain runs.
     let before_it = if ["chain", "vector"].contains(&name) { "0." } else { "" };
     for (step, grads) in grads.iter().enumerate() {
         let (fields_before, params_before) = (fields(&*state, before_it), p.clone());
@@ -204,7 +206,7 @@ fn around(problem: &Problem) {
         assert_eq!(plain.2, 0, "{name}");
         let same = |how: &str, held: (DynTree, Option<DynTree>, usize)| {
             assert_eq!(held.2, grads.len(), "{name} around {how}");
-            // What comes before it has seen other gradients.
+            // The stage before it has seen other gradients.
             if name == "vector" {
                 return;
             }
@@ -227,7 +229,7 @@ fn around(problem: &Problem) {
 fn what_is_around_a_step_that_emits_nothing_does_not_run() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::new(super::config(super::cases()));
-    // On the leaves that a mask acts on too.
+    // Also on the leaves that a mask selects.
     let has_elements = |(path, leaf): &(String, Vec<f64>)| path.starts_with("layer0/") && !leaf.is_empty();
     let is_there = |Problem { params, .. }: &Problem| values(params).iter().any(has_elements);
     runner

@@ -1,5 +1,4 @@
-//! Parameters to evaluate with, of parameters of 16 bits: as far from those of the same training in `f32` as the
-//! roundings of the parameters allow.
+//! Evaluation parameters of 16-bit parameters match those of `f32` training, up to the parameters' rounding.
 
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
@@ -11,23 +10,24 @@ use crate::common::given::{Member, Registered, describe, member};
 use crate::common::values;
 use crate::common::wrapped::Wrap;
 
-/// So many steps, each of which moves a parameter by less than half the distance to the next number of 16 bits.
+/// Steps; each moves a parameter by less than half the distance to the next 16-bit float.
 const STEPS: usize = 60;
 const RATE: f64 = 2e-3;
 
-/// What an average is made of.
+/// The terms of an average.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
-    /// Parameters in `f32`: what to evaluate is rounded once, and is off by half an ulp.
+    /// `f32` parameters: the average is rounded once, by at most half an ulp.
     Single,
-    /// As `Single`, and trained parameters, rounded once, with at most this weight.
+    /// As `Single`, plus trained parameters, rounded once, with at most this weight.
     Mixed(f64),
-    /// Trained parameters, each of which has been rounded in every step so far: a mean of them is off by half an ulp
-    /// for each step, and half an ulp for its own rounding.
+    /// Trained parameters, rounded in every step.
+    ///
+    /// Their mean is off by at most half an ulp for each step, and half an ulp for its own rounding.
     Trained,
 }
 
-/// All that have parameters to evaluate with.
+/// All wrappers with evaluation parameters.
 const AVERAGING: &[(&str, Wrap, Of)] = &[
     ("schedule_free", |inner| member(schedule_free(inner, RATE)), Of::Single),
     ("schedule_free", |inner| member(schedule_free(inner, linear(0.0, RATE, 20)).b1(0.5)), Of::Single),
@@ -47,7 +47,7 @@ const AVERAGING: &[(&str, Wrap, Of)] = &[
     ("lookahead", |inner| member(master(lookahead(inner, 3, 0.5))), Of::Single),
 ];
 
-/// Numbers that 16 bits hold.
+/// Returns numbers that 16-bit floats hold exactly.
 fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
     let leaf = |shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     tree(&[leaf(&[40]), leaf(&[3, 4]), leaf(&[])], |leaf, i| {
@@ -56,12 +56,12 @@ fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
     })
 }
 
-/// The parameters in the end, and those to evaluate with.
+/// Returns the final parameters and the evaluation parameters.
 fn trained(optimizer: &Member, number: Number) -> [Vec<(String, Vec<f64>)>; 2] {
     let mut params = numbers(number, 1, 2.0);
     let mut state = optimizer.init(&params).unwrap();
     for step in 0..STEPS {
-        // Of one sign for each element, so that it goes one way.
+        // The sign of each element is constant, so that it moves in one direction.
         let grads = numbers(number, 2, 0.5 + (step % 3) as f64 / 8.0);
         optimizer.step_given(&mut params, &grads, &mut state).unwrap();
     }
@@ -85,9 +85,9 @@ fn what_to_evaluate_of_16_bits_is_near_that_of_single_precision() {
                 let rounded = trained(&optimizer, number);
                 for ((path, a), (_, b)) in single[1].iter().zip(&rounded[1]) {
                     for (i, (a, b)) in a.iter().zip(b).enumerate() {
-                        // Parameters are less than 4, and more than 1.
+                        // Parameters are between 1 and 4.
                         let ulp = 2.0 / f64::from(1 << digits);
-                        // What is rounded in `f32` on the way is far less than a hundredth of that.
+                        // Intermediate `f32` roundings are far below a hundredth of that.
                         let most = match of {
                             Of::Single => 0.51,
                             Of::Mixed(weight) => 0.51 + weight / 2.0,

@@ -6,7 +6,7 @@ use crate::common::subject::Session;
 use crate::common::trees::map;
 use crate::common::{close, same_values};
 
-/// Leaves that make a difference: matrices that are not square, of which one lies in row-major order, and more axes.
+/// Returns leaves sensitive to memory order: matrices that are not square, one of them row-major, and more axes.
 fn plan(order: Order) -> Vec<LeafPlan> {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order };
     vec![leaf(Number::F32, &[4, 6]), leaf(Number::F64, &[3, 2, 5]), leaf(Number::F32, &[7]), leaf(Number::F64, &[8, 3])]
@@ -19,7 +19,7 @@ fn problem() -> Problem {
     Problem { plan, params, grads }
 }
 
-/// The same values in another memory order.
+/// Returns the same values in another memory order.
 fn other_order(source: &DynTree) -> DynTree {
     map(&plan(Order::Fortran), source, |_, value| value)
 }
@@ -30,13 +30,13 @@ fn go_on(session: &mut dyn Session, params: &DynTree, grads: &[DynTree]) -> grad
     Ok(params)
 }
 
-/// A state of parameters in one memory order, taken over by or put in the place of one of parameters in another.
+/// A state of one memory order, copied by `replace` or put directly in place of one of another order.
 fn orders(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let name = entry.name();
     let mut here = entry.init(params).unwrap();
     let at = go_on(&mut *here, params, &grads[..2]).unwrap();
     let before = other_order(params);
-    // Sums are added up in memory order.
+    // Sums follow the memory order.
     let same = |what: &str, found: &DynTree, expected: &DynTree| {
         let same =
             if entry.about() == About::Element { same_values(found, expected) } else { close(found, expected, 2e-2) };
@@ -47,7 +47,7 @@ fn orders(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     there.replace(here.state()).unwrap_or_else(|error| panic!("{name}: {error}"));
     same("taken over", &go_on(&mut *there, &other_order(&at), &grads[2..]).unwrap(), &expected);
 
-    // What knows no order can be put anywhere; everything else is an error, and changes nothing.
+    // A state without arrays fits anywhere; any other is an error, and changes nothing.
     let mut there = entry.init(&before).unwrap();
     there.put(here.state());
     let moved = other_order(&at);
@@ -66,7 +66,7 @@ fn no_state_is_read_in_the_memory_order_of_another() {
     holds_on(orders, &problem());
 }
 
-/// A state of leaves of other shapes, put in the place of one: it is refused, or it is the same for all leaves.
+/// A state of leaves of other shapes, put in place of one, is refused, unless it is the same for all leaves.
 fn leaves(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
     let reversed: Vec<_> = plan.iter().rev().cloned().collect();

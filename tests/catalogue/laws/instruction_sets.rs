@@ -1,6 +1,8 @@
-//! Not optimized, the loops of chains are compiled for one instruction set (`.cargo/config.toml` says why), so here the
-//! law is about what is written differently for each: conversions, codes, sums, matrices. `ci/deep` holds it optimized,
-//! with all loops for all sets.
+//! Results are bitwise identical at every SIMD level.
+//!
+//! Debug builds compile the loops of chains for one level (see `.cargo/config.toml`), so here the law covers only code
+//! with explicit SIMD: conversions, quantization, sums, matrices. `ci/deep` runs it optimized, with all loops and
+//! levels.
 
 use gradchain::SimdLevel;
 use gradchain::state::same_bits;

@@ -1,4 +1,4 @@
-//! Which numbers a state has that was saved with others, in `inject_hyperparams`.
+//! Hyperparameters of `inject_hyperparams` in a state that was saved with other values.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -15,7 +15,7 @@ use gradchain::wrapper::{Named, injected_hyperparams};
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};
 use crate::common::given::{Member, Registered, member};
 
-/// The numbers among the arguments that can be another one, with another.
+/// Returns the numeric arguments that accept another value, with both values.
 fn others(named: &Named<ValueAndGradFn>, params: &DynTree) -> BTreeMap<&'static str, [f64; 2]> {
     let mut all = BTreeMap::new();
     named.clone().arguments(&mut |name, argument| {
@@ -30,7 +30,7 @@ fn others(named: &Named<ValueAndGradFn>, params: &DynTree) -> BTreeMap<&'static 
     all.into_iter().filter_map(|(name, now)| other(name, now)).collect()
 }
 
-/// The same with these numbers in the place of what was there.
+/// Returns the transformation with these numbers.
 fn with(named: &Named<ValueAndGradFn>, numbers: &[(&str, f64)]) -> Named<ValueAndGradFn> {
     let mut with = named.clone();
     with.arguments(&mut |name, argument| {
@@ -42,7 +42,7 @@ fn with(named: &Named<ValueAndGradFn>, numbers: &[(&str, f64)]) -> Named<ValueAn
     with
 }
 
-/// Where an `inject_hyperparams` can be.
+/// Returns the places that an `inject_hyperparams` can be in.
 fn around(inner: Member) -> Vec<Member> {
     let other = || member(inject_hyperparams(scale(3.0)));
     vec![
@@ -54,7 +54,7 @@ fn around(inner: Member) -> Vec<Member> {
     ]
 }
 
-/// The numbers of these names in a state, to the last bit.
+/// Returns the numbers of these names in a state, as bits.
 fn numbers(state: &mut OptState<Member>, names: &BTreeMap<&'static str, [f64; 2]>) -> BTreeMap<&'static str, u64> {
     let all = injected_hyperparams(&mut **state).into_iter();
     let all = all.flat_map(|(_, hyperparams)| hyperparams.iter().collect::<Vec<_>>());
@@ -91,13 +91,13 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
             let (mut loaded, _) = load.load(&file, &after, &mut params.clone()).expect(&what);
             let expected: BTreeMap<_, _> = others.iter().map(|(name, [_, to])| (*name, to.to_bits())).collect();
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
-            // The next step is with them.
+            // The next step uses them.
             after.step_given(&mut trained.clone(), &grads, &mut loaded).expect(&what);
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
             loads += 1;
             changed += here.len();
 
-            // One that may not differ and does not is as it was saved, and set.
+            // A number that may not differ and does not is loaded as saved, and can be set.
             let (kept, [_, set]) = others.first_key_value().unwrap();
             let rest: Vec<_> = here.iter().copied().filter(|(name, _)| name != kept).collect();
             let after = around(member_of(with(&named, &rest))).swap_remove(number);
@@ -117,7 +117,7 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
     assert!(!every() || loads > 300 && changed > 500, "{loads} loads, {changed} numbers");
 }
 
-/// One of two that are alike, by its place.
+/// A path selects one of two equal names.
 #[test]
 fn a_place_is_of_one_of_two_that_are_alike() {
     let params =
@@ -133,7 +133,7 @@ fn a_place_is_of_one_of_two_that_are_alike() {
     let (mut state, _) = load.load_state(&file, &after, &params).unwrap();
     let rates: Vec<_> = injected_hyperparams(&mut *state).iter().map(|(_, of)| of.get("learning_rate")).collect();
     assert_eq!(rates, [Some(0.25), Some(0.125), Some(0.25)]);
-    // A schedule in the place of a number, and a number in that of a schedule.
+    // A schedule in place of a number, and a number in place of a schedule.
     let of = |rate: Hyperparam| inject_hyperparams(sgd(rate));
     for (before, after, expected) in
         [(0.5.into(), constant(0.25).into(), 0.25), (linear(1.0, 0.0, 4).into(), 0.25.into(), 0.25)]

@@ -5,9 +5,10 @@ use super::{Problem, Subject, holds, same_state};
 use crate::common::trees::map;
 use crate::common::{run, same_values};
 
-/// Mini-batches g and g, whose mean is g, and g/2 and g/2, whose sum is that. The halves are made first and g is twice
-/// them, so that a half of f16's smallest numbers, which rounds, is not taken for the batch: both are exact in every
-/// type.
+/// Two mini-batches of g average to g, and two of g/2 sum to it.
+///
+/// The halves are drawn first and g is their double, so that both are exact in every dtype, also for f16's smallest
+/// numbers.
 fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
     let scaled = |grads: &[_], factor: f64| -> Vec<_> {
@@ -22,7 +23,7 @@ fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let mean = run(&multi_steps(entry.boxed(), 2), params, &twice(&eighth));
     same_values(&batch.params, &mean.params).unwrap_or_else(|at| panic!("{name}, mean: {at}"));
     assert!(same_state(&batch.state, mean.state.inner()), "{name}: the inner states differ");
-    // The loss that a step is given is always 1 here, and the sum of two is not that of the batch.
+    // The loss of a step is always 1 here, and the sum of two is not the batch's.
     if needs(&entry.boxed()) != gradchain::needs::Level::Nothing {
         return;
     }

@@ -21,7 +21,7 @@ fn subject(transformation: Member) -> Box<dyn Subject> {
     Entry { name: describe(&transformation), about: About::Whole, transformation }.subject()
 }
 
-/// From three to five wrappers around a chain of entries, one of which has another entry beside it.
+/// Returns three to five wrappers around a chain of entries; one of these has another entry beside it.
 fn random_nesting(entries: &[Member], draws: &[usize]) -> Member {
     let entry = |draw: usize| entries[draw % entries.len()].clone();
     let (depth, members) = (3 + draws[0] % 3, 1 + draws[1] % 2);
@@ -60,14 +60,15 @@ fn random_chains_and_nestings_keep_the_laws() {
     assert!(2 * refused.get() <= ran.get(), "{} of {} nestings are refused", refused.get(), ran.get());
 }
 
-/// What must not be around another transformation says so: leaves do not rest inside of what works on several together,
-/// say, or around a window.
+/// Returns true if the error refuses an inner transformation.
+///
+/// Leaves cannot rest, for example, inside a transformation of several leaves together, or around a window.
 fn is_refusal(error: &gradchain::Error) -> bool {
     let says = ["argument `inner` must be", "must be a transformation that emits updates in every step"];
     error.is_argument() && says.iter().any(|what| error.to_string().contains(what))
 }
 
-/// Column-major, with gaps, backwards, without axes and without elements, each in another order than its gradient.
+/// Returns column-major, strided, reversed, axis-free and empty leaves, with gradients in other orders.
 fn odd_layouts() -> Problem {
     let half = if cfg!(feature = "half") { Number::Bf16 } else { Number::F32 };
     let leaves: [(Number, &[usize], Order); 6] = [
@@ -91,12 +92,13 @@ fn odd_layouts() -> Problem {
     Problem { plan: plan(0), params, grads }
 }
 
-/// Each sees the leaves, or what stands for them, and no others: whatever begins anew in the middle of a step too.
-/// Every wrapper is around a third of the others and inside a third, and around itself, but for `all_cases`.
+/// Every wrapper inside every other sees the leaves, or their replacement, and no others, also after a reset.
+///
+/// Every wrapper is around itself, a third of the others, and inside a third, or all with `all_cases`.
 #[test]
 fn every_wrapper_works_around_every_other() {
     let problem = odd_layouts();
-    // It copies the parameters when it begins.
+    // It copies the parameters at its start.
     let inside =
         || member(chain((clip_by_global_norm(0.5), schedule_free(chain((scale_by_adam(), scale(-0.1))), 0.1))));
     let (mut ran, mut refused) = (0, 0);
@@ -117,7 +119,7 @@ fn every_wrapper_works_around_every_other() {
     assert!(10 * refused <= ran, "{refused} of {ran}");
 }
 
-/// Transformations of the configs that hold another one, and are in no recipe of a wrapper.
+/// Transformations with an inner one in configs that are in no wrapper's recipe.
 #[cfg(feature = "config")]
 const HELD_OTHERWISE: &[(&str, &str)] =
     &[("scale_by_galore", "it holds only what reads no parameters"), ("selective_transform", "it is a `masked`")];
@@ -137,7 +139,7 @@ fn every_wrapper_of_the_configs_is_nested() {
     crate::common::registry::only_these(&missing, HELD_OTHERWISE, "are around nothing in the laws of nestings");
 }
 
-/// A step that a mask holds back emits nothing where all other leaves are frozen: `lookahead` does not count it.
+/// A step held behind a mask emits nothing if all other leaves are frozen, so `lookahead` does not count it.
 #[test]
 fn what_passes_a_mask_is_not_among_frozen_leaves() {
     let plan: Vec<_> = [vec![1], vec![]].map(|shape| LeafPlan { number: Number::F32, shape, order: Order::C }).into();

@@ -1,4 +1,4 @@
-//! Every entry is its programs, or cannot be written down as such for one of a few reasons.
+//! Every entry equals its programs, or is not recordable for one of a few reasons.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::common::same_values;
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 
-/// All that keeps an entry from being programs.
+/// The reasons that an entry is not recordable.
 const REASONS: [&str; 7] = [
     "it works on whole leaves, between passes",
     "its preconditioning follows from no product",
@@ -23,17 +23,17 @@ const REASONS: [&str; 7] = [
     "its state is in 8 bits, which other machines do not read",
 ];
 
-/// The reason, of which there are no others.
+/// Returns the reason; any other fails.
 fn reason(entry: &dyn Subject, error: &Error) -> &'static str {
     let said = error.to_string();
     let reason = REASONS.into_iter().find(|reason| error.is_unrecordable() && said.contains(reason));
     reason.unwrap_or_else(|| panic!("{}: {said}", entry.name()))
 }
 
-/// The numbers of each leaf that has an array, by the path of the field.
+/// The numbers of each leaf with an array, by the path of the field.
 type Arrays = BTreeMap<String, Vec<Option<Vec<f64>>>>;
 
-/// What is remembered besides arrays, as text; and the arrays.
+/// Returns the state without arrays, as text, and the arrays.
 fn remembered(state: &AnyState) -> (Vec<String>, Arrays) {
     let (mut values, mut arrays) = (Vec::new(), BTreeMap::new());
     let mut show = |path: &str, entry: Entry<'_>| match entry {
@@ -47,7 +47,7 @@ fn remembered(state: &AnyState) -> (Vec<String>, Arrays) {
     (values, arrays)
 }
 
-/// A machine that is told passes by so many leaves.
+/// An executor that takes a limited number of leaves at a time.
 struct InParts(Interpreter, usize);
 
 impl Executor for InParts {
@@ -112,7 +112,7 @@ fn every_box_has_the_programs_of_what_is_in_it() {
     holds(boxes_are_what_is_in_them, 2);
 }
 
-/// A thread goes on from what it recorded last, which must change nothing.
+/// The thread's previous recording, which it may reuse, does not matter.
 #[test]
 fn programs_do_not_depend_on_what_was_recorded_before() {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.to_vec(), order: Order::C };
@@ -132,7 +132,7 @@ fn programs_do_not_depend_on_what_was_recorded_before() {
     }
 }
 
-/// Some devices take subnormal numbers for zero.
+/// Some devices flush subnormal numbers to zero.
 #[test]
 fn no_program_has_a_constant_that_is_subnormal() {
     for number in [Number::F32, Number::F64] {
@@ -156,7 +156,7 @@ fn no_program_has_a_constant_that_is_subnormal() {
     }
 }
 
-/// Sums over several pieces.
+/// The programs' sums over several chunks equal the engine's.
 #[test]
 fn sums_of_programs_are_those_of_the_engine() {
     let plan = vec![LeafPlan { number: Number::F32, shape: vec![17_000], order: Order::C }];

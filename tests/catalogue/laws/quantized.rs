@@ -1,4 +1,4 @@
-//! Every transformation keeps the laws of states with its state in 8 bits.
+//! Every transformation keeps the laws of states with 8-bit state.
 
 use std::io::Cursor;
 
@@ -14,12 +14,12 @@ use crate::common::given::{Member, Registered};
 use crate::common::trees::map;
 use crate::common::{run, same_values};
 
-/// The entry in 8 bits, by both kinds of code.
+/// Returns the entry with quantized state, in both formats.
 fn coded(entry: &dyn Subject) -> [Quantized<Member>; 2] {
     [false, true].map(|logarithmic| quantized(entry.boxed()).min_elements(0).logarithmic(logarithmic))
 }
 
-/// Whether so many threads with these instructions give the bits of one with the widest.
+/// Checks that this many threads at this SIMD level give the bits of one thread at the widest.
 pub(super) fn same_on(
     name: &str,
     transformation: &impl Registered,
@@ -45,14 +45,14 @@ fn state_in_8_bits_does_not_depend_on_threads_and_instruction_sets() {
         let [roots, logarithms] = coded(&**entry);
         let machines = [(3, SimdLevel::Avx2), (2, SimdLevel::Baseline)];
         let ways = [&roots, &logarithms].into_iter().flat_map(|code| machines.map(|machine| (code, machine)));
-        // One in turn, where there are many entries.
+        // With many entries, each takes one way in turn.
         for (_, (code, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {
             same_on(entry.name(), code, machine, &problem);
         }
     }
 }
 
-/// Whether training that goes on from a file is training that was not interrupted.
+/// Checks that a run resumed from a file equals the uninterrupted one.
 pub(super) fn resumes(name: &str, transformation: &impl Registered, Problem { plan, params, grads }: &Problem) {
     let mut straight = run(transformation, params, &grads[..1]);
     let mut bytes = Cursor::new(Vec::new());
@@ -74,14 +74,14 @@ fn state_in_8_bits_is_resumed_to_the_bit() {
     holds(|entry, problem| coded(entry).iter().for_each(|coded| resumes(entry.name(), coded, problem)), 3);
 }
 
-/// The fields of which the codes say that they are not negative.
+/// Returns the fields whose format is unsigned.
 fn not_negative(schema: &Schema) -> Vec<String> {
     let of_type = |entry: &&gradchain::state::SchemaEntry| entry.dtype == Some(DType::FourthRoot8);
     let field = |field: &str| field.strip_prefix("inner.").unwrap_or(field).to_owned();
     schema.entries.iter().filter(of_type).map(|entry| field(&entry.field)).collect()
 }
 
-/// Whether steps and means keep the types of all that is in a state.
+/// Checks that steps and means keep the schema of a state.
 pub(super) fn keeps_schema(name: &str, transformation: &impl Registered, Problem { params, grads, .. }: &Problem) {
     let options = AverageOptions::default().keys(KeyPolicy::First);
     let schema = transformation.init(params).unwrap().schema();
@@ -97,7 +97,7 @@ pub(super) fn keeps_schema(name: &str, transformation: &impl Registered, Problem
 fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
     let (name, Problem { params, grads, .. }) = (entry.name(), problem);
     coded(entry).iter().for_each(|coded| keeps_schema(name, coded, problem));
-    // What a part says of its arrays holds.
+    // A part's declarations of its arrays are correct.
     let fields = not_negative(&coded(entry)[0].init(params).unwrap().schema());
     let plain = run(&entry.boxed(), params, grads);
     plain.state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -110,7 +110,7 @@ fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
     }));
 }
 
-/// Arrays as large as their leaf that are not in 8 bits: what the name of the entry contains, the field, the reason.
+/// Arrays as large as their leaf without quantization: a part of the entry's name, the field, the reason.
 const KEPT: &[(&str, &str, &str)] = &[
     ("", "master", "parameters"),
     ("", "slow", "parameters"),
@@ -144,7 +144,7 @@ const KEPT: &[(&str, &str, &str)] = &[
     ("quantized_some", "nu", "small, or excepted"),
 ];
 
-/// Which arrays as large as their leaf stay as they are inside of `quantized`.
+/// Returns the arrays as large as their leaf that `quantized` leaves unchanged, except the listed ones.
 fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
     let schema = coded(entry)[0].init(&problem.params).unwrap().schema();
     let leaves = Structure::of(&problem.params).unwrap();
@@ -161,7 +161,7 @@ fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
     fields.filter(|field| !known(field)).collect()
 }
 
-/// Every array that may be rounded is: others are listed, each with its reason.
+/// Every array that may be rounded is quantized; `KEPT` lists the others, with their reasons.
 #[test]
 fn what_stays_as_it_is_inside_of_8_bits_is_listed() {
     let problem = large_problem();

@@ -1,4 +1,4 @@
-//! What there is to read is the same however a transformation is made, and is what the step went by.
+//! Readings do not depend on how a transformation was built, and are the values that the step used.
 
 use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
@@ -9,8 +9,7 @@ use super::{Problem, Subject, every, holds, registry};
 use crate::common::given::Registered;
 use crate::common::run;
 
-/// All of them as text, in which every NaN is the same; in the order of names, since a config has no other of what is
-/// named.
+/// Returns all readings as text, in which NaNs are equal, sorted by name, since configs do not keep the order.
 fn written(readings: &Readings) -> Vec<String> {
     let mut lines: Vec<String> = readings.to_string().lines().map(String::from).collect();
     lines.sort();
@@ -22,7 +21,7 @@ fn read<T: Registered>(transformation: &T, Problem { params, grads, .. }: &Probl
     transformation.readings(&after.state).expect("the state is of this transformation")
 }
 
-/// A box is read as what is in it, before the first step and after some.
+/// A box has the readings of its contents, before the first step and later.
 fn boxes(entry: &dyn Subject, problem: &Problem) {
     let member = entry.boxed();
     let mut session = entry.init(&problem.params).unwrap();
@@ -40,7 +39,7 @@ fn a_box_is_read_as_what_is_in_it() {
     holds(boxes, 3);
 }
 
-/// So is what a config builds.
+/// A transformation built from a config has the same readings.
 #[cfg(feature = "config")]
 fn configs(entry: &dyn Subject, problem: &Problem) {
     use gradchain::config::Config;
@@ -57,7 +56,7 @@ fn what_a_config_builds_is_read_as_what_it_is_of() {
     holds(configs, 3);
 }
 
-/// Whether the rate that a step takes is not the one that was given, before it has warmed up.
+/// Returns true if a step's rate differs from the given one during warmup.
 fn warms_up(named: &mut gradchain::wrapper::Named<gradchain::needs::ValueAndGradFn>) -> bool {
     let mut warms_up = false;
     named.arguments(&mut |name, argument| {
@@ -66,13 +65,14 @@ fn warms_up(named: &mut gradchain::wrapper::Named<gradchain::needs::ValueAndGrad
     warms_up
 }
 
-/// A number that changes from step to step, and stays in every range that the first is in.
+/// Returns a schedule that changes in every step, and stays in every range that contains its start.
 fn changing(number: f64) -> Schedule {
     linear(number, number * (1.0 - 1e-9), 100).into()
 }
 
-/// Every argument given as a schedule is read, with the value of the last step; of what has clocks of its own, of some
-/// step.
+/// Every argument given as a schedule is read with the value of the last step.
+///
+/// Transformations with separate clocks report that of some step.
 fn schedules(entry: &dyn Subject, problem: &Problem) {
     let Some(mut named) = entry.named() else { return };
     let mut given: Vec<(&'static str, Schedule)> = Vec::new();
@@ -87,12 +87,12 @@ fn schedules(entry: &dyn Subject, problem: &Problem) {
             given.push((name, schedule));
         }
     });
-    // The numbers of a set can be trees instead, and are no arguments of the part for that.
+    // The numbers of a set can be trees instead, so they are no arguments of the part.
     given.retain(|(name, _)| {
         !(entry.name().starts_with("project_") || *name == "learning_rate" && warms_up(&mut named))
     });
     let Ok(mut state) = named.init(&problem.params) else { return };
-    // Their schedules go by windows, by what was averaged, and by how often parameters came together.
+    // Their schedules count windows, averages, or synchronizations.
     let own_clock = ["multi_steps", "params_", "lookahead"].iter().any(|name| entry.name().starts_with(name));
     let mut params = problem.params.clone();
     for (step, grads) in problem.grads.iter().enumerate() {
@@ -113,7 +113,6 @@ fn arguments_are_read_as_the_last_step_took_them() {
     holds(schedules, 4);
 }
 
-/// The rate that most optimizers are given is what a user asks for first.
 #[test]
 fn the_rate_of_whatever_has_one_is_read_by_its_name() {
     let mut found = 0;

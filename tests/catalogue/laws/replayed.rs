@@ -1,4 +1,4 @@
-//! Every entry that is programs, replayed with the operations of a framework: here one whose tensors are vectors.
+//! Every entry with programs equals its replay by a framework's operations, here on vectors.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use crate::common::subject::Subject;
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 use crate::common::{close, same_values};
 
-/// Vectors of numbers, each of which its type holds exactly; sums are of the wide type.
+/// Vectors of numbers that their dtype holds exactly; sums have the wide dtype.
 #[derive(Clone)]
 struct Vectors {
     wide: DType,
@@ -22,7 +22,7 @@ struct Vectors {
 
 type Vector = (DType, Rc<[f64]>);
 
-/// Runs code for a type of elements.
+/// Runs code with an element type bound to a name.
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $code:expr) => {
         match $dtype {
@@ -72,7 +72,7 @@ fn bits_of_half(_: f64, _: DType) -> u16 {
     unreachable!("not drawn without the feature")
 }
 
-/// Element by element, or one with each.
+/// Combines elements, or one with each.
 fn zip<R>(x: &[f64], y: &[f64], f: impl Fn(f64, f64) -> R) -> Rc<[R]> {
     let at = |of: &[f64], i: usize| if of.len() == 1 { of[0] } else { of[i] };
     let len = if x.len() == 1 { y.len() } else { x.len() };
@@ -116,7 +116,7 @@ impl Tensors for Vectors {
 
     fn binary(&self, op: Binary, (dtype, x): &Vector, (other, y): &Vector) -> Option<Result<Vector>> {
         assert_eq!(dtype, other, "operands of one type");
-        // Rounded once more, a result in `f64` is the one in `f32`: it has more than twice the digits.
+        // A result in `f64`, rounded once more, is the `f32` result: it has more than twice the digits.
         let of: fn(f64, f64) -> f64 = match op {
             Binary::Add => |x, y| x + y,
             Binary::Sub => |x, y| x - y,
@@ -178,7 +178,7 @@ impl Tensors for Vectors {
     }
 }
 
-/// The leaves of a tree as tensors, of these types, in the order of a structure.
+/// Returns the leaves of a tree as tensors of these dtypes, in the order of a structure.
 fn tensors(of: &DynTree, structure: &Structure, compute: bool) -> Result<Vec<Vector>> {
     let dtype = |dtype: DType| if compute { dtype.compute() } else { dtype };
     let copies = Moments::of_tree(of, structure, |leaf| dtype(leaf.dtype()))?;
@@ -187,7 +187,7 @@ fn tensors(of: &DynTree, structure: &Structure, compute: bool) -> Result<Vec<Vec
     bytes.map(|(bytes, dtype)| Vectors { wide: DType::F64 }.upload(bytes, dtype)).collect()
 }
 
-/// Compares steps with replayed ones: bit for bit, or where sums are of `f32`, as near as these are.
+/// Compares steps with replayed ones: bit for bit, or within the error of `f32` sums.
 fn replayed(entry: &dyn Subject, problem: &Problem, wide: DType) -> Result<()> {
     let structure = Structure::of(&problem.params)?;
     let (mut here, mut there) = (entry.init(&problem.params)?, entry.init(&problem.params)?);
@@ -234,7 +234,7 @@ fn every_entry_that_is_programs_is_replayed_with_the_same_bits() {
     holds(is_replayed, 4);
 }
 
-/// Sums over several pieces: in the order of the engine; and in `f32`, of which 16384 squares are off by 2⁻¹⁰ at most.
+/// Sums of several chunks follow the engine's order; in `f32`, 16384 squares are off by at most 2⁻¹⁰.
 #[test]
 fn sums_are_read_by_chunk() {
     let plan = vec![LeafPlan { number: Number::F32, shape: vec![2 * CHUNK + 7_232], order: Order::C }];

@@ -31,8 +31,9 @@ pub(super) fn saved(
     files
 }
 
-/// Goes on, as far as a process can be told from another: everything is made anew, the parameters with other values.
-/// Whether it ends as the run does that was not cut.
+/// Resumes a run as another process would, with new objects and other initial parameters.
+///
+/// Checks that it ends as the uninterrupted run.
 pub(super) fn resumed(
     entry: &dyn Subject,
     Problem { plan, params, grads }: &Problem,
@@ -65,7 +66,7 @@ fn the_resumed_run_is_the_run() {
     );
 }
 
-/// Parameters of the same structure: a migration that says nothing changes nothing.
+/// An empty migration to parameters of the same structure changes nothing.
 fn migrated(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let name = entry.name();
     let straight = run(&entry.boxed(), params, grads);

@@ -1,5 +1,6 @@
-//! Gradients of rows: all rows are the whole leaf; of some rows, no others are touched; and where each element goes by
-//! itself, the rows fare as a leaf of these rows would.
+//! Row-sparse gradients of all rows equal dense ones; of some rows, the others are not touched.
+//!
+//! For elementwise transformations, the touched rows equal a leaf of these rows.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +15,7 @@ use crate::common::{same_values, values};
 
 type Trees = BTreeMap<String, Box<dyn Tree>>;
 
-/// A leaf by its name, if it is of type `T`: as a whole if it has no axes, else as what `of` gives for its number of
-/// rows.
+/// Returns a leaf of type `T` by name: dense if it has no axes, else the rows that `of` selects from their number.
 fn leaf<T: DynElement>(tree: &DynTree, name: &str, of: &dyn Fn(usize) -> Vec<usize>) -> Option<Box<dyn Tree>> {
     let array = tree.get::<T>(name)?;
     if array.ndim() == 0 {
@@ -26,7 +26,7 @@ fn leaf<T: DynElement>(tree: &DynTree, name: &str, of: &dyn Fn(usize) -> Vec<usi
     Some(Box::new(SparseRows::new(indices, values)))
 }
 
-/// Some rows of each leaf.
+/// Returns some rows of each leaf.
 fn rows(tree: &DynTree, of: &dyn Fn(usize) -> Vec<usize>) -> Trees {
     let one = |name: &str| {
         let found = leaf::<f32>(tree, name, of).or_else(|| leaf::<f64>(tree, name, of));
@@ -37,7 +37,7 @@ fn rows(tree: &DynTree, of: &dyn Fn(usize) -> Vec<usize>) -> Trees {
     tree.names().map(one).collect()
 }
 
-/// Whether a step was refused, as one is by what needs whole leaves, and changed nothing.
+/// Returns true if the step was refused, for needing whole leaves, and changed nothing.
 fn refuses(entry: &dyn Subject, params: &DynTree, grads: &Trees) -> bool {
     let (mut after, mut session) = (params.clone(), entry.init(params).unwrap());
     let before = session.state();
@@ -58,7 +58,7 @@ fn all(rows: usize) -> Vec<usize> {
 
 fn all_rows(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
-    // Parameters by columns are refused, whatever the transformation.
+    // Column-major parameters are refused by every transformation.
     let by_rows: Vec<_> = plan
         .iter()
         .map(|leaf| match leaf.order {
@@ -96,7 +96,7 @@ fn problem() -> Problem {
     Problem { plan, params, grads }
 }
 
-/// The rows that are not touched, of every array that has rows.
+/// Returns the untouched rows of every array with rows.
 fn untouched(params: &DynTree, state: &impl State) -> Vec<u64> {
     let mut kept = Vec::new();
     let mut keep = |values: &[f64]| {
@@ -134,7 +134,7 @@ fn rows_that_are_not_touched_keep_their_bits() {
     }
 }
 
-/// Elementwise entries that need gradients of whole leaves, and why.
+/// Elementwise entries that need gradients of whole leaves, with the reason.
 const WHOLE_LEAVES: &[(&str, &str)] = &[
     ("apply_every", ACCUMULATES),
     ("project_windows", ACCUMULATES),
@@ -159,7 +159,7 @@ const WHOLE_LEAVES: &[(&str, &str)] = &[
 
 const ACCUMULATES: &str = "what it holds back of other rows would be due";
 
-/// The rows that are touched, as a tree of their own.
+/// Returns the touched rows as a tree.
 fn only(tree: &DynTree) -> DynTree {
     let mut ascending = TOUCHED;
     ascending.sort();

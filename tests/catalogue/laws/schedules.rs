@@ -1,4 +1,4 @@
-//! A schedule of any argument is, in each step, the number that it has there.
+//! A schedule of any argument equals, in each step, its value there as a number.
 
 use std::collections::BTreeSet;
 
@@ -26,13 +26,13 @@ type Named = wrapper::Named<ValueAndGradFn>;
 
 const STEPS: usize = 8;
 
-/// What a number is multiplied by in each step.
+/// The factor of a number in each step.
 const FACTORS: [f64; STEPS] = [1.0, 0.75, 0.875, 0.5, 0.625, 0.8125, 0.5625, 0.9375];
 
-/// At which count a schedule is evaluated, where that is not the number of steps before.
+/// The count at which a schedule is evaluated, if it is not the number of previous steps.
 #[derive(Clone, Copy)]
 enum Evaluated {
-    /// Once every so many steps, by how often it has been.
+    /// Once in this many steps, at the number of evaluations.
     Every(usize),
     /// Counted from 1.
     Next,
@@ -40,7 +40,7 @@ enum Evaluated {
     BothFromZeroAndOne,
 }
 
-/// Where the documentation says so: the entry, its argument, and how it counts.
+/// The documented exceptions: entry, argument, and count.
 const COUNTS: &[(&str, &str, Evaluated)] = &[
     ("lookahead", "slow_step_size", Evaluated::Every(2)),
     ("lookahead_reset", "slow_step_size", Evaluated::Every(3)),
@@ -56,7 +56,7 @@ const COUNTS: &[(&str, &str, Evaluated)] = &[
     ("schedule_free_stored", "learning_rate", Evaluated::BothFromZeroAndOne),
 ];
 
-/// Arguments that change nothing from one step to the next, and why.
+/// Arguments without an effect on later steps, with the reason.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("adagrad: initial_accumulator_value", START),
     ("cautious_lion: smooth_beta", SMOOTH),
@@ -102,7 +102,7 @@ const PARABOLA: &str = "the first interpolation is the minimum of the parabola";
 const SMOOTH: &str = "only `LionMode::Smooth` goes by it";
 const UPHILL: &str = "no step along the gradients is accepted; `zoom downhill` has it";
 
-/// Transformations that no entry shows the arguments of, and why.
+/// Transformations whose arguments no entry shows, with the reason.
 #[cfg(feature = "config")]
 const UNSEEN: &[(&str, &str)] = &[
     ("allow", "its inner transformation has them"),
@@ -130,14 +130,14 @@ const UNSEEN: &[(&str, &str)] = &[
 #[cfg(feature = "config")]
 const NONE: &str = "it has no such argument";
 
-/// The names in all recipes of the registry that were not asked for their arguments.
+/// Returns the names in the registry's recipes whose arguments were not tested.
 #[cfg(feature = "config")]
 fn unseen(seen: &BTreeSet<String>) -> Vec<String> {
     let all = gradchain::config::transformations();
     all.into_iter().filter(|name| chosen(name) && !seen.contains(*name)).map(String::from).collect()
 }
 
-/// What is given gradients, against them.
+/// Reverses the gradients for a transformation.
 #[derive(Clone, Debug)]
 struct Downhill<T>((Scale, T));
 
@@ -160,7 +160,7 @@ impl<T: Arguments> Arguments for Downhill<T> {
     }
 }
 
-/// Parts that the registry has in chains only, whose arguments have no names there.
+/// Returns parts that the registry has only in chains, where their arguments have no names.
 fn others() -> Vec<(String, Named)> {
     fn named<T: Arguments + Registered>(name: &str, part: T) -> (String, Named)
     where
@@ -186,7 +186,7 @@ fn others() -> Vec<(String, Named)> {
     ]
 }
 
-/// The arguments that are a number or a schedule, with their value in the first step.
+/// Returns the arguments that are a number or a schedule, with their value in the first step.
 fn hyperparams(named: &Named) -> Vec<(&'static str, f64)> {
     let mut found = Vec::new();
     named.clone().arguments(&mut |name, argument| {
@@ -214,8 +214,9 @@ fn problem() -> Problem {
     Problem { plan, params, grads }
 }
 
-/// Compares a run with a schedule to one whose state is given, in each step, to a transformation with the number that
-/// the schedule has there. Returns whether a run with the first number differs.
+/// Compares a run with a schedule to one that steps with the schedule's value as a number.
+///
+/// Returns true if a run with the first number differs.
 fn follows(entry: &str, Problem { params, grads, .. }: &Problem, named: &Named, name: &str, values_of: &[f64]) -> bool {
     let what = format!("{entry}: `{name}` of {values_of:?}");
     let counts = COUNTS.iter().find(|(of, argument, _)| (*of, *argument) == (entry, name)).map(|(_, _, counts)| counts);
@@ -251,7 +252,7 @@ fn a_schedule_of_any_argument_is_the_number_of_each_step() {
     for (entry, named) in named.chain(others()) {
         seen.insert(named.name().to_owned());
         for (name, number) in hyperparams(&named) {
-            // No schedule gives a number that is not finite.
+            // Schedules must return finite numbers.
             let number = if number == 0.0 || !number.is_finite() { 0.25 } else { number };
             let scales = [1.0, 2.0, 8.0, 1e3, 1e5, 1e6, 1e-3, -1.0, -8.0].map(|scale| scale * number);
             let choices: Vec<_> = scales.into_iter().chain([1.0 + number, 1.5]).collect();

@@ -1,4 +1,4 @@
-//! Shared out among ranks, among other numbers of them after a while, or by one: the same bits.
+//! Sharded training is bitwise identical on any number of ranks, also after a change of it, and unsharded.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,20 +18,20 @@ use crate::common::given::{Member, Registered};
 use crate::common::registry::chosen;
 use crate::common::{After, run, same_values};
 
-/// What is refused though it works on each leaf by itself, and why.
+/// Entries that are refused although they work on each leaf separately, with the reason.
 const REFUSED: &[(&str, &str)] = &[("sam_dog", "a measure of leaves as they were")];
 
-/// How a refusal begins, before the name of the part.
+/// The beginning of a refusal, before the name of the part.
 const REFUSAL: &str =
     "sharded: argument `inner` must be of parts that work on each leaf by itself, or element by element, found ";
 
-/// Whether it works on several leaves together: others refuse it for that too.
+/// Returns true for a transformation of several leaves together, which others refuse too.
 fn joins(member: &Member, params: &DynTree) -> bool {
     let error = freezable(member.clone()).init(params).err();
     error.is_some_and(|error| error.to_string().contains("several leaves together"))
 }
 
-/// Leaves of one and of two pieces, which ranks share, of all types and orders.
+/// Returns leaves of one and of two chunks, which ranks share, of all dtypes and orders.
 fn problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let half = if cfg!(feature = "half") { Number::Bf16 } else { Number::F32 };
@@ -43,14 +43,15 @@ fn problem() -> Problem {
         leaf(Number::F32, &[], Order::C),
         leaf(Number::F32, &[10, 7], Order::Strided),
     ];
-    // Of few bits, so that the sum of three is exact, and their mean what each of them is.
+    // Few bits, so that sums of three are exact, and a mean of equal gradients is the gradient.
     let few = |seed| tree(&plan, move |leaf, i| (noise(seed, leaf, i) * 64.0).round() / 64.0);
     let (params, grads) = (few(1), vec![few(2), few(3)]);
     Problem { plan, params, grads }
 }
 
-/// What each of some ranks has after these steps, from the checkpoint at the path if there are steps before, which it
-/// saves there; if it was refused, the message.
+/// Returns each rank's parameters after these steps, or the message of a refusal.
+///
+/// It resumes from the checkpoint at the path if steps precede, and saves there.
 fn shared(
     member: &Member,
     ranks: usize,
@@ -78,8 +79,9 @@ fn shared(
     })
 }
 
-/// Whether an entry, trained by ranks of these numbers one after another, ends with the parameters and the state of one
-/// that is not shared out; the name of the part that was refused if it was.
+/// Checks that an entry trained on these numbers of ranks in turn ends as unsharded training.
+///
+/// Returns the name of the refused part as an error.
 fn law(
     name: &str,
     member: &Member,
@@ -105,7 +107,7 @@ fn law(
             }
         }
     }
-    // And on one machine.
+    // Also in one process.
     let mut params = problem.params.clone();
     let state = Checkpoint::open(&path).and_then(|file| file.load(member, &mut params));
     let state = state.unwrap_or_else(|error| panic!("{name} on {numbers:?} ranks: {error}"));
@@ -114,8 +116,9 @@ fn law(
     Ok(())
 }
 
-/// The numbers of ranks that an entry is trained on, one after another: such that stay, and such that others go on
-/// with. Each in turn, where there are many entries.
+/// Returns the numbers of ranks to train on in turn: constant ones, and changes.
+///
+/// With many entries, each takes some of them.
 fn numbers(i: usize) -> Vec<Vec<usize>> {
     let pairs = [[4, 3], [2, 1], [3, 4], [1, 2], [8, 2], [2, 3]].map(Vec::from);
     if every() {
@@ -124,7 +127,7 @@ fn numbers(i: usize) -> Vec<Vec<usize>> {
     [1, 2, 3, 4, 8].map(|n| vec![n]).into_iter().chain(pairs).collect()
 }
 
-/// One test for all numbers, since the run that is not shared out is half of what one takes.
+/// One test covers all numbers, since the unsharded run takes half of the time.
 #[test]
 fn the_run_on_every_number_of_ranks_and_on_others_after_it_is_the_run_on_none() {
     let (problem, mut refused) = (problem(), Vec::new());

@@ -1,4 +1,4 @@
-//! Every transformation whose arguments say of which type its state is keeps the laws of states with that in 16 bits.
+//! Every transformation with an argument for the dtype of its state keeps the laws of states in 16 bits.
 
 use gradchain::config::Config;
 use gradchain::needs::ValueAndGradFn;
@@ -10,10 +10,10 @@ use super::quantized::{keeps_schema, resumes, same_on};
 use super::{Problem, Subject, every, holds, large_problem, registry};
 use crate::common::given::Member;
 
-/// The arguments that say of which type state arrays are.
+/// The arguments for the dtype of state arrays.
 const OF_STATE: [&str; 4] = ["mu_dtype", "nu_dtype", "accumulator_dtype", "state_dtype"];
 
-/// Gives all of these that are not given; says how many.
+/// Sets all of these arguments that are unset; returns their number.
 fn ask(config: &mut Value, dtype: DType) -> usize {
     match config {
         Value::Object(fields) => fields
@@ -31,7 +31,7 @@ fn ask(config: &mut Value, dtype: DType) -> usize {
     }
 }
 
-/// The entry with its state in 16 bits, in both formats; none if no argument asks for it.
+/// Returns the entry with 16-bit state, in both formats, if an argument allows it.
 fn halved(entry: &dyn Subject) -> Vec<(DType, Member)> {
     let Ok(config) = Config::of(&entry.boxed()) else { return Vec::new() };
     let in_format = |dtype: DType| {
@@ -51,7 +51,7 @@ fn state_in_16_bits_does_not_depend_on_threads_and_instruction_sets() {
         let machines = [(3, SimdLevel::Avx2), (2, SimdLevel::Baseline)];
         let halved = halved(&**entry);
         let ways = halved.iter().flat_map(|(_, halved)| machines.map(|machine| (halved, machine)));
-        // One in turn, where there are many entries.
+        // With many entries, each takes one way in turn.
         for (_, (halved, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {
             same_on(entry.name(), halved, machine, &problem);
             held += 1;
@@ -67,7 +67,7 @@ fn has_the_type(entry: &dyn Subject, problem: &Problem) {
         let of_type = schema.entries.iter().filter(|entry| entry.dtype == Some(dtype)).count();
         let plain = entry.boxed().init(&problem.params).unwrap().schema();
         let before = plain.entries.iter().filter(|entry| entry.dtype == Some(dtype)).count();
-        // Some have no state of such leaves.
+        // Some have no state for such leaves.
         let has_arrays = plain.entries.iter().any(|entry| entry.dtype.is_some());
         assert!(of_type > before || !has_arrays, "{name}: {schema}");
         keeps_schema(name, &halved, problem);

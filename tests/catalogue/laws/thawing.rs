@@ -6,8 +6,9 @@ use super::{LeafPlan, Number, Order, every, noise, only_these, registry, tree};
 use crate::common::given::Registered;
 use crate::common::values;
 
-/// Entries in which a leaf that comes late does not begin as training does, and what in them cannot go by the steps of
-/// a leaf. What does go by them is counted for each leaf: corrections of bias, and the means of MoMo's plane.
+/// Entries in which a late leaf does not start like a new run, with the part that depends on all steps.
+///
+/// Parts that can count per leaf do: bias corrections, and the means of MoMo's plane.
 const BY_ALL_STEPS: &[(&str, &str)] = &[
     ("scale_by_ademamix", "a schedule is of the step"),
     ("scale_by_madgrad", "a schedule is of the step"),
@@ -59,8 +60,9 @@ const BY_ALL_STEPS: &[(&str, &str)] = &[
     ("skip_on_spike_in_chain", "the norm is one number, of all leaves"),
 ];
 
-/// Of a leaf that had no gradient in the first steps, and of the same leaf without them: its values in the end. Another
-/// has its gradients in the other steps, so that no sum is over both.
+/// Returns the final values of a leaf without a gradient in the first steps, and of one without these steps.
+///
+/// Another leaf has its gradients in the other steps, so that no sum covers both.
 fn late_and_plain(inner: crate::common::given::Member) -> Option<[Vec<f64>; 2]> {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     let plan = [leaf(Number::F32, &[3, 4]), leaf(Number::F64, &[5])];
@@ -72,7 +74,7 @@ fn late_and_plain(inner: crate::common::given::Member) -> Option<[Vec<f64>; 2]> 
     let optimizer = skip_absent(inner.clone());
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));
     let grads: Vec<_> = (0..7).map(|t| tree(&plan, |leaf, i| noise(2 + t, leaf, i))).collect();
-    // What holds windows goes around.
+    // Windows go around it.
     let mut state = optimizer.init(&params).ok()?;
     let mut late = params.clone();
     for (step, grads) in grads.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A run in `f32` is moved to `f64` parameters and back by `Migration::cast`.
+//! `Migration::cast` moves a run from `f32` to `f64` parameters and back.
 
 use gradchain::Migration;
 use gradchain::prelude::*;

@@ -1,4 +1,4 @@
-//! What scales each element by what its gradients have been.
+//! Transformations that scale each element by its earlier gradients.
 
 use gradchain::optimizer::{
     acprop, adabelief, adadelta, adam_mini, adamaxw, adan, ademamix, adopt, amsgrad, cautious_adamw, madgrad, mars,

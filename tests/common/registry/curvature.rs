@@ -1,4 +1,4 @@
-//! What goes by curvature: by differences of gradients, or by an estimate of the Hessian's diagonal.
+//! Transformations by curvature: differences of gradients, or an estimate of the Hessian's diagonal.
 
 use gradchain::optimizer::sophia;
 use gradchain::prelude::*;

@@ -1,4 +1,4 @@
-//! What is done to each element by itself: products, sums, bounds, means over time.
+//! Elementwise transformations: products, sums, bounds, means over time.
 
 use gradchain::prelude::*;
 use gradchain::schedule::linear;

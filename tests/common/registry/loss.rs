@@ -1,5 +1,6 @@
-//! What is given the loss. A line search searches the loss of the last gradients it was given, so `k` mini-steps are
-//! not one batch.
+//! Transformations that need the loss.
+//!
+//! A line search uses the loss of the last gradients, so `k` mini-steps are not equivalent to one batch.
 
 use gradchain::optimizer::{momo, momo_adam, polyak_sgd};
 use gradchain::prelude::*;
@@ -23,7 +24,7 @@ family! {
         (("a", chain((sgd(0.1), scale_by_zoom_linesearch(20)))), ("b", adam(0.1))),
         Labels::by(|leaf| if leaf.ndim() == 1 { "a" } else { "b" }),
     );
-    // By its value.
+    // By the loss's value.
     polyak_sgd, WHOLE, polyak_sgd().f_min(0.5);
     polyak_sgd_plus, WHOLE, polyak_sgd().f_min(0.5).scaling(linear(0.5, 0.1, 4)).variant(PolyakVariant::SpsPlus);
     scale_by_polyak, WHOLE, chain((scale_by_polyak().max_learning_rate(0.1), scale(-1.0)));

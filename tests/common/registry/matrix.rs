@@ -1,4 +1,4 @@
-//! What goes by the axes of a leaf: rows and columns, factors, singular values.
+//! Transformations along the axes of a leaf: rows and columns, factors, singular values.
 
 use gradchain::optimizer::{galore, rowwise_adagrad, shampoo, sm3, soap};
 use gradchain::prelude::*;
@@ -10,7 +10,7 @@ use gradchain::transform::{
 
 use super::{WHOLE, family};
 
-/// What orthogonalizing is for.
+/// Returns the mask of leaves to orthogonalize.
 fn matrices() -> Mask {
     Mask::min_ndim(2).and(!Mask::min_ndim(3))
 }

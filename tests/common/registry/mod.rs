@@ -1,6 +1,7 @@
-//! Every transformation, and chains and nestings of them: what the laws run over. A new transformation is one line in
-//! its family's file; a new family is one line in each of the two lists below. An optimizer of the crate's list needs a
-//! line only to have other arguments than `optimizers.rs` gives it, or to be `WHOLE`.
+//! Every transformation, with chains and nestings of them, for the laws.
+//!
+//! A new transformation is one line in its family's file; a new family is one line in each of the two lists below. An
+//! optimizer of the crate's list needs a line only for other arguments than those in `optimizers.rs`, or to be `WHOLE`.
 
 mod adaptive;
 mod curvature;
@@ -19,10 +20,10 @@ mod wrappers;
 pub use self::optimizers::with_rate;
 use super::subject::Subject;
 
-/// What the update of an element depends on.
+/// The inputs that an element's update depends on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum About {
-    /// That element alone: not on others, nor on where it is or what shape its leaf has.
+    /// The element alone: not others, nor its place or the shape of its leaf.
     Element,
     /// Others too, or the place or the shape.
     Whole,
@@ -31,21 +32,21 @@ pub enum About {
 const ELEMENT: About = About::Element;
 const WHOLE: About = About::Whole;
 
-/// One family's entries.
+/// Defines one family's entries.
 macro_rules! family {
     ($($name:ident, $about:expr, $transformation:expr;)*) => {
-        /// Every entry.
+        /// Returns every entry.
         pub fn entries() -> Vec<Box<dyn crate::common::subject::Subject>> {
             #[allow(unused_imports, reason = "in some families every entry has named arguments")]
             use crate::common::subject::{Anonymous as _, Entry, Named as _};
-            // Through `Named` where there are named arguments, else through `Anonymous`.
+            // Through `Named` for transformations with named arguments, else through `Anonymous`.
             vec![$(Entry { name: stringify!($name).into(), about: $about, transformation: $transformation }.subject()),*]
         }
     };
 }
 use family;
 
-/// Every entry of every family that is [`chosen`].
+/// Returns every [`chosen`] entry of every family.
 #[rustfmt::skip]
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
@@ -68,18 +69,19 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
     entries
 }
 
-/// Whether an entry is tested: all are, unless the variable `ENTRY` has words, with commas between them, of which the
-/// name must contain one.
+/// Returns true if an entry is tested.
+///
+/// The variable `ENTRY` may list words, separated by commas; then the name must contain one. Otherwise all are tested.
 pub fn chosen(name: &str) -> bool {
     std::env::var("ENTRY").is_ok_and(|words| words.split(',').any(|word| name.contains(word))) || every()
 }
 
-/// Whether all entries are tested.
+/// Returns true if all entries are tested.
 pub fn every() -> bool {
     std::env::var_os("ENTRY").is_none()
 }
 
-/// Asserts that those entries are otherwise which a list with reasons, that of the caller, says are.
+/// Asserts that `found` are exactly the caller's listed exceptions.
 #[track_caller]
 pub fn only_these(found: &[String], exceptions: &[(&str, &str)], what: &str) {
     let listed = |name: &str| exceptions.iter().any(|(listed, _)| *listed == name);

@@ -1,4 +1,4 @@
-//! What adds noise, and what makes gradients of examples private with it.
+//! Transformations with noise, including private ones of per-example gradients.
 
 use gradchain::optimizer::noisy_sgd;
 use gradchain::prelude::*;

@@ -1,4 +1,4 @@
-//! What goes by norms and means of leaves, or of the whole tree.
+//! Transformations by norms and means of leaves, or of the whole tree.
 
 use gradchain::optimizer::{fromage, lars, novograd};
 use gradchain::prelude::*;

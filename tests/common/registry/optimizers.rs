@@ -1,5 +1,4 @@
-//! Optimizers of the crate's list that no family's file has a line for: each with the learning rate 0.1, and as
-//! `ELEMENT`.
+//! Optimizers of the crate's list without a line in a family's file: each with learning rate 0.1, as `ELEMENT`.
 
 use gradchain::arguments::{Argument, Arguments, required};
 use gradchain::needs::{Includes, ValueAndGradFn};
@@ -10,7 +9,7 @@ use super::{ELEMENT, Subject};
 use crate::common::given::Registered;
 use crate::common::subject::{Entry, Named as _};
 
-/// Adds an entry for each optimizer of the list that has none.
+/// Adds an entry for each optimizer of the list without one.
 pub fn add_the_others(entries: &mut Vec<Box<dyn Subject>>) {
     let mut to = Others(entries);
     include!("../../../src/optimizer/list.rs");

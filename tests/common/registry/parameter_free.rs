@@ -1,4 +1,4 @@
-//! What finds its step size from how far the parameters have come.
+//! Optimizers that find their step size from the parameters' distance.
 
 use gradchain::optimizer::{cocob, dadapt_adamw, dog, dowg, schedule_free_sgd};
 use gradchain::prelude::*;

@@ -1,4 +1,4 @@
-//! What keeps parameters in a set.
+//! Transformations that keep parameters in a set.
 
 use gradchain::prelude::*;
 use gradchain::projection::*;

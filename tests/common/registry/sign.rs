@@ -1,4 +1,4 @@
-//! What goes by the sign of each element.
+//! Transformations by the sign of each element.
 
 use gradchain::optimizer::{cautious_lion, rprop, signum};
 use gradchain::schedule::linear;

@@ -1,4 +1,4 @@
-//! What watches the steps go by.
+//! Observers.
 
 use gradchain::prelude::*;
 use gradchain::transform::{

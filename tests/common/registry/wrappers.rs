@@ -1,6 +1,7 @@
-//! What holds other transformations: chains, wrappers, nestings of both. In no file, since they are no transformations
-//! of gradients: `differentially_private_aggregate` and `dpsgd`, which take a gradient for each example;
-//! `tests/behaviour/wrappers_catalogue.rs` holds them to oracles.
+//! Wrappers, chains, and nestings of both.
+//!
+//! No file has `differentially_private_aggregate` and `dpsgd`, which take per-example gradients and are no
+//! transformations of gradients; `tests/behaviour/wrappers_catalogue.rs` compares them with oracles.
 
 use gradchain::optimizer::{dog, dowg, polyak_sgd, schedule_free_sgd, sign_sgd};
 use gradchain::prelude::*;
@@ -72,7 +73,7 @@ family! {
     lookahead_reset_dog, WHOLE, lookahead(dog(), 2, 0.5).reset_state(true);
     lookahead_reset_prodigy, WHOLE, lookahead(prodigy().estim_lr0(0.01), 2, 0.5).reset_state(true);
     lookahead_reset_settings, ELEMENT, lookahead(freezable(inject_hyperparams(adam(0.1))), 2, 0.5).reset_state(true);
-    // It is asked for the parameters at a barrier.
+    // It reads the parameters at a barrier.
     lookahead_reset_of_windows, WHOLE,
         skip_on_spike(lookahead(dowg(), 2, 0.5).reset_state(true), 6.0).warmup_steps(1);
     architecture_example, WHOLE, multi_steps(chain((

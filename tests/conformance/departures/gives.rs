@@ -1,4 +1,4 @@
-//! What is expected of a transformation in the place of what Optax recorded.
+//! The values expected of a transformation in place of Optax's.
 
 use std::collections::BTreeMap;
 
@@ -12,39 +12,41 @@ use super::super::tree::{Leaf, Slack};
 use super::situation::{NO_HYPERPARAMETERS, all_zero, scheduled};
 use super::uses;
 
-/// What is expected instead.
+/// The kind of expected values.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Gives {
-    /// Optax's update rounded to the parameter's type; parameters may be off by that rounding, or by Optax's if its
-    /// update is of a narrower type.
+    /// Optax's update, rounded to the parameter's dtype.
+    ///
+    /// Parameters may be off by that rounding, or by Optax's if its update has a narrower dtype.
     RoundedUpdates,
-    /// What this crate gives if gradients that are all zero are nearly zero instead.
+    /// This crate's result with all-zero gradients replaced by tiny ones.
     SameWithSmallGradients,
-    /// What this crate gives for the same numbers as `f32`, rounded; parameters are rounded after every step.
+    /// This crate's result for the same numbers as `f32`, rounded; parameters are rounded after every step.
     SameInF32,
     /// The same for `f64`.
     SameInF64,
-    /// From the step with that gradient or loss on: what the transformation inside gives for the mean of each window
-    /// alone, and nothing before the window is full.
+    /// From the step with that gradient or loss on, the inner transformation's result for the mean of each window.
+    ///
+    /// Nothing is emitted before the window is full.
     WindowsApart,
-    /// What the naive version of the transformation gives, in every step.
+    /// The result of the naive version of the transformation, in every step.
     NaiveVersion,
-    /// Measured norms that are infinite are what they are for the same gradients as `f64`. All else is Optax's.
+    /// Infinite measured norms are replaced by those of the gradients as `f64`; the rest is Optax's.
     MeasuredInF64,
-    /// The estimate is the one that the config starts from. All else is Optax's.
+    /// The estimate is the config's initial one; the rest is Optax's.
     FirstEstimate,
-    /// There is no such hyperparameter. All else is Optax's.
+    /// The hyperparameter does not exist; the rest is Optax's.
     WithoutHyperparameter,
-    /// Setting is refused, with a message that says why. All numbers are Optax's.
+    /// Setting is refused with the reason; all numbers are Optax's.
     Refusal,
-    /// What the optimizer inside gives alone.
+    /// The result of the inner optimizer alone.
     OptimizerAlone,
-    /// An update was emitted if the count of them has gone up in this step. All else is Optax's.
+    /// An update was emitted if its count has increased in this step; the rest is Optax's.
     EmittedIfCounted,
 }
 impl Gives {
-    /// Puts what is right in the place of what Optax recorded.
+    /// Replaces Optax's values by the expected ones.
     pub(super) fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen]) {
         match self {
             Gives::RoundedUpdates => rounded_updates(case, expected),
@@ -84,7 +86,7 @@ impl Gives {
             Gives::Refusal => {
                 for (step, (expected, found)) in case.steps.iter().zip(expected.iter_mut().zip(found)) {
                     let names = step.set_hyperparams.keys().filter(|name| scheduled(&case.config, name));
-                    // The message is ours to choose, but must name the reason.
+                    // The message is ours, but must name the reason.
                     let refusals = names.map(|name| {
                         let said = found.refusals.get(name).filter(|said| said.contains("is given by a schedule"));
                         (name.clone(), said.cloned().unwrap_or_else(|| "a refusal".into()))
@@ -113,8 +115,9 @@ impl Gives {
     }
 }
 
-/// An update is rounded to its parameter's type, which may put it one step of that type away from the expected one, and
-/// the parameter, where the sum is rounded again, one more; steps add up.
+/// Rounds an update to its parameter's dtype, which may move it one step of that dtype.
+///
+/// The parameter, where the sum is rounded again, may be off by one more; steps add up.
 fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     let mut slack = Slack::new();
     for seen in expected {
@@ -124,7 +127,7 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
         for (path, update) in &mut seen.updates {
             let dtype = case.params[path].dtype;
             if update.dtype != dtype {
-                // Of the narrower type.
+                // The update in the narrower dtype.
                 let mut off = update.clone();
                 if dtype.size() < update.dtype.size() {
                     off.round(dtype);
@@ -132,7 +135,7 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
                 update.round(dtype);
                 allow_a_step(path, [&seen.params[path], &off], &mut slack, &mut seen.slack);
                 if case.is_lookahead() {
-                    // It is the difference of two parameters, where they synchronize.
+                    // It is the difference of two parameters, at a synchronization.
                     seen.slack[1].insert(path.clone(), slack[path].clone());
                 }
             }
@@ -140,7 +143,7 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// Where rounding decides, whatever lies between what is found if it goes one way and the other.
+/// Accepts everything between the results of both decisions, if rounding decides.
 fn naive_version(case: &Transform, expected: &mut [Seen]) {
     let [Some(naive), Some(less), Some(more)] = [0.0, -1.0, 1.0].map(|lean| reference::leaning(case, lean)) else {
         return;
@@ -166,7 +169,7 @@ fn naive_version(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// What the estimate of the one transformation that has such starts from.
+/// Returns the initial estimate of a transformation with one.
 fn first_estimate(config: &Value) -> Option<f64> {
     match config {
         Value::Object(map) => map.iter().find_map(|(name, value)| match &**name {
@@ -186,7 +189,7 @@ fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
     let Ok(small) = transform::observe(&small) else { return };
     for (seen, small) in expected.iter_mut().zip(small) {
         (seen.updates, seen.params) = (small.updates, small.params);
-        // What small gradients do.
+        // The effect of small gradients.
         let little = |(path, leaf): (&String, &Leaf)| (path.clone(), vec![1e-12; leaf.data.len()]);
         seen.slack = [&seen.params, &seen.updates].map(|leaves| leaves.iter().map(little).collect());
         for (name, value) in &mut seen.flags {
@@ -195,14 +198,14 @@ fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// What is given for the same numbers in a wider type.
+/// Expects the result for the same numbers in a wider dtype.
 fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
     let Ok(wide) = transform::observe_in(case, Some(dtype)) else { return };
     let (mut slack, to_points) = (Slack::new(), goes_to_points(&case.config));
     for (seen, wide) in expected.iter_mut().zip(wide) {
         (seen.updates, seen.params) = (wide.updates, wide.params);
         seen.eval_params = seen.eval_params.take().and(wide.eval_params);
-        // What is not finite in Optax; counters are Optax's.
+        // Replaces values that are not finite in Optax; counters are Optax's.
         for (name, value) in &mut seen.flags {
             if value.is_string() {
                 *value = wide.flags.get(name).cloned().unwrap_or_default();
@@ -211,7 +214,7 @@ fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
         for (path, update) in &seen.updates {
             let before = slack.get(path).cloned();
             allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
-            // It takes back by how much the parameter was off before.
+            // The update compensates the parameter's previous error.
             if let (true, Some(before), Some(off)) = (to_points, before, seen.slack[1].get_mut(path)) {
                 off.iter_mut().zip(before).for_each(|(off, before)| *off += before);
             }
@@ -219,14 +222,14 @@ fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// Whether updates go to points that are worked out without the parameters.
+/// Returns true if updates lead to points computed without the parameters.
 fn goes_to_points(config: &Value) -> bool {
     ["mechanize", "sam", "schedule_free", "schedule_free_adamw", "schedule_free_sgd"]
         .iter()
         .any(|name| uses(config, name))
 }
 
-/// Lets an update be off by one step of its type, and a parameter by what has added up.
+/// Allows an update to be off by one step of its dtype, and a parameter by the sum so far.
 fn allow_a_step(path: &str, [param, update]: [&Leaf; 2], sum: &mut Slack, slack: &mut [Slack; 2]) {
     let [params, updates] = [param, update].map(Leaf::steps);
     let sum = sum.entry(path.into()).or_insert_with(|| vec![0.0; updates.len()]);

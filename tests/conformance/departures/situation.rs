@@ -1,4 +1,4 @@
-//! What has happened in a case of a transformation.
+//! Conditions on the course of a transformation's case.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,38 +7,37 @@ use super::super::reference;
 use super::super::transform::{Seen, Step, Transform};
 use super::super::tree::{self, Leaves};
 
-/// What must have happened in a case.
+/// A condition on the course of a case.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Situation {
-    /// Optax's update of a leaf is not of the parameter's type.
+    /// Optax's update of a leaf has another dtype than the parameter.
     UpdateOfAnotherType,
     /// A gradient that is not finite was accumulated.
     NotFiniteAccumulated,
-    /// The loss of a window of mini-steps is not that of the last of them.
+    /// The loss of a window of mini-steps differs from that of the last one.
     LossesDiffer,
-    /// A hyperparameter that is given by a schedule is set.
+    /// A scheduled hyperparameter is set.
     ScheduledHyperparameterSet,
-    /// Gradients were thrown away.
+    /// Gradients were skipped.
     Skipped,
     /// The config is a `sam` whose rounds have one step.
     RoundsOfOne,
-    /// The gradients are finite, and the sum of their squares is not in their type.
+    /// The gradients are finite, and the sum of their squares overflows their dtype.
     SquaresOverflow,
-    /// Parameters are finite, and so are gradients but for those that were thrown away, and Optax's updates are not all
-    /// finite before ours have a NaN.
+    /// Parameters and gradients that were not skipped are finite, and an update of Optax's is not before ours have NaN.
     FiniteBecomesNotFinite,
-    /// In some step Optax has an update that is not zero, and ours are all zero.
+    /// In some step Optax has a nonzero update, and ours are all zero.
     EmitsNothing,
     /// All of Optax's updates are zero, and ours change no parameter either.
     UpdatesVanish,
     /// All gradients of the first step are zero.
     NoGradientAtFirst,
-    /// Optax's estimate of the distance is NaN and no update is: none is made of it.
+    /// Optax's estimate of the distance is NaN, but no update is: nothing uses it.
     EstimatedFromNothing,
-    /// Something that is no number to train with is among the hyperparameters.
+    /// A hyperparameter is no number that training uses.
     NoHyperparameter,
-    /// All is finite that is measured, and what Optax measures is not.
+    /// All measured values are finite, and Optax's measurement is not.
     MeasureOverflows,
 }
 impl Situation {
@@ -94,7 +93,7 @@ impl Situation {
     }
 }
 
-/// Functions of the step, and how often something is printed, which `inject_hyperparams` of Optax takes for numbers.
+/// Functions of the step and the printing interval, which Optax's `inject_hyperparams` takes for numbers.
 pub(super) const NO_HYPERPARAMETERS: [&str; 2] = ["clip_value_fn", "print_win_rate_every_n_steps"];
 
 fn squares_overflow(grads: &Leaves) -> bool {
@@ -115,7 +114,7 @@ pub(super) fn all_zero(leaves: &Leaves) -> bool {
     leaves.values().flat_map(|leaf| &leaf.data).all(|g| *g == 0.0)
 }
 
-/// Whether an argument of this name is given by a schedule, inside `inject_hyperparams`.
+/// Returns true if an argument of this name is given by a schedule, inside `inject_hyperparams`.
 pub(super) fn scheduled(config: &Value, name: &str) -> bool {
     let given = |args: &Value| args.get(name).is_some_and(|value| value.get("schedule").is_some());
     match config {

@@ -1,4 +1,4 @@
-//! ACProp: an element without a gradient so far is as at the first step.
+//! ACProp: an element without a gradient so far is in its first step.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use super::super::tree::{self, Leaves};
 use super::{Naive, number};
 
-/// Gradients over the root of how much those before them differed from their mean.
+/// Gradients over the root of the previous mean squared deviation from their mean.
 pub(crate) struct Acprop {
     b1: f64,
     b2: f64,
     eps: f64,
     eps_root: f64,
     steps: i32,
-    /// For each element the mean, the mean of squared differences, and whether all gradients have been zero.
+    /// For each element the mean, the mean squared deviation, and true if all gradients have been zero.
     memory: BTreeMap<String, Vec<(f64, f64, bool)>>,
 }
 

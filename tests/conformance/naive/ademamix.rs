@@ -1,4 +1,4 @@
-//! AdEMAMix: state stays of the type that is asked for.
+//! AdEMAMix: state keeps the requested dtype.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use serde_json::Value;
 use super::super::tree::{self, Leaves};
 use super::{Naive, number};
 
-/// Two means of gradients over the root of a mean of squares, all rounded to a type.
+/// Two means of gradients over the root of a mean of squares, all rounded to a dtype.
 pub(crate) struct Ademamix {
     b: [f64; 3],
     alpha: f64,
-    /// Added to the root, and under it.
+    /// Terms added to the root, and under it.
     eps: [f64; 2],
     dtype: DType,
     steps: i32,

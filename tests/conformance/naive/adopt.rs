@@ -1,4 +1,4 @@
-//! ADOPT: the first step only looks.
+//! ADOPT: the first step only records the gradient.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use super::super::tree::{self, Leaves};
 use super::{Naive, number};
 
-/// A mean of gradients, each over the root of the mean of squares of those before it.
+/// A mean of gradients, each over the root of the previous mean of squares.
 pub(crate) struct Adopt {
     b1: f64,
     b2: f64,
     eps: f64,
-    /// To this power of the number of the step gradients are limited.
+    /// The exponent of the step in the limit of gradients.
     power: Option<f64>,
     nesterov: bool,
     steps: f64,

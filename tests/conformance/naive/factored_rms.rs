@@ -1,4 +1,4 @@
-//! Adafactor's second moment: it is the last gradient's until the step that it is counted from.
+//! Adafactor's second moment: the last gradient's alone until the step at which counting starts.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::tree::{self, Leaves};
 use super::{Naive, number};
 
-/// Over the root of a mean of squares whose decay grows, for leaves that are not factored.
+/// Gradients over the root of a mean of squares with increasing decay, for leaves without factors.
 pub(crate) struct FactoredRms {
     decay_rate: f64,
     offset: f64,

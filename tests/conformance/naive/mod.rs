@@ -1,4 +1,4 @@
-//! Rules that Optax has wrong, said naively: each as its paper has it, element by element in `f64`.
+//! Naive versions of rules that Optax has wrong, element by element in `f64`, as in their papers.
 
 mod acprop;
 mod ademamix;
@@ -22,20 +22,20 @@ pub(crate) use stddev::Stddev;
 use super::reference::map;
 use super::tree::Leaves;
 
-/// What works on gradients alone.
+/// A rule of gradients alone.
 pub(crate) trait Naive {
     fn update(&mut self, grads: &Leaves) -> Leaves;
 
-    /// Rounds up or down, by as much as rounding can do, where that decides: 1 or −1.
+    /// Rounds decisions up or down by the maximal rounding error: 1 or −1.
     fn lean(&mut self, _: f64) {}
 }
 
-/// An argument that is a number.
+/// Returns an argument that is a number.
 fn number(args: &Value, argument: &str, default: f64) -> Option<f64> {
     args.get(argument).map_or(Some(default), Value::as_f64)
 }
 
-/// Of norm 1, or zero.
+/// Normalizes to norm 1, or zero.
 pub(crate) struct Unit;
 
 impl Naive for Unit {

@@ -1,4 +1,4 @@
-//! A plateau is seen in `f64`.
+//! A plateau, detected in `f64`.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::super::reference::map;
 use super::super::tree::Leaves;
 use super::number;
 
-/// Scales by a number that is lowered when losses have not become less for a while; decided in `f64`.
+/// Scales by a number that decreases when losses have stopped improving; decides in `f64`.
 pub(crate) struct Plateau {
     factor: f64,
     patience: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Plateau {
     losses: Vec<f64>,
     best: f64,
     scale: f64,
-    /// Losses that were no better, and those that are not looked at yet.
+    /// Losses without improvement, and those in the cooldown.
     bad: u64,
     cooling: u64,
 }
@@ -64,7 +64,7 @@ impl Plateau {
         self.scale = self.scale.max(self.least);
     }
 
-    /// Under Optax's names.
+    /// Returns the fields under Optax's names.
     pub(crate) fn flags(&self) -> [(&'static str, Value); 4] {
         let best = if self.best.is_finite() { self.best.into() } else { "inf".into() };
         [

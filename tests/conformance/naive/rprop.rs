@@ -1,4 +1,4 @@
-//! Rprop, as Igel and Hüsken write it.
+//! Rprop, as in Igel and Hüsken.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::tree::{self, Leaves};
 use super::{Naive, number};
 
-/// iRprop⁻: where the sign of the gradient has changed, it is taken to be zero.
+/// iRprop⁻: a gradient that has changed sign counts as zero.
 pub(crate) struct Rprop {
     sign: f64,
     start: f64,

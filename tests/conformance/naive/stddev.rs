@@ -8,12 +8,12 @@ use serde_json::Value;
 use super::super::tree::{self, Leaves};
 use super::{Naive, number};
 
-/// Over the root of a variance that is not negative: a mean of squares less the square of a mean.
+/// Gradients over the root of a nonnegative variance: a mean of squares less the square of a mean.
 pub(crate) struct Stddev {
     decay: f64,
-    /// What the mean of squares starts from.
+    /// The initial mean of squares.
     start: f64,
-    /// Under the root, and added to it.
+    /// Terms under the root, and added to it.
     eps: [f64; 2],
     unbias: bool,
     steps: i32,
@@ -44,7 +44,7 @@ impl Naive for Stddev {
         let mut updates = grads.clone();
         for (path, leaf) in &mut updates {
             let memory = self.memory.entry(path.clone()).or_insert_with(|| vec![[0.0, self.start]; leaf.data.len()]);
-            // Arithmetic is in one of these; eight steps of its numbers are more than a few roundings.
+            // The dtype of the arithmetic; eight steps of its numbers exceed a few roundings.
             let epsilon = if leaf.dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
             for (x, [mean, squares]) in leaf.data.iter_mut().zip(memory) {
                 let g = *x;

@@ -146,7 +146,7 @@ def optax_loads():
     dtype = lambda state: f"mu of a is {mu(state)['a'].dtype}"
     record("wrong_shape", {"a": jnp.arange(1.0, 5.0)}, adamw, {"a": jnp.arange(1.0, 4.0)}, adamw, shape)
     record("wrong_shape_that_broadcasts", {"a": jnp.ones(1)}, adamw, {"a": jnp.arange(1.0, 4.0)}, adamw, shape)
-    # The model now calls what was `a` `c`: in the order of the names it comes after `b`.
+    # The model now calls `c` the former `a`: sorted by name it comes after `b`.
     renamed = {"b": two["b"], "c": two["a"]}
     record("swapped_order", two, adamw, renamed, adamw,
            lambda state: f"mu of c is {np.asarray(mu(state)['c']).tolist()}, that of b was saved")

@@ -85,14 +85,14 @@ def torch_cases():
         "torch_rmsprop_momentum": (f32, False, one(lambda ps: optim.RMSprop(ps, **rmsprop, momentum=0.9))),
         "torch_adagrad": (f32, False, one(lambda ps: optim.Adagrad(ps, lr=0.1))),
         "torch_muon": (f32, False, muon_and_adamw),
-        # With products in f32, so that more than the first digits can be compared.
+        # Products in f32, so that more than the first digits are comparable.
         "torch_muon_f32": (f32, False, muon_and_adamw),
         "torch_groups": (f32, False, lambda model: [optim.AdamW(groups(model))]),
         "torch_groups_bf16": (bf16, False, lambda model: [optim.AdamW(groups(model))]),
         "torch_f16": (torch.float16, False, one(lambda ps: optim.AdamW(ps, lr=0.01, eps=1e-4))),
-        # The bias has no gradient in the first steps: its count is lower.
+        # The bias has no gradient in the first steps, so its count is lower.
         "torch_later": (f32, False, one(lambda ps: optim.AdamW(ps, lr=0.01, weight_decay=0.125))),
-        # State by number, and names as `DistributedDataParallel` makes them.
+        # State by number, and names as from `DistributedDataParallel`.
         "torch_state_dict": (f32, False, one(lambda ps: optim.AdamW(ps, lr=0.01, weight_decay=0.125))),
     }
     for case, (dtype, transposed, make) in cases.items():
@@ -171,7 +171,7 @@ def optax_cases():
             ),
         ),
         "optax_inject": (f32, optax.inject_hyperparams(optax.adamw)(learning_rate=0.01, weight_decay=0.125)),
-        # A window has ended every second step; the file is written between two of them.
+        # A window ends every second step; the file is written between two of them.
         "optax_multi_steps": (f32, optax.MultiSteps(optax.adamw(0.01, weight_decay=0.125), 2)),
     }
     for case, (dtype, optimizer) in cases.items():

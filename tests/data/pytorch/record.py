@@ -79,7 +79,7 @@ Adafactor(ps, lr=0.1)
 Adafactor(ps, lr=0.5, beta2_decay=-0.7, d=1.5, weight_decay=0.01)
 """.strip().splitlines()
 
-# Of 40 steps of an optimizer with a rate of 0.5.
+# Over 40 steps of an optimizer with a rate of 0.5.
 SCHEDULERS = """
 StepLR(opt, step_size=7, gamma=0.5)
 MultiStepLR(opt, milestones=[5, 11, 30], gamma=0.5)

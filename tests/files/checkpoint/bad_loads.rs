@@ -1,5 +1,6 @@
-//! The loads of tests/data/bad_loads/record.py, which says what PyTorch and Optax do: here each is an error, and
-//! changes nothing.
+//! The loads of `tests/data/bad_loads/record.py`, which records PyTorch's and Optax's reactions, are errors here.
+//!
+//! They change nothing.
 
 use super::*;
 use gradchain::optimizer::adabelief;
@@ -12,7 +13,7 @@ fn adamw_() -> gradchain::optimizer::Adamw {
     adamw(0.1)
 }
 
-/// Two steps with gradients of 1 for the first leaf and 10 for the second, and a file of it.
+/// Returns a file after two steps, with gradients of 1 for the first leaf and 10 for the second.
 fn saved<T: GradientTransformation<Needs = Nothing>, P: TreeMut + Clone>(optimizer: &T, params: &P) -> Checkpoint {
     let (mut trained, mut state) = (params.clone(), optimizer.init(params).unwrap());
     for _ in 0..2 {
@@ -32,7 +33,7 @@ fn refused<T: GradientTransformation, P: TreeMut + Clone + PartialEq>(
     error.to_string()
 }
 
-/// What is said of leaves that differ.
+/// The message for leaves that differ.
 const VERBS: &str = "\n  a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`";
 
 #[test]
@@ -51,7 +52,7 @@ fn a_wrong_shape() {
 
 #[test]
 fn another_order() {
-    // Leaves that have no names but their positions, those of a tuple or a vector, are told apart by these alone.
+    // The leaves of a tuple or a vector have only their positions as names.
     let file = saved(&adamw_(), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &adamw_(), &dyn_tree(&[("b", &[3.0, 4.0]), ("c", &[1.0, 2.0])])),
@@ -72,7 +73,7 @@ fn another_order() {
     }
     let forth = Forth { a: vec![1.0, 2.0], b: vec![3.0, 4.0] };
     let file = saved(&adamw_(), &forth);
-    // The same names in another order are not mixed up: each leaf gets its own.
+    // Equal names in another order are matched by name.
     let mut back = Back { b: vec![0.0; 2], a: vec![0.0; 2] };
     let state = file.load(&adamw_(), &mut back).unwrap();
     assert!(back.a[0] < 1.5 && back.b[0] > 2.5);
@@ -95,7 +96,7 @@ fn the_state_of_another_optimizer() {
          `Load::strict().may_differ(\"$\")` goes on with the optimizer that is here, with a `Migration` \
          where its state is another"
     );
-    // Of one with fields of the same names.
+    // A file of another optimizer with the same field names.
     let file = saved(&adam(0.1), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &radam(0.1), &dyn_tree(TWO)),
@@ -155,7 +156,7 @@ fn a_narrower_type_of_sixteen_bits() {
          parameters: (root): expected type bf16, found f32\n  \
          `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
     );
-    // Into a state of another type, of the same parameters.
+    // Into a state of another dtype, for the same parameters.
     let file = saved(&adamw_(), &narrow);
     let optimizer = adamw_().mu_dtype(gradchain::DType::Bf16);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Values of a model that are no leaves: saved and loaded with the parameters, from files of others too.
+//! Buffers of a model are saved and loaded with the parameters, also from other libraries' files.
 
 use gradchain::Migration;
 use gradchain::checkpoint::{Import, Load, Origin};
@@ -52,7 +52,7 @@ fn buffers_travel_are_renamed_and_checked() {
     file.load(&optimizer, &mut other.write()).unwrap();
     assert_eq!(other.values(), one.values());
 
-    // Under another path, as leaves are.
+    // Under another path, like leaves.
     let mut weight = vec![0.0_f32; 2];
     let (mut mean, mut batches, mut used) = (Array1::<f64>::zeros(2), vec![0_i64], vec![false; 2]);
     let tree = SlicesMut::new().with("bn/weight", &mut weight, &[2]).unwrap().with_buffer("bn/mean", &mut mean);
@@ -62,7 +62,7 @@ fn buffers_travel_are_renamed_and_checked() {
     drop(tree);
     assert_eq!((mean.to_vec(), batches), (one.mean.to_vec(), one.batches.clone()));
 
-    // A bit of a buffer that is not as it was written.
+    // Flips a bit of a buffer.
     let at = saved.windows(8).rposition(|bytes| bytes == (7.0_f64).to_le_bytes()).unwrap();
     let mut damaged = saved;
     damaged[at] ^= 1;
@@ -105,7 +105,7 @@ fn a_run_of_pytorch_brings_its_buffers() {
     assert_eq!((into.weight, into.mean), (vec![1.0, 2.0], kept(9.0).mean));
 }
 
-/// A frozen part of a run that goes on in another type.
+/// Buffers are cast like leaves when a run continues in another dtype.
 #[test]
 fn buffers_are_cast_as_leaves_are() {
     let optimizer = sgd(0.1).momentum(0.5);

@@ -1,4 +1,4 @@
-//! Runs that go on in groups, in another type, or only in evaluation.
+//! Runs that continue with groups, in another dtype, or for evaluation only.
 
 use gradchain::Migration;
 use gradchain::checkpoint::Load;
@@ -89,7 +89,7 @@ fn groups_that_have_other_arguments_or_counts_are_told() {
     let joined =
         parted.migrate(&one, &params, &Migration::new().drop_part("body.0.count").join_parts("", ["body", "head"]));
     assert_eq!(joined.unwrap().0.count.get(), 1);
-    // A group that is not named keeps its leaves for itself.
+    // A group that is not named keeps its leaves.
     let error = parted.migrate(&one, &params, &Migration::new().join_parts("", ["head"])).unwrap_err().to_string();
     assert!(error.contains("`body.0.mu[body/w]`: unexpected"), "{error}");
     let error = state.migrate(&many, &params, &Migration::new().split_part("", ["body"])).unwrap_err().to_string();
@@ -140,7 +140,7 @@ fn a_run_goes_on_in_another_type() {
     assert!(state.migrate(&optimizer, &mixed, &Migration::new().cast("body/*")).is_err());
     assert!(state.migrate(&optimizer, &params, &Migration::new().cast("nowhere")).unwrap_err().is_no_match());
 
-    // From a file on a disk, and in memory.
+    // From a file on disk, and in memory.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     Save::new(&optimizer, &state).params(&params).to_file(&path).unwrap();
@@ -170,14 +170,14 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
         )
     };
 
-    // Without a master: the moments keep all their bits, the parameters are rounded.
+    // Without a master the moments keep all bits, and the parameters are rounded.
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let load = Load::strict().migrating(Migration::new().cast(Mask::all()));
     let (of_narrow, _) = load.load(&from_plain, &plain, &mut narrow).unwrap();
     assert!(narrow == rounded && same_bits(&*of_narrow, &*state));
     assert!(same_bits(&*state.migrate(&plain, &narrow, &Migration::new().cast(Mask::all())).unwrap(), &*state));
 
-    // The message says how a master keeps them; if it does not, the report says that it started.
+    // The message suggests a master to keep them; otherwise the report says that it was initialized.
     let cast = Migration::new().cast(Mask::all());
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let error = Load::strict().migrating(cast.clone()).load(&from_plain, &held, &mut narrow).unwrap_err().to_string();
@@ -188,14 +188,14 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     assert_eq!(report.started, ["master"]);
     assert_ne!(kept(&of_rounded), params);
 
-    // With one, which has those of the parameters.
+    // A master keeps the parameters' bits.
     let there = Migration::new().cast(Mask::all()).wrap_part("").params_to_part("master");
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let (mut of_held, report) = Load::strict().migrating(there.clone()).load(&from_plain, &held, &mut narrow).unwrap();
     assert_eq!((narrow == rounded, report.started), (true, vec![]));
     assert_eq!(kept(&of_held), params);
 
-    // And back: the run is where it would be had it never been in 16 bits.
+    // Back in f32, the run is where it would be without the 16-bit part.
     let from_held = file(&held, &of_held, &narrow);
     let back = Migration::new().cast(Mask::all()).params_from_part("master").unwrap_part("");
     let mut wide = tree([0.0; 3]);
@@ -204,7 +204,7 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     let mut alone = tree([0.0; 3]);
     Load::strict().migrating(back.clone()).load_params(&from_held, &mut alone).unwrap();
     assert_eq!(alone, params);
-    // Another step in 16 bits, whose gradients are the same, is one in f32.
+    // A 16-bit step with the same gradients equals one in f32.
     let gradient = gradient_of(3);
     held.step(&mut narrow, &of_type(&gradient, bf16::from_f64), &mut of_held).unwrap();
     plain.step(&mut params, &of_type(&of_type_back(&gradient), f64_as_f32), &mut state).unwrap();
@@ -226,7 +226,7 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     assert_eq!(wide, tree([0.0; 3]));
 }
 
-/// As `bf16` has it.
+/// Rounds to `bf16`.
 #[cfg(feature = "half")]
 fn of_type_back(tree: &DynTree) -> DynTree {
     of_type(tree, |x| half::bf16::from_f64(x).to_f32())
@@ -249,7 +249,7 @@ fn evaluates<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {
     file.load_params(&mut found).unwrap();
     assert_eq!(found, params);
 
-    // They do not take the place of those that are trained.
+    // They do not replace the trained ones.
     let eval = state.eval_params(&params).unwrap();
     let refused = |error: gradchain::Error| {
         assert!(error.to_string().contains("`Checkpoint::load_eval_params` makes the others"), "{error}");
@@ -271,7 +271,7 @@ fn parameters_to_evaluate_with_come_from_a_file() {
     evaluates(&lookahead(sgd(0.1), 3, 0.5));
     evaluates(&sam(sgd(0.1), sgd(0.05)).sync_period(3));
 
-    // There are no others, and nothing is changed.
+    // The optimizer has no evaluation parameters, and nothing changes.
     let (optimizer, params) = (adamw(0.1), tree([1.0, -2.0, 0.3]));
     let file = file(&optimizer, &optimizer.init(&params).unwrap(), &params);
     let mut found = tree([0.0; 3]);
@@ -280,7 +280,7 @@ fn parameters_to_evaluate_with_come_from_a_file() {
     assert_eq!(found, tree([0.0; 3]));
 }
 
-/// Where both are the same, nothing is refused.
+/// Evaluation parameters that equal the trained ones are accepted.
 #[test]
 fn parameters_that_are_their_own_average_are_saved() {
     let optimizer = lookahead(sgd(0.1), 2, 0.5);
@@ -293,7 +293,7 @@ fn parameters_that_are_their_own_average_are_saved() {
     assert_eq!(file.structure().len(), 2);
 }
 
-/// Copies of a new wrapper are of the parameters that were loaded.
+/// A new wrapper copies the loaded parameters.
 #[test]
 fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
     let (before, after) = (adamw(0.1), params_ema(adamw(0.1), 0.9));
@@ -305,7 +305,7 @@ fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
     assert!(same_bits(&*state, &*after.init(&params).unwrap()));
 }
 
-/// A group with another optimizer has nothing to take over.
+/// A group with another optimizer starts anew, since nothing fits.
 #[test]
 fn a_group_begins_anew_where_it_is_of_another_optimizer() {
     let (one, mut params) = (adamw(0.1), tree([1.0, -2.0, 0.5]));
@@ -323,7 +323,7 @@ fn a_group_begins_anew_where_it_is_of_another_optimizer() {
         assert_eq!(moved.0.0.moment("mu").unwrap().get::<f32>(0), state.0.moment("mu").unwrap().get::<f32>(0));
         assert_eq!(moved.1.0.moment("trace").unwrap().get::<f32>(1), Some(&[0.0][..]));
     }
-    // The state of a group that is not named is not thrown away.
+    // The state of an unnamed group is not dropped.
     let none = partition((("body", adamw(0.1)), ("head", sgd(0.1))), labels());
     let error = state.migrate(&none, &params, &Migration::new().split_part("", ["body"]).fresh_part("head"));
     assert!(error.unwrap_err().to_string().contains("`0.mu[head/w]`: unexpected"));
@@ -343,10 +343,10 @@ fn renames_are_proposed_by_the_paths_of_the_file() {
     );
     let load = |migration| Load::strict().migrating(migration);
     load(Migration::new().rename("", "net")).load(&file, &optimizer, &mut other).unwrap();
-    // With other renames the paths of the message are not those of the file.
+    // With earlier renames the message's paths are the renamed ones.
     let error = load(Migration::new().rename("body", "nets/body")).load(&file, &optimizer, &mut other).unwrap_err();
     assert!(!error.to_string().contains("rename(\"\""), "{error}");
-    // Of two levels that have other names each is renamed.
+    // Two renamed levels need a rename each.
     let mut other = DynTree::new();
     other.insert("stem/w", array![0.0_f32, 0.0]);
     other.insert("top/w", array![0.0_f32]);

@@ -6,7 +6,7 @@ fn whole() -> (Vec<u8>, Model) {
     (bytes(&Save::new(&optimizer, &state).params(&params).note("note", "of mine")), params)
 }
 
-/// Loads as far as it goes: an error, and nothing is changed.
+/// Asserts that a load fails and changes nothing.
 fn refused(bytes: Vec<u8>, what: &str) {
     let mut params = model();
     let done = Checkpoint::from_bytes(bytes).and_then(|file| file.load(&optimizer(), &mut params).map(|_| ()));
@@ -40,7 +40,7 @@ fn with_header(change: impl Fn(String) -> String) -> Vec<u8> {
     with_header_of(whole().0, change)
 }
 
-/// The same file with another header, its check sum made right again.
+/// Returns the file with a changed header and a valid check sum.
 pub(crate) fn with_header_of(whole: Vec<u8>, change: impl Fn(String) -> String) -> Vec<u8> {
     let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
     let header = change(String::from_utf8(whole[8..8 + length].to_vec()).unwrap());
@@ -61,7 +61,7 @@ fn lies_with_a_right_check_sum_are_found() {
         assert_eq!(params, model(), "nothing is changed");
         done.unwrap_err().to_string()
     };
-    // Nothing is wrong with a header that is not changed.
+    // An unchanged header loads.
     Checkpoint::from_bytes(with_header(|header| header)).unwrap().load(&optimizer(), &mut model()).unwrap();
 
     let later = said(with_header(|header| header.replace(r#"\"format\":1"#, r#"\"format\":2"#)));
@@ -72,12 +72,12 @@ fn lies_with_a_right_check_sum_are_found() {
     assert!(vast.contains("damaged"), "{vast}");
     let vast = said(with_header(|header| header.replacen(r#""shape":[2,3]"#, r#""shape":[4294967296,4294967296]"#, 1)));
     assert!(vast.contains("damaged"), "{vast}");
-    // A tensor of another type, of the same number of bytes.
+    // A tensor of another dtype with as many bytes.
     let other = said(with_header(|header| {
         header.replacen(r#""dtype":"F32","shape":[2,3]"#, r#""dtype":"I32","shape":[2,3]"#, 1)
     }));
     assert!(other.contains("damaged"), "{other}");
-    // A tensor that nobody described, and one that is not there.
+    // An undescribed tensor, and a missing one.
     let gone = said(with_header(|header| header.replacen(r#""params/bias""#, r#""params/b1as""#, 1)));
     assert!(gone.contains("damaged"), "{gone}");
     // A count that is a fraction, a flag that is a number.
@@ -129,7 +129,7 @@ fn other_files_are_not_taken_for_checkpoints() {
     assert!(refused(&strange).contains("not a checkpoint of this crate"));
 }
 
-/// A file that is changed after it has been verified, in any byte of any tensor.
+/// A file that changes in any byte of any tensor after verification is refused.
 #[test]
 fn a_file_that_changes_while_it_is_open_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
-//! Files of versions that were released: they are loaded by every later one.
+//! Every later version loads the files of released versions.
 //!
-//! Each was written after some steps, and holds what these steps give from scratch, to the bit. Decays are such that
-//! their powers are exact, so that no system's `pow` can be seen in them.
+//! Each was written after some steps, and equals a run of these steps from scratch, bit for bit. The powers of its
+//! decays are exact, so that they do not depend on a system's `pow`.
 //!
-//! A file is never written again. A new format gets a new folder: give its number to `FOLDER`, keep the old one in
+//! A file is never rewritten. A new format gets a new folder: give its number to `FOLDER`, keep the old one in
 //! `READ`, and write the files with
 //!
 //! ```text
@@ -19,7 +19,7 @@ use gradchain::wrapper::freezable;
 
 use super::*;
 
-/// Where files of this version's format are, and of those that are read.
+/// The folder of this version's files, and of all that are read.
 const FOLDER: &str = "v1";
 const READ: [&str; 1] = ["v1"];
 
@@ -30,7 +30,7 @@ fn path(version: &str, name: &str) -> PathBuf {
         .join(format!("{name}.safetensors"))
 }
 
-/// What is done with each case: its name, the optimizer, the parameters at the start and the end.
+/// A function of each case: its name, the optimizer, the parameters at the start and the end.
 trait Each {
     fn case<T, P>(&self, name: &str, optimizer: &T, params: P, gradients: &[P])
     where
@@ -56,7 +56,7 @@ fn each_case(each: &impl Each) {
     }
 }
 
-/// From scratch.
+/// Runs a case from scratch.
 fn run<T, P>(optimizer: &T, params: &P, gradients: &[P]) -> (P, OptState<T>)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -69,7 +69,7 @@ where
     (params, state)
 }
 
-/// What is written of a case.
+/// Returns the file of a case.
 fn written<T: GradientTransformation, P: Tree>(name: &str, optimizer: &T, state: &OptState<T>, params: &P) -> Vec<u8> {
     bytes(&Save::new(optimizer, state).params(params).note("case", name))
 }
@@ -85,7 +85,7 @@ impl Each for Load {
         let path = path(self.0, name);
         let file = Checkpoint::open(&path).unwrap();
         assert_eq!(file.note("case"), Some(name));
-        // The parameters to load into are others.
+        // The parameters to load into have other values.
         let mut loaded = params.clone();
         let state = file.load(optimizer, &mut loaded).unwrap();
         let (expected, from_scratch) = run(optimizer, &params, gradients);
@@ -94,7 +94,7 @@ impl Each for Load {
         assert!(same_bits(&*state, &*from_scratch), "{name}: state");
         assert_eq!(state.schema(), from_scratch.schema(), "{name}: schema");
 
-        // Saved again it says the same.
+        // Saving again gives the same file.
         let again = written(name, optimizer, &state, &loaded);
         if self.0 == FOLDER && file.version() == env!("CARGO_PKG_VERSION") {
             assert!(again == fs::read(&path).unwrap(), "{name}: the same version writes the same bytes");
@@ -109,12 +109,12 @@ impl Each for Load {
 #[test]
 fn files_of_every_format_are_loaded() {
     READ.into_iter().for_each(|version| each_case(&Load(version)));
-    // No file is forgotten.
+    // Every file has a case.
     let files = fs::read_dir(path(FOLDER, "").parent().unwrap()).unwrap().count();
     assert_eq!(files, 4);
 }
 
-/// A file of before updates were counted by leaf: every leaf has had as many as there were steps.
+/// In a file from before per-leaf counts, every leaf has the count of all steps.
 #[test]
 fn a_file_without_counts_by_leaf_is_read_with_that_of_all() {
     let optimizer = freezable(optimizer());

@@ -14,7 +14,7 @@ use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
 use super::*;
 
-/// How many steps were done before the file was written, and how many until the end: as `make.py` has it.
+/// Steps before the file was written, and until the end, as in `make.py`.
 const BEFORE: u64 = 5;
 const AFTER: u64 = 7;
 
@@ -38,11 +38,11 @@ fn zeros<T: gradchain::Element + num_traits::Zero>() -> Net<T> {
     Net { fc: Layer { weight: Array2::zeros((2, 3)), bias: Array1::zeros(2) } }
 }
 
-/// What of a float is compared.
+/// The floats of the comparison.
 trait Number: gradchain::Element + gradchain::tree::ArrayElement + Float {
     const TENSOR: Dtype;
     fn of(bytes: &[u8]) -> Self;
-    /// The distance in units of the last place of the larger one.
+    /// Returns the distance in units in the last place of the larger number.
     fn ulps(self, other: Self) -> f64 {
         let (a, b) = (self.to_f64().unwrap(), other.to_f64().unwrap());
         let place = 2_f64.powf(a.abs().max(b.abs()).log2().floor()) * Self::epsilon().to_f64().unwrap();
@@ -77,7 +77,7 @@ impl Number for f64 {
     }
 }
 
-/// The gradient of `make.py`.
+/// Returns the gradient of `make.py`.
 fn gradient_at<T: Number>(params: &Net<T>, t: u64) -> Net<T> {
     let number = |x: f64| T::from(x).unwrap();
     let target = |i: usize| number([0.5, -0.25][i % 2]);
@@ -88,14 +88,14 @@ fn gradient_at<T: Number>(params: &Net<T>, t: u64) -> Net<T> {
     gradient
 }
 
-/// Goes on where the other library stopped: the largest distances from where that was after one step, and after all.
+/// Resumes another library's run; returns the largest distances from its own result, after one step and at the end.
 fn run<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import, case: &str, optimizer: &T) -> [f64; 2] {
     let mut params = zeros::<N>();
     let mut state = import.load(optimizer, &mut params).unwrap();
     let mut next = None;
     for t in BEFORE..BEFORE + AFTER {
         let gradient = gradient_at(&params, t);
-        // Windows of `multi_steps` have two.
+        // Windows of `multi_steps` have two mini-steps.
         while !optimizer.step(&mut params, &gradient, &mut state).unwrap().emitted() {}
         next.get_or_insert_with(|| params.clone());
     }
@@ -120,24 +120,26 @@ fn run<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import, c
     found
 }
 
-/// Goes on where the other library stopped: the largest distance from where that got by itself, in last places.
+/// Resumes another library's run; returns the largest distance from its own result, in units in the last place.
 fn go_on<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import, case: &str, optimizer: &T) -> f64 {
     run::<N, T>(import, case, optimizer)[1]
 }
 
-/// PyTorch rounds a parameter twice in a step of AdamW, by the decay and by the update, and its Adam folds the
-/// correction of bias into other factors: a last place a step.
+/// The allowed distance: a unit in the last place per step.
+///
+/// PyTorch rounds a parameter twice in a step of AdamW, after the decay and after the update, and its Adam combines the
+/// bias correction with other factors.
 const PLACES: f64 = AFTER as f64;
 
 #[test]
 fn a_run_of_pytorch_goes_on() {
     let import = |case| Import::torch(path(case)).unwrap();
-    // SGD of PyTorch does not count.
+    // PyTorch's SGD has no count.
     let counted = |case| import(case).at_step(BEFORE);
     let adam = adam(0.01).b1(0.8).b2(0.95).eps(1e-6);
     let adamw = adamw(0.01).weight_decay(0.125);
     let momentum = sgd(0.01).momentum(0.9);
-    // What has no arrays of its own may be around it.
+    // Stages without arrays may surround it.
     let clipped = chain((clip(1e6), named_chain(["adamw"], (adamw.clone(),))));
     let found = [
         go_on::<f32, _>(&import("torch_adam"), "torch_adam", &adam),
@@ -149,7 +151,7 @@ fn a_run_of_pytorch_goes_on() {
         go_on::<f32, _>(&import("torch_adamw"), "torch_adamw", &clipped),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
-    // Another argument, or a count that is off by one, shows.
+    // Another argument, or a count off by one, is detected.
     assert!(go_on::<f32, _>(&import("torch_adamw"), "torch_adamw", &adamw.clone().weight_decay(0.12)) > 100.0);
     let late = cosine_decay(0.01, 1000);
     let early = go_on::<f32, _>(&counted("torch_sgd"), "torch_sgd", &sgd(late));
@@ -170,17 +172,17 @@ fn a_run_of_optax_goes_on() {
         go_on::<f32, _>(&import("optax_nesterov"), "optax_nesterov", &sgd(schedule).momentum(0.9).nesterov(true)),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
-    // The schedule goes on at the count of the file.
+    // The schedule continues at the file's count.
     let fresh = Import::optax(path("optax_momentum")).unwrap().at_step(0);
     assert!(go_on::<f32, _>(&fresh, "optax_nesterov", &sgd(schedule).momentum(0.9).nesterov(true)) > 100.0);
 }
 
-/// The optimizer that `save` of `make.py` writes.
+/// Returns the optimizer that `save` of `make.py` writes.
 fn decayed() -> gradchain::optimizer::Adamw {
     adamw(0.01).weight_decay(0.125)
 }
 
-/// AMSGrad as PyTorch has it: see `docs/from-pytorch.md`.
+/// Returns AMSGrad as PyTorch has it: see `docs/from-pytorch.md`.
 fn amsgrad_of_pytorch() -> gradchain::optimizer::Amsgrad {
     let root = |count: u64| (1.0 - 0.999_f64.powf(count as f64 + 1.0)).sqrt();
     amsgrad(from_fn("rate", move |count| 0.01 * root(count)))
@@ -208,7 +210,7 @@ fn runs_of_other_optimizers_of_pytorch_go_on() {
         go_on::<f32, _>(&import("torch_adagrad"), "torch_adagrad", &adagrad),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
-    // A difference in a step grows in the next ones, by the momentum.
+    // Momentum amplifies a step's difference in later steps.
     let heavy = chain((rms(), trace(0.9), scale_by_learning_rate(0.01)));
     let [next, end] = run::<f32, _>(&import("torch_rmsprop_momentum"), "torch_rmsprop_momentum", &heavy);
     assert!(next <= 1.0 && end <= 3.0 * PLACES, "{next} {end}");
@@ -216,7 +218,7 @@ fn runs_of_other_optimizers_of_pytorch_go_on() {
     let muon = muon.adam_learning_rate(0.01).adam_weight_decay(0.125);
     let [next, end] = run::<f32, _>(&import("torch_muon_f32"), "torch_muon_f32", &muon);
     assert!(next <= 4.0 && end <= 2.0 * PLACES, "{next} {end}");
-    // PyTorch multiplies in bf16: an update of 0.02 is right to a 64th of that, and parameters are larger than a 16th.
+    // PyTorch multiplies in bf16: an update of 0.02 is exact to a 64th, and parameters are larger than a 16th.
     let [next, _] = run::<f32, _>(&import("torch_muon"), "torch_muon", &muon);
     let places = 0.02 / 64.0 * 16.0 / f64::from(f32::EPSILON);
     assert!(next <= places, "{next} of {places}");
@@ -225,7 +227,7 @@ fn runs_of_other_optimizers_of_pytorch_go_on() {
 #[test]
 fn runs_of_other_optimizers_of_optax_go_on() {
     let import = |case| Import::optax(path(case)).unwrap();
-    // These count no steps with a rate that is a number.
+    // With a constant rate these have no count.
     let counted = |case| import(case).at_step(BEFORE);
     let schedule = cosine_decay(0.01, 20);
     let labels = || Labels::by(|leaf| if leaf.path().ends_with("weight") { "weights" } else { "biases" });
@@ -245,11 +247,11 @@ fn runs_of_other_optimizers_of_optax_go_on() {
         run::<f32, _>(&import("optax_multi_steps"), "optax_multi_steps", &multi_steps(decayed(), 2)),
     ];
     assert!(found.iter().all(|[next, _]| *next <= 2.0), "{found:?}");
-    // A difference in a step grows in the next ones, most where the square of a mean is taken from that of squares.
+    // Later steps amplify a difference, most for a variance as the difference of two means.
     assert!(found.iter().all(|[_, end]| *end <= 20.0 * PLACES), "{found:?}");
 }
 
-/// A weight and a bias in a group each, as `groups` of `make.py` has it.
+/// Returns groups with a weight and a bias each, as `groups` of `make.py`.
 fn groups() -> impl GradientTransformation<Needs = Nothing> {
     let (weights, biases) = (adamw(0.01).weight_decay(0.125), adamw(0.02).weight_decay(0.0));
     let labels = Labels::by(|leaf| if leaf.path().ends_with("weight") { "weights" } else { "biases" });
@@ -273,14 +275,14 @@ fn wrappers_that_remember_no_steps_need_no_verb() {
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
 
-    // Windows that grow with the steps done grow on.
+    // The schedule of window lengths continues at the count.
     let growing = multi_steps(decayed(), piecewise_constant(1.0, [(5, 2.0)]));
     let mut params = zeros::<f32>();
     let mut state = import.load(&growing, &mut params).unwrap();
     assert_eq!((state.gradient_step().get(), state.mini_step().get()), (5, 0));
     assert!(!growing.step(&mut params, &zeros::<f32>(), &mut state).unwrap().emitted());
 
-    // State that is made from the steps done or the parameters is asked for.
+    // State computed from the step count or the parameters must be requested.
     let averaged = params_ema(decayed(), 0.5);
     let error = import.load(&averaged, &mut params).unwrap_err().to_string();
     let verb = "`Migration::new().wrap_part(\"\")` starts the own state of params_ema as `init` does";
@@ -301,14 +303,14 @@ fn leaves_that_had_fewer_steps_are_counted_apart() {
     let state = import().load(&decayed(), &mut params).unwrap();
     let updates = |leaf: &str| state.0.updates.get(state.structure().index_of(leaf).unwrap()).unwrap().get();
     assert_eq!((state.0.count.get(), updates("fc/weight"), updates("fc/bias")), (BEFORE, BEFORE, BEFORE - 2));
-    // Schedules may have counted more steps than any leaf had, and no fewer.
+    // Schedules may have a larger count than any leaf, and no smaller one.
     let state = import().at_step(BEFORE + 1).load(&decayed(), &mut params).unwrap();
     assert_eq!(state.2.count.get(), BEFORE + 1);
     let error = import().at_step(BEFORE - 1).load(&decayed(), &mut params).unwrap_err().to_string();
     assert!(error.ends_with("`state/fc.weight/step`: expected at most 4 steps, as `at_step` says, found 5"), "{error}");
 }
 
-/// The first step of a fresh leaf is that of a new optimizer, as after `migrate`.
+/// Fresh leaves take the first step of a new optimizer, as after `migrate`.
 #[test]
 fn fresh_leaves_take_their_first_step() {
     let import = Import::torch(path("torch_adamw")).unwrap();
@@ -353,10 +355,10 @@ fn levels_that_were_put_into_names_are_named() {
     let (a, b): (&[f64], &[f64]) = (&[1.0, 2.0], &[3.0]);
     let said = hint(&[("params/_orig_mod.module.a", F, &[2], a), ("params/_orig_mod.module.b.w", F, &[], b)]);
     assert!(said.starts_with("`Migration::new().rename(\"_orig_mod/module\", \"\")`"), "{said}");
-    // Of a part that was compiled.
+    // A part of a compiled model.
     let said = hint(&[("params/a", F, &[2], a), ("params/b._orig_mod.w", F, &[], b)]);
     assert!(said.starts_with("`Migration::new().rename(\"b/_orig_mod\", \"b\")`"), "{said}");
-    // Here there is a level more.
+    // Here the paths have one more level.
     let mut params = DynTree::new();
     params.insert("net/a", array![0.0_f32, 0.0]);
     let error = torch(&[("params/a", F, &[2], a)]).load(&sgd(0.1), &mut params).unwrap_err().to_string();
@@ -379,11 +381,11 @@ fn levels_that_were_put_into_names_are_named() {
     );
     torch(saved).migrating(Migration::new().rename("fc", "fc1")).load(&sgd(0.1), &mut params).unwrap();
     assert_eq!(params.get::<f32>("fc1/a").unwrap(), array![1.0, 2.0].into_dyn());
-    // Of another shape, it is another layer.
+    // Another shape means another layer.
     let saved: &[Made<'_>] = &[("params/fc.a", F, &[1], b), ("params/fc2.a", F, &[1], b)];
     let error = torch(saved).load(&sgd(0.1), &mut params).unwrap_err().to_string();
     assert!(!error.contains("rename("), "{error}");
-    // Nothing alike, nothing said.
+    // Without similar paths the message suggests nothing.
     let said = hint(&[("params/x", F, &[2], a), ("params/y", F, &[], b)]);
     assert!(!said.contains("rename"), "{said}");
 }
@@ -393,7 +395,7 @@ fn levels_that_were_put_into_names_are_named() {
 fn moments_of_sixteen_bits_are_widened() {
     use gradchain::DType;
     use half::{bf16, f16};
-    // PyTorch and Optax round each number of the arithmetic to 16 bits, and the moments.
+    // PyTorch and Optax round each operation and the moments to 16 bits.
     let optax = |case| Import::optax(path(case)).unwrap();
     let torch = |case| Import::torch(path(case)).unwrap();
     let found = [
@@ -413,7 +415,7 @@ fn moments_of_sixteen_bits_are_widened() {
     let narrow: Vec<f32> = kept.get::<bf16>(0).unwrap().iter().map(|x| x.to_f32()).collect();
     assert_eq!(widened.get::<f32>(0).unwrap(), narrow);
 
-    // The other way round numbers are rounded, if that is said.
+    // In the opposite direction numbers are rounded, on request.
     let optimizer = adam(0.01).mu_dtype(DType::Bf16);
     let error = optax("optax_bf16").load(&optimizer, &mut params).unwrap_err().to_string();
     assert!(error.contains("`mu/fc/weight`: expected bf16 [2, 3], found f32 [2, 3]"), "{error}");
@@ -449,7 +451,7 @@ fn a_run_in_f32_goes_on_in_bf16() {
     assert_eq!(held.master().get::<f32>(weight).unwrap(), all);
 }
 
-/// A tensor of a file that is made here: name, type, shape, values.
+/// A tensor of a generated file: name, dtype, shape, values.
 type Made<'a> = (&'a str, Dtype, &'a [usize], &'a [f64]);
 
 fn made(tensors: &[Made<'_>]) -> Vec<u8> {
@@ -472,7 +474,7 @@ fn made(tensors: &[Made<'_>]) -> Vec<u8> {
 
 const F: Dtype = Dtype::F32;
 
-/// A whole file of PyTorch's Adam for leaves `a` and `b/w`.
+/// A complete file of PyTorch's Adam for leaves `a` and `b/w`.
 const ADAM: [Made<'_>; 8] = [
     ("params/a", F, &[2], &[1.0, 2.0]),
     ("params/b.w", F, &[], &[3.0]),
@@ -490,7 +492,7 @@ fn here() -> DynTree {
     tree
 }
 
-/// The file with one tensor changed, left out or added.
+/// Returns the file with one tensor changed, removed or added.
 fn with(change: Made<'_>) -> Vec<u8> {
     let mut tensors: Vec<_> = ADAM.into_iter().filter(|tensor| tensor.0 != change.0).collect();
     tensors.push(change);
@@ -501,7 +503,7 @@ fn without(name: &str) -> Vec<u8> {
     made(&ADAM.into_iter().filter(|tensor| tensor.0 != name).collect::<Vec<_>>())
 }
 
-/// What is wrong with a file; nothing is changed.
+/// Returns the error of a file; asserts that nothing changed.
 fn refused<T: GradientTransformation>(import: &Import, optimizer: &T) -> String {
     let mut params = here();
     let error = import.load(optimizer, &mut params).unwrap_err();
@@ -557,7 +559,7 @@ fn every_difference_of_a_file_is_named() {
     ] {
         assert_eq!(refused(&torch(bytes), &adam), format!("1 difference\n  {said}"));
     }
-    // Many at once.
+    // Several errors at once.
     let here = refused(&torch(made(&ADAM[..3])), &adam);
     assert_eq!(
         here,
@@ -566,7 +568,7 @@ fn every_difference_of_a_file_is_named() {
          missing tensor `state/b.w/step`: a count of steps\n  \
          `Migration::new().fresh(\"b/w\")` starts the state of a leaf that the file has none of"
     );
-    // A count of another type is a count, and one that is given must be that of the file.
+    // A count may have another dtype, and a given one must match the file.
     assert!(torch(with(("state/b.w/step", Dtype::I64, &[], &[9.0]))).load(&adam, &mut params).is_ok());
     assert!(torch(made(&ADAM)).at_step(9).load(&adam, &mut params).is_ok());
     assert_eq!(
@@ -590,7 +592,7 @@ fn momentum_of_pytorch_has_a_buffer_or_is_refused() {
     let state = before.at_step(4).load(&sgd(0.1), &mut here()).unwrap();
     assert_eq!(state.1.count.get(), 4);
 
-    // Before its first step, asked for.
+    // A file from before the first step, on request.
     let before = Import::from_bytes(Origin::Torch, made(&params)).unwrap().at_step(0);
     let fresh = before.migrating(Migration::new().fresh(Mask::all()));
     let state = fresh.load_state(&momentum, &here()).unwrap();
@@ -708,7 +710,7 @@ fn other_files_are_refused() {
         assert!(Import::from_bytes(Origin::Torch, bytes).unwrap_err().is_file());
     }
     assert!(Import::optax(path("nowhere")).unwrap_err().is_file());
-    // An axis longer than any memory, next to one of no length.
+    // An axis longer than any memory, beside one of length zero.
     let header =
         r#"{"params/a":{"dtype":"F32","shape":[0,4611686018427387904,4611686018427387904],"data_offsets":[0,0]}}"#;
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();

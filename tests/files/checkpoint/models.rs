@@ -7,7 +7,7 @@ use gradchain::state::same_bits;
 
 use super::*;
 
-/// A generator and a critic, after some steps.
+/// Returns a generator and a critic after some steps.
 fn both(steps: usize) -> (Model, Vec<f32>) {
     let (generator, _) = trained(&optimizer(), steps);
     (generator, vec![steps as f32, 0.5])
@@ -41,7 +41,7 @@ fn models_of_one_file_are_of_one_step() {
     assert_eq!((generator, critic.clone()), both(3));
     assert_eq!((part.note("own"), part.structure().len()), (Some("3"), 1));
     assert!(same_bits(&*of_g, &*trained(&of_generator, 3).1));
-    // Each is a checkpoint of its own.
+    // Each is a separate checkpoint.
     let error = part.load(&sgd(0.1).momentum(0.5), &mut critic).unwrap_err().to_string();
     assert!(
         error.contains("safetensors: model `critic` does not fit: 1 difference\n  optimizer: $.sgd.momentum"),

@@ -51,7 +51,7 @@ fn memory_order_is_the_loaders_own() {
     assert_eq!(loaded, straight);
 }
 
-/// Has a field of every kind.
+/// A transformation with a state field of every kind.
 #[derive(Clone, Debug)]
 struct Everything;
 
@@ -198,7 +198,7 @@ fn a_mapped_file_is_the_same() {
     let (params, state) = trained(&optimizer, 3);
     Save::new(&optimizer, &state).params(&params).to_file(&path).unwrap();
     #[allow(unsafe_code, reason = "nobody else has the folder")]
-    // SAFETY: the file is in a folder of this test alone.
+    // SAFETY: the file is in a folder that only this test uses.
     let file = unsafe { Checkpoint::map(&path) }.unwrap();
     let mut loaded = model();
     let back = file.load(&optimizer, &mut loaded).unwrap();

@@ -1,5 +1,6 @@
-//! L-BFGS on the nonlinear problems of NIST's Statistical Reference Datasets, from both starts, in the parameters as
-//! they are and in multiples of the start; the digits reached, and the recorded table of them.
+//! L-BFGS on the nonlinear problems of NIST's Statistical Reference Datasets reaches the recorded digits.
+//!
+//! It runs from both starts, in the given parameters and in multiples of the start.
 //!
 //! `BLESS=1 cargo test --test files nist` writes `tests/data/nist_lbfgs.json` and `benches/record/nist.md`.
 
@@ -13,10 +14,10 @@ use gradchain::prelude::*;
 use models::{Problem, problems};
 use serde::{Deserialize, Serialize};
 
-/// What was reached by one method from one start.
+/// The result of one method from one start.
 #[derive(Deserialize, Serialize, Clone, Copy, Debug)]
 struct Reached {
-    /// That all parameters share with the certified ones, of 11.
+    /// The digits, of 11, that all parameters share with the certified ones.
     digits: f64,
     evaluations: usize,
 }
@@ -27,7 +28,7 @@ struct Run {
     start: usize,
     lbfgs: Reached,
     scaled: Reached,
-    /// Levenberg-Marquardt, where it was run.
+    /// The result of Levenberg-Marquardt, if it was run.
     #[serde(default, skip_serializing)]
     lm: Option<Reached>,
 }
@@ -46,7 +47,7 @@ fn record(file: &str) -> Vec<Run> {
     serde_json::from_str::<Record>(&file).unwrap().runs
 }
 
-/// Until rounding errors hide what is left; parameters are multiples of `unit`.
+/// Fits until rounding errors dominate; parameters are multiples of `unit`.
 fn fit(problem: &Problem, start: &[f64], unit: &[f64]) -> (Reached, Report) {
     let times = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).collect::<Vec<_>>();
     let mut params: Vec<_> = start.iter().zip(unit).map(|(b, unit)| b / unit).collect();
@@ -62,10 +63,10 @@ fn fit(problem: &Problem, start: &[f64], unit: &[f64]) -> (Reached, Report) {
     (Reached { digits, evaluations: report.evaluations }, report)
 }
 
-/// Digits at which a run is at the certified minimum; those that are not have none, but for one with 0.9.
+/// The least digits of a run at the certified minimum; all others have none, except for one with 0.9.
 const AT_THE_MINIMUM: f64 = 4.0;
 
-/// Runs in which the value still falls at the limit: gradients of 1e200 leave room for the shortest steps only.
+/// Runs still descending at the limit: gradients of 1e200 allow only the shortest steps.
 const STILL_DESCENDING: &[&str] = &["Nelson from start 1"];
 
 #[test]
@@ -77,8 +78,8 @@ fn as_many_digits_as_are_recorded() {
             let size: Vec<_> = start.iter().map(|b| b.abs()).collect();
             let [lbfgs, scaled] = [vec![1.0; start.len()], size].map(|unit| {
                 let (reached, report) = fit(&problem, start, &unit);
-                // Nowhere but at the minimum is it said to have converged, unless the gradient is zero: at the end of
-                // the plateau of Eckerle4, where the peak is so narrow that no observation sees it.
+                // A report claims convergence only at the minimum, or at a zero gradient: at the end of the plateau of
+                // Eckerle4, the peak is too narrow for any observation.
                 let claims = report.converged() && report.gradient_norm > 0.0;
                 assert!(reached.digits >= AT_THE_MINIMUM || !claims, "{name}: {report}");
                 assert!(report.stop != Stop::MaxSteps, "{name}: {report}");
@@ -101,7 +102,7 @@ fn as_many_digits_as_are_recorded() {
         assert_eq!((&run.problem, run.start), (&expected.problem, expected.start));
         for (reached, expected) in [(run.lbfgs, expected.lbfgs), (run.scaled, expected.scaled)] {
             let name = format!("{} from start {}", run.problem, run.start);
-            // The last bits of `exp` are not the same everywhere, and steps among rounding errors follow them.
+            // The last bits of `exp` depend on the system, and affect steps at the level of rounding errors.
             assert!(reached.digits >= expected.digits - 0.5, "{name}: {reached:?}, {expected:?} before");
             assert!(2 * reached.evaluations <= 3 * expected.evaluations, "{name}: {reached:?}, {expected:?} before");
         }
@@ -109,8 +110,7 @@ fn as_many_digits_as_are_recorded() {
     the_tables_match_the_records();
 }
 
-/// Few evaluations with the defaults; and not many more before it says that it stalls, where no gradient is small
-/// enough.
+/// Thurber converges in few evaluations, or stalls after few more if the tolerance is out of reach.
 #[test]
 fn thurber_ends_soon_and_says_why() {
     let thurber = problems().into_iter().find(|problem| problem.name == "Thurber").unwrap();
@@ -130,7 +130,7 @@ fn thurber_ends_soon_and_says_why() {
     }
 }
 
-/// The rows of the table, from the records of this crate and of scipy.
+/// Returns the rows of the table, from the records of this crate and of scipy.
 fn table() -> String {
     let mut good = [0; 5];
     let (ours, theirs) = (record("tests/data/nist_lbfgs.json"), record("tests/data/nist_scipy.json"));

@@ -1,5 +1,7 @@
-//! The problems, and their models with exact derivatives: each is evaluated at complex parameters, a step of 1e-100
-//! along the imaginary axis, whose imaginary part is the derivative and too small to change the value.
+//! The problems, and their models with exact derivatives by complex steps.
+//!
+//! A model is evaluated at complex parameters with an imaginary step of 1e-100. The imaginary part of the result is the
+//! derivative, and too small to change the value.
 
 use std::f64::consts::PI;
 use std::fs;
@@ -8,20 +10,20 @@ use std::path::Path;
 use num_complex::Complex64;
 use serde::Deserialize;
 
-/// A problem as NIST publishes it.
+/// A problem of NIST's.
 #[derive(Deserialize)]
 pub(super) struct Problem {
     pub(super) name: String,
     pub(super) starts: [Vec<f64>; 2],
     pub(super) certified: Vec<f64>,
     y: Vec<f64>,
-    /// For each predictor the values of all observations.
+    /// The values of all observations, for each predictor.
     x: Vec<Vec<f64>>,
 }
 
 type Model = fn(&[Complex64], &[f64]) -> Complex64;
 
-/// All problems, of `tests/data/nist.json`.
+/// Returns all problems, from `tests/data/nist.json`.
 pub(super) fn problems() -> Vec<Problem> {
     #[derive(Deserialize)]
     struct File {
@@ -32,7 +34,7 @@ pub(super) fn problems() -> Vec<Problem> {
 }
 
 impl Problem {
-    /// The sum of the squares of the residuals, and its gradient.
+    /// Returns the sum of the squared residuals, and its gradient.
     pub(super) fn loss(&self, b: &[f64]) -> (f64, Vec<f64>) {
         const STEP: f64 = 1e-100;
         let model = model(&self.name);
@@ -56,7 +58,7 @@ impl Problem {
         (value, gradient)
     }
 
-    /// How many digits all parameters share with the certified ones, which have 11.
+    /// Returns the digits that all parameters share with the certified ones, which have 11.
     pub(super) fn digits(&self, b: &[f64]) -> f64 {
         let digits = |(b, c): (&f64, &f64)| -((b - c).abs() / c.abs()).log10();
         b.iter().zip(&self.certified).map(digits).fold(11.0, f64::min).max(0.0)
@@ -99,7 +101,7 @@ fn model(name: &str) -> Model {
         "Rat43" => |b, x| b[0] / (1.0 + (b[1] - b[2] * x[0]).exp()).powc(1.0 / b[3]),
         "Roszman1" => |b, x| {
             let z = b[2] / (x[0] - b[3]);
-            // Of the library's, which is a difference of logarithms, nothing of the imaginary part would be left.
+            // The library's difference of logarithms would lose the imaginary part.
             let arctan = Complex64::new(z.re.atan(), z.im / (1.0 + z.re * z.re));
             b[0] - b[1] * x[0] - arctan / PI
         },

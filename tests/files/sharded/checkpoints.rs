@@ -1,4 +1,4 @@
-//! Checkpoints that ranks write together: gone on from on any number of them, whole or not there at all, and checked.
+//! Checkpoints of several ranks: resumed on any number of them, atomic, and verified.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(20.0), zero_nans(), params_ema(adamw(0.02), 0.9)))
 }
 
-/// Trains to a step, from the checkpoint that is there, and saves.
+/// Trains to a step, from the existing checkpoint, and saves.
 fn train(ranks: usize, path: &Path, from: u64, to: u64) -> Vec<Vec<u64>> {
     together(ranks, |rank| {
         let (optimizer, mut params) = (sharded(optimizer(), rank), Model::of(0));
@@ -38,7 +38,7 @@ fn train(ranks: usize, path: &Path, from: u64, to: u64) -> Vec<Vec<u64>> {
     })
 }
 
-/// The same on one machine.
+/// Trains in one process.
 fn plain(to: u64) -> (Model, impl GradientTransformation<Needs = Nothing>, Vec<u8>) {
     let (optimizer, mut params) = (optimizer(), Model::of(0));
     let mut state = optimizer.init(&params).unwrap();
@@ -50,7 +50,7 @@ fn plain(to: u64) -> (Model, impl GradientTransformation<Needs = Nothing>, Vec<u
     (params, optimizer, file.into_inner())
 }
 
-/// A file of the shards of a checkpoint.
+/// Returns the path of a shard.
 fn shard(path: &Path, rank: usize) -> PathBuf {
     let called = format!(".{rank}-of-");
     let files = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
@@ -89,7 +89,7 @@ fn merged_shards_are_the_file_of_one_machine_and_are_gone_on_from_on_several() {
     train(4, &list, 0, 2);
     merge(&list, &merged).unwrap();
     let (_, _, bytes) = plain(2);
-    // Notes and numbers are the same, so all bytes are.
+    // Notes and numbers are equal, so all bytes are.
     assert!(fs::read(&merged).unwrap() == bytes);
     fs::write(&single, bytes).unwrap();
     let (whole, ..) = plain(4);
@@ -151,7 +151,7 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     fs::write(&file, &damaged).unwrap();
     assert!(refused().contains("has check sum"), "{}", refused());
     assert!(refused().contains(file.file_name().unwrap().to_str().unwrap()), "{}", refused());
-    // Tensors are not read before they are wanted, and nothing is changed by what cannot be.
+    // Tensors are read lazily, and a failed read changes nothing.
     let (mut params, opened) = (Model::of(99), Checkpoint::open(&path).unwrap());
     assert!(opened.load(&optimizer(), &mut params).unwrap_err().to_string().contains("has check sum"));
     assert!(latest_valid(folder.path()).unwrap().found.is_none());
@@ -172,7 +172,7 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     assert!(alone.ends_with("it is what rank 1 of 2 has written: open the list of all of them"), "{alone}");
 }
 
-/// A file of ranks in which a number of the header is another, as a program could write it that is not this one.
+/// Returns a shard with another number in its header, as another program could write it.
 fn forged(bytes: &[u8], from: &str, to: &str) -> (Vec<u8>, String) {
     let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header = std::str::from_utf8(&bytes[8..8 + len]).unwrap();
@@ -193,7 +193,7 @@ fn a_stretch_that_would_lie_outside_of_its_array_is_an_error() {
     train(4, &path, 0, 1);
     let files = [0, 1, 2, 3].map(|rank| shard(&path, rank));
     let (list, bytes) = (fs::read_to_string(&path).unwrap(), files.each_ref().map(|file| fs::read(file).unwrap()));
-    // Of a leaf that is cut: where its stretch begins, its shape and strides.
+    // Of a split leaf: the beginning, shape and strides of its slice.
     let stretch = |rank: usize| {
         let header = String::from_utf8_lossy(&bytes[rank]);
         let parts = &header[header.find(r#"\"parts\""#).unwrap()..];
@@ -202,10 +202,10 @@ fn a_stretch_that_would_lie_outside_of_its_array_is_an_error() {
     };
     let [chunk, large] = [CHUNK, LARGE].map(|n| n.to_string());
     for (rank, from, to) in [
-        // As if neighbours were far apart, or everything in one place.
+        // As if neighbours were far apart, or all elements in one place.
         (0, "[1]", "[9]".into()),
         (0, "[1]", "[0]".into()),
-        // As if the stretches overlapped, or had a gap, or the array were another.
+        // As if the slices overlapped, had a gap, or belonged to another array.
         (1, &*chunk, (CHUNK - 1).to_string()),
         (1, &chunk, (CHUNK + 1).to_string()),
         (0, &large, "99000".into()),
@@ -233,7 +233,7 @@ fn a_folder_of_checkpoints_keeps_the_last_with_their_files_and_leaves_others_alo
     let foreign =
         ["step-000000000001.safetensors.backup.shard", "step-1.safetensors.0123456789abcdef.0-of-2.shard", "a"];
     foreign.iter().for_each(|name| fs::write(folder.path().join(name), "mine").unwrap());
-    // What a rank wrote of a checkpoint that was never listed.
+    // A shard of a checkpoint that was never listed.
     fs::write(folder.path().join("step-000000000009.safetensors.0123456789abcdef.1-of-2.shard"), "lost").unwrap();
     let kept = |ranks: usize, steps: std::ops::Range<u64>, last, best| {
         together(ranks, |rank| {
@@ -278,7 +278,7 @@ fn a_share_is_not_saved_as_if_it_were_all() {
     }
 }
 
-/// A rank that is lost after so many calls.
+/// A rank that is lost after some number of calls.
 #[derive(Debug)]
 struct Gone<'a>(&'a dyn Collective, AtomicUsize);
 
@@ -325,7 +325,7 @@ fn whenever_a_rank_is_lost_the_old_checkpoint_or_the_new_one_is_there() {
                         scope.spawn(move || {
                             let (optimizer, params) = (sharded(sgd(0.1), ranks), Model::of(0));
                             let state = optimizer.init(&params)?;
-                            // Only the writing is cut short.
+                            // Only the write is interrupted.
                             let ranks = Gone(&**optimizer.collective(), calls.into());
                             Save::new(&optimizer, &state).params(&params).note("step", "new").to_shards(path, &ranks)
                         })

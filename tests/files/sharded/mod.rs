@@ -1,5 +1,4 @@
-//! Optimizers that are shared out among ranks, which are threads here: what they promise, what they refuse, and their
-//! checkpoints.
+//! Sharded optimizers on ranks that are threads: guarantees, errors and checkpoints.
 
 mod alone;
 mod checkpoints;
@@ -16,18 +15,18 @@ use gradchain::collective::{Threads, threads};
 
 use crate::chunk::CHUNK;
 
-/// Elements of a model's largest leaf: three pieces.
+/// Elements of a model's largest leaf: three chunks.
 const LARGE: usize = 2 * CHUNK + 3_232;
 
-/// Longer than any machine takes that is not stuck.
+/// Longer than any machine takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(120);
 
-/// What each of so many ranks comes to.
+/// Returns the results of all ranks.
 fn together<R: Send>(ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     within(LONG, ranks, work)
 }
 
-/// The same, with a time limit.
+/// Returns the results of all ranks, with a time limit.
 fn within<R: Send>(limit: Duration, ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let running: Vec<_> = threads(ranks, limit).into_iter().map(|rank| scope.spawn(|| work(rank))).collect();
@@ -35,7 +34,7 @@ fn within<R: Send>(limit: Duration, ranks: usize, work: impl Fn(Threads) -> R + 
     })
 }
 
-/// Leaves that are cut, with small ones between: 4 pieces, of two types.
+/// A model of split and small leaves: 4 chunks, of two dtypes.
 #[derive(Clone, Debug, PartialEq, Tree)]
 struct Model {
     large: Vec<f32>,
@@ -45,7 +44,7 @@ struct Model {
 }
 
 impl Model {
-    /// Numbers of both signs on both sides of 1, that depend on a seed.
+    /// Returns numbers of both signs and around 1, determined by a seed.
     fn of(seed: u64) -> Model {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {
@@ -62,7 +61,7 @@ impl Model {
         }
     }
 
-    /// The bits of every element.
+    /// Returns the bits of every element.
     fn bits(&self) -> Vec<u64> {
         let mut bits = Vec::new();
         gradchain::tree::for_each_leaf(self, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));

@@ -1,4 +1,4 @@
-//! The same bits for every number of ranks, and a share of the state each.
+//! Every number of ranks gives the same bits, and each rank holds its share of the state.
 
 use gradchain::DType;
 use gradchain::collective::{PairwiseMean, Threads, parts};
@@ -12,7 +12,7 @@ use gradchain::wrapper::{cautious, sharded};
 use super::{Model, together};
 use crate::chunk::CHUNK;
 
-/// The batch of a step is cut into so many parts.
+/// The parts of a step's batch.
 const PARTS: usize = 8;
 
 fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
@@ -21,7 +21,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(20.0), zero_nans(), parts, params_ema(identity(), 0.9)))
 }
 
-/// The mean of a rank's parts of a batch.
+/// Returns the mean over a rank's parts of a batch.
 fn gradient(ranks: &Threads, batch: usize, step: u64) -> Model {
     let mut mean = PairwiseMean::new();
     for part in parts(ranks, batch).unwrap() {
@@ -87,7 +87,7 @@ fn each_part_is_one_ranks_and_what_cannot_be_shared_out_is_an_error() {
 fn mini_steps_may_be_outside_and_inside() {
     let alone = train((1, PARTS), |optimizer| multi_steps(optimizer, 3))[0].bits();
     for params in train((4, PARTS), |optimizer| multi_steps(optimizer, 3)) {
-        // The mean over a window of means over ranks is another than the other way round, but for rounding.
+        // Means over windows and over ranks commute only up to rounding.
         let pairs = params.bits().into_iter().zip(&alone).map(|(a, b)| (f64::from_bits(a), f64::from_bits(*b)));
         pairs.for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{a} {b}"));
     }
@@ -106,11 +106,12 @@ fn mini_steps_may_be_outside_and_inside() {
     assert!(inside(2).iter().all(|bits| *bits == alone[0]));
 }
 
-/// How many kinds of places there are.
+/// The number of places.
 const PLACES: usize = 8;
 
-/// A transformation in one of them: after state, between barriers, behind a mask, in a group, where it is not run in
-/// every step, and where it is seen by what weighs.
+/// Puts a transformation in one of them.
+///
+/// These are: behind state, between barriers, behind a mask, in a group, not in every step, and before an observer.
 fn placed(inner: Boxed, place: usize) -> Boxed {
     match place {
         0 => boxed(chain((trace(0.5), inner, add_decayed_weights(-0.25)))),
@@ -129,7 +130,7 @@ fn placed(inner: Boxed, place: usize) -> Boxed {
 
 #[test]
 fn it_may_stand_anywhere_and_updates_may_be_applied_later() {
-    // Of few bits, so that the mean of equal gradients is what each of them is.
+    // Few bits, so that the mean of equal gradients is exact.
     let few = |seed| {
         let mut model = Model::of(seed);
         gradchain::tree::tree_map(&mut model, |x| (x * 16.0).round() / 16.0);
@@ -170,13 +171,13 @@ fn each_rank_has_its_share_of_the_state() {
             state.schema().size().bytes(Kind::Moment)
         });
         assert_eq!(bytes.iter().sum::<usize>(), whole, "{ranks} ranks: {bytes:?}");
-        // A piece of two moments more or less, and those of the small leaves.
+        // At most one chunk of two moments of difference, and those of the small leaves.
         let share = whole / ranks;
         assert!(bytes.iter().all(|bytes| bytes.abs_diff(share) <= 2 * 8 * CHUNK), "{ranks} ranks: {bytes:?}");
     }
 }
 
-/// Of many pieces, how many bytes each rank has, of how many.
+/// Returns the bytes of each rank for many chunks, and the total.
 fn shares(ranks: usize, optimizer: impl Fn() -> Boxed + Sync) -> (Vec<f64>, f64) {
     let params = (vec![1.0_f32; 2_000_000], 0.0_f64, vec![1.0_f32; 1_200_000]);
     let bytes = |schema: gradchain::state::Schema| schema.size().bytes(Kind::Moment) as f64;
@@ -200,8 +201,8 @@ fn of_many_chunks_each_rank_has_as_much_within_five_percent() {
             let (bytes, whole) = shares(ranks, chain);
             let share = whole / ranks as f64;
             let even = bytes.iter().all(|bytes| (bytes / share - 1.0).abs() < 0.05);
-            // Elements are shared out evenly, all leaves together: a mask lets some ranks have more of those that it
-            // takes.
+            // Elements are distributed evenly, over all leaves together: a mask may leave a rank with more of the
+            // selected ones.
             assert_eq!(even, name != "masked", "{name} on {ranks} ranks: {bytes:?} of {whole}");
             assert_eq!(bytes.iter().sum::<f64>(), whole, "{name} on {ranks} ranks");
         }
@@ -224,7 +225,7 @@ fn hyperparameters_can_be_injected_inside() {
     assert!(trained(4).iter().all(|bits| *bits == alone[0]));
 }
 
-/// Positive parameters before some steps on their raw numbers, and after.
+/// Returns positive parameters before and after some steps on their raw values.
 fn constrained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> [Vec<f64>; 2] {
     let start: Vec<f64> = (0..40_000).map(|i| 0.1 + f64::from(i % 19) * 0.3).collect();
     let mut raw = Constraints::new().at("", positive()).unconstrain(&start).unwrap();

@@ -1,4 +1,4 @@
-//! A step of raw parameters allocates nothing once the first has been done: counted by the allocator.
+//! A step of raw parameters allocates nothing after the first, counted by the allocator.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,7 +12,7 @@ thread_local! {
     static ALLOCATIONS: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: hands everything to the system's allocator.
+// SAFETY: forwards every call unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|n| n.set(n.get() + 1));
@@ -25,7 +25,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// For the whole program; each thread counts for itself. What is not overridden goes through `alloc`.
+/// Counts for each thread separately. Methods without an override call `alloc`.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

@@ -1,15 +1,15 @@
-//! Where numbers end.
+//! Constraints at the limits of floats.
 
 use super::*;
 #[cfg(feature = "half")]
 use half::{bf16, f16};
 use ndarray::{Array1, Array2, ShapeBuilder};
 
-/// Raw numbers near and beyond where exponentials overflow, underflow, and round to 1.
+/// Raw numbers near and beyond the overflow, the underflow, and the rounding to 1 of exponentials.
 const FAR: [f64; 15] =
     [0.0, 1e-300, -1e-300, 17.0, -17.0, 40.0, -40.0, 709.9, -709.9, -745.2, 800.0, -800.0, 1e300, -1e300, -f64::MAX];
 
-/// A raw number of each size, the leaf of it, and its gradient, in a type.
+/// Checks raw numbers of each size, their leaf, and its gradient, in a dtype.
 macro_rules! far_out {
     ($T:ty, $constraint:expr, $start:expr, $inside:expr) => {
         for r in FAR {
@@ -64,7 +64,7 @@ fn open_bounds_are_never_reached_in_16_bits() {
     }
 }
 
-/// At a value that is as near to the bound as its type goes, the slope is that of the sigmoid: it is not stuck.
+/// At the float nearest to the bound the slope is the sigmoid's, so the value is not stuck.
 #[test]
 fn a_saturated_probability_has_the_slope_of_the_sigmoid() {
     for (r, x) in [(40.0, 1.0_f64.next_down()), (-40.0, (-40.0_f64).exp())] {
@@ -83,7 +83,7 @@ fn known_values_far_out() {
         put(&mut raw, &[r]);
         (*raw.constrain().unwrap(), flat(&raw.pull_back(1.0).unwrap())[0])
     };
-    // Softplus is e^r far below and r far above.
+    // Softplus is e^r for large negative r and r for large positive r.
     assert_eq!(one(positive(), -800.0), (5e-324, 0.0));
     assert_eq!(one(positive(), -700.0).0, (-700.0_f64).exp());
     assert_eq!(one(positive(), 800.0), (800.0, 1.0));
@@ -124,7 +124,7 @@ fn huge_gradients_stay_finite_and_nan_stays_nan() {
     }
 }
 
-/// Gradients beyond `f32` for a leaf of that type.
+/// Gradients that overflow `f32` saturate for an `f32` leaf.
 #[test]
 fn raw_gradients_saturate_in_their_own_type() {
     let raw = Constraints::new().at("", positive_exp()).unconstrain(&vec![2.0_f32]).unwrap();
@@ -152,7 +152,7 @@ fn leaves_without_elements_are_carried() {
     }
 }
 
-/// The layout is the leaf's own; elements are taken in their logical order.
+/// Elements are taken in logical order, whatever the leaf's layout.
 #[test]
 fn layouts_do_not_matter() {
     let values: Vec<f64> = wave(12, 0.9).iter().map(|x| x.abs() / 100.0 + 0.01).collect();
@@ -172,7 +172,7 @@ fn layouts_do_not_matter() {
         assert_eq!(listed(&a.pull_back(&fortran).unwrap()), listed(&b.pull_back(&standard).unwrap()));
     }
 
-    // Every other element of an array, backwards.
+    // Every other element of an array, reversed.
     let strided = Array1::from(values).slice_move(ndarray::s![..;-2]);
     let dense = strided.to_vec();
     let constraints = Constraints::new().at("", positive());
@@ -181,7 +181,7 @@ fn layouts_do_not_matter() {
     assert_eq!(a.constrain().unwrap().to_vec(), *b.constrain().unwrap());
 }
 
-/// 16-bit leaves of every constraint: raw numbers are `f32`, and gradients too.
+/// 16-bit leaves of every constraint have raw numbers and gradients in `f32`.
 #[cfg(feature = "half")]
 #[test]
 fn sixteen_bit_leaves() {
@@ -216,7 +216,7 @@ fn what_is_symmetric_up_to_rounding_is_the_mean_of_both_sides() {
             let raw = Constraints::new().at("", symmetric()).unconstrain(&ndarray::array![[1.0, a], [b, 3.0]]).unwrap();
             assert_eq!(*raw.constrain().unwrap(), ndarray::array![[1.0, mean], [mean, 3.0]]);
         }
-        // The halves of the smallest number would be nothing.
+        // Half of the smallest number would be zero.
         let smallest = ndarray::array![[0.0, sign * 5e-324], [sign * 5e-324, 0.0]];
         let raw = Constraints::new().at("", symmetric()).unconstrain(&smallest).unwrap();
         assert_eq!(*raw.constrain().unwrap(), smallest);

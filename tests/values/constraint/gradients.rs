@@ -1,19 +1,19 @@
-//! `pull_back` against difference quotients, whose own error is what is allowed.
+//! `pull_back` matches difference quotients within their own error.
 
 use super::*;
 
-/// `Σ gᵢ·xᵢ` of constrained values, and the size of what was added up.
+/// Returns `Σ gᵢ·xᵢ` of constrained values, and the sum of magnitudes.
 fn value(raw: &Raw<ArrayD<f64>>, gradient: &[f64]) -> (f64, f64) {
     let x = flat(&raw.constrain().unwrap());
     let terms = || x.iter().zip(gradient).map(|(x, g)| x * g);
     (terms().sum(), terms().map(f64::abs).sum())
 }
 
-/// The derivative by raw number `k`, by Ridders' scheme, and how far off it may be.
+/// Returns the derivative by raw number `k`, by Ridders' scheme, and a bound on its error.
 ///
-/// Central quotients with smaller and smaller steps are extrapolated to a step of 0. What an extrapolation misses is no
-/// more than it differs from the two that it was made of; what rounding adds is some units in the last place of the
-/// terms, over the step. The entry with the smallest sum of both is taken.
+/// Central quotients with decreasing steps are extrapolated to a step of 0. The truncation error of an extrapolation is
+/// at most its difference from the two that it combines. The rounding error is some units in the last place of the
+/// terms, over the step. The entry with the smallest sum of both is returned.
 fn quotient(raw: &Raw<ArrayD<f64>>, numbers: &[f64], k: usize, gradient: &[f64]) -> (f64, f64) {
     let at = |step: f64| {
         let (mut shifted, mut moved) = (raw.clone(), numbers.to_vec());
@@ -26,7 +26,7 @@ fn quotient(raw: &Raw<ArrayD<f64>>, numbers: &[f64], k: usize, gradient: &[f64])
     for level in 0..12 {
         let step = 2.0_f64.powi(-4 - level);
         let ((more, size), (less, _)) = (at(step), at(-step));
-        // Matrices have sums within each value, so a few more units.
+        // Values of matrices contain sums, so a few more units.
         let rounding = 32.0 * f64::EPSILON * size / step;
         let mut row = vec![(more - less) / (2.0 * step)];
         for (i, coarse) in before.iter().enumerate() {
@@ -69,7 +69,7 @@ fn raw_gradients_are_derivatives() {
     }
 }
 
-/// Far out the value has all its digits only on the side where it is small, so that is where quotients say something.
+/// Far out the value has all its digits only where it is small, so quotients are accurate only on that side.
 #[test]
 fn raw_gradients_are_derivatives_far_out() {
     let at = |constraint: &dyn Fn() -> Raw<ArrayD<f64>>, r: f64| {
@@ -77,7 +77,7 @@ fn raw_gradients_are_derivatives_far_out() {
         put(&mut raw, &[r]);
         let pulled = flat(&raw.pull_back(array(&[1], vec![1.0])).unwrap())[0];
         let (expected, allowed) = quotient(&raw, &[r], 0, &[1.0]);
-        // The position itself is rounded to a unit in its last place, which an exponential multiplies.
+        // The position is rounded to a unit in its last place, which an exponential magnifies.
         let allowed = allowed + 4.0 * f64::EPSILON * r.abs() * expected.abs();
         assert!((pulled - expected).abs() <= allowed, "{r}: {pulled:e} is not {expected:e} ± {allowed:e}");
         assert!(allowed <= 1e-8 * expected.abs(), "{r}: ± {allowed:e} tells nothing");
@@ -95,7 +95,7 @@ fn raw_gradients_are_derivatives_far_out() {
     at(&|| raw_of(positive_exp(), &one(0.5)), 700.0);
 }
 
-/// Vectors and matrices of any size: the set does not depend on it, gradients go with its inverse.
+/// Scaling raw vectors and matrices leaves the set unchanged, and scales gradients inversely.
 #[test]
 fn raw_gradients_go_with_the_inverse_of_the_raw_size() {
     for (name, mut raw) in cases() {

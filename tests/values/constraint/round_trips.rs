@@ -1,11 +1,11 @@
-//! What `unconstrain` finds gives the values again, and what `constrain` gives is in the set.
+//! `constrain` maps into the set, and `unconstrain` inverts it.
 
 use super::*;
 #[cfg(feature = "half")]
 use half::{bf16, f16};
 use ndarray::Array2;
 
-/// Constrained values of raw numbers of several sizes, which are a point of the set like any other.
+/// Returns constrained values of raw numbers of several sizes.
 fn points() -> Vec<(String, Raw<ArrayD<f64>>)> {
     let mut points = Vec::new();
     for (name, raw) in cases() {
@@ -27,7 +27,7 @@ fn values_come_back() {
         let values = raw.constrain().unwrap().into_inner();
         raw.assign(&values).unwrap();
         let again = raw.constrain().unwrap();
-        // Cholesky factors are found to rounding of the matrix, not of each element; the others are as good or better.
+        // Cholesky factors are accurate relative to the matrix, not to each element; the others at least as accurate.
         let largest = values.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         for (again, value) in again.iter().zip(&values) {
             assert!((again - value).abs() <= 16.0 * f64::EPSILON * largest, "{name}: {again:e} is not {value:e}");
@@ -45,7 +45,7 @@ fn small_values_come_back_with_their_digits() {
             ("positive_exp", raw_of(positive_exp(), &value)),
         ] {
             let (again, r) = (raw.constrain().unwrap()[[]], flat(&raw)[0]);
-            // Half a unit of the raw number is a relative change of as many units of the value; and a unit of a
+            // Half a unit of the raw number is a relative change of as many units of the value, plus a unit of a
             // subnormal.
             let allowed = f64::EPSILON * x * (4.0 + r.abs()) + 5e-324;
             assert!((again - x).abs() <= allowed, "{name}: {again:e} is not {x:e}");
@@ -59,7 +59,7 @@ fn small_values_come_back_with_their_digits() {
     }
 }
 
-/// Raw numbers of 16-bit leaves are `f32`, which is enough for every one of them.
+/// Raw numbers of 16-bit leaves are `f32`, which is enough for every value.
 #[cfg(feature = "half")]
 #[test]
 fn every_16_bit_value_comes_back() {
@@ -97,7 +97,7 @@ fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Checks that a constrained array is in the set that its case's name says.
+/// Checks that a constrained array is in the set of its case's name.
 fn inside(name: &str, x: &ArrayD<f64>) {
     let unit = 8.0 * f64::EPSILON;
     let axis =
@@ -163,7 +163,7 @@ fn weight_norm_lengths_are_those_of_the_rows() {
     }
 }
 
-/// Gram and Schmidt: the first vectors span what the first raw vectors span, in all their elements.
+/// Gram-Schmidt vectors span the same spaces as the raw vectors, successively.
 #[test]
 fn orthonormal_vectors_span_what_their_raw_vectors_span() {
     for shape in [[5, 3], [3, 5], [4, 4], [7, 1], [1, 6]] {

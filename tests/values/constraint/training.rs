@@ -1,11 +1,11 @@
-//! As an optimizer sees them: raw numbers are stepped, constrained ones stay in their sets.
+//! Training: an optimizer steps raw numbers, and constrained values stay in their sets.
 
 use super::*;
 use gradchain::tree::Structure;
 use gradchain::wrapper::schedule_free;
 use ndarray::Array2;
 
-/// The slope of `−heads·ln p − tails·ln(1 − p)`, whose minimum is at `heads/(heads + tails)`.
+/// Returns the slope of `−heads·ln p − tails·ln(1 − p)`, whose minimum is at `heads/(heads + tails)`.
 fn slope(p: f64) -> f64 {
     const HEADS: f64 = 1.0;
     const TAILS: f64 = 999.0;
@@ -15,7 +15,7 @@ fn slope(p: f64) -> f64 {
 const ANSWER: f64 = 0.001;
 const STEPS: usize = 10_000;
 
-/// Adam on a number, with a look at each point and a change to it.
+/// Runs Adam on a number, with a function of each point that may change it.
 fn adam_on(mut p: f64, mut slope: impl FnMut(f64) -> f64, mut after: impl FnMut(&mut f64)) -> f64 {
     let optimizer = adam(0.05);
     let mut state = optimizer.init(&p).unwrap();
@@ -41,14 +41,14 @@ fn a_probability_is_fitted_and_stays_one() {
     let p = *raw.constrain().unwrap();
     assert!((p / ANSWER - 1.0).abs() < 1e-12, "{p:e}");
 
-    // By hand, as a textbook writes it.
+    // By hand, as in a textbook.
     let logit = |r: f64| 1.0 / (1.0 + (-r).exp());
     let by_hand = adam_on(0.0, |r| slope(logit(r)) * logit(r) * (1.0 - logit(r)), |_| ());
     assert!((flat(&raw)[0] - by_hand).abs() < 1e-12, "{by_hand} by hand, {:?}", raw);
     assert!((logit(by_hand) / p - 1.0).abs() < 1e-12);
 }
 
-/// The wrong way: the constrained value is made once and trained itself, so the map keeps nothing in its set.
+/// A constrained value that is computed once and trained directly leaves the interval.
 #[test]
 fn transformed_once_it_leaves_the_interval() {
     let raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64).unwrap();
@@ -56,7 +56,7 @@ fn transformed_once_it_leaves_the_interval() {
     assert!(p < -1.0, "{p}: and it goes on, for beyond 0 the slope points away");
 }
 
-/// The wrong way: the model keeps the value that was made once, while raw numbers are trained.
+/// A constrained value that is computed once becomes stale while raw numbers are trained.
 #[test]
 fn transformed_once_it_is_stale() {
     let mut raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64).unwrap();
@@ -71,17 +71,16 @@ fn transformed_once_it_is_stale() {
     assert!(*raw.constrain().unwrap() < ANSWER / 100.0, "and the raw number runs away: {:?}", raw);
 }
 
-/// The wrong way: the value is clipped after the step, which needs bounds within the open interval: each has another
-/// answer.
+/// Clipping after the step needs bounds within the open interval, and the answer depends on them.
 #[test]
 fn clipped_after_the_step_it_is_somewhere_else() {
-    // The answer is beyond the bound, so it sits there.
+    // The minimum is beyond the bound, so the value stays on it.
     let wide = adam_on(0.5, slope, |p| *p = p.clamp(0.01, 0.99));
     assert_eq!(wide, 0.01);
-    // The first step onto the bound has the slope −10⁶, which is in the second moment for thousands of steps.
+    // The first step onto the bound has slope −10⁶, which stays in the second moment for thousands of steps.
     let narrow = adam_on(0.5, slope, |p| *p = p.clamp(1e-6, 1.0 - 1e-6));
     assert!((narrow - ANSWER).abs() > 100.0 * ANSWER, "{narrow}");
-    // Without momentum it goes from bound to bound.
+    // Without momentum it jumps from bound to bound.
     let mut seen = Vec::new();
     let (optimizer, mut p) = (sgd(0.01), 0.5);
     let mut state = optimizer.init(&p).unwrap();
@@ -98,7 +97,7 @@ fn largest_error(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
     (a - b).iter().fold(0.0_f64, |most, x| most.max(x.abs()))
 }
 
-/// Turns a frame towards another: `−⟨A, Q⟩`, whose minimum is `A` itself where that is orthogonal.
+/// Turns a frame towards another: `−⟨A, Q⟩`, with its minimum at `A` if that is orthogonal.
 fn turned(
     optimizer: &impl GradientTransformation<Needs = gradchain::needs::Nothing>,
     target: &Array2<f64>,
@@ -131,7 +130,7 @@ fn an_orthogonal_matrix_stays_so_and_finds_another() {
     assert!(error < 1e-3, "{error:e}");
 }
 
-/// The covariance of known samples, by maximum likelihood: the answer is their mean square.
+/// A covariance is fitted to known samples by maximum likelihood; the answer is their mean square.
 #[test]
 fn a_covariance_is_fitted() {
     let samples = [[1.0, 2.0], [-1.0, 0.5], [0.5, -2.0], [3.0, 1.0]];
@@ -148,7 +147,7 @@ fn a_covariance_is_fitted() {
     let mut state = optimizer.init(&raw).unwrap();
     for _ in 0..3000 {
         let precision = inverse(&raw.constrain().unwrap());
-        // Of `ln det Σ + tr(Σ⁻¹·S)`.
+        // The gradient of `ln det Σ + tr(Σ⁻¹·S)`.
         let gradient = &precision - &precision.dot(&known).dot(&precision);
         let gradient = raw.pull_back(gradient).unwrap();
         optimizer.step(&mut raw, &gradient, &mut state).unwrap();
@@ -158,7 +157,7 @@ fn a_covariance_is_fitted() {
     }
 }
 
-/// A state made for constrained parameters is none for raw ones, nor the other way.
+/// A state for constrained parameters does not fit raw ones, nor the reverse.
 #[test]
 fn states_cannot_be_taken_for_each_other() {
     let mut raw = Constraints::new().at("0", positive()).unconstrain(&(1.0_f64, 2.0_f64)).unwrap();
@@ -173,14 +172,14 @@ fn states_cannot_be_taken_for_each_other() {
     assert_ne!(fingerprints[0], fingerprints[1]);
 }
 
-/// Wrappers that keep parameters of their own keep raw ones: averages are of these, and evaluated constrained.
+/// Wrappers keep raw copies of parameters: averages are of raw numbers, and evaluated after the map.
 #[test]
 fn averages_are_of_raw_numbers() {
     let mut raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64).unwrap();
     let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
     let mut state = optimizer.init(&raw).unwrap();
     for _ in 0..2 {
-        // A raw slope of 1, whatever the place.
+        // A raw slope of 1 everywhere.
         let p = *raw.constrain().unwrap();
         let gradient = raw.pull_back(1.0 / (p * (1.0 - p))).unwrap();
         optimizer.step(&mut raw, &gradient, &mut state).unwrap();
@@ -192,7 +191,6 @@ fn averages_are_of_raw_numbers() {
     assert!((p - 1.0 / (1.0 + 1.5_f64.exp())).abs() < 1e-15);
 }
 
-/// Replacing values keeps the optimizer's state.
 #[test]
 fn assigned_values_keep_the_state() {
     let mut raw = Constraints::new().at("", positive_exp()).unconstrain(&1.0_f64).unwrap();

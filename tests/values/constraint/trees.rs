@@ -1,4 +1,4 @@
-//! Constraints of the leaves of a tree: by path, by attribute, nested.
+//! Constraints of a tree's leaves: by path, by attribute, nested.
 
 use super::*;
 use gradchain::tree::{DynTree, Slices, Structure};
@@ -132,7 +132,7 @@ fn gradients_may_be_of_any_type_of_tree() {
     assert_eq!(types, ["f32", "f32"], "constrained leaves in the raw leaf's type, the others as they were given");
 }
 
-/// What a tree has without constraints is a tree like the other.
+/// A tree without constraints stays unchanged.
 #[test]
 fn without_constraints_nothing_happens() {
     let raw = Constraints::new().unconstrain(&model()).unwrap();
@@ -141,7 +141,7 @@ fn without_constraints_nothing_happens() {
     assert_eq!(listed(&raw.pull_back(model()).unwrap()), listed(&model()));
 }
 
-/// Masks by path say which raw leaves decay, and a subtree's path is still that of its raw leaves.
+/// Masks by path select raw leaves, and the path of a subtree is that of its raw leaves.
 #[test]
 fn masks_name_raw_leaves() {
     let raw = Constraints::of(&model()).unconstrain(&model()).unwrap();
