@@ -13,6 +13,9 @@ use std::path::Path;
 
 use files::collect;
 
+/// Folders with comments. A package has the sources only.
+const FOLDERS: &[&str] = &["adapters", "benches", "derive", "examples", "programs", "src", "tests"];
+
 /// The layers, bottom first. A folder's `mod.rs` is at the folder's place, after those of its parts in the list.
 const LAYERS: &[&str] = &[
     // Numbers and arrays.
@@ -149,11 +152,8 @@ fn commands_without_a_package_leave_adapters_out() {
 fn comments_are_at_most_120_columns_wide() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for folder in ["adapters", "benches", "derive", "examples", "programs", "src", "tests"] {
-        // A package has the sources only.
-        if root.join(folder).is_dir() {
-            collect(&root.join(folder), &mut files);
-        }
+    for folder in FOLDERS.iter().map(|folder| root.join(folder)).filter(|folder| folder.is_dir()) {
+        collect(&folder, &mut files);
     }
     let mut wide = Vec::new();
     for file in files {
@@ -185,8 +185,11 @@ const PHRASES: &[&str] = &[
 
 #[test]
 fn comments_use_the_terms_of_the_field() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+    for folder in FOLDERS.iter().map(|folder| root.join(folder)).filter(|folder| folder.is_dir()) {
+        collect(&folder, &mut files);
+    }
     let mut found = Vec::new();
     for file in files {
         for (i, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {

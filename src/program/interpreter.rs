@@ -17,13 +17,13 @@ use crate::tree::{Structure, Tree, TreeMut};
 /// let optimizer = chain((clip_by_global_norm(1.0), adam(0.1)));
 /// let (mut params, gradients) = (vec![1.0_f32, 2.0], vec![3.0_f32, -4.0]);
 /// let mut state = optimizer.init(&params)?;
-/// let mut machine = Interpreter::new(&params, &*state)?;
-/// machine.set_gradients(&gradients)?;
-/// optimizer.step_on(&mut machine, (), &mut state)?;
+/// let mut executor = Interpreter::new(&params, &*state)?;
+/// executor.set_gradients(&gradients)?;
+/// optimizer.step_on(&mut executor, (), &mut state)?;
 ///
 /// let mut state = optimizer.init(&params)?;
 /// optimizer.step(&mut params, &gradients, &mut state)?;
-/// assert_eq!(machine.params().get::<f32>(0), Some(&params[..]));
+/// assert_eq!(executor.params().get::<f32>(0), Some(&params[..]));
 /// assert_eq!(executor.array("1.0.mu").and_then(|mu| mu.get::<f32>(0)), state.1.0.moment("mu").unwrap().get(0));
 /// # Ok::<(), gradchain::Error>(())
 /// ```

@@ -1,5 +1,5 @@
-//! What the engine is told cannot be said in safe code outside: this program freed, aliased and raced memory once, with
-//! an array of state that it had dropped, and the same array twice.
+//! Safe code outside the crate cannot implement the engine's protocols: this program would free, alias and race memory,
+//! with a dropped state array and the same array twice.
 
 use gradchain::part::{InitContext, StepContext};
 use gradchain::state::Moments;

@@ -1,4 +1,4 @@
-//! What is given for a learning rate, and is no `f64` and no schedule.
+//! A learning rate that is neither an `f64` nor a schedule.
 
 use gradchain::prelude::*;
 use gradchain::transform::trace;
