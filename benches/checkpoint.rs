@@ -18,7 +18,7 @@ use std::time::Instant;
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::prelude::*;
 
-use trees::{Flat, Shapes};
+use trees::{Shapes, flat};
 
 const ROUNDS: usize = 8;
 /// Bytes of a plain write or read.
@@ -32,8 +32,8 @@ fn main() {
         None => temporary,
     };
     let shapes = Shapes::all().into_iter().find(|shapes| shapes.name == "gpt2").expect("the model");
-    let mut params = Flat::<f32>::new(&shapes, |i| (i % 1000) as f64 * 1e-3);
-    let grads = Flat::<f32>::new(&shapes, |i| (i % 777) as f64 * 1e-3 - 0.3);
+    let mut params = flat::<f32>(&shapes, |i| (i % 1000) as f64 * 1e-3);
+    let grads = flat::<f32>(&shapes, |i| (i % 777) as f64 * 1e-3 - 0.3);
     let optimizer = adamw(1e-3);
     let mut state = optimizer.init(&params).expect("a state");
     optimizer.step(&mut params, &grads, &mut state).expect("a step");

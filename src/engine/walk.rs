@@ -214,7 +214,7 @@ impl Walk<'_> {
             source
                 .filter(|source| source.strided.is_none())
                 .inspect(|source| ahead.reads(source.data.addresses(from, len)));
-            if table.strided.is_none() && (self.is_last() || reads_params) {
+            if table.strided.is_none() && !self.ends && (self.is_last() || reads_params) {
                 ahead.reads(table.data.addresses(start, len));
             }
         }

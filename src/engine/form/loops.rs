@@ -45,6 +45,8 @@ pub(super) trait OnElement<C: Real>: Copy {
     const ACCESS: &'static [Access];
     /// True if it changes updates.
     const REWRITES: bool;
+    /// True if it reads `p`, which is zero otherwise.
+    const READS_PARAMS: bool;
     /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> (C, Self::Sums);
 }
@@ -94,7 +96,7 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
     const ARRAYS: usize = <F::Slots as SlotArray<C>>::LEN;
     const READS: [bool; MOST_SLOTS] = slots_where(F::ACCESS, false);
     const WRITES: [bool; MOST_SLOTS] = slots_where(F::ACCESS, true);
-    const READS_PARAMS: bool = true;
+    const READS_PARAMS: bool = F::READS_PARAMS;
     const SUMS: usize = <F::Sums as SlotArray<C::Wide>>::LEN;
 
     #[inline(always)]

@@ -377,6 +377,7 @@ impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>
         false => &[Access::Write; MOST_SLOTS],
     };
     const REWRITES: bool = REWRITES;
+    const READS_PARAMS: bool = O::ELEMENTS.params;
     #[inline(always)]
     fn apply(self, slots: &mut O::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {
         (if BEFORE { O::before(self.0, slots, u, p) } else { O::after(self.0, slots, u, p) }, [])

@@ -325,6 +325,7 @@ impl<P: Reducing, C: Real, const RARE: bool> OnElement<C> for Accumulate<P, C, R
     type Sums = P::Accumulated<C::Wide>;
     const ACCESS: &'static [Access] = access::<P>(RARE, 0);
     const REWRITES: bool = false;
+    const READS_PARAMS: bool = P::PASSES.params[0];
     #[inline(always)]
     fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, P::Accumulated<C::Wide>) {
         (u, P::accumulate(self.0, slots, u, p))
@@ -336,6 +337,7 @@ impl<P: Reducing, C: Real, const RARE: bool> OnElement<C> for Meet<P, C, RARE> {
     type Sums = [C::Wide; 0];
     const ACCESS: &'static [Access] = access::<P>(RARE, 1);
     const REWRITES: bool = true;
+    const READS_PARAMS: bool = true;
     #[inline(always)]
     fn apply(self, slots: &mut P::Slots<C>, u: C, gradient: C) -> (C, [C::Wide; 0]) {
         (P::meet(self.0, slots, u, gradient), [])
@@ -347,6 +349,7 @@ impl<P: Reducing, C: Real> OnElement<C> for Out<P, C> {
     type Sums = P::Measured<C::Wide>;
     const ACCESS: &'static [Access] = &[];
     const REWRITES: bool = false;
+    const READS_PARAMS: bool = false;
     #[inline(always)]
     fn apply(self, _: &mut [C; 0], u: C, _: C) -> (C, P::Measured<C::Wide>) {
         (u, P::measure(self.0, u))
@@ -358,6 +361,7 @@ impl<P: Reducing, C: Real> OnElement<C> for Emit<P, C> {
     type Sums = [C::Wide; 0];
     const ACCESS: &'static [Access] = access::<P>(false, 2);
     const REWRITES: bool = true;
+    const READS_PARAMS: bool = P::PASSES.params[1];
     #[inline(always)]
     fn apply(self, slots: &mut P::Slots<C>, u: C, p: C) -> (C, [C::Wide; 0]) {
         (P::emit(self.0, slots, u, p), [])

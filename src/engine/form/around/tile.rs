@@ -158,6 +158,7 @@ impl<C: Real> OnElement<C> for Keep {
     type Sums = [C::Wide; 0];
     const ACCESS: &'static [Access] = &[Access::Write];
     const REWRITES: bool = false;
+    const READS_PARAMS: bool = false;
     #[inline(always)]
     fn apply(self, [kept]: &mut [C; 1], u: C, _: C) -> (C, [C::Wide; 0]) {
         *kept = u;
