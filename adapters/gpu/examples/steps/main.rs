@@ -21,7 +21,7 @@ use gradchain::prelude::*;
 use gradchain::tree::Structure;
 use gradchain_gpu::{Backend, Device};
 
-use crate::trees::{Flat, Shapes};
+use crate::trees::{Shapes, flat};
 
 fn main() -> Result<(), Box<dyn Error>> {
     match std::env::args().nth(1).as_deref() {
@@ -51,10 +51,10 @@ fn steps<B: Backend, T: GradientTransformation<Needs = Nothing>>(
     optimizer: &T,
     shapes: &Shapes,
 ) -> Result<(), Box<dyn Error>> {
-    let params = Flat::<f32>::new(shapes, |_| 1.0);
+    let params = flat::<f32>(shapes, |_| 1.0);
     let structure = Structure::of(&params)?;
     let mut run = device.init(optimizer, &params)?;
-    run.set_gradients(&Flat::<f32>::new(shapes, |_| 0.01))?;
+    run.set_gradients(&flat::<f32>(shapes, |_| 0.01))?;
     let mut times = Vec::new();
     for round in 0..12 {
         let begin = Instant::now();

@@ -1,5 +1,10 @@
 //! Devices: the catalogue, reductions, traffic, and states that move back and forth.
 
+#[allow(
+    unexpected_cfgs,
+    unused_imports,
+    reason = "shared with the catalogue, which uses more of it with more features"
+)]
 #[path = "../../../../tests/common/mod.rs"]
 mod common;
 #[cfg(feature = "cuda")]
