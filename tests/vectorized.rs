@@ -599,6 +599,7 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
                 let to: std::collections::BTreeSet<&str> =
                     stores.map(|(_, place)| place).filter(|place| !place.contains("%rsp")).collect();
                 println!("{chain} {arguments} {simd}: {} {to:?}", code.len());
+                assert!(*most == 0 || !to.is_empty(), "{chain} {arguments}, {simd}: no stores with an index");
                 assert!(to.len() <= *most, "{chain} {arguments}, {simd}: {to:?} in\n{}", code.join("\n"));
             }
         }

@@ -116,11 +116,17 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
 struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
 
 impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
-    const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = if MIXED || matches!(I::SIMD, SimdLevel::Avx512)
-    {
-        Self::by_sums::<BLOCK>()
-    } else {
-        Self::by_sums::<{ BLOCK / 2 }>()
+    const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = {
+        let mut slot = 0;
+        while slot < MOST_SLOTS {
+            assert!(B::READS[slot] || !B::WRITES[slot], "a loop reads the arrays that it writes");
+            slot += 1;
+        }
+        if MIXED || matches!(I::SIMD, SimdLevel::Avx512) {
+            Self::by_sums::<BLOCK>()
+        } else {
+            Self::by_sums::<{ BLOCK / 2 }>()
+        }
     };
 
     const fn by_sums<const W: usize>() -> fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added {

@@ -45,7 +45,7 @@ pub(super) trait OnElement<C: Real>: Copy {
     const ACCESS: &'static [Access];
     /// True if it changes updates.
     const REWRITES: bool;
-    /// True if it reads `p`, which is zero otherwise.
+    /// True if it reads `p`, which is unspecified otherwise.
     const READS_PARAMS: bool;
     /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> (C, Self::Sums);

@@ -104,7 +104,7 @@ impl Elements {
         Elements { completes: true, ..self }
     }
 
-    /// The same, which reads the parameter.
+    /// The same, which reads the parameter. Without it, `p` is unspecified.
     #[must_use]
     pub const fn reads_params(self) -> Elements {
         Elements { params: true, ..self }

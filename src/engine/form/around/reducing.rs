@@ -64,7 +64,7 @@ impl ReducingPasses {
         ReducingPasses { keeps_zeros: true, ..self }
     }
 
-    /// The same, with `params` if `accumulate` and `emit` read the parameter.
+    /// The same, with `params` if `accumulate` and `emit` read the parameter. Otherwise `p` is unspecified.
     #[must_use]
     pub const fn reads_params(self, params: [bool; 2]) -> ReducingPasses {
         ReducingPasses { params, ..self }
