@@ -294,13 +294,10 @@ impl<P: Reducing> Loops<P> for WithReductions {
     }
 }
 
-/// The loop over input elements.
 struct Accumulate<P: Reducing, C: Real, const RARE: bool>(P::Scalars<C>);
-/// The loop over updates, with the gradient in place of the parameter.
+/// The loop over updates, with gradients as parameters.
 struct Meet<P: Reducing, C: Real, const RARE: bool>(P::Scalars<C>);
-/// The loop over updates after `meet`.
 struct Out<P: Reducing, C: Real>(P::Scalars<C>);
-/// The loop of the last pass.
 struct Emit<P: Reducing, C: Real>(P::Scalars<C>);
 
 macro_rules! passes {
