@@ -265,7 +265,7 @@ impl Element for f64 {
 
 /// Runs `$body` with `$T` as the Rust type of a [`DType`] value.
 ///
-/// Alone turns a run-time dtype into a type. Without the feature `half` no 16-bit leaf can be created.
+/// The only place where a run-time dtype becomes a type. Without the feature `half` no 16-bit leaf can be created.
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {

@@ -1,4 +1,4 @@
-//! Raw views of leaves and state arrays; alone turns pointers into slices.
+//! Raw views of leaves and state arrays: the only module that turns pointers into slices.
 //!
 //! A step accesses parameters, gradients and state arrays in chunks, perhaps on several threads, and keeps its tables
 //! between steps to allocate nothing. References cannot express either, so the tables hold pointers. These invariants
@@ -142,7 +142,7 @@ impl RawSlice {
         begin..begin + bytes
     }
 
-    /// Returns about the end address of a range, to prefetch what follows.
+    /// Returns an address near the end of a range, to prefetch what follows.
     pub(crate) fn end_of(&self, start: usize, len: usize) -> usize {
         self.address() + self.dtype.bytes(start.wrapping_sub(self.first) + len)
     }

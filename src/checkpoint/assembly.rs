@@ -54,7 +54,6 @@ impl Checkpoint {
         write(shown, to, &specs, read, self.manifest.clone()).map(drop)
     }
 
-    /// Fills a chunk of a whole array.
     pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
         let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
         self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
@@ -85,7 +84,6 @@ impl Assembly {
         specs
     }
 
-    /// As [`Checkpoint::verify`].
     pub(super) fn verify(&self) -> Result<()> {
         self.files.iter().try_for_each(Checkpoint::verify)
     }

@@ -14,7 +14,6 @@ use crate::migrate::Resolved;
 use crate::state::Moves;
 use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
 
-/// Prefix of buffers' tensors.
 pub(super) const PREFIX: &str = "buffers/";
 
 /// Dtype and shape by path.
@@ -44,7 +43,6 @@ fn tensor_dtype(dtype: &str) -> Option<Dtype> {
     })
 }
 
-/// Returns whether a tensor has a buffer's dtype and shape.
 pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     match tensor_dtype(buffer.dtype()) {
         Some(dtype) => info.dtype == dtype && info.shape == buffer.shape(),
@@ -76,7 +74,7 @@ pub(super) struct Saved<'a> {
 impl<'a> Saved<'a> {
     /// # Errors
     ///
-    /// If it cannot be read, or not as many bytes as its dtype and shape require.
+    /// If it cannot be read, or has another length than its dtype and shape require.
     pub(super) fn new(buffer: &'a dyn Buffer, spec: &BufferSpec) -> Result<(Spec, Saved<'a>)> {
         let dtype = tensor_dtype(spec.dtype());
         let expected = dtype.and_then(|dtype| elements(spec.shape())?.checked_mul(dtype.bitsize() / 8));
@@ -123,7 +121,6 @@ impl Values {
         Values(values)
     }
 
-    /// Reads the values of the model's compared buffers.
     pub(super) fn read(file: &Checkpoint, moves: &Resolved, here: &[BufferSpec]) -> Result<Values> {
         let filled = here.iter().filter(|buffer| !moves.is_kept(buffer.path()));
         let read = |buffer: &BufferSpec| {

@@ -383,7 +383,6 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
     if lines.is_empty() { Ok(from) } else { Err(Error::misfit(&file.tensors.called("the checkpoint"), lines.into())) }
 }
 
-/// The source of a parameter.
 enum Read {
     /// In memory, where nothing changes it.
     Tensor(String),

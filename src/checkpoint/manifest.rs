@@ -14,7 +14,6 @@ use crate::state::data::{Leaves, fits_in_memory};
 use crate::state::{ItemName, Single};
 use crate::tree::{PartOf, Structure};
 
-/// Its key.
 pub(super) const KEY: &str = "gradchain";
 
 /// The format version; readers refuse unknown ones.

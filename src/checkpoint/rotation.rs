@@ -225,7 +225,6 @@ impl Rotation {
     }
 }
 
-/// A file's contents when last opened.
 #[derive(Debug)]
 struct Known {
     /// Length and modification time; a file with others is opened again.
@@ -251,7 +250,6 @@ impl Declared {
     }
 }
 
-/// A checkpoint with its notes.
 struct Written {
     said: Declared,
     step: u64,
@@ -259,7 +257,6 @@ struct Written {
 }
 
 impl Written {
-    /// Returns its place in order.
     fn place(&self) -> (u64, u64) {
         (self.said.order, self.step)
     }
@@ -371,7 +368,6 @@ fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
     Ok((all, skipped))
 }
 
-/// Returns the last valid file.
 fn last_whole(mut all: Vec<Written>, skipped: &mut Damaged) -> Result<Option<(u64, Checkpoint)>> {
     while let Some(Written { step, path, .. }) = all.pop() {
         match unless_damaged(Checkpoint::open(&path).and_then(|file| file.verify().map(|()| file)))? {
@@ -406,7 +402,6 @@ fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Returns the step in a file's name.
 fn step_of(path: &Path) -> Option<u64> {
     let called = path.file_name()?.to_str()?;
     let step = called.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok()?;

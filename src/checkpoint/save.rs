@@ -200,7 +200,6 @@ pub(super) fn put(
     write(shown, to, &specs, read, manifest)
 }
 
-/// The source of a tensor's bytes.
 #[derive(Debug)]
 pub(super) enum Held<'a> {
     Leaf(LeafRef<'a>),
@@ -272,7 +271,6 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// A tensor of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     name: String,
@@ -309,7 +307,6 @@ pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
     });
 }
 
-/// Receives a tensor's bytes, in chunks.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
 /// Writes a file, tensors' bytes by `read`; returns the header's check sum.
@@ -357,7 +354,6 @@ fn header(shown: &str, tensors: &[Spec], manifest: &Manifest) -> Result<String> 
     Ok(header)
 }
 
-/// Returns the header of contiguous tensors.
 pub(super) fn metadata(
     entries: Option<HashMap<String, String>>,
     tensors: &[Spec],

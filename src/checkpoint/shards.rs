@@ -27,10 +27,9 @@ pub(super) struct ShardList {
     files: Vec<(String, Crc)>,
 }
 
-/// Suffix of their names.
 const ENDING: &str = ".shard";
 
-/// A list's beginning: as the length that begins a file of tensors, impossibly large.
+/// The beginning of a list; as the leading length of a file of tensors, it would be impossibly large.
 const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
@@ -190,7 +189,6 @@ impl ShardList {
         self.files.first().map(|(name, _)| folder_of(&self.path).join(name))
     }
 
-    /// Opens all files as one.
     pub(super) fn open(&self) -> Result<Checkpoint> {
         let shown = self.path.display().to_string();
         let files = self.files.iter().enumerate().map(|(rank, (name, check))| {

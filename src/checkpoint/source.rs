@@ -32,7 +32,6 @@ impl core::ops::Deref for Bytes {
     }
 }
 
-/// A source during a read.
 pub(super) enum Reader<'a> {
     Shared(MutexGuard<'a, File>),
     Own(File),

@@ -85,7 +85,6 @@ impl Tensors {
         Tensors { name, source: source.clone(), start: *start, metadata: metadata.clone(), prefix }
     }
 
-    /// Returns a tensor's entry, if any.
     pub(super) fn get(&self, tensor: &str) -> Option<&TensorInfo> {
         if self.prefix.is_empty() {
             self.metadata.info(tensor)
@@ -119,7 +118,6 @@ impl Tensors {
         self.source.reader().map_err(|error| unread(&self.name, &error))
     }
 
-    /// Returns a tensor's entry.
     pub(super) fn info(&self, tensor: &str) -> Result<&TensorInfo> {
         self.get(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
     }
@@ -225,7 +223,6 @@ fn unread(name: &str, error: &io::Error) -> Error {
     }
 }
 
-/// Returns a leaf's dtype in a file.
 pub(super) fn tensor_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F16 => Dtype::F16,

@@ -4,7 +4,6 @@ use std::hash::DefaultHasher;
 use super::{Collective, gather, numbers, place_in};
 use crate::error::{Error, Result};
 
-/// Returns whether a number is the same on all ranks.
 pub(crate) fn is_same(collective: &dyn Collective, number: u64) -> Result<bool> {
     Ok(numbers(collective, number)?.iter().all(|other| *other == number))
 }

@@ -161,7 +161,6 @@ pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>>
     Ok(parts.collect())
 }
 
-/// Gathers a number of each rank.
 pub(crate) fn numbers(collective: &dyn Collective, own: u64) -> Result<Vec<u64>> {
     let from = vec![8; collective.size()];
     let [_, all] =

@@ -72,9 +72,7 @@ struct Call {
 struct Meeting {
     /// In flight, in order.
     calls: VecDeque<Call>,
-    /// The first call in flight.
     first: u64,
-    /// Calls that each rank has begun.
     begun: Vec<u64>,
     /// The error after which no call succeeds.
     broken: Option<String>,

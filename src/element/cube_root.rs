@@ -1,6 +1,6 @@
 //! Cube roots by plain arithmetic: vectorized, and bitwise identical on all CPUs.
 
-/// Returns the cube root, with the number's sign, within two units in the last place.
+/// Returns the cube root, with the number's sign, within two units in the last place of the rounded exact root.
 ///
 /// Half a unit is lost in the final sum, up to one in the product that it corrects, a third in `e` (1.6 at most were
 /// found). NaN stays NaN. Terms are added in pairs: the longest dependency chain determines the loop's time.
@@ -27,7 +27,7 @@ pub(super) fn single(x: f32) -> f32 {
     if e.abs() <= 1.0 { near } else { x }
 }
 
-/// As [`single`], within one and a half units in the last place.
+/// As [`single`], within one and a half units in the last place of the rounded exact root.
 ///
 /// Half a unit is lost in the product, half in the final sum, a third in `e`. A first step brings the inverse root so
 /// near that the second's polynomial is short.
@@ -36,7 +36,7 @@ pub(super) fn double(x: f64) -> f64 {
     let (up, down) =
         if x.abs() < 1.0 { (2.0_f64.powi(600), 2.0_f64.powi(-200)) } else { (2.0_f64.powi(-300), 2.0_f64.powi(100)) };
     let y = x * up;
-    // 1/∛y from a third of the exponent, by the upper bits. Its cube times y is off by up to e = 0.1021.
+    // 1/∛y from a third of the exponent, by the upper half of the bits. Its cube times y is off by up to e = 0.1021.
     let bits = y.to_bits();
     let third = ((bits >> 32 & 0x7FFF_FFFF) * 0xAAAA_AAAB) >> 33;
     let inverse = f64::from_bits((0x553E_E93F_u64.wrapping_sub(third) << 32) | (bits & 1 << 63));

@@ -97,7 +97,7 @@ pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Contribution<C>]) -> C;
 pub struct Contribution<C: Real> {
     pub(crate) count: u32,
     pub(crate) sum: Option<C::Wide>,
-    /// The update and parameter before the contributing part.
+    /// The incoming update and parameter of the contributing part.
     ///
     /// `None` if the contribution cannot be computed after all else; see
     /// [`PassStructure::later`](crate::engine::PassStructure::later).
@@ -105,7 +105,7 @@ pub struct Contribution<C: Real> {
 }
 
 impl<C: Real> Contribution<C> {
-    /// Returns the number; a count too, and minus zero, which changes no sum, if empty.
+    /// Returns the contribution: a count as a number, and minus zero, which changes no sum, if empty.
     #[inline(always)]
     pub(crate) fn number(&self) -> f64 {
         let count = if self.count == 0 { -0.0 } else { f64::from(self.count) };

@@ -46,7 +46,7 @@ impl Element for half::bf16 {
     type Compute = f32;
     const DTYPE: DType = DType::Bf16;
 
-    // The branch of `to_f32` for NaN keeps loops from vectorizing; a shift is always exact.
+    // Not `to_f32`, whose branch for NaN keeps loops from vectorizing; a shift is exact.
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
@@ -144,7 +144,7 @@ impl SixteenBits for half::f16 {
     }
 }
 
-/// Returns an `f32` with the `f64`'s 16-bit rounding.
+/// Returns an `f32` with the same 16-bit rounding as the `f64`.
 ///
 /// Two roundings to nearest can go wrong at a tie, so the first truncates and sets the last bit if inexact.
 #[inline(always)]

@@ -7,8 +7,7 @@ use crate::tree::{LeafSpec, Structure};
 /// the order of reductions, and so their results to the bit.
 pub(crate) const CHUNK: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
 
-/// True for short chunks, for this crate's tests (`.cargo/config.toml`), whose unoptimized loops run over several
-/// chunks.
+/// True for short chunks: this crate's tests (`.cargo/config.toml`) spend most time in unoptimized loops over several.
 const SHORT: bool = cfg!(debug_assertions)
     && matches!(option_env!("GRADCHAIN_SHORT_CHUNKS"), Some(asked) if matches!(asked.as_bytes(), b"1"));
 
@@ -95,7 +94,6 @@ impl Chunks {
         self.before.last().map_or(0, |all| *all)
     }
 
-    /// Returns the elements of a task.
     #[cfg(feature = "rayon")]
     pub(crate) fn task(&self, threads: usize) -> usize {
         (self.elements() / threads).clamp(TASK / 2, TASK)
@@ -170,7 +168,6 @@ mod tests {
         let few = sizes(&[8 * CHUNK]);
         assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * CHUNK, 8 * CHUNK / 3, 2 * CHUNK, 2 * CHUNK]);
         assert_eq!(sizes(&[100 * WORTH]).task(16), TASK);
-        // A thousand small leaves and a large one.
         let small = CHUNK / 160;
         let mut leaves = vec![small; 1000];
         leaves.push(8 * CHUNK);

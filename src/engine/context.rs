@@ -157,7 +157,6 @@ impl<'a> InitContext<'a> {
     }
 }
 
-/// The source of the parameters.
 #[derive(Clone, Copy)]
 pub(crate) enum ParamSource<'a> {
     Leaves(&'a [TableLeaf]),
@@ -278,7 +277,7 @@ impl<'a> StepContext<'a> {
         is_among(self.resting, leaf)
     }
 
-    /// Returns true if a leaf lacks its gradient and may.
+    /// Returns true if a leaf lacks a gradient in this step and may lack one.
     pub(crate) fn is_absent(&self, leaf: usize) -> bool {
         is_among(self.absent, leaf)
     }
@@ -298,8 +297,8 @@ impl<'a> StepContext<'a> {
         self.value
     }
 
-    /// Returns this step for an inner transformation with leaves of its own, or that runs a whole step. `params` belong
-    /// to `structure`.
+    /// Returns this step for an inner transformation that has its own leaves or runs a whole step. `params` belong to
+    /// `structure`.
     pub(crate) fn inside<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,

@@ -292,7 +292,6 @@ impl<T: Stage> AnyChain for Running<'_, '_, T> {
     }
 }
 
-/// Returns the sums of all processes.
 fn complete<'a>(ranks: &'a Option<Box<Ranks>>, here: Sums<'a>) -> Sums<'a> {
     ranks.as_ref().map_or(here, |ranks| ranks.sums(here))
 }

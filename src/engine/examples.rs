@@ -20,8 +20,8 @@ impl<'a> Examples<'a> {
     ///
     /// # Errors
     ///
-    /// If a leaf is not its parameter's shape behind a first axis, of one length in all leaves; if its dtype does not
-    /// convert to the compute type without loss; or without examples.
+    /// If a leaf lacks its parameter's shape behind a first axis of common length, if its dtype does not convert to the
+    /// compute type without loss, or if the tree has no example.
     pub(crate) fn of<G: Tree + ?Sized>(grads: &'a G, structure: &Structure) -> Result<Examples<'a>> {
         let mut found = Vec::new();
         grads.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| found.push((String::from(path), leaf.parts))));
@@ -83,7 +83,6 @@ impl<'a> Examples<'a> {
     }
 }
 
-/// Work on one example, in the state's memory order.
 trait OnExample {
     fn dense<T: Element>(self, elements: &[T]);
 }

@@ -33,7 +33,6 @@ pub(crate) trait Members<C: Real> {
     fn in_chunk(&self, member: usize, at: ChunkAt, then: &mut Then<'_, C>);
 }
 
-/// Runs the members in sequence on each tile.
 pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: ChunkAt, then: &mut Then<'_, C>) {
     let at = if members.is_whole() { at } else { at.followed() };
     match members.len() {
@@ -67,7 +66,6 @@ fn from_member<C: Real>(
 
 type Held<'a, S> = (&'a <S as Stage>::State, &'a <S as Stage>::Run);
 
-/// Sets up a fusing stage's loop for a chunk.
 type LoopFn<S, C> = fn(&S, Held<'_, S>, ChunkAt, &mut Then<'_, C>);
 
 /// The loops of a stage over a chunk, selected by constants of function type: rustc instantiates both sides of an `if
@@ -91,7 +89,7 @@ pub(crate) fn fused<S: Stage, C: Real>(stage: &S, held: Held<'_, S>, at: ChunkAt
     Ways::<S, C>::LOOP(stage, held, at, then);
 }
 
-/// Returns the loop of a joining stage, if it is one for this leaf and step.
+/// Returns the loop of a stage that joins others, if it is one for this leaf and step.
 pub(super) fn as_one_loop<S: Stage, C: Real>(
     stage: &S,
     (state, run): Held<'_, S>,
@@ -146,7 +144,6 @@ fn record_element<C: Real>(
     tile: &mut Tile<'_, C>,
     apply: DoesTo<'_, C>,
 ) {
-    // As in `one_loop`.
     let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
     tile.record(&list.in_record()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
         let mut all = [Contribution::default(); MOST_SUMS];

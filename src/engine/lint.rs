@@ -200,7 +200,7 @@ impl Lint<'_> {
         let leaves = self.structure.leaves().iter().zip(turns);
         let climbing: Vec<_> = leaves.filter(|(_, (turn, _))| turn.is_some_and(|turn| turn > 0.0)).collect();
         let Some((first, _)) = climbing.first() else { return };
-        // A part without a rate can be useful, and one reversal maximizes; two learning rates make no sense.
+        // A part without a rate can be useful, and one reversal can maximize; two learning rates make no sense.
         let refused = climbing.iter().any(|(_, (_, descents))| *descents > 1) && !outline.any(&Effect::is_reversal);
         let (whose, what) = if climbing.len() == self.structure.len() {
             (String::new(), "")
@@ -215,7 +215,7 @@ impl Lint<'_> {
         self.found(WarningKind::Climbs, "$", reason, refused);
     }
 
-    /// Finds pointless clips, behind certain parts. Skips named optimizers, which are correct.
+    /// Finds clips behind parts that make them pointless. Skips named optimizers, which are correct.
     fn clips(&mut self, outline: &Summary, place: &str) {
         if let Some(name) = outline.limits().filter(|_| self.adapted) {
             let reason = format!(
@@ -232,8 +232,8 @@ impl Lint<'_> {
         self.adapted |= outline.has_own_size();
     }
 
-    /// Finds weight decay away from zero, and in a model with matrices, of leaves of fewer than two axes. `after` is
-    /// the direction of later parts.
+    /// Finds weight decay that moves parameters away from zero, and in a model with matrices, decay of leaves of fewer
+    /// than two axes. `after` is the direction of later parts.
     fn decays(&mut self, outline: &Summary, place: &str, active: &[bool], after: &Turns) {
         let both = |on: Vec<bool>| active.iter().zip(on).map(|(a, b)| *a && b).collect::<Vec<_>>();
         let own = |name: &str| format!("{place}.{name}");
@@ -242,7 +242,7 @@ impl Lint<'_> {
                 let after = turned(&outline.turns(self.structure), after);
                 self.decay(outline.decay(), &own(name), active, &after);
             }
-            // The optimizer's place stands for its chain, to report mistakes once.
+            // The optimizer's place stands for its chain; each mistake is reported once.
             Summary::Optimizer { name, chain } => {
                 let mut inside = Lint { warnings: Vec::new(), allowed: self.allowed.clone(), ..*self };
                 inside.decays(chain, place, active, after);

@@ -20,7 +20,6 @@ use crate::tree::Structure;
 pub(crate) struct Layout {
     /// The dtype in messages, if narrower than the compute type.
     narrow: Option<DType>,
-    /// The chunks of each leaf.
     of_leaf: Vec<Range<usize>>,
     /// Each chunk's round, and its offset in that message.
     places: Vec<(usize, usize)>,
@@ -78,7 +77,6 @@ impl Layout {
         self.narrow.filter(|narrow| narrow.size() < own.size()).unwrap_or(own)
     }
 
-    /// Resizes the messages and lends them.
     pub(crate) fn lend(&self, messages: &mut [Vec<u8>]) -> Vec<RawBytes> {
         let lend = |(message, lens): (&mut Vec<u8>, &Vec<usize>)| {
             message.resize(lens.iter().sum(), 0);
@@ -87,7 +85,6 @@ impl Layout {
         messages.iter_mut().zip(&self.lens).map(lend).collect()
     }
 
-    /// Returns the index of an element's chunk.
     fn number(&self, leaf: usize, start: usize) -> usize {
         let number = self.of_leaf[leaf].start + start / CHUNK;
         assert!(self.of_leaf[leaf].contains(&number), "only leaves that are acted on travel");
@@ -110,7 +107,6 @@ impl Layout {
         write(simd, travels, values, unsafe { message.slice_mut(at, values.len() * travels.size()) });
     }
 
-    /// Reads a tile from the messages.
     pub(crate) fn take<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         // SAFETY: the messages are borrowed for the step, and nothing writes them in this pass.
@@ -120,8 +116,8 @@ impl Layout {
         (tile.source, tile.zero) = (None, false);
     }
 
-    /// Writes the mean of a round's messages to this rank to arrays. A rank's message is a mean of `parts` parts; they
-    /// are added pairwise: neighbours, then pairs of neighbours, and so on.
+    /// Averages a round's messages to this rank into arrays. A rank's message is a mean of `parts` parts; they are
+    /// added pairwise: neighbours, then pairs of neighbours, and so on.
     pub(crate) fn mean(&self, round: usize, parts: &[u64], received: &[u8], arrays: &mut Moments) {
         let simd = current_simd_level();
         let of_each = received.chunks((received.len() / parts.len()).max(1));

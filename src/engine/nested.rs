@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::Structure;
 
-/// Buffers to run an inner transformation at a barrier, on the parameters' or another structure. They are not saved.
-/// Gradients, parameters and updates are [`Moments`] of the structure.
+/// Buffers to run an inner transformation at a barrier, on the parameters' leaves or another structure's. They are not
+/// saved. Gradients, parameters and updates are [`Moments`] of the structure.
 pub(crate) struct Nested {
     structure: Structure,
     active: Vec<bool>,

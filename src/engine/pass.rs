@@ -37,7 +37,6 @@ pub(crate) fn by_own_loops<T: Stage>(
     Pass::of(transformation, (state, run), walk).run(spare);
 }
 
-/// Runs a chunk.
 type AtOnce<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>) -> bool;
 type ByTiles<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>);
 
@@ -49,8 +48,8 @@ impl<'a, T: Stage> Pass<'a, T> {
     }
 }
 
-/// Returns true if passes that drop updates also run as loops of the whole chain. Chains that fuse in some steps only
-/// use the loops of their members, which exist anyway; but for leaf statistics these would go through memory.
+/// Returns true if passes that drop updates also run as loops of the whole chain. Chains that fuse only in some steps
+/// use their members' loops, which exist anyway; but for leaf statistics these would go through memory.
 const fn drops_in_loops<T: Stage>() -> bool {
     T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
 }
@@ -87,13 +86,11 @@ fn in_steps<C: Real>(
     }
 }
 
-/// Accessors for devices.
 impl<T: Stage> Pass<'_, T> {
     pub(crate) fn structure(&self) -> &Structure {
         self.walk.structure
     }
 
-    /// Returns the index of the pass.
     pub(crate) fn number(&self) -> usize {
         self.walk.span.to
     }

@@ -43,7 +43,8 @@ pub struct PassStructure {
 
 /// The pass range: the barrier intervals of one pass.
 ///
-/// A pass with several repeats the work before a barrier, up to which earlier passes only reduced and stored nothing.
+/// A pass with several intervals repeats the work before a barrier up to which earlier passes only reduced and stored
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassRange {
     /// The first barrier interval that this pass runs.
@@ -53,7 +54,7 @@ pub struct PassRange {
     /// The dtype of the leaf, in a loop compiled for one.
     pub dtype: Option<DType>,
     /// True if only an element's contributions remain to be computed, from
-    /// [`Contribution::went_in`](crate::element::Term) and the old state.
+    /// [`Contribution::went_in`](crate::element::Contribution) and the old state.
     pub later: bool,
 }
 
@@ -89,7 +90,7 @@ impl PassRange {
 }
 
 impl PassStructure {
-    /// Most barriers of a transformation: a mask has a bit for each interval, one more.
+    /// The most barriers of a transformation; its intervals, one more, have a bit each in a mask.
     pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// A shape without barriers, state and reductions.
@@ -134,7 +135,7 @@ impl PassStructure {
         PassStructure { counts: (1 << counts) - 1, ..self.adding(counts) }
     }
 
-    /// Returns this shape with contributions that can be computed [`later`](Self::later).
+    /// Returns this shape with contributions that can be computed afterwards.
     pub const fn later(self) -> PassStructure {
         PassStructure { later: self.adds, ..self }
     }
@@ -213,7 +214,7 @@ impl PassStructure {
         PassRange::of(if self.needs_updates(pass) { self.begins(pass) } else { pass }, pass)
     }
 
-    /// Returns the first interval of pass `pass`.
+    /// Returns the first interval that pass `pass` runs to obtain the updates.
     const fn begins(self, pass: usize) -> usize {
         let (mut from, mut at) = (0, 0);
         while at < pass {
@@ -230,7 +231,7 @@ impl PassStructure {
         self.of_updates >> pass & 1 == 1 || !self.adds_in(pass) || !self.drops(pass)
     }
 
-    /// Returns true if one pass may run intervals `from..=to`, none of which may rerun a stateful one.
+    /// Returns true if one pass may run intervals `from..=to`; false if that would rerun a stateful one.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
         to <= self.barriers && (from == to || !PassRange::of(from, to - 1).meets(self.stateful))
     }
@@ -300,7 +301,7 @@ impl PassStructure {
     }
 }
 
-/// Moves a mask behind `sums` reductions. A chain with more than its bits does not fuse and needs no mask.
+/// Moves a mask behind `sums` reductions. A chain with more reductions than bits does not fuse and needs no mask.
 const fn after(counts: u32, sums: usize) -> u32 {
     if sums < u32::BITS as usize { counts << sums } else { 0 }
 }

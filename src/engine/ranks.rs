@@ -16,7 +16,6 @@ pub(crate) struct Ranks {
     /// All chunks, in the order in which sums are added.
     pub(super) chunks: Chunks,
     of_rank: Vec<Vec<usize>>,
-    /// All ranks' sums, by chunk.
     values: Vec<f64>,
     send: Vec<u8>,
     received: Vec<u8>,
@@ -24,8 +23,8 @@ pub(crate) struct Ranks {
 
 impl Ranks {
     /// Divides the active leaves. `whole` has the cost of each leaf that must stay whole: the most expensive first,
-    /// each goes to the rank with the least cost. Chunks of the other leaves then fill the ranks in order, to equal
-    /// bytes.
+    /// each goes to the rank with the least cost so far. Chunks of the other leaves then fill the ranks in order, to
+    /// equal bytes.
     pub(crate) fn share(
         collective: Arc<dyn Collective>,
         structure: &Structure,
@@ -74,12 +73,10 @@ impl Ranks {
         (256 / self.size()).clamp(1, 16)
     }
 
-    /// Returns the number of messages for all chunks.
     pub(crate) fn rounds(&self) -> usize {
         self.of_rank.iter().map(|numbers| numbers.len().div_ceil(self.together())).max().unwrap_or(0)
     }
 
-    /// Returns a rank's chunks in one message.
     pub(super) fn in_round(&self, rank: usize, round: usize) -> &[usize] {
         self.of_rank[rank].chunks(self.together()).nth(round).unwrap_or_default()
     }

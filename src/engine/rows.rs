@@ -14,7 +14,6 @@ pub(crate) struct Rows {
     /// Rows by leaf; those of dense leaves are stale.
     pub(crate) of_leaf: Vec<LeafRows>,
     pub(crate) chunks: Chunks,
-    /// A leaf's sorted indices, with positions.
     order: Vec<(usize, usize)>,
 }
 
@@ -53,7 +52,6 @@ impl Rows {
         self.leaves.clear();
     }
 
-    /// Cuts the chunks of the step.
     pub(crate) fn cut(&mut self, structure: &Structure, active: &[bool]) {
         let Rows { leaves, of_leaf, chunks, .. } = self;
         if !leaves.is_empty() {

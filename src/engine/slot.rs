@@ -79,7 +79,7 @@ impl Slot {
         Slot { of_leaf: true, ..self }
     }
 
-    /// Returns this array as one that also changes where a gradient is absent. A step on some
+    /// Returns this array as one that also changes where a gradient is absent. A step with gradients of some
     /// [rows](crate::tree::SparseRows) is then refused.
     #[must_use]
     pub const fn of_all_rows(self) -> Slot {

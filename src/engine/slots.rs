@@ -33,12 +33,10 @@ impl<'a> SlotList<'a> {
         self.len += 1;
     }
 
-    /// Adds a slot that loops do not access.
     pub(crate) fn push_none(&mut self) {
         self.len += 1;
     }
 
-    /// Adds `count` slots for leaf statistics.
     pub(super) fn push_found(&mut self, found: Expansion<'a>, count: usize) {
         self.found = Some((found, self.len..self.len + count));
         self.len += count;

@@ -70,7 +70,7 @@ pub trait Stage: Transform + Clone {
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
 
     /// Handles barrier `index` of this stage. Its reductions are complete; if the stage
-    /// [materializes](Shape::materializes), `tree` holds the updates.
+    /// [materializes](PassStructure::materializes), `tree` holds the updates.
     fn barrier(
         &self,
         state: &mut Self::State,

@@ -117,7 +117,6 @@ impl<'a> Arrays<'a> {
         Array::of(raw, self.start, self.len)
     }
 
-    /// Returns the dtype of the parameters to add to.
     pub(super) fn params_dtype(&self) -> DType {
         self.to.dtype()
     }

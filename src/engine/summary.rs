@@ -225,7 +225,6 @@ impl Summary {
         Summary::Part { name, effect }
     }
 
-    /// Describes a wrapper with the effect of its inner transformation.
     pub(crate) fn around(name: &'static str, key: &'static str, inner: Summary) -> Summary {
         Summary::Around { name, key, inner: Box::new(inner), mask: None, zero: false }
     }
@@ -339,7 +338,6 @@ impl Summary {
         }
     }
 
-    /// Returns negative learning rates and weight decays, with their parts.
     pub(crate) fn negatives(&self) -> Vec<(WarningKind, &'static str, f64)> {
         let all = |outlines: &[Summary]| outlines.iter().flat_map(Summary::negatives).collect();
         match self {

@@ -131,7 +131,6 @@ impl<'t, C: Real> Tile<'t, C> {
         }
     }
 
-    /// Reports a read of each array's range.
     pub(crate) fn reads(&mut self, arrays: &SlotList<'_>) {
         if let Some(ahead) = &mut self.ahead
             && ahead.is_first()

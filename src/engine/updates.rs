@@ -18,7 +18,6 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// Returns zero updates for this structure.
     pub(crate) fn new(structure: Arc<Structure>) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome::NOTHING }

@@ -26,7 +26,6 @@ impl Uses {
         [self; MOST_SLOTS]
     }
 
-    /// Returns the accesses behind `barriers` barriers.
     const fn after(self, barriers: usize) -> Uses {
         if barriers >= u32::BITS as usize {
             return Uses::ALWAYS;

@@ -49,7 +49,7 @@ pub struct Walk<'a> {
 struct Source<'a> {
     /// The gradients or stored updates.
     leaf: Option<&'a TableLeaf>,
-    /// Whether the pass stores updates, and whether it reads parameters.
+    /// True if the pass stores updates, and if it reads parameters.
     stores: bool,
     reads_params: bool,
 }

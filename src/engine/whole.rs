@@ -248,7 +248,6 @@ impl WholeTree<'_> {
         *self.there = params;
     }
 
-    /// Returns the loss, for a nested step.
     pub(crate) fn objective(&mut self) -> Option<&mut dyn Ask> {
         self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask)
     }

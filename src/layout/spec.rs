@@ -90,7 +90,6 @@ impl LeafSpec {
         self.here.map_or(0..self.len(), |(start, end)| start..end)
     }
 
-    /// Returns their start.
     pub(crate) fn begins(&self) -> usize {
         self.here.map_or(0, |(start, _)| start)
     }

@@ -8,7 +8,7 @@ use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, alloc_zeroed};
 
-/// The bytes of a huge page on x86-64 and most other platforms. Larger arrays are aligned to it.
+/// The bytes of a huge page on x86-64 and most other platforms. Arrays at least as large are aligned to it.
 pub(super) const HUGE_PAGE: usize = 1 << 21;
 
 pub(super) const CAN_ASK: bool =
@@ -33,7 +33,8 @@ pub(super) unsafe fn zeroed(layout: Layout) -> Option<NonNull<u8>> {
     Some(start)
 }
 
-/// Moves whole huge pages of this memory into huge pages, if the system can; returns the bytes there.
+/// Moves the part of this memory that fills huge pages into such pages, if the system can; returns the bytes in huge
+/// pages.
 pub(crate) fn move_to_huge_pages(memory: Range<usize>) -> usize {
     let whole = memory.start.next_multiple_of(HUGE_PAGE)..memory.end / HUGE_PAGE * HUGE_PAGE;
     let moved = !whole.is_empty() && ask(whole.clone(), Advice::HugePages) && ask(whole.clone(), Advice::Collapse);

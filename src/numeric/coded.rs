@@ -1,7 +1,7 @@
 //! Quantized numbers: blocks of 256 8-bit codes after a scale, the largest finite magnitude as an `f32`.
 //!
-//! A block with NaN or infinities has the sign bit of its scale set. Its codes of size 1 are infinities, those of size
-//! 2 NaN, so that each affects its own element only.
+//! The sign bit of its scale marks a block with NaN or infinities. Its codes of size 1 are infinities, those of size 2
+//! NaN, so that each affects its own element only.
 //!
 //! Other numbers are rounded stochastically to an adjacent code, with probabilities proportional to nearness (of roots,
 //! if codes are roots): under rounding to nearest, a mean that takes a thousandth of a square each step would never

@@ -124,7 +124,6 @@ mod tests {
     use super::*;
     use crate::numeric::simd::{Job, SimdLevel, detected_simd_level, dispatch};
 
-    /// Converts a block to `f32` and back.
     struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
 
     impl Job for There<'_> {

@@ -1,4 +1,4 @@
-//! Values hidden from the optimizer.
+//! Values hidden from LLVM.
 
 use crate::element::Real;
 

@@ -108,7 +108,6 @@ impl Prefetch {
         }
     }
 
-    /// Prefetches a share, before a loop.
     pub(crate) fn prefetch_share(&mut self) {
         self.loops += 1;
         let end = self.lines.min(self.next + self.share);

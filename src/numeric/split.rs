@@ -10,7 +10,7 @@ use super::simd::{Job, SimdLevel, current_simd_level, dispatch};
 /// Parallelism threshold: least elements of one array that threads share.
 pub(crate) const FEW: usize = 1 << 18;
 
-/// Returns whether several threads share `elements` elements: at least `few`.
+/// Returns whether several threads share this work: at least `few` elements.
 pub(crate) fn worth_sharing(elements: usize, few: usize) -> bool {
     elements >= few && threads() > 1
 }

@@ -15,7 +15,6 @@ pub struct ErasedTile {
 }
 
 impl ErasedTile {
-    /// Runs an untyped function on a recorded tile.
     pub(crate) fn of<C: Real>(
         tile: &mut Tile<'_, C>,
         number: fn(C) -> u32,

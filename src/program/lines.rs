@@ -57,7 +57,6 @@ pub(super) struct Lines {
     all: Vec<(Op, Type, Known)>,
     numbers: Map<Op, u32>,
     written: usize,
-    /// True if a line differs from the draft.
     differs: bool,
     /// The draft: the numbers of a recording's lines, and its program.
     draft: Option<(Code, Arc<Code>)>,

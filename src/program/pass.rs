@@ -166,7 +166,6 @@ impl<'m> Passes<'m> {
         })
     }
 
-    /// Names the arrays of a recording.
     pub(super) fn named(&mut self, leaf: usize, spec: &LeafSpec, recorded: Recording) -> LeafProgram {
         let Recording { code, scalars, arrays, sums } = recorded;
         let like = |program: &Program| Arc::ptr_eq(&program.code, &code) || *program.code == *code;
@@ -214,7 +213,6 @@ impl<'m> Passes<'m> {
         some.iter().zip(recorded).map(|(leaf, recorded)| Ok(self.named(*leaf, &specs[*leaf], recorded?))).collect()
     }
 
-    /// Executes some leaves and collects their sums.
     fn part<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, leaves: Vec<LeafProgram>, all: &mut [f64]) -> Result<()> {
         let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
         let added = self.executor.pass(&recorded)?;

@@ -26,7 +26,6 @@ thread_local! {
     static LAST: RefCell<[Option<Lines>; KINDS]> = const { RefCell::new([const { None }; KINDS]) };
 }
 
-/// The path of one run.
 #[derive(Default)]
 struct Way {
     /// The results up to the first difference from earlier runs.
@@ -43,7 +42,6 @@ struct Decision {
     answer: bool,
 }
 
-/// Possible relations of two numbers.
 #[derive(Clone, Copy, PartialEq)]
 struct Relations(u8);
 
@@ -225,7 +223,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the line of an incoming number: a scalar in the scalars, else a constant.
+    /// Returns the line of an incoming number: a scalar while scalars are computed, else a constant.
     pub(super) fn number(&mut self, ty: Type, value: f64) -> u32 {
         let rounded = Value::number(ty, value);
         if !self.in_scalars {
@@ -236,7 +234,7 @@ impl Recorder {
         self.lines.push(scalar, ty, Known::ThisStep(rounded))
     }
 
-    /// Returns a line's known value: a constant's always, a scalar's in the scalars.
+    /// Returns a line's known value: of constants always, of scalars while they are computed.
     pub(super) fn value(&self, line: u32) -> Option<Value> {
         match self.lines.known(line) {
             Known::Always(value) => Some(value),
@@ -373,7 +371,6 @@ impl Recorder {
         }
     }
 
-    /// Returns how many lines some lines need.
     fn cost(&self, results: &[u32]) -> usize {
         let mut needed = vec![false; self.lines.len()];
         results.iter().for_each(|line| needed[*line as usize] = true);

@@ -32,7 +32,6 @@ fn unnamed(recorded: &Recording) -> Program {
     Program { code: recorded.code.clone(), slots: [].into() }
 }
 
-/// Numbers with each kind of pair.
 fn numbers<C: Real>() -> Vec<C> {
     let signless = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 0.3, 10.25, 1e-3, 1e9];
     let smallest = C::min_positive_value() * C::epsilon();
@@ -55,7 +54,6 @@ fn check<C: Kind>(name: &str, function: &impl Function) {
     }
 }
 
-/// Runs [`check_or_refuse`] on each function.
 macro_rules! each {
     ($why:expr; $(|$x:ident, $y:ident| $does:expr;)*) => {$({
         struct Does;
@@ -217,7 +215,7 @@ fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Contribution<C>]) -> 
     }
 }
 
-/// With a 16-bit second array, if the feature is on, and the sums of a longer chain.
+/// Records [`part`] with a 16-bit second array, if the feature is on, and the sums of a longer chain.
 fn recorded_part<F: Kind>() -> Recording {
     let arrays = [F::DTYPE, if cfg!(feature = "half") { DType::Bf16 } else { F::DTYPE }];
     let arrays = [0, 1].map(|address| Some(InRecord { address, dtype: arrays[address] }));
@@ -418,7 +416,7 @@ fn what_has_no_programs_says_which_part_and_why() {
     }
 }
 
-/// Leaves of two types, some masked, more than one thread records at a time.
+/// Leaves of two types, some masked: more than one thread records.
 #[cfg(feature = "rayon")]
 #[test]
 fn programs_and_steps_are_the_same_by_any_number_of_threads() {

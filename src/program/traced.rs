@@ -68,7 +68,6 @@ impl<F: Kind> Traced<F> {
         Traced::of_line(with(|r| r.put(op)))
     }
 
-    /// Returns a constant of the rule.
     #[inline(never)]
     fn constant(value: F) -> Traced<F> {
         Traced::put(Op::Constant(Value::number(F::TYPE, value.as_f64())))

@@ -6,11 +6,10 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error, MapAccess, SeqAccess, 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-/// Most levels of lists and objects. Reading, comparing and building recurse; deeper still, unoptimized, they need less
-/// than a thread's stack of 2 MiB.
+/// Most levels of lists and objects. Reading, comparing and building recurse: unoptimized and even deeper, they need
+/// less than a thread's stack of 2 MiB.
 pub(crate) const DEEPEST: usize = 256;
 
-/// Returns a message for a value nested too deeply.
 pub(crate) fn too_deep(value: &Value) -> Option<String> {
     let mut level = vec![value];
     for _ in 0..=DEEPEST {
@@ -22,7 +21,6 @@ pub(crate) fn too_deep(value: &Value) -> Option<String> {
     Some(refusal())
 }
 
-/// Returns that message.
 pub(crate) fn refusal() -> String {
     format!("it is nested more than {DEEPEST} levels deep")
 }
@@ -69,7 +67,6 @@ pub(crate) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Er
     Each { left: DEEPEST }.deserialize(from)
 }
 
-/// Reads at most `left` levels.
 struct Each {
     left: usize,
 }

@@ -110,7 +110,6 @@ fn is_of_part(place: &str) -> bool {
         || levels.next() == Some("transforms")
 }
 
-/// Returns the name of a call.
 fn name(entries: &serde_json::Map<String, Value>) -> Option<&str> {
     let mut keys = entries.keys();
     keys.next().filter(|_| keys.next().is_none()).map(String::as_str)
@@ -131,7 +130,6 @@ fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Va
     }
 }
 
-/// Returns name and value of a `named_chain`'s member.
 fn member(value: &Value) -> Option<(&str, &Value)> {
     match &value.as_array()?[..] {
         [Value::String(called), call @ Value::Object(entries)] if name(entries).is_some() => Some((called, call)),
@@ -173,7 +171,6 @@ fn or_nothing(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".into(), Value::to_string)
 }
 
-/// Visits every place of an optimizer.
 pub(crate) fn places(place: &str, value: &Value, show: &mut dyn FnMut(&str)) {
     show(place);
     match value {

@@ -32,7 +32,6 @@ pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_di
     fields
 }
 
-/// Visits inner transformations of `inject_hyperparams`.
 fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a Recipe)) {
     if let Some((INJECT_HYPERPARAMS, arguments)) = value.as_call()
         && let Some(inner) = arguments.get("inner")

@@ -48,7 +48,7 @@ impl MomentArray {
         self.data.fill(value);
     }
 
-    /// Returns where element `i` of an array with strides `order` is.
+    /// Returns the place of element `i` of an array with strides `order`.
     fn translate(&self, i: usize, order: &[isize]) -> usize {
         let axes = self.shape.iter().zip(order).zip(&self.strides);
         axes.map(|((&len, &theirs), &ours)| i / theirs as usize % len.max(1) * ours as usize).sum()
@@ -370,7 +370,7 @@ impl Moments {
         self.array(leaf).map_or(&[], |a| &a.strides)
     }
 
-    /// Returns where an array begins in its leaf, in memory order, if it holds a part.
+    /// Returns the start of an array that holds a part of its leaf, in memory order.
     pub(crate) fn begins(&self, leaf: usize) -> Option<usize> {
         self.array(leaf)?.part.as_ref().map(|part| part.begins)
     }

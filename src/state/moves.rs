@@ -58,7 +58,6 @@ fn whole(part: &Option<Box<PartOf>>, shape: &[usize]) -> Vec<usize> {
     part.as_ref().map_or(shape, |part| &part.shape).to_vec()
 }
 
-/// Returns whether updates are counted by leaf.
 pub(crate) fn counts_by_leaf(items: &[ItemSpec]) -> bool {
     let is_one = |field: &str| field == "updates" || field.ends_with(".updates");
     items.iter().any(|item| item.kind == Kind::Count && item.name.of != Owner::State && is_one(&item.name.field))
@@ -97,7 +96,7 @@ pub(crate) struct Parts {
     pub(crate) asked: Vec<String>,
     /// Parts whose arrays may change dtype.
     pub(crate) cast: Vec<String>,
-    /// Parts inserted with nothing there or after.
+    /// Parts inserted where nothing is, nor after it.
     pub(crate) in_vain: Vec<String>,
     /// Groups of a split part: each has some of its leaves.
     pub(crate) groups: Vec<String>,
@@ -119,7 +118,6 @@ impl Parts {
 
 #[cfg(feature = "checkpoint")]
 impl Parts {
-    /// Returns whether a new field starts as the old parameters.
     pub(crate) fn is_of_params(&self, field: &str) -> bool {
         self.of_params.iter().any(|part| below(field, part).is_some())
     }
@@ -134,7 +132,6 @@ pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     }
 }
 
-/// Returns the message that a verb's part is missing.
 pub(crate) fn no_part(verb: &str, part: &str) -> String {
     format!("{verb}: there is no part `{part}` of the state")
 }
@@ -142,7 +139,7 @@ pub(crate) fn no_part(verb: &str, part: &str) -> String {
 /// The source of a new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Source {
-    /// `init`.
+    /// The value of `init`.
     Own,
     /// The old state's value of this number.
     Item(usize),
@@ -191,7 +188,6 @@ pub(super) struct Matched {
     pub(super) from: Vec<Source>,
     /// Old values that parameters become.
     to_params: Vec<usize>,
-    /// Messages on misfits.
     pub(super) lines: Vec<String>,
     /// New values without a counterpart.
     pub(super) missing: Vec<usize>,
@@ -201,7 +197,6 @@ pub(super) struct Matched {
     pub(super) twice: Vec<[usize; 2]>,
     /// New fields whose arrays change dtype.
     pub(super) casts: Vec<String>,
-    /// Each old field's new paths.
     pub(super) to: Vec<Vec<String>>,
     in_vain: Vec<String>,
 }

@@ -18,7 +18,7 @@ impl Proposal {
     }
 }
 
-/// Matches with additional verbs; `None` if one is invalid.
+/// Matches the states with additional verbs; `None` if one is invalid.
 type With<'a> = &'a dyn Fn(&[Verb]) -> Option<Matched>;
 
 /// Proposes verbs that match missing with remaining values, if the choice is unique.
@@ -261,7 +261,6 @@ fn number(path: &str) -> Option<usize> {
     split(path).1.parse().ok()
 }
 
-/// Returns the chain of both members.
 fn chain_of_both<'a>(from: &'a str, to: &str) -> Option<&'a str> {
     let ((chain, _), (other, _)) = (split(from), split(to));
     (chain == other && number(from).is_some() && number(to).is_some()).then_some(chain)

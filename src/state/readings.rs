@@ -222,7 +222,6 @@ pub(crate) struct Reader {
     owner: Owner,
     optimizers: Vec<Around>,
     found: Readings,
-    /// The levels of wrappers.
     pub(super) levels: Levels,
 }
 
@@ -291,7 +290,6 @@ impl Reader {
         }
     }
 
-    /// Sets the count of the part's schedules.
     pub(super) fn clock(&mut self, steps: u64) {
         self.owner.clock = Some(steps);
     }

@@ -69,7 +69,7 @@ pub(crate) fn check_sum<P: Tree + ?Sized>(params: &P) -> u64 {
             Ok(())
         });
     }));
-    // Zero stands for none.
+    // Never zero, which stands for none.
     1 << 32 | u64::from(hasher.finalize())
 }
 

@@ -235,7 +235,6 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     }
 }
 
-/// Returns a tree's buffers, in order.
 pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Buffer)> {
     let mut found = Vec::new();
     let mut add = |path: &str, buffer| {

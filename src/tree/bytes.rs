@@ -30,7 +30,6 @@ impl LeafParts {
     }
 }
 
-/// Converts between the byte orders of host and files.
 fn swap(bytes: &mut [u8], size: usize) {
     if cfg!(target_endian = "big") {
         bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);

@@ -18,7 +18,7 @@ use crate::numeric::simd::current_simd_level;
 /// The common part of both kinds of leaf.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafParts {
-    /// From the first element in logical order, with the number of elements.
+    /// The first element in logical order, with the number of elements.
     pub(crate) data: RawSlice,
     pub(crate) shape: Shape,
     pub(crate) strides: Strides,
@@ -38,7 +38,6 @@ impl LeafParts {
         LeafParts::new(RawSlice::new(ptr, len), &[len], &[1])
     }
 
-    /// Returns a leaf in row-major order.
     #[inline(always)]
     fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
         // The most common shape: models create many such leaves in each step.
@@ -49,7 +48,6 @@ impl LeafParts {
         Ok(LeafParts { data: RawSlice::new(ptr, len), shape: axes(shape), strides: dense_strides(shape) })
     }
 
-    /// Checks the number of elements against the axes.
     fn check(len: usize, shape: &[usize]) -> Result<()> {
         // Without zeros, so that no later product of lengths overflows.
         let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
@@ -108,7 +106,6 @@ impl LeafParts {
 }
 
 impl LeafParts {
-    /// Returns decoded numbers in memory order.
     pub(crate) fn decoded(&self) -> Vec<f32> {
         let mut numbers = vec![0.0; self.data.len()];
         // SAFETY: the leaf's borrow is alive.

@@ -40,7 +40,7 @@ impl Structure {
         Structure { leaves: leaves.map(|(path, dtype, shape)| LeafSpec::new(path, dtype, shape)).collect() }
     }
 
-    /// Returns leaves with different paths.
+    /// Returns these leaves, whose paths must differ.
     pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
         Structure { leaves }
     }

@@ -173,7 +173,6 @@ impl<'a, 'w> Walk<'a, 'w> {
         numbers.leave(self.path);
     }
 
-    /// Walks a leaf's rows.
     pub(crate) fn rows<T: Tree + ?Sized>(&mut self, indices: &'a [usize], values: &'a T) {
         // Rows of rows belong to no leaf.
         let Rows::Asked = self.rows else { return self.child("values", values) };

@@ -17,7 +17,6 @@ pub(super) struct Contents {
     pub(super) tensors: Tensors,
     /// Tensors by role and their leaf's path in the file.
     pub(super) held: BTreeMap<(Role, String), String>,
-    /// Messages on unknown names.
     pub(super) strange: Vec<String>,
 }
 
@@ -112,7 +111,6 @@ impl Contents {
     }
 }
 
-/// Converts a float that counts.
 fn whole(x: f64, stuck: f64) -> Result<u64, String> {
     match x {
         _ if x.fract() != 0.0 || x < 0.0 || !x.is_finite() => Err(format!("{x:?}")),

@@ -28,7 +28,6 @@ pub(super) struct Fit<'a> {
     by_leaf: bool,
 }
 
-/// The source of a value of the state.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     /// From `init`.
@@ -37,7 +36,6 @@ enum Value<'a> {
     Steps(u64),
 }
 
-/// A file to import, with options.
 pub(super) struct Order<'a> {
     pub(super) contents: &'a Contents,
     pub(super) steps: Option<u64>,
@@ -126,7 +124,6 @@ impl Fit<'_> {
         Ok(state)
     }
 
-    /// Reads new values of buffers.
     pub(super) fn buffers(&self) -> Result<Values> {
         let read = |(buffer, tensor): &(BufferSpec, &str)| {
             let (mut bytes, tensors) = (Vec::new(), &self.contents.tensors);
@@ -151,7 +148,6 @@ fn last(field: &str) -> &str {
     field.rsplit('.').next().unwrap_or(field)
 }
 
-/// A comparison in progress.
 struct Compare<'a, 'm> {
     contents: &'a Contents,
     moves: &'m Resolved,
@@ -302,7 +298,6 @@ impl<'a> Compare<'a, '_> {
         None
     }
 
-    /// Returns the parameter that fills an array.
     fn of_param(&mut self, name: &ItemName, (dtype, shape): (DType, &[usize]), held: &Held<'a>) -> Option<Value<'a>> {
         let Owner::Leaf(path) = &name.of else { return None };
         let tensor = held.get(&(Role::Param, path.clone())).copied();
@@ -315,13 +310,11 @@ impl<'a> Compare<'a, '_> {
         tensor.map(Value::Tensor)
     }
 
-    /// Returns a leaf's updates.
     fn updates(&self, name: &ItemName, count: Option<u64>) -> Option<Value<'a>> {
         let of_leaf = if let Owner::Leaf(path) = &name.of { self.steps.get(path).copied() } else { None };
         of_leaf.or(count).map(Value::Steps)
     }
 
-    /// Reports unused contents.
     fn unwanted(&mut self, held: &Held<'a>, parts: &Parts) {
         let lines = held.iter().filter(|(what, _)| what.0 != Role::Step && !self.wanted.contains(what));
         let lines = lines.filter(|((role, _), _)| !(matches!(role, Role::Array(_)) && parts.is_told(None)));
@@ -422,7 +415,6 @@ fn last_level(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Describes a tensor for messages.
 fn what(info: &TensorInfo) -> String {
     match leaf_dtype(info.dtype) {
         Some(dtype) => format!("{dtype} {:?}", info.shape),

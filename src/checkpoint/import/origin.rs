@@ -23,7 +23,6 @@ pub(super) enum Role {
 }
 
 impl Origin {
-    /// Returns the name for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Origin::Torch => "PyTorch",
@@ -31,7 +30,6 @@ impl Origin {
         }
     }
 
-    /// Returns whether steps are counted by leaf.
     pub(super) fn counts_leaves(self) -> bool {
         self == Origin::Torch
     }
@@ -151,7 +149,6 @@ pub(super) struct Parts {
     pub(super) hints: Vec<String>,
 }
 
-/// The source of a field.
 pub(super) enum Filled {
     From(Role),
     /// From `init`.

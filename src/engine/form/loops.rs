@@ -24,8 +24,8 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotA
     }
 }
 
-/// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](Span::later), the recorded
-/// ones.
+/// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](PassRange::later), the
+/// recorded ones.
 #[inline(always)]
 pub(super) fn goes_in<C: Real>(terms: &mut [Contribution<C>], span: PassRange, into: (C, C)) -> (C, C) {
     let [first, ..] = terms else { return into };
@@ -82,7 +82,6 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
-/// An element function as the body of the block loop.
 struct Each<F>(PhantomData<F>);
 
 impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {

@@ -247,6 +247,7 @@ pub trait Form<P: ?Sized> {
             Ok(())
         })
     }
+    /// Returns the outline of the inner transformation, if any.
     fn inside(part: &P) -> Option<Summary> {
         let _ = part;
         None
@@ -313,7 +314,6 @@ macro_rules! recipe_of_arguments {
 }
 pub(crate) use recipe_of_arguments;
 
-/// Forwards the engine's protocols to the part's form.
 impl<P: Part> Transform for P {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         P::Form::members(self, visit);

@@ -357,7 +357,7 @@ impl<R: Rule> Form<R> for OneElement {
     }
 }
 
-/// Returns true if a rule is known to map zero updates to zero: evaluated for rules of the update alone.
+/// Returns true if a rule maps zero updates to zero; evaluates only rules that depend on the update alone.
 pub(super) fn keeps_zeros<S: SlotArray<f64>>(reads_params: bool, of_zero: impl FnOnce(&mut S) -> f64) -> bool {
     S::LEN == 0 && !reads_params && of_zero(S::of(&mut [])) == 0.0
 }

@@ -12,7 +12,8 @@ use crate::recipe::Recipe;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
 
-/// State arrays by name. Only the engine accesses them during a step: a part in safe code cannot alias or free them.
+/// State arrays by name. Only the engine accesses them during a step: a part in safe code cannot make it access freed
+/// or foreign memory.
 #[derive(Clone, Debug)]
 pub struct Arrays {
     slots: &'static [Slot],

@@ -15,7 +15,7 @@ pub(crate) struct Symmetric {
     vectors: Vec<f64>,
     values: Vec<f64>,
     room: Room,
-    /// Values with vectors' indices, decreasing.
+    /// Eigenvalues with their vectors' indices, decreasing.
     order: Vec<(f64, usize)>,
     /// The elements' divisor.
     scale: f64,

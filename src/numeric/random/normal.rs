@@ -304,9 +304,9 @@ mod tests {
         is_its_elements::<f32>();
     }
 
-    /// Checks a million numbers, within five standard deviations:
+    /// Checks moments, tails and correlations of a million numbers, within five standard deviations.
     ///
-    /// mean, variance, skewness and kurtosis; tails from 1, 2, 3 and 4; correlations of neighbours, members of a pair,
+    /// Mean, variance, skewness and kurtosis; tails from 1, 2, 3 and 4; correlations of neighbours, members of a pair,
     /// and blocks.
     fn are_normal_and_independent(x: &[f64]) {
         let n = x.len();

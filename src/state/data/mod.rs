@@ -107,7 +107,6 @@ impl Entry {
 }
 
 impl Datum {
-    /// Writes the value; returns false for another kind.
     pub(crate) fn put(&self, into: ItemMut<'_>) -> bool {
         let single = match self {
             Datum::Count(count) => Single::Count(*count),

@@ -21,7 +21,6 @@ pub enum BufferPolicy {
     First,
 }
 
-/// Returns all buffers' bytes, in order.
 pub(crate) fn bytes_of<P: Tree + ?Sized>(tree: &P) -> Result<Vec<(BufferSpec, Vec<u8>)>> {
     let read = |(spec, buffer): (BufferSpec, &dyn crate::tree::Buffer)| {
         let mut bytes = Vec::new();

@@ -94,7 +94,7 @@ pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) ->
 /// Factor of numbers whose squares overflow; divisor of those whose squares vanish.
 pub(crate) const SMALL: f64 = f64::from_bits((1023 - 600) << 52);
 
-/// Returns whether a sum of squares has neither overflowed nor vanished; zero may be exact or a loss.
+/// Returns whether a sum of squares has neither overflowed nor vanished; zero may be exact or a complete loss.
 pub(crate) fn is_safe(squares: f64) -> bool {
     (1e-280..1e300).contains(&squares) || squares.is_nan()
 }

@@ -68,7 +68,6 @@ pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [
     }
 }
 
-/// A row-major walk through a leaf.
 struct Road {
     /// The cursor, unless the leaf is dense.
     cursor: Option<Cursor>,

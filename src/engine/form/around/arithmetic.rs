@@ -62,7 +62,6 @@ impl Elements {
         some_leaves: false,
     };
 
-    /// Returns true if `before` only reads arrays where it rewrites updates.
     pub(super) const fn only_reads_before(&self) -> bool {
         self.before_reads && self.rewrites[0]
     }
@@ -204,7 +203,7 @@ pub trait Arithmetic: Wrapper {
         true
     }
 
-    /// Returns a state array with the initial value and dtype that the arguments of the part ask for.
+    /// Adjusts a state array to the arguments of the part, if they set its initial value or dtype.
     fn slot(&self, slot: Slot) -> Slot {
         slot
     }

@@ -157,7 +157,7 @@ impl ReducingPasses {
 ///
 /// One more pass with [`ReducingPasses::TWO`]. If it [meets](ReducingPasses::meets) the gradients and the inner
 /// transformation has passes of its own, it keeps a copy of the gradients during the step, outside of the state. It
-/// fuses with the inner transformation and its neighbours if it has no state arrays and no `accumulate`, and gives out.
+/// fuses with the inner transformation and its neighbours if it has no state arrays and no `accumulate`, and emits.
 pub trait Reducing: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Reducing::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];

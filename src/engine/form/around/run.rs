@@ -65,7 +65,7 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
             of_updates: 1,
             ..PassStructure::elementwise(false, O::ELEMENTS.params)
         },
-        // Steps that write the arrays need the gradients in the first pass.
+        // Steps that write the arrays need the gradients in the wrapper's first pass.
         false => PassStructure {
             of_updates: O::ELEMENTS.only_reads_before() as u32,
             ..own::<P, O>(O::ELEMENTS.before, !O::ELEMENTS.only_reads_before())
@@ -289,7 +289,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     }
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        // Of the inner transformation alone: another stage may hold back its own updates.
+        // Asks the inner transformation alone: another stage may hold back its own updates.
         let runs = run.decision == Some(Decision::Run) && !run.nothing;
         let changes = const { O::ELEMENTS.before && O::ELEMENTS.rewrites[0] };
         let inside = run.inner.map(|inner| {
@@ -430,7 +430,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         } else {
             u
         };
-        // Only the pass that ends here contributes; later ones repeat the arithmetic.
+        // Only the pass that ends here contributes; later ones may repeat the arithmetic.
         if const { O::REDUCES.count() > 0 } && end == span.to {
             let (u, _) = goes_in(own_terms, span, (u, p));
             O::add(k.own, u, own_terms);
