@@ -156,7 +156,6 @@ fn fit<O: GradientTransformation, X>(state: &OptState<O>, params: &[(&str, Place
     Ok(())
 }
 
-/// Returns the gradient of a parameter if it matches.
 fn gradient<X>(path: &str, param: &Placed<X>, found: Option<Placed<X>>) -> Result<X> {
     let refused = |found: String| {
         let expected = format!("{param} on the device of the state");

@@ -1,4 +1,4 @@
-//! The number types of leaves: their storage and their compute types.
+//! The number types of leaves: storage and compute types.
 
 use core::fmt;
 
@@ -23,8 +23,8 @@ pub(crate) use sixteen_bits::SixteenBits;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
-// A whole word, so that structs with one are copied by words: a lone byte makes copies use two overlapping moves, whose
-// result cannot be forwarded to the next load.
+// A whole word: a lone byte makes copies of structs use two overlapping moves, whose result cannot be forwarded to the
+// next load.
 #[repr(usize)]
 pub enum DType {
     /// IEEE half precision: 5 bits of exponent, 10 of fraction.
@@ -47,9 +47,9 @@ pub enum DType {
     UnsignedLog8,
 }
 
-/// Elements of 8-bit state with a common scale.
+/// 8-bit elements with a common scale.
 pub(crate) const CODED_BLOCK: usize = 256;
-/// Bytes of the scale, which precedes the block's elements.
+/// Bytes of the scale, which precedes them.
 pub(crate) const CODED_SCALE: usize = size_of::<f32>();
 
 impl DType {
@@ -71,7 +71,7 @@ impl DType {
         elements * self.size() + scales
     }
 
-    /// Returns the elements in `n` bytes of an 8-bit type; `n` itself for other types.
+    /// Returns the elements in `n` bytes of an 8-bit type; else `n`.
     #[cfg(feature = "checkpoint")]
     pub(crate) const fn elements(self, n: usize) -> usize {
         let scales = n.div_ceil(CODED_BLOCK + CODED_SCALE) * CODED_SCALE;
@@ -83,7 +83,7 @@ impl DType {
         matches!(self, DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8)
     }
 
-    /// Returns whether every number of this type is one of `wider` too.
+    /// Returns whether `wider` represents every number of this type.
     pub(crate) const fn is_exact_in(self, wider: DType) -> bool {
         let is_half = matches!(self, DType::F16 | DType::Bf16);
         matches!((self, wider), (DType::F32, DType::F64)) || (is_half && matches!(wider, DType::F32 | DType::F64))
@@ -116,7 +116,7 @@ impl DType {
         DType::named(name).filter(|dtype| !dtype.is_coded())
     }
 
-    /// Returns the leaf or state type of this name.
+    /// As [`from_name`](Self::from_name), with the types of state.
     pub(crate) fn named(name: &str) -> Option<DType> {
         let of_leaves = [DType::F16, DType::Bf16, DType::F32, DType::F64];
         let of_state = [DType::Root8, DType::FourthRoot8, DType::Log8, DType::UnsignedLog8];
@@ -263,10 +263,9 @@ impl Element for f64 {
     }
 }
 
-/// Runs `$body` with the type alias `$T` standing for the Rust type of a [`DType`] value.
+/// Runs `$body` with `$T` as the Rust type of a [`DType`] value.
 ///
-/// The one place where a run-time dtype becomes a type; without the feature `half` the 16-bit types cannot occur, since
-/// no leaf of them can be created.
+/// The only place where a run-time dtype becomes a type. Without the feature `half` no 16-bit leaf can be created.
 macro_rules! with_dtype {
     ($dtype:expr, $T:ident => $body:expr) => {
         match $dtype {
@@ -298,12 +297,11 @@ macro_rules! with_dtype {
 }
 pub(crate) use with_dtype;
 
-/// Rounds to another element type. Compiles to nothing for equal types, and to one conversion in the compute types
-/// where they suffice.
+/// Rounds to another element type. Compiles to nothing for equal types, to one conversion where compute types suffice.
 #[inline(always)]
 pub(crate) fn convert<A: Element, B: Element>(value: A) -> B {
     if matches!(A::DTYPE.compute(), DType::F32) {
-        // `f32` to `f64` and back cancel; written so because the two compute types have no common supertype but `f64`.
+        // `f32` to `f64` and back cancel; the compute types have only `f64` in common.
         B::narrow(B::Compute::of(value.widen().as_f64()))
     } else {
         B::from_f64(value.as_f64())

@@ -1,11 +1,11 @@
 //! Raw views of leaves and state arrays: the only module that turns pointers into slices.
 //!
-//! A step accesses the parameters, the gradients and every state array in chunks, possibly on several threads, and
-//! keeps its tables between steps so that it allocates nothing. References cannot express either, so the tables hold
-//! pointers. These invariants keep them sound:
+//! A step accesses parameters, gradients and state arrays in chunks, perhaps on several threads, and keeps its tables
+//! between steps to allocate nothing. References cannot express either, so the tables hold pointers. These invariants
+//! keep them sound:
 //!
 //! * A [`RawSlice`] made from a reference is used only while that borrow lasts: the engine makes them at the start of a
-//!   step, from the `&mut` and `&` that it got, and clears them before it returns.
+//!   step and clears them before it returns.
 //! * Every view knows its extent. [`RawSlice`] and [`RawBytes`] check each slice, [`RawStrided`] each run: a view of
 //!   the wrong leaf panics instead of reaching another array's memory.
 //! * No two threads get overlapping chunks of the same slice: `engine::chunks` cuts chunks once, and each belongs to
@@ -24,22 +24,20 @@ pub(crate) use pages::move_to_huge_pages;
 use pages::{CAN_ASK, HUGE_PAGE, zeroed};
 pub(crate) use strided::RawStrided;
 
-/// The size of a cache line and of the widest vector register, in bytes.
+/// Bytes of a cache line, and of the widest vector register.
 const ALIGN: usize = 64;
-/// The size of a page, in bytes.
 const PAGE: usize = 4096;
-/// The size above which most allocators map an array to pages of its own, in bytes.
+/// The bytes above which most allocators map an array to its own pages.
 const LARGE: usize = 1 << 18;
 
-/// The offset of a large array in its first page. Large arrays would otherwise begin at equal offsets. Elements of
-/// equal index would then map to the same set of L1, and a loop needs all of them at once: with five arrays it takes up
-/// to a quarter longer (`docs/performance.md`).
+/// The offset of a large array in its first page. At equal offsets, elements of equal index would map to the same L1
+/// set, and a loop needs all of them at once: with five arrays it takes up to a quarter longer (`docs/performance.md`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct InPage(usize);
 
 impl InPage {
-    /// Returns the next offset: 17 of a page's 64 cache lines after the last one. The sequence visits every line, keeps
-    /// the arrays of one rule far apart, and avoids the start of a page, where the user's arrays begin.
+    /// Returns the next offset: 17 of a page's 64 cache lines further. The sequence visits every line, keeps a rule's
+    /// arrays far apart, and avoids the start of a page, where users' arrays begin.
     pub(crate) fn next() -> InPage {
         static PLACES: AtomicUsize = AtomicUsize::new(1);
         InPage(PLACES.fetch_add(1, Ordering::Relaxed).wrapping_mul(17 * ALIGN) % PAGE)
@@ -52,7 +50,7 @@ pub struct RawSlice {
     ptr: NonNull<u8>,
     len: usize,
     dtype: DType,
-    /// The index of the first element in the array that these elements are a range of.
+    /// The index of the first element in its array.
     first: usize,
 }
 
@@ -63,7 +61,6 @@ unsafe impl Send for RawSlice {}
 unsafe impl Sync for RawSlice {}
 
 impl RawSlice {
-    /// No elements.
     // Aligned for every type.
     pub(crate) const NOWHERE: RawSlice =
         RawSlice { ptr: NonNull::<f64>::dangling().cast(), len: 0, dtype: DType::F64, first: 0 };
@@ -72,36 +69,34 @@ impl RawSlice {
         RawSlice { ptr: ptr.cast(), len, dtype: T::DTYPE, first: 0 }
     }
 
-    /// Returns an empty slice of a dtype, for absent leaves.
+    /// Returns an empty slice, for absent leaves.
     pub(crate) fn empty(dtype: DType) -> RawSlice {
         RawSlice { dtype, ..RawSlice::NOWHERE }
     }
 
-    /// Views the elements of a slice, to read.
     #[inline]
     pub(crate) fn of<T: Element>(slice: &[T]) -> RawSlice {
         RawSlice::new(NonNull::from(slice).cast::<T>(), slice.len())
     }
 
-    /// Views the elements of a slice, to read and write.
     #[inline]
     pub(crate) fn of_mut<T: Element>(slice: &mut [T]) -> RawSlice {
         RawSlice::new(NonNull::from(&mut *slice).cast::<T>(), slice.len())
     }
 
-    /// Views bytes as `len` elements of an 8-bit dtype; `None` if the lengths do not match.
+    /// Views bytes as `len` elements of an 8-bit dtype; `None` if lengths do not match.
     #[cfg(feature = "serde")]
     pub(crate) fn coded(bytes: &[u8], dtype: DType, len: usize) -> Option<RawSlice> {
         let fits = dtype.is_coded() && len <= bytes.len() && dtype.bytes(len) == bytes.len();
         fits.then(|| RawSlice { ptr: NonNull::from(bytes).cast(), len, dtype, first: 0 })
     }
 
-    /// Returns the same elements as a range of an array, from index `first` on; accesses use indices of the array.
+    /// Returns the elements as a range of an array, from `first` on; accesses use the array's indices.
     pub(crate) fn placed_at(self, first: usize) -> RawSlice {
         RawSlice { first, ..self }
     }
 
-    /// Returns the same elements as strided ones; no slice of them can be made.
+    /// Returns the elements as strided ones, without slices.
     pub(crate) fn scattered(self) -> RawSlice {
         RawSlice { first: usize::MAX, ..self }
     }
@@ -110,7 +105,7 @@ impl RawSlice {
         self.len
     }
 
-    /// Returns the offset of a range, in elements, after a bounds check.
+    /// Returns the offset of a range, after a bounds check.
     #[inline]
     fn at(&self, start: usize, len: usize) -> usize {
         let at = start.wrapping_sub(self.first);
@@ -120,15 +115,15 @@ impl RawSlice {
         at
     }
 
-    /// Takes numbers: an argument by reference would be spilled to memory at each call of `at`.
+    /// By value: a reference would spill `self` to memory at each call of `at`.
     #[cold]
     #[track_caller]
     fn lacks([start, len]: [usize; 2], [of, first]: [usize; 2]) -> ! {
         panic!("{start} + {len} of {of} from {first} on")
     }
 
-    /// Returns the offset and length of a range, in bytes. A range of 8-bit elements must consist of whole blocks,
-    /// except at the end of the array.
+    /// Returns a range's offset and length in bytes. A range of 8-bit elements must consist of whole blocks, but for
+    /// the array's end.
     fn in_bytes(&self, start: usize, len: usize) -> (usize, usize) {
         let at = self.at(start, len);
         let whole = at.is_multiple_of(CODED_BLOCK) && (len.is_multiple_of(CODED_BLOCK) || at + len == self.len);
@@ -140,19 +135,18 @@ impl RawSlice {
         self.dtype
     }
 
-    /// Returns the addresses of a range; of 8-bit elements, a range of whole blocks.
+    /// Returns the addresses of a range; of 8-bit elements, of whole blocks.
     pub(crate) fn addresses(&self, start: usize, len: usize) -> core::ops::Range<usize> {
         let (at, bytes) = self.in_bytes(start, len);
         let begin = self.address() + at;
         begin..begin + bytes
     }
 
-    /// Returns the end address of a range, or one close to it, to prefetch what follows.
+    /// Returns an address near the end of a range, to prefetch what follows.
     pub(crate) fn end_of(&self, start: usize, len: usize) -> usize {
         self.address() + self.dtype.bytes(start.wrapping_sub(self.first) + len)
     }
 
-    /// Returns the address of the first element, for comparisons.
     pub(crate) fn address(&self) -> usize {
         self.ptr.as_ptr().addr()
     }
@@ -163,7 +157,7 @@ impl RawSlice {
         self.ptr.as_ptr().cast()
     }
 
-    /// Returns the address of a range. Checks that the array has this range and elements of type `T`.
+    /// Returns the address of a range, after checks of bounds and type.
     #[inline(always)]
     pub(crate) fn checked<T: Element>(&self, start: usize, len: usize) -> *mut T {
         self.pointer::<T>().wrapping_add(self.at(start, len))
@@ -267,19 +261,18 @@ pub(crate) fn bytes_of_mut<T: Element>(numbers: &mut [T]) -> &mut [u8] {
     unsafe { core::slice::from_raw_parts_mut(numbers.as_mut_ptr().cast(), size_of_val(numbers)) }
 }
 
-/// Returns bytes as numbers, if they are aligned for them.
+/// Returns bytes as numbers, if aligned.
 pub(crate) fn numbers_in<T: Element>(bytes: &[u8]) -> Option<&[T]> {
     // SAFETY: every bit pattern is a valid number.
     let (_, numbers, _) = unsafe { bytes.align_to::<T>() };
     (size_of_val(numbers) == bytes.len()).then_some(numbers)
 }
 
-/// An owned array of elements of a dtype known at run time: aligned to cache lines, zero at first. Unlike a `Vec`, it
-/// allows the engine, which holds the state exclusively, to write chunks through pointers taken from a shared reference
-/// to the handle.
+/// An owned, zeroed array of a dtype known at run time, aligned to cache lines. Unlike a `Vec`, it lets the engine,
+/// which holds the state exclusively, write chunks through pointers from a shared reference.
 pub(crate) struct Buffer {
     data: RawSlice,
-    /// The bytes between the start of the allocation and that of the data.
+    /// Bytes of the allocation before the data.
     shift: usize,
 }
 
@@ -315,7 +308,7 @@ impl Buffer {
 
     /// Returns `None` if the array is larger than the address space.
     fn layout(dtype: DType, len: usize) -> Option<Layout> {
-        // Scales take less room than the 8-bit elements that they belong to.
+        // Scales take less room than their 8-bit elements.
         let size = len.checked_mul(dtype.size().max(2)).map(|_| dtype.bytes(len))?;
         let size = if size > LARGE { size.checked_add(PAGE)? } else { size };
         let align = if CAN_ASK && size >= HUGE_PAGE { HUGE_PAGE } else { ALIGN };
@@ -374,7 +367,7 @@ impl Drop for Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Buffer {
-        // At the same offset as the original, which keeps the distance between sibling arrays.
+        // The original's offset, which keeps the distance between sibling arrays.
         let place = InPage(self.data.ptr.addr().get() % PAGE);
         let mut copy = Buffer::must(self.data.dtype, self.data.len, place);
         copy.as_bytes_mut().copy_from_slice(self.as_bytes());
@@ -396,8 +389,7 @@ mod tests {
     use super::{ALIGN, Buffer, InPage, LARGE, PAGE, RawSlice};
     use crate::element::DType;
 
-    /// Copied for each leaf in each step. With padding the copy would use overlapping moves, which defeat store
-    /// forwarding.
+    /// Copied for each leaf and step. With padding the copy would use overlapping moves, which defeat store forwarding.
     #[test]
     fn a_slice_is_whole_words_without_gaps() {
         assert_eq!(size_of::<RawSlice>(), 3 * size_of::<usize>() + size_of::<DType>());

@@ -1,4 +1,4 @@
-//! The files of several ranks as one: the distribution of tensors over them.
+//! Files of several ranks as one.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,19 +22,19 @@ pub(super) struct Assembly {
     tensors: BTreeMap<String, Scattered>,
 }
 
-/// A tensor in chunks over several files.
+/// A tensor in chunks of several files.
 #[derive(Debug)]
 struct Scattered {
     dtype: DType,
     shape: Vec<usize>,
-    /// The strides that determine the order of the chunks.
+    /// The strides that order the chunks.
     strides: Vec<isize>,
-    /// For each chunk the number of the file, its start and its length.
+    /// Each chunk's file, start and length.
     stretches: Vec<(usize, usize, usize)>,
 }
 
 impl Checkpoint {
-    /// Returns the files of all ranks, in order, as one checkpoint.
+    /// Combines all ranks' files, in order, into one checkpoint.
     pub(super) fn assemble(name: String, files: Vec<Checkpoint>) -> Result<Checkpoint> {
         let manifest = merged(&files)?;
         let mut tensors = BTreeMap::new();
@@ -48,14 +48,12 @@ impl Checkpoint {
         Ok(Checkpoint::new(Tensors::elsewhere(name, metadata), manifest, structure, Some(assembly)))
     }
 
-    /// Writes the files of all ranks as one.
     pub(super) fn write_as_one(&self, shown: &str, to: &mut (impl Write + Seek)) -> Result<()> {
         let specs = self.assembly.as_ref().map(Assembly::specs).unwrap_or_default();
         let read = |number: usize, take: Take<'_>| take(&self.bytes(specs[number].name())?);
         write(shown, to, &specs, read, self.manifest.clone()).map(drop)
     }
 
-    /// Fills a chunk of an array that the file holds whole.
     pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
         let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
         self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
@@ -74,7 +72,7 @@ impl Checkpoint {
 }
 
 impl Assembly {
-    /// Returns all tensors, in the order of a single file.
+    /// Returns all tensors, in the order of one file.
     pub(super) fn specs(&self) -> Vec<Spec> {
         let spec = |(name, tensor): (&String, &Scattered)| Spec::new(name.clone(), tensor.dtype, &tensor.shape);
         // The first rank has all buffers.
@@ -86,12 +84,11 @@ impl Assembly {
         specs
     }
 
-    /// As [`Checkpoint::verify`], of each file.
     pub(super) fn verify(&self) -> Result<()> {
         self.files.iter().try_for_each(Checkpoint::verify)
     }
 
-    /// Returns a tensor's verified bytes, in the order of a single file.
+    /// Returns a tensor's verified bytes, in the order of one file.
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
         if tensor.starts_with(PREFIX) {
             return self.files[0].bytes(tensor);
@@ -114,12 +111,11 @@ impl Assembly {
     }
 }
 
-/// Returns an array in memory whose strides reach all of its elements.
+/// Returns an array whose strides reach all elements.
 fn laid(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
     LeafParts { data: data.raw(), shape: shape.into(), strides: strides.into() }
 }
 
-/// Merges the manifests of all files.
 fn merged(files: &[Checkpoint]) -> Result<Manifest> {
     let first = &files[0].manifest;
     let mut whole = Manifest {
@@ -158,11 +154,11 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
 }
 
 impl Scattered {
-    /// Locates a tensor with a chunk in each file, all or nothing.
+    /// Finds a tensor's chunk in each file, in all or none.
     fn of(tensor: &str, files: &[Checkpoint]) -> Result<Scattered> {
         let having = files.iter().enumerate().filter(|(_, file)| file.tensors.get(tensor).is_some());
         let having: Vec<_> = having.collect();
-        // If one rank has a leaf whole, the others have an empty chunk.
+        // Of a leaf that one rank has whole, the others have an empty chunk.
         let is_nothing = |file: &Checkpoint| {
             let info = file.tensors.get(tensor);
             file.manifest.parts.contains_key(tensor) && info.is_some_and(|info| elements(&info.shape) == Some(0))
@@ -186,7 +182,7 @@ impl Scattered {
             if (known.dtype, &known.shape, &known.strides) != (dtype, &shape, &strides) {
                 return Err(file.damaged(format_args!("`{tensor}` is no part of that of other ranks")));
             }
-            // The file declares the layout of the whole array, which must cover it.
+            // The declared layout of the whole array must cover it.
             let bytes = elements(&shape).and_then(|len| len.checked_mul(dtype.size()));
             if strides.len() != shape.len()
                 || bytes.is_none()

@@ -14,18 +14,16 @@ use crate::migrate::Resolved;
 use crate::state::Moves;
 use crate::tree::{Buffer, BufferSpec, TreeMut, WalkMut};
 
-/// Prefix of the tensors of buffers.
 pub(super) const PREFIX: &str = "buffers/";
 
-/// Type and shape by path.
+/// Dtype and shape by path.
 pub(super) type Buffers = std::collections::BTreeMap<String, (String, Vec<usize>)>;
 
-/// Returns the tensor name of a buffer.
 pub(super) fn buffer_name(path: &str) -> String {
     format!("{PREFIX}{path}")
 }
 
-/// Returns the type of a buffer in a file; `None` if it is saved as bytes.
+/// Returns a buffer's dtype in a file; `None` if saved as bytes.
 fn tensor_dtype(dtype: &str) -> Option<Dtype> {
     Some(match dtype {
         "bool" => Dtype::BOOL,
@@ -45,7 +43,6 @@ fn tensor_dtype(dtype: &str) -> Option<Dtype> {
     })
 }
 
-/// Returns whether a tensor of a file has a buffer's type and shape.
 pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     match tensor_dtype(buffer.dtype()) {
         Some(dtype) => info.dtype == dtype && info.shape == buffer.shape(),
@@ -53,7 +50,7 @@ pub(super) fn is_of(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     }
 }
 
-/// Converts the bytes of a tensor to those of a buffer, rounding floats of another type if that is allowed.
+/// Converts a tensor's bytes to a buffer's, rounding other floats.
 pub(super) fn value(bytes: Vec<u8>, found: Dtype, buffer: &BufferSpec) -> Vec<u8> {
     match (leaf_dtype(found), DType::from_name(buffer.dtype())) {
         (Some(found), Some(dtype)) if found != dtype => converted(&bytes, found, dtype),
@@ -61,13 +58,12 @@ pub(super) fn value(bytes: Vec<u8>, found: Dtype, buffer: &BufferSpec) -> Vec<u8
     }
 }
 
-/// Returns whether a tensor has a buffer's shape and another float type.
+/// Returns whether a tensor differs in float dtype only.
 pub(super) fn can_be_cast(info: &TensorInfo, buffer: &BufferSpec) -> bool {
     let floats = leaf_dtype(info.dtype).is_some() && DType::from_name(buffer.dtype()).is_some();
     floats && info.shape == buffer.shape()
 }
 
-/// A buffer to be written.
 #[derive(Debug)]
 pub(super) struct Saved<'a> {
     path: String,
@@ -78,7 +74,7 @@ pub(super) struct Saved<'a> {
 impl<'a> Saved<'a> {
     /// # Errors
     ///
-    /// Fails if it cannot be read, or has not as many bytes as its type and shape require.
+    /// If it cannot be read, or has another length than its dtype and shape require.
     pub(super) fn new(buffer: &'a dyn Buffer, spec: &BufferSpec) -> Result<(Spec, Saved<'a>)> {
         let dtype = tensor_dtype(spec.dtype());
         let expected = dtype.and_then(|dtype| elements(spec.shape())?.checked_mul(dtype.bitsize() / 8));
@@ -99,7 +95,6 @@ impl<'a> Saved<'a> {
         Ok((written, Saved { path: spec.path().into(), buffer, len }))
     }
 
-    /// Passes its bytes on.
     pub(super) fn read_bytes(&self, take: Take<'_>) -> Result<()> {
         let mut shown = 0_usize;
         self.buffer.read(&mut |bytes| {
@@ -113,22 +108,19 @@ impl<'a> Saved<'a> {
     }
 }
 
-/// Returns the buffers described by a file.
 pub(super) fn specs(buffers: &Buffers) -> Vec<BufferSpec> {
     buffers.iter().map(|(path, (dtype, shape))| BufferSpec::new(path, dtype, shape.clone())).collect()
 }
 
-/// The new values of buffers: bytes by path.
+/// New values of buffers: bytes by path.
 #[derive(Debug)]
 pub(super) struct Values(HashMap<String, Vec<u8>>);
 
 impl Values {
-    /// Returns these bytes, by path.
     pub(super) fn of(values: HashMap<String, Vec<u8>>) -> Values {
         Values(values)
     }
 
-    /// Reads the new values of the model's buffers, which have been compared.
     pub(super) fn read(file: &Checkpoint, moves: &Resolved, here: &[BufferSpec]) -> Result<Values> {
         let filled = here.iter().filter(|buffer| !moves.is_kept(buffer.path()));
         let read = |buffer: &BufferSpec| {
@@ -140,7 +132,7 @@ impl Values {
         filled.map(read).collect::<Result<_>>().map(Values)
     }
 
-    /// Checks that the tree shows each of them for writing.
+    /// Checks that the tree shows each for writing.
     pub(super) fn fit<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut shown = 0;
         each(params, &mut |path, _| {
@@ -159,13 +151,11 @@ impl Values {
         Err(Error::state(first, "a buffer that this tree does not show for writing"))
     }
 
-    /// Writes them.
     pub(super) fn write<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         each(params, &mut |path, buffer| self.0.get(path).map_or(Ok(()), |bytes| buffer.write(bytes)))
     }
 }
 
-/// Calls `f` with each buffer of a tree.
 fn each<P: TreeMut + ?Sized>(params: &mut P, f: &mut dyn FnMut(&str, &mut dyn Buffer) -> Result<()>) -> Result<()> {
     let mut done = Ok(());
     let mut sink = |path: &str, buffer: &mut dyn Buffer| {
@@ -183,7 +173,7 @@ impl Checkpoint {
         &self.buffers
     }
 
-    /// Checks that metadata and header agree on the buffers.
+    /// Checks metadata against the header.
     pub(super) fn consistent_buffers(&self) -> Result<()> {
         for buffer in &self.buffers {
             let info = self.tensors.info(&buffer_name(buffer.path()))?;

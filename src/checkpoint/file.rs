@@ -1,4 +1,4 @@
-//! An open file: its header has been read and checked, its tensors are still on disk.
+//! An open file: header read and checked, tensors still on disk.
 
 use std::fs::File;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub struct Checkpoint {
     pub(super) structure: Structure,
     pub(super) buffers: Vec<BufferSpec>,
     verified: AtomicBool,
-    /// The files of several ranks, if they hold the tensors.
+    /// Several ranks' files, if they hold the tensors.
     pub(super) assembly: Option<Assembly>,
 }
 
@@ -55,13 +55,13 @@ impl Checkpoint {
         }
     }
 
-    /// Opens a file that may be one rank's shard.
+    /// Opens a file, perhaps one rank's shard.
     fn open_any(path: &Path) -> Result<Checkpoint> {
         let (tensors, header) = Tensors::open(path)?;
         Checkpoint::of(tensors, &header)
     }
 
-    /// Reads the header of one rank's shard, which is open only during a read.
+    /// Reads the header of a shard, which is open only during reads.
     pub(super) fn open_shard(path: &Path) -> Result<Checkpoint> {
         let (tensors, header) = Tensors::named(path)?;
         Checkpoint::of(tensors, &header)
@@ -146,7 +146,7 @@ impl Checkpoint {
         Checkpoint { tensors, manifest, structure, buffers, verified: false.into(), assembly }
     }
 
-    /// Checks that metadata and header agree on the tensors.
+    /// Checks metadata against the header.
     fn consistent(&self) -> Result<()> {
         let params = if self.manifest.params { self.structure.len() } else { 0 };
         let expected = self.manifest.arrays.len() + params + self.buffers.len();
@@ -200,7 +200,6 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// Returns whether every byte has been verified.
     pub(super) fn is_verified(&self) -> bool {
         self.verified.load(Ordering::Relaxed)
     }
@@ -216,7 +215,6 @@ impl Checkpoint {
         Err(self.damaged(format_args!("tensor `{tensor}` has check sum {found:08x}, not {:08x}", expected.0)))
     }
 
-    /// Returns the type and shape of an array of the state.
     pub(super) fn array(&self, tensor: &str) -> Result<(DType, Vec<usize>)> {
         if let Some(coded) = self.manifest.coded.get(tensor) {
             return Ok((coded.dtype, coded.shape.clone()));
@@ -227,7 +225,7 @@ impl Checkpoint {
         Ok((dtype, info.shape.clone()))
     }
 
-    /// Fills a leaf of equal shape, and verifies the bytes. Elements of another type, or in other blocks, are rounded.
+    /// Fills a leaf of equal shape with verified bytes. Elements of another dtype, or in other blocks, are rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
         if let Some(Coded { dtype, shape, strides }) = self.manifest.coded.get(tensor) {
             let bytes = self.bytes(tensor)?;
@@ -245,7 +243,6 @@ impl Checkpoint {
         self.same(tensor, expected, hasher.finalize())
     }
 
-    /// Returns the verified bytes of a tensor.
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
         if let Some(assembly) = &self.assembly {
             return assembly.bytes(tensor);

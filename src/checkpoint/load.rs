@@ -159,7 +159,7 @@ impl Load {
         Ok((fit.state, fit.report))
     }
 
-    /// Compares and verifies everything that is loaded, and reads the new values of buffers.
+    /// Compares and verifies everything, and reads new values of buffers.
     fn ready<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -249,7 +249,7 @@ impl Load {
         Ok(report(file, (&structure, &here), &moves, true))
     }
 
-    /// Compares everything, and returns a state to be filled.
+    /// Compares everything, and returns a state to fill.
     fn fit<T: Stage, P: Tree + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -275,7 +275,7 @@ impl Load {
     }
 }
 
-/// Returns the fields that start anew, except those that do for fresh leaves only.
+/// Returns the fields that start anew, except for fresh leaves only.
 fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) -> Vec<String> {
     let of_fresh = |of: &Owner| matches!(of, Owner::Leaf(path) if moves.is_fresh(path));
     let all = items(&**state, state.structure());
@@ -285,10 +285,9 @@ fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) 
     fields
 }
 
-/// A file and a state that fit.
 struct Fit<T: Stage> {
     state: OptState<T>,
-    /// The source of each value of the state.
+    /// By value of the state.
     sources: Vec<Source>,
     params: FromState,
     moves: Resolved,
@@ -296,7 +295,7 @@ struct Fit<T: Stage> {
 }
 
 impl<T: Stage> Fit<T> {
-    /// Initializes the fields missing in the file from the loaded parameters, as `init` does.
+    /// Initializes missing fields from the loaded parameters, as `init` does.
     fn start_anew<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
         if !self.sources.contains(&Source::Own) {
             return Ok(());
@@ -343,7 +342,7 @@ impl<T: Stage> Fit<T> {
 }
 
 impl Checkpoint {
-    /// Returns the state's values in the file: the single values, then the arrays.
+    /// Returns the saved values: single ones, then arrays.
     fn item_specs(&self) -> Result<Vec<ItemSpec>> {
         let spec = |name: &ItemName, kind, array, single| ItemSpec { name: name.clone(), kind, array, single };
         let values = self.manifest.values.iter();
@@ -357,14 +356,14 @@ impl Checkpoint {
     }
 }
 
-/// For the path of a leaf here: the array of the state that fills it.
+/// By path of a leaf: the state's array that fills it.
 type FromState = HashMap<String, String>;
 
-/// Returns the arrays of the state, with these numbers, that fill parameters.
+/// Returns the numbered arrays of the state that fill parameters.
 ///
 /// # Errors
 ///
-/// Fails for arrays of other types or shapes than the parameters.
+/// For arrays of other dtypes or shapes.
 fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &Structure) -> Result<FromState> {
     let (mut from, mut lines) = (FromState::new(), Vec::new());
     let first = file.manifest.values.len();
@@ -384,15 +383,14 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
     if lines.is_empty() { Ok(from) } else { Err(Error::misfit(&file.tensors.called("the checkpoint"), lines.into())) }
 }
 
-/// The source of a parameter.
 enum Read {
-    /// A tensor in memory that does not change.
+    /// In memory, where nothing changes it.
     Tensor(String),
     Bytes(DType, Vec<u8>),
 }
 
-/// Fills the parameters, whose structure has been compared. A file on disk is read completely before the first write:
-/// it may have changed since its verification.
+/// Fills compared parameters. A file on disk is read completely before the first write: it may have changed since its
+/// verification.
 fn fill_params<P: TreeMut + ?Sized>(
     file: &Checkpoint,
     moves: &Resolved,

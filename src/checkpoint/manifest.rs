@@ -1,4 +1,4 @@
-//! The description of a file: the JSON in its one entry of metadata.
+//! The description of a file: JSON in its one entry of metadata.
 
 use std::collections::BTreeMap;
 
@@ -14,51 +14,48 @@ use crate::state::data::{Leaves, fits_in_memory};
 use crate::state::{ItemName, Single};
 use crate::tree::{PartOf, Structure};
 
-/// The key of the entry.
 pub(super) const KEY: &str = "gradchain";
 
-/// The format version. A reader refuses unknown ones.
+/// The format version; readers refuse unknown ones.
 pub(super) const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    /// CRC-32 of the whole header, with zeros here. First, so that it can be located in the text.
+    /// CRC-32 of the header, with zeros here. First, to be located in the text.
     pub(super) check: Crc,
     pub(super) format: u32,
     #[serde(rename = "crate")]
     pub(super) version: String,
-    /// The transformation as data; functions are strings in angle brackets.
+    /// As data; functions are strings in angle brackets.
     #[serde(deserialize_with = "json::bounded")]
     pub(super) optimizer: Value,
     pub(super) structure: Leaves,
-    /// True if the file has the parameters too.
+    /// True if the file has the parameters.
     pub(super) params: bool,
-    /// The buffers in the file, besides the parameters.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) buffers: Buffers,
-    /// Single values of the state, in order.
+    /// In order.
     pub(super) values: Vec<(ItemName, Single)>,
-    /// Arrays of the state, in order, with the names of their tensors.
+    /// In order, with the names of tensors.
     pub(super) arrays: Vec<(ItemName, String)>,
-    /// Check sums by the name of the tensor.
+    /// By tensor.
     pub(super) crc32: BTreeMap<String, Crc>,
     pub(super) notes: BTreeMap<String, String>,
-    /// The rank that wrote this shard, and the number of ranks; none for a complete file.
+    /// Rank and number of ranks of a shard; `None` for a complete file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) shard: Option<(usize, usize)>,
-    /// Arrays with a chunk in the file, by the name of the tensor.
+    /// Arrays with a chunk in the file, by tensor.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) parts: BTreeMap<String, PartOf>,
-    /// Tensors that are the bytes of 8-bit arrays in memory order.
+    /// Tensors that are bytes of 8-bit arrays in memory order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) coded: BTreeMap<String, Coded>,
-    /// The manifest of each model of several; their tensors begin with the model's name.
+    /// Each of several models; its tensors begin with its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: BTreeMap<String, Manifest>,
 }
 
 impl Default for Manifest {
-    /// Returns an empty manifest of this version.
     fn default() -> Manifest {
         Manifest {
             check: Crc(0),
@@ -80,7 +77,7 @@ impl Default for Manifest {
     }
 }
 
-/// The type of an 8-bit array: the file itself has only its number of bytes. For a chunk, the type of the whole array.
+/// The dtype of an 8-bit array (of a chunk, the whole array's): the file has only its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Coded {
     pub(super) dtype: DType,
@@ -89,14 +86,14 @@ pub(super) struct Coded {
 }
 
 impl Coded {
-    /// Returns the length of its bytes in a file; `None` if invalid.
+    /// Returns its bytes in a file; `None` if invalid.
     pub(super) fn len(&self) -> Option<usize> {
         let fits = self.dtype.is_coded() && fits_in_memory(&self.shape, DType::F32);
         fits.then(|| self.dtype.bytes(elements(&self.shape).unwrap_or(0)))
     }
 }
 
-/// A check sum, as text of fixed length.
+/// As text of fixed length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Crc(pub(super) u32);
 
@@ -115,11 +112,11 @@ impl<'de> Deserialize<'de> for Crc {
     }
 }
 
-/// Returns the notes in a header, and skips the rest of it.
+/// Returns the notes in a header, skipping the rest.
 ///
 /// # Errors
 ///
-/// Returns the defect of a damaged header.
+/// With the defect of a damaged header.
 pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
     #[derive(Deserialize)]
     struct Header {
@@ -138,10 +135,10 @@ pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
     if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }
 }
 
-/// The beginning of `check` in the header, where the JSON is a string in JSON.
+/// The beginning of `check`, where JSON is a string in JSON.
 const MARK: &str = r#"{\"check\":\""#;
 
-/// Returns the check sum of a header, with its own replaced by zeros.
+/// Returns a header's check sum, its own replaced by zeros.
 pub(super) fn check_of(header: &str) -> Option<Crc> {
     let at = header.find(MARK)? + MARK.len();
     let (before, after) = (header.get(..at)?, header.get(at + 8..)?);
@@ -151,7 +148,6 @@ pub(super) fn check_of(header: &str) -> Option<Crc> {
 }
 
 impl Manifest {
-    /// Reads the JSON of a file.
     pub(super) fn parse(file: &str, text: &str) -> Result<Manifest> {
         #[derive(Deserialize)]
         struct Version {

@@ -109,7 +109,6 @@ impl<'a> SaveModels<'a> {
     }
 }
 
-/// Returns the prefix of a model's tensors.
 fn prefix(model: &str) -> String {
     format!("{model}/")
 }
@@ -142,7 +141,7 @@ impl Checkpoint {
         model.ok_or_else(|| Error::unknown_name(self.tensors.called("the checkpoint"), "model", name, known()))
     }
 
-    /// Returns the part of the file that belongs to a model.
+    /// Returns a model's part of the file.
     pub(super) fn view(&self, name: &str) -> Result<Option<Checkpoint>> {
         let Some(manifest) = self.manifest.models.get(name) else { return Ok(None) };
         let prefix = prefix(name);
@@ -156,7 +155,7 @@ impl Checkpoint {
         Ok(Some(model))
     }
 
-    /// Refuses a file of several models where one is expected.
+    /// Refuses a file of several models.
     pub(super) fn is_one(&self) -> Result<()> {
         let names: Vec<String> = self.models().map(|name| format!("`model({name:?})`")).collect();
         if names.is_empty() {

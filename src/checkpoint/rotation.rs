@@ -58,11 +58,11 @@ pub struct Rotation {
     folder: PathBuf,
     last: usize,
     best: usize,
-    /// The known contents of files by step, so that saving opens only new ones.
+    /// Files' contents by step, so that saving opens only new ones.
     known: Arc<Mutex<BTreeMap<u64, Known>>>,
 }
 
-/// The notes for the score, and for the number of files written before.
+/// Notes: the score, and the number of earlier files.
 const SCORE: &str = "score";
 const ORDER: &str = "order";
 
@@ -145,7 +145,7 @@ impl Rotation {
         Ok(path)
     }
 
-    /// Returns the path of a step's file, with the notes for later saves.
+    /// Returns a step's path, with notes for later saves.
     fn noted<S: Saves>(&self, step: u64, score: Option<f64>, save: S) -> Result<(PathBuf, S)> {
         let last = self.written()?.last().map_or(0, |written| written.said.order);
         let save = save.noted(ORDER, &last.saturating_add(1));
@@ -153,7 +153,7 @@ impl Rotation {
             Some(score) => save.noted(SCORE, &format_args!("{score:?}")),
             None => save,
         };
-        // The file is replaced, whatever its length and time.
+        // Replaced, whatever its length and time.
         self.known().remove(&step);
         Ok((self.folder.join(name(step)), save))
     }
@@ -180,8 +180,7 @@ impl Rotation {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the checkpoints of the folder in the order of writing. Opens only files that are new or have changed
-    /// since the last call.
+    /// Returns the checkpoints in the order of writing. Opens only files that are new or changed since the last call.
     fn written(&self) -> Result<Vec<Written>> {
         let mut known = self.known();
         let (mut all, mut found) = (Vec::new(), BTreeMap::new());
@@ -217,7 +216,7 @@ impl Rotation {
         Ok(())
     }
 
-    /// Returns the steps of the lowest scores; the latest of equal ones.
+    /// Returns the steps of the lowest scores, the latest of equal ones.
     fn best_of(&self, files: &[Written]) -> Vec<u64> {
         let mut scored: Vec<&Written> =
             files.iter().filter(|file| file.said.score.is_some_and(|score| !score.is_nan())).collect();
@@ -226,25 +225,24 @@ impl Rotation {
     }
 }
 
-/// The contents of a file when it was last opened.
 #[derive(Debug)]
 struct Known {
-    /// Length and modification time: a file with another stamp is opened again.
+    /// Length and modification time; a file with others is opened again.
     stamp: (u64, SystemTime),
-    /// None if the file is damaged.
+    /// `None` if damaged.
     said: Option<Declared>,
 }
 
-/// The notes of a rotation in a file.
+/// A rotation's notes in a file.
 #[derive(Clone, Copy, Debug)]
 struct Declared {
-    /// Number of files written so far, including this one; 0 if unknown.
+    /// Files written so far, this one included; 0 if unknown.
     order: u64,
     score: Option<f64>,
 }
 
 impl Declared {
-    /// Reads them; the file is open only during the read.
+    /// Reads them; the file is open only meanwhile.
     fn by(path: &Path) -> Result<Declared> {
         let notes = notes_of(path)?;
         let order = notes.get(ORDER).and_then(|order| order.parse().ok()).unwrap_or(0);
@@ -252,7 +250,6 @@ impl Declared {
     }
 }
 
-/// A checkpoint whose notes have been read.
 struct Written {
     said: Declared,
     step: u64,
@@ -260,7 +257,6 @@ struct Written {
 }
 
 impl Written {
-    /// Returns its place among the others.
     fn place(&self) -> (u64, u64) {
         (self.said.order, self.step)
     }
@@ -272,11 +268,11 @@ impl Written {
     }
 }
 
-/// Moves errors about damage inside, and returns the others.
+/// Moves errors about damage inside; returns the others.
 ///
 /// # Errors
 ///
-/// Fails if the system refused to read the file, which may then be valid.
+/// If the system refused to read the file, which may be valid.
 fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
     match result {
         Err(error) if error.is_refused() => Err(error),
@@ -360,7 +356,7 @@ pub fn best_valid(folder: impl AsRef<Path>) -> Result<Found> {
 
 type Damaged = Vec<(u64, Skipped)>;
 
-/// Returns the files of a folder, and those whose notes cannot be read.
+/// Returns a folder's files, and those with unreadable notes.
 fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
     let (mut all, mut skipped) = (Vec::new(), Vec::new());
     for (step, path) in files(folder)? {
@@ -372,7 +368,6 @@ fn noted_files(folder: &Path) -> Result<(Vec<Written>, Damaged)> {
     Ok((all, skipped))
 }
 
-/// Returns the last valid one of these files.
 fn last_whole(mut all: Vec<Written>, skipped: &mut Damaged) -> Result<Option<(u64, Checkpoint)>> {
     while let Some(Written { step, path, .. }) = all.pop() {
         match unless_damaged(Checkpoint::open(&path).and_then(|file| file.verify().map(|()| file)))? {
@@ -392,7 +387,7 @@ fn name(step: u64) -> String {
     format!("step-{step:012}.safetensors")
 }
 
-/// Returns the files of a folder with the name of a checkpoint, by step.
+/// Returns files with a checkpoint's name, by step.
 fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -407,7 +402,6 @@ fn files(folder: &Path) -> Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Returns the step of a checkpoint from its name.
 fn step_of(path: &Path) -> Option<u64> {
     let called = path.file_name()?.to_str()?;
     let step = called.strip_prefix("step-")?.strip_suffix(".safetensors")?.parse().ok()?;

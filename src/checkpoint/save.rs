@@ -85,7 +85,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         self.write("the writer", &mut to, None).map(drop)
     }
 
-    /// Writes everything, or one rank's shard; returns the check sum of the header, which covers those of tensors.
+    /// Writes everything, or one rank's shard; returns the header's check sum, which covers the tensors'.
     pub(super) fn write(
         &self,
         shown: &str,
@@ -96,7 +96,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         put(shown, to, tensors.iter().map(|(spec, held)| (spec.clone(), held)).collect(), manifest)
     }
 
-    /// Collects the contents of the file, for all ranks or one rank's shard.
+    /// Collects the contents, of all ranks or one.
     pub(super) fn model(&self, shard: Option<(usize, usize)>) -> Result<ModelOf<'a>> {
         self.state.usable()?;
         if shard.is_none() && is_shared(&**self.state) {
@@ -174,14 +174,14 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
     }
 }
 
-/// The contents of a file for a model and its optimizer: the tensors, and the rest.
+/// A model's tensors and description.
 #[derive(Debug)]
 pub(super) struct ModelOf<'a> {
     pub(super) tensors: Vec<(Spec, Held<'a>)>,
     pub(super) manifest: Manifest,
 }
 
-/// Writes tensors and their description; returns the check sum of the header.
+/// Writes tensors and description; returns the header's check sum.
 pub(super) fn put(
     shown: &str,
     to: &mut (impl Write + Seek),
@@ -200,17 +200,15 @@ pub(super) fn put(
     write(shown, to, &specs, read, manifest)
 }
 
-/// The source of a tensor's bytes.
 #[derive(Debug)]
 pub(super) enum Held<'a> {
     Leaf(LeafRef<'a>),
     Buffer(buffers::Saved<'a>),
 }
 
-/// Prefix and suffix of the names of unfinished files.
+/// Prefix and suffix of unfinished files.
 pub(super) const TEMPORARY: (&str, &str) = (".gradchain-", ".tmp");
 
-/// Returns the tensor name of a parameter.
 pub(super) fn param_name(path: &str) -> String {
     format!("params/{path}")
 }
@@ -233,7 +231,7 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
     temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
     #[cfg(unix)]
     {
-        // The default permissions of new files, under the user's mask.
+        // The permissions of new files, under the user's mask.
         use std::os::unix::fs::PermissionsExt;
         temporary.permissions(fs::Permissions::from_mode(0o666));
     }
@@ -250,7 +248,7 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
     sync_folder(folder).map_err(failed)
 }
 
-/// Returns the target of a chain of symbolic links, existing or not; any other path unchanged.
+/// Returns the end of a chain of symbolic links, existing or not; other paths unchanged.
 pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
     /// The limit of Linux.
     const MOST: usize = 40;
@@ -264,7 +262,6 @@ pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many levels of symbolic links"))
 }
 
-/// Returns the folder of a file.
 pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -274,7 +271,6 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// One tensor of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     name: String,
@@ -283,13 +279,12 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Returns the tensor of a leaf; for an 8-bit array that of its bytes.
+    /// Describes a leaf's tensor; an 8-bit array's is its bytes.
     pub(super) fn new(name: String, dtype: DType, shape: &[usize]) -> Spec {
         let bytes = || vec![dtype.bytes(elements(shape).unwrap_or(0))];
         Spec::of(name, tensor_dtype(dtype), if dtype.is_coded() { bytes() } else { shape.into() })
     }
 
-    /// Returns a tensor of a type of the file format.
     pub(super) fn of(name: String, dtype: Dtype, shape: Vec<usize>) -> Spec {
         Spec { name, dtype, shape }
     }
@@ -298,13 +293,13 @@ impl Spec {
         &self.name
     }
 
-    /// Returns the same tensor, under a prefixed name.
+    /// Prefixes the name.
     pub(super) fn within(&self, prefix: &str) -> Spec {
         Spec { name: format!("{prefix}{}", self.name), ..self.clone() }
     }
 }
 
-/// Sorts tensors as the format requires: the most strictly aligned first, then by name.
+/// Sorts tensors as the format requires: by decreasing alignment, then name.
 pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
     tensors.sort_by(|x, y| {
         let (x, y) = (spec(x), spec(y));
@@ -312,12 +307,11 @@ pub(super) fn in_order<T>(tensors: &mut [T], spec: impl Fn(&T) -> &Spec) {
     });
 }
 
-/// Receives a tensor's bytes, in chunks.
 pub(super) type Take<'a> = &'a mut dyn FnMut(&[u8]) -> Result<()>;
 
-/// Writes a file, with the bytes of each tensor from `read`; returns the check sum of the header.
+/// Writes a file, tensors' bytes by `read`; returns the header's check sum.
 ///
-/// The header is written twice with the same length: the check sums are known only after the tensors have been written.
+/// The header is written twice, at one length: check sums are known only after the tensors.
 pub(super) fn write(
     shown: &str,
     to: &mut (impl Write + Seek),
@@ -355,12 +349,11 @@ fn header(shown: &str, tensors: &[Spec], manifest: &Manifest) -> Result<String> 
     let text = serde_json::to_string(manifest).map_err(|error| failed(&error))?;
     let metadata = metadata(Some(HashMap::from([(KEY.into(), text)])), tensors).map_err(|error| failed(&error))?;
     let mut header = serde_json::to_string(&metadata).map_err(|error| failed(&error))?;
-    // The tensors begin at a multiple of eight bytes.
+    // The tensors begin at a multiple of eight.
     header.extend(core::iter::repeat_n(' ', header.len().next_multiple_of(8) - header.len()));
     Ok(header)
 }
 
-/// Returns the header of contiguous tensors.
 pub(super) fn metadata(
     entries: Option<HashMap<String, String>>,
     tensors: &[Spec],

@@ -1,4 +1,4 @@
-//! Checkpoints that several ranks write, a file each.
+//! Checkpoints of several ranks, a file each.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,20 +18,18 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::Tree;
 
-/// The list of the files of all ranks, by rank.
+/// All ranks' files, by rank.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct ShardList {
-    /// Path of the list.
     #[serde(skip)]
     path: PathBuf,
     gradchain_shards: u32,
     files: Vec<(String, Crc)>,
 }
 
-/// Suffix of the names of these files.
 const ENDING: &str = ".shard";
 
-/// Beginning of a list. A file of tensors begins with a length, and this would be an impossibly large one.
+/// The beginning of a list; as the leading length of a file of tensors, it would be impossibly large.
 const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
@@ -80,14 +78,14 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// ```
     pub fn to_shards(&self, path: impl AsRef<Path>, collective: &dyn Collective) -> Result<()> {
         let shown = path.as_ref().display().to_string();
-        // The ranks' files are beside their list, which may be the target of a symbolic link. A loop of links is an
-        // error when the list is written, on all ranks.
+        // The files are beside their list, perhaps the target of a symbolic link. A loop of links fails when the list
+        // is written, on all ranks.
         let path = &target_of(path.as_ref()).unwrap_or_else(|_| path.as_ref().into());
         let (rank, size) = (collective.rank(), collective.size());
         let Some(called) = path.file_name().and_then(|name| name.to_str()) else {
             return Err(Error::file(shown, "it is not the name of a file"));
         };
-        // Each attempt has its own file names, so that listed files are never overwritten.
+        // Each attempt has its own names, so that listed files are never overwritten.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
         let mut attempt = (now ^ u64::from(std::process::id()).rotate_right(16)).to_le_bytes().to_vec();
         collective.broadcast(0, &mut attempt)?;
@@ -109,7 +107,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     }
 }
 
-/// Gathers the results of all ranks; fails if any failed.
+/// Gathers all ranks' results; fails if any failed.
 fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
     let said = match &own {
         Ok(check) => check.0.to_le_bytes().to_vec(),
@@ -155,7 +153,7 @@ pub fn merge(list: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
 }
 
 impl ShardList {
-    /// Reads a list, if the file is one.
+    /// Reads a list; `None` if the file is none.
     pub(super) fn of(path: &Path) -> Result<Option<ShardList>> {
         let shown = path.display().to_string();
         let failed = |error: &dyn core::fmt::Display| Error::file(&*shown, error.to_string());
@@ -186,12 +184,11 @@ impl ShardList {
         Ok(())
     }
 
-    /// Returns the file of the first rank, which has the notes.
+    /// Returns the first rank's file, which has the notes.
     fn first(&self) -> Option<PathBuf> {
         self.files.first().map(|(name, _)| folder_of(&self.path).join(name))
     }
 
-    /// Opens all files as one.
     pub(super) fn open(&self) -> Result<Checkpoint> {
         let shown = self.path.display().to_string();
         let files = self.files.iter().enumerate().map(|(rank, (name, check))| {
@@ -206,7 +203,7 @@ impl ShardList {
     }
 }
 
-/// Reads the notes of a checkpoint, of one file or of several ranks: reads one header, and keeps no file open.
+/// Reads the notes, also of several ranks: one header, and no file stays open.
 pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
     let first = ShardList::of(path)?.and_then(|list| list.first());
     let path = first.as_deref().unwrap_or(path);
@@ -215,7 +212,7 @@ pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
     notes(&header_of(&name, &source)?).map_err(|problem| damaged(&name, problem))
 }
 
-/// Returns the list that would contain a rank's file, by its name.
+/// Returns the list of a rank's file, by its name.
 pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
     let mut parts = file.file_name()?.to_str()?.strip_suffix(ENDING)?.rsplitn(3, '.');
     let (ranks, attempt, called) = (parts.next()?, parts.next()?, parts.next()?);
@@ -224,13 +221,13 @@ pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
     ours.then(|| file.with_file_name(called))
 }
 
-/// Removes ranks' files that belong to the checkpoint at this path by their names, but are not in its list. Ignores
-/// failures, and files that another rank has removed.
+/// Removes ranks' files of this checkpoint, by name, that are not in its list. Ignores failures, and files that another
+/// rank has removed.
 pub(super) fn remove_unlisted(path: &Path) {
     let listed = match ShardList::of(path) {
         Ok(list) => list.map_or(Vec::new(), |list| list.files),
         Err(_) if !path.exists() => Vec::new(),
-        // The contents of a damaged list are unknown.
+        // A damaged list's contents are unknown.
         Err(_) => return,
     };
     let is_listed = |file: &Path| listed.iter().any(|(name, _)| file.file_name().is_some_and(|found| found == &**name));

@@ -1,20 +1,18 @@
-//! The storage of a checkpoint's bytes.
-
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard};
 
-/// Bytes that can be read at any offset.
+/// Bytes readable at any offset.
 #[derive(Debug)]
 pub(super) enum Source {
-    /// An open file, read in chunks.
+    /// Open, and read in chunks.
     File { file: Mutex<File>, len: u64 },
-    /// A file that is open only during reads: their number may exceed the process limit of open files.
+    /// Open only during reads: their number may exceed the process limit of open files.
     Named { path: PathBuf, len: u64 },
-    /// In memory, or mapped into it.
+    /// In memory, or mapped.
     Bytes(Bytes),
-    /// In other files, which are not read from here.
+    /// In other files, not read from here.
     Elsewhere,
 }
 
@@ -34,7 +32,6 @@ impl core::ops::Deref for Bytes {
     }
 }
 
-/// A source during a read.
 pub(super) enum Reader<'a> {
     Shared(MutexGuard<'a, File>),
     Own(File),
@@ -47,7 +44,7 @@ impl Source {
         Ok(Source::File { file: Mutex::new(file), len })
     }
 
-    /// Returns the file at a path, which is closed between reads.
+    /// Returns a file that is closed between reads.
     pub(super) fn named(path: PathBuf) -> io::Result<Source> {
         let len = File::open(&path)?.metadata()?.len();
         Ok(Source::Named { path, len })
@@ -61,7 +58,6 @@ impl Source {
         }
     }
 
-    /// Opens it for reading.
     pub(super) fn reader(&self) -> io::Result<Reader<'_>> {
         Ok(match self {
             Source::File { file, .. } => {
@@ -76,7 +72,6 @@ impl Source {
 }
 
 impl Reader<'_> {
-    /// Fills a buffer from an offset.
     pub(super) fn read_at(&mut self, place: u64, into: &mut [u8]) -> io::Result<()> {
         let file = match self {
             Reader::Shared(file) => file,

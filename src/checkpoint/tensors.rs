@@ -1,4 +1,4 @@
-//! A safetensors file with its header read; its tensors are not loaded.
+//! A safetensors file: header read, tensors not loaded.
 
 use std::fs::File;
 use std::io;
@@ -14,20 +14,18 @@ use crate::layout::{dense_strides, elements};
 use crate::memory::Buffer;
 use crate::tree::{LeafMut, LeafParts, LeafRef};
 
-/// The tensors of a file, by name.
 #[derive(Debug)]
 pub(super) struct Tensors {
-    /// Name of the file in messages.
+    /// The file's name in messages.
     pub(super) name: String,
     source: Arc<Source>,
-    /// Start of the tensors.
     start: u64,
     pub(super) metadata: Arc<Metadata>,
-    /// Prefix of the selected tensors, which are named without it.
+    /// Prefix of the selected tensors, named without it.
     prefix: String,
 }
 
-/// The beginnings of files mistaken for checkpoints, and their formats.
+/// Beginnings of files mistaken for checkpoints, and their formats.
 const OTHERS: [(&[u8], &str); 6] = [
     (b"PK\x03\x04", "a zip archive, as `torch.save` and `numpy.savez` write"),
     (b"\x80\x02", "a Python pickle"),
@@ -37,25 +35,24 @@ const OTHERS: [(&[u8], &str); 6] = [
     (b"GGUF", "a GGUF file"),
 ];
 
-/// Maximum length of a header, as in the format's own readers.
+/// Most bytes of a header, as in the format's own readers.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 impl Tensors {
-    /// Opens a file, keeps it open, and reads its header, which is also returned.
+    /// Opens a file, which stays open, and returns its header too.
     pub(super) fn open(path: &Path) -> Result<(Tensors, String)> {
         let name = path.display().to_string();
         let file = File::open(path).and_then(Source::file).map_err(|error| Error::io(&*name, &error))?;
         Tensors::read(name, file)
     }
 
-    /// Reads the header of a file that is open only during reads.
+    /// As [`open`](Self::open), for a file open only during reads.
     pub(super) fn named(path: &Path) -> Result<(Tensors, String)> {
         let name = path.display().to_string();
         let file = Source::named(path.into()).map_err(|error| Error::io(&*name, &error))?;
         Tensors::read(name, file)
     }
 
-    /// Reads the header.
     pub(super) fn read(name: String, source: Source) -> Result<(Tensors, String)> {
         let damaged = |problem: &dyn core::fmt::Display| damaged(&name, problem);
         let header = header_of(&name, &source)?;
@@ -75,20 +72,19 @@ impl Tensors {
         Ok((Tensors { name, source, start: length + 8, metadata, prefix: String::new() }, header))
     }
 
-    /// Returns the description of tensors in other files.
+    /// Describes tensors in other files.
     pub(super) fn elsewhere(name: String, metadata: Metadata) -> Tensors {
         let (source, metadata) = (Arc::new(Source::Elsewhere), Arc::new(metadata));
         Tensors { name, source, start: 0, metadata, prefix: String::new() }
     }
 
-    /// Returns the tensors of a model, whose names have this prefix.
+    /// Returns a model's tensors, by this prefix.
     pub(super) fn within(&self, model: &str, prefix: String) -> Tensors {
         let Tensors { source, start, metadata, .. } = self;
         let name = format!("{}: model `{model}`", self.name);
         Tensors { name, source: source.clone(), start: *start, metadata: metadata.clone(), prefix }
     }
 
-    /// Returns the header's entry of a tensor, if it exists.
     pub(super) fn get(&self, tensor: &str) -> Option<&TensorInfo> {
         if self.prefix.is_empty() {
             self.metadata.info(tensor)
@@ -97,17 +93,15 @@ impl Tensors {
         }
     }
 
-    /// Returns the number of tensors.
     pub(super) fn len(&self) -> usize {
         self.metadata.tensors().keys().filter(|tensor| tensor.starts_with(&self.prefix)).count()
     }
 
-    /// Returns whether the tensors are in memory, where nothing changes them.
+    /// Returns whether tensors are in memory, where nothing changes them.
     pub(super) fn is_held(&self) -> bool {
         matches!(*self.source, Source::Bytes(_))
     }
 
-    /// Returns a name for messages.
     pub(super) fn called(&self, what: &str) -> String {
         if matches!(*self.source, Source::Bytes(Bytes::Owned(_))) {
             self.name.clone()
@@ -124,12 +118,10 @@ impl Tensors {
         self.source.reader().map_err(|error| unread(&self.name, &error))
     }
 
-    /// Returns the header's entry of a tensor.
     pub(super) fn info(&self, tensor: &str) -> Result<&TensorInfo> {
         self.get(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
     }
 
-    /// Passes the bytes of a tensor on in chunks.
     pub(super) fn chunks(&self, tensor: &str, mut show: impl FnMut(&[u8])) -> Result<()> {
         let (mut place, mut left) = self.place(tensor)?;
         let (mut chunk, mut reader) = (vec![0; left.min(1 << 18)], self.reader()?);
@@ -142,7 +134,7 @@ impl Tensors {
         Ok(())
     }
 
-    /// Fills a leaf of equal shape, and passes the bytes read on. Elements of another type are rounded.
+    /// Fills a leaf of equal shape, passing on the bytes read. Other dtypes are rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>, mut show: impl FnMut(&[u8])) -> Result<()> {
         if let Some(found) = leaf_dtype(self.info(tensor)?.dtype).filter(|found| *found != leaf.dtype()) {
             let mut bytes = Vec::new();
@@ -162,14 +154,14 @@ impl Tensors {
         })
     }
 
-    /// Returns the start of a tensor, and its length in bytes.
+    /// Returns a tensor's start, and its bytes.
     fn place(&self, tensor: &str) -> Result<(u64, usize)> {
         let (begin, end) = self.info(tensor)?.data_offsets;
         Ok((self.start + begin as u64, end - begin))
     }
 }
 
-/// Writes the elements of a leaf of the same shape from those of a file; rounds elements of another type.
+/// Writes a leaf from bytes; rounds another dtype.
 pub(super) fn put_bytes(leaf: &mut LeafMut<'_>, found: DType, bytes: &[u8]) {
     if found == leaf.dtype() {
         return leaf.take_bytes(bytes);
@@ -181,7 +173,7 @@ pub(super) fn put_bytes(leaf: &mut LeafMut<'_>, found: DType, bytes: &[u8]) {
     leaf.copy_from(&LeafRef::lend(parts()));
 }
 
-/// Converts the bytes of numbers to another type, rounding each.
+/// Converts numbers to another dtype, rounding each.
 pub(super) fn converted(bytes: &[u8], from: DType, to: DType) -> Vec<u8> {
     let len = bytes.len() / from.size();
     let there = Buffer::zeros(to, len);
@@ -190,7 +182,6 @@ pub(super) fn converted(bytes: &[u8], from: DType, to: DType) -> Vec<u8> {
     LeafRef::lend(parts()).to_bytes()
 }
 
-/// Reads the header of a safetensors file.
 pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     let mut reader = source.reader().map_err(|error| unread(name, &error))?;
     let mut read = |place, buffer: &mut [u8]| reader.read_at(place, buffer).map_err(|error| unread(name, &error));
@@ -208,7 +199,7 @@ pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
         return other(&format_args!("no safetensors file: it has {found} bytes"));
     }
     let length = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| start[i]));
-    // Before any allocation for it.
+    // Before allocating it.
     if length > LONGEST_HEADER {
         return other(&format_args!("no safetensors file: it announces a header of {length} bytes"));
     }
@@ -220,12 +211,11 @@ pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     String::from_utf8(header).map_err(|error| damaged(name, error.utf8_error()))
 }
 
-/// Returns an error for a file with wrong contents.
 pub(super) fn damaged(name: &str, problem: impl core::fmt::Display) -> Error {
     Error::file(name, format!("damaged: {problem}"))
 }
 
-/// Returns an error for a file that could not be read: damaged if it is too short.
+/// Returns a read error: damage if the file is too short.
 fn unread(name: &str, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => damaged(name, error),
@@ -233,19 +223,18 @@ fn unread(name: &str, error: &io::Error) -> Error {
     }
 }
 
-/// Returns the type of a leaf in a file.
 pub(super) fn tensor_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F16 => Dtype::F16,
         DType::Bf16 => Dtype::BF16,
         DType::F32 => Dtype::F32,
         DType::F64 => Dtype::F64,
-        // The bytes of blocks; the manifest has their type.
+        // The bytes of blocks; the manifest has their dtype.
         _ => Dtype::U8,
     }
 }
 
-/// Returns the type of leaf for a tensor; `None` for integers and the like.
+/// Returns a leaf's dtype for a tensor; `None` for integers and the like.
 pub(super) fn leaf_dtype(dtype: Dtype) -> Option<DType> {
     [DType::F16, DType::Bf16, DType::F32, DType::F64].into_iter().find(|leaf| tensor_dtype(*leaf) == dtype)
 }

@@ -1,17 +1,14 @@
-//! Agreement of all ranks.
-
 use core::hash::{Hash, Hasher};
 use std::hash::DefaultHasher;
 
 use super::{Collective, gather, numbers, place_in};
 use crate::error::{Error, Result};
 
-/// Returns whether a number is the same on all ranks.
 pub(crate) fn is_same(collective: &dyn Collective, number: u64) -> Result<bool> {
     Ok(numbers(collective, number)?.iter().all(|other| *other == number))
 }
 
-/// Compares the lines of all ranks; fails if they differ, with the first difference.
+/// Compares all ranks' lines; fails with the first difference.
 pub(crate) fn agree(collective: &dyn Collective, what: &str, lines: &[String]) -> Result<()> {
     place_in(collective)?;
     let mut hasher = DefaultHasher::new();
@@ -20,7 +17,7 @@ pub(crate) fn agree(collective: &dyn Collective, what: &str, lines: &[String]) -
         return Ok(());
     }
     let all = gather(collective, lines.join("\n").as_bytes())?;
-    // All ranks compare with the first, so that all reach the same result.
+    // All compare with the first, so that all reach the same result.
     let texts: Vec<_> = all.iter().map(|bytes| String::from_utf8_lossy(bytes)).collect();
     let Some(other) = texts.iter().position(|text| *text != texts[0]) else { return Ok(()) };
     let [mut ours, mut theirs] = [&texts[0], &texts[other]].map(|text| text.lines());

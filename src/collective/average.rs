@@ -129,7 +129,7 @@ pub fn average_with<P: TreeMut + ?Sized>(
     done
 }
 
-/// Averages one leaf. Each rank computes the mean of a chunk.
+/// Averages a leaf; each rank computes a chunk.
 pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> Result<()> {
     if leaf.dtype().is_coded() {
         let mut numbers = leaf.parts.decoded();

@@ -112,7 +112,7 @@ pub trait Collective: fmt::Debug + Send + Sync {
     }
 }
 
-/// Returns the rank and the number of ranks of an untrusted implementation.
+/// Returns rank and size of an untrusted implementation.
 pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
     let (rank, size) = (collective.rank(), collective.size());
     if rank < size {
@@ -121,9 +121,9 @@ pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
     Err(Error::argument("Collective", "rank", &format!("below the size, which is {size}"), rank))
 }
 
-/// Waits for a call of an untrusted implementation, and checks the length of the received bytes.
+/// Waits for a call of an untrusted implementation, and checks the received length.
 ///
-/// Returns the memory of the sent bytes, and the received ones.
+/// Returns the sent memory and the received bytes.
 pub(crate) fn arrived(collective: &dyn Collective, pending: Pending<'_>, from: &[usize]) -> Result<[Vec<u8>; 2]> {
     let [sent, received] = pending.wait()?;
     let (found, expected) = (received.len(), from.iter().sum::<usize>());
@@ -161,7 +161,6 @@ pub fn gather(collective: &dyn Collective, bytes: &[u8]) -> Result<Vec<Vec<u8>>>
     Ok(parts.collect())
 }
 
-/// Gathers the number of each rank.
 pub(crate) fn numbers(collective: &dyn Collective, own: u64) -> Result<Vec<u64>> {
     let from = vec![8; collective.size()];
     let [_, all] =

@@ -44,7 +44,7 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 /// PyTorch and Optax sum sequentially, so that the bits depend on the distribution of a batch.
 #[derive(Clone, Debug)]
 pub struct PairwiseMean<G> {
-    /// Sums, each of a power of two of trees, the largest first.
+    /// Sums of powers of two of trees, the largest first.
     sums: Vec<(u64, G)>,
 }
 
@@ -87,7 +87,7 @@ fn add<G: TreeMut>(before: &mut G, last: &G) {
     drop(tree_add_scaled(before, 1.0, last));
 }
 
-/// Merges the last sums while both are of equally many trees; called after each addition.
+/// Merges the last sums while of equally many trees; for each addition.
 pub(crate) fn merge_equal<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..]
         && n == m
@@ -98,7 +98,7 @@ pub(crate) fn merge_equal<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut
     }
 }
 
-/// Merges the remaining sums, from the last on; called when all have arrived.
+/// Merges the remaining sums, from the last on.
 pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..] {
         add(before, last);

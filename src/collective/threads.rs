@@ -51,44 +51,38 @@ pub struct Threads {
     shared: Arc<(Mutex<Meeting>, Condvar)>,
 }
 
-/// The message of a rank.
 #[derive(Debug)]
 struct Post {
     call: &'static str,
     bytes: Vec<u8>,
-    /// The number of bytes for each rank; none if all get the same.
+    /// Bytes for each rank; `None` if all get the same.
     to: Option<Vec<usize>>,
 }
 
-/// A call in which all ranks meet.
 #[derive(Debug)]
 struct Call {
     posts: Vec<Option<Arc<Post>>>,
-    /// Number of ranks that have taken their messages.
+    /// Ranks that have taken their messages.
     taken: usize,
-    /// Number of ranks that have left.
+    /// Ranks that have left.
     gone: usize,
 }
 
 #[derive(Debug)]
 struct Meeting {
-    /// The calls in flight, in order.
+    /// In flight, in order.
     calls: VecDeque<Call>,
-    /// The number of the first call in flight.
     first: u64,
-    /// Number of calls that each rank has begun.
     begun: Vec<u64>,
-    /// The error after which no call can succeed.
+    /// The error after which no call succeeds.
     broken: Option<String>,
 }
 
 impl Meeting {
-    /// Returns a call in flight.
     fn call(&mut self, number: u64) -> &mut Call {
         &mut self.calls[(number - self.first) as usize]
     }
 
-    /// Removes a rank from a call.
     fn leave(&mut self, number: u64) {
         self.call(number).gone += 1;
         while self.calls.front().is_some_and(|call| call.gone == self.begun.len()) {
@@ -98,7 +92,6 @@ impl Meeting {
     }
 }
 
-/// A rank in a call.
 struct Visit<'a> {
     ranks: &'a Threads,
     number: u64,
@@ -109,13 +102,12 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// Takes all messages once posted, and its own memory back once all ranks have read it.
+    /// Takes all messages once posted, and its own memory back once all have read it.
     fn wait(mut self) -> Result<[Vec<u8>; 2]> {
         // A timeout beyond the clock's range, such as `Duration::MAX`, never ends.
         let (ranks, number, until) = (self.ranks, self.number, Instant::now().checked_add(self.ranks.timeout));
         let is_here = |call: &Call| call.posts.iter().all(Option::is_some);
         let posts: Vec<_> = ranks.until(until, number, is_here)?.call(number).posts.iter().flatten().cloned().collect();
-        // Concurrently with the other ranks.
         let done = self.take(&posts);
         drop(posts);
         if let Err(error) = &done {
@@ -172,7 +164,7 @@ impl Threads {
         self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Posts a message; the wait for those of the others comes later.
+    /// Posts a message; the wait comes later.
     fn begin(
         &self,
         call: &'static str,
@@ -201,7 +193,7 @@ impl Threads {
         Ok(Visit { ranks: self, number, call, received, from: from.into(), has_taken: false })
     }
 
-    /// Waits until a call has come to a state, or until a deadline, if any.
+    /// Waits for a call's state, or a deadline, if any.
     fn until(
         &self,
         until: Option<Instant>,
@@ -210,7 +202,7 @@ impl Threads {
     ) -> Result<MutexGuard<'_, Meeting>> {
         let mut meeting = self.lock();
         loop {
-            // A complete call is unaffected by ranks that have left since.
+            // Ranks that leave do not affect a complete call.
             if done(meeting.call(number)) {
                 return Ok(meeting);
             }

@@ -1,10 +1,10 @@
-//! Requirements of the engine on numbers beyond arithmetic, and dispatch by their type.
+//! The engine's requirements on numbers beyond arithmetic, and dispatch by type.
 
 use core::ops::Range;
 
 use super::{DType, Element, Real, Rounding};
 
-/// Requirements of the engine on numbers. Sealed: no path outside of this crate.
+/// The engine's requirements on numbers. Sealed.
 pub trait InEngine: Sized {
     /// Rounds to a leaf type with this compute type, ties to even.
     fn rounded(self, to: Rounding) -> Self;
@@ -52,14 +52,14 @@ pub trait InEngine: Sized {
         if other > self || other.is_nan() { other } else { self }
     }
 
-    /// True if operations on a value of this type are recorded: such a value has no storage.
+    /// True for recorded values, which have no storage.
     const RECORDS: bool = false;
 
-    /// Runs a part's operation on an element: on its state in these arrays, the update, which is returned, and these
-    /// sums of the chain. For types that [record](InEngine::RECORDS) only.
+    /// Runs a part's operation on an element: its state in these arrays, its update, which is returned, and these sums
+    /// of the chain. For types that [record](InEngine::RECORDS) only.
     ///
-    /// The operation runs once for each path through it, and later operations continue with one value for each result:
-    /// comparisons of one part do not multiply the paths of the next.
+    /// The operation runs once per path through it, and later operations continue with one value per result: a part's
+    /// comparisons do not multiply the paths of the next.
     fn record(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, Self>) -> Self
     where
         Self: Real,
@@ -68,17 +68,17 @@ pub trait InEngine: Sized {
         unreachable!("numbers are in memory, and gone through in loops")
     }
 
-    /// Begins recording the part of this name, and returns the outer one.
+    /// Begins recording this part, and returns the outer one.
     fn enter(part: &'static str) -> &'static str {
         part
     }
 
-    /// Notes why the part [entered](InEngine::enter) last cannot be recorded.
+    /// Notes why the part last [entered](InEngine::enter) cannot be recorded.
     fn refuse(why: &'static str) {
         let _ = why;
     }
 
-    /// Returns the member of a pair for this type; none for a type that records.
+    /// Returns a pair's member for this type; none for a type that records.
     fn pick<F: PerReal>(both: &Both<F>) -> Option<&F::Of<Self>>
     where
         Self: Real;
@@ -89,18 +89,18 @@ pub trait InEngine: Sized {
         Self: Real;
 }
 
-/// The operation of a part on one element, given the values of its arrays and its terms of sums; it returns the update.
+/// A part's operation on an element's arrays and contributions; returns the update.
 pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Contribution<C>]) -> C;
 
-/// The contribution of one element to a sum of a chain: a count, or a number.
+/// The contribution of an element to a sum of a chain: a count or a number.
 #[derive(Clone, Copy, Debug)]
 pub struct Contribution<C: Real> {
     pub(crate) count: u32,
     pub(crate) sum: Option<C::Wide>,
-    /// The incoming update and parameter of the part that contributes to this sum.
+    /// The incoming update and parameter of the contributing part.
     ///
-    /// `None` if its contribution cannot be computed after all other operations on the element; see
-    /// [`Shape::later`](crate::engine::Shape::later).
+    /// `None` if the contribution cannot be computed after all else; see
+    /// [`PassStructure::later`](crate::engine::PassStructure::later).
     pub(crate) went_in: Option<(C, C)>,
 }
 
@@ -120,14 +120,14 @@ impl<C: Real> Default for Contribution<C> {
     }
 }
 
-/// A leaf's array for recorded values: its identity, by address, and the type of its elements.
+/// A leaf's array for recorded values: its address as id, and its dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InRecord {
     pub(crate) address: usize,
     pub(crate) dtype: DType,
 }
 
-/// A job with a method per compute type, if it cannot be generic: a call of a method of a trait object, for example.
+/// A job with a method per compute type where it cannot be generic, such as a trait object's method.
 pub trait ByReal {
     /// The operand.
     type Argument<C: Real>;
@@ -137,12 +137,11 @@ pub trait ByReal {
     fn single(self, argument: Self::Argument<f32>) -> Self::Output;
     /// Runs for `f64`.
     fn double(self, argument: Self::Argument<f64>) -> Self::Output;
-    /// Runs for a type that records, whose values are numbered lines.
+    /// Runs for a recording type, whose values are numbered lines.
     fn recorded<C: Real>(self, argument: Self::Argument<C>, number: fn(C) -> u32, line: fn(u32) -> C) -> Self::Output;
 }
 
-/// A family of types with a member for each compute type: values that a step computes once for `f32` and once for
-/// `f64`.
+/// A type family with a member per compute type: values that a step computes for `f32` and for `f64`.
 pub trait PerReal {
     /// The member for `C`.
     type Of<C: Real>: Copy + Send + Sync;
@@ -154,7 +153,7 @@ pub struct Both<F: PerReal> {
     pub(crate) double: F::Of<f64>,
 }
 
-/// Implements the methods of a [`Real`] in memory by its bits.
+/// Implements a [`Real`] in memory, by bits.
 macro_rules! by_bits {
     ($Real:ident, $Bits:ident) => {
         #[inline(always)]
@@ -168,15 +167,15 @@ macro_rules! by_bits {
             self.masked(if self.is_nan() { 0.0 } else { $Real::of_all_bits() }, 0.0)
         }
 
-        /// Its bits are more than those of infinity. A comparison would make a loop that also selects split the lanes
-        /// of its mask for counting.
+        /// Above the bits of infinity. A comparison would make a loop that also selects split its mask's lanes for
+        /// counting.
         #[inline(always)]
         fn count_nan(self) -> u32 {
             ($Real::INFINITY.to_bits().wrapping_sub(self.abs().to_bits()) >> ($Bits::BITS - 1)) as u32
         }
 
-        /// As integers the bits have the same order, with those of NaN the largest: one instruction instead of five for
-        /// two comparisons and a select.
+        /// As integers, bits have the same order, with NaN the largest: one instruction instead of five for two
+        /// comparisons and a select.
         #[inline(always)]
         fn larger(self, other: $Real) -> $Real {
             $Real::from_bits(self.to_bits().max(other.to_bits()))

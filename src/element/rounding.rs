@@ -1,14 +1,12 @@
-//! Rounding to the type of a leaf known at run time.
-
 use super::DType;
 
-/// The rounding of an `f32` to the nearest number of a type, ties to even.
+/// Rounding of an `f32` to the nearest number of a dtype, ties to even.
 ///
-/// Numbers instead of a branch on types: a loop with such a branch would not vectorize.
+/// Numbers, because a loop that branches on dtypes would not vectorize.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     pub(crate) dtype: DType,
-    /// The fraction bits that the type lacks, their number, and half of them.
+    /// The missing fraction bits, their number, and half of them.
     below: u32,
     shift: u32,
     half: u32,
@@ -16,10 +14,9 @@ pub struct Rounding {
     /// and subtracted.
     normal: i32,
     carrier: f32,
-    /// The bits from which numbers are infinite in the type. Signed, as AVX2 has only signed comparisons.
+    /// The bits from which numbers are infinite. Signed, as AVX2's comparisons are.
     infinite: i32,
-    /// The bits that such numbers become. For a type with infinity by rounding, both are the maximum, which changes
-    /// nothing.
+    /// The bits that these become. For a dtype with infinity by rounding, both are the maximum, which changes nothing.
     above: i32,
 }
 
@@ -36,7 +33,7 @@ impl Rounding {
         Rounding { dtype, below, shift, half: below >> 1, normal, carrier, infinite, above }
     }
 
-    /// Returns the same in a loop compiled for leaves of one type.
+    /// Returns the same, in a loop compiled for one dtype.
     #[inline(always)]
     pub(crate) fn known(self, dtype: DType) -> Rounding {
         debug_assert!(self.dtype == dtype, "a loop for leaves of another type");
@@ -49,12 +46,12 @@ impl Rounding {
         let (sign, size) = (bits & 0x8000_0000, bits & 0x7fff_ffff);
         let odd = size >> self.shift & u32::from(self.below != 0);
         let normal = (size + self.half + odd) & !self.below;
-        // The sum rounds, since its last bit is that of the type.
+        // The sum rounds: its last bit is the dtype's.
         let subnormal = ((f32::from_bits(size) + self.carrier) - self.carrier).to_bits();
         let size = size as i32;
         let finite = (if size < self.normal { subnormal } else { normal }) as i32;
         let rounded = if finite >= self.infinite { self.above } else { finite };
-        // Rounding may have overflowed the bits of a NaN.
+        // Rounding may have overflowed a NaN's bits.
         f32::from_bits(sign | (if x.is_nan() { size } else { rounded }) as u32)
     }
 }
@@ -68,7 +65,7 @@ mod tests {
 
     #[test]
     fn rounding_by_numbers_is_rounding_by_types() {
-        // All numbers of both types, the midpoints between them and their neighbours, and others of all sizes.
+        // All numbers of both types, their midpoints and neighbours, and others of all sizes.
         let of_types = (0..=u16::MAX).flat_map(|i| {
             [f16::from_bits(i).widen(), bf16::from_bits(i).widen()].into_iter().flat_map(|x| {
                 [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff, 0x7fff, 0x8000, 0x8001, 0xffff]

@@ -1,4 +1,4 @@
-//! Conversions between `f32` and 16-bit floats, `f16` and `bf16`.
+//! Conversions between `f32`, `f16` and `bf16`.
 
 use super::{DType, Element};
 
@@ -6,15 +6,15 @@ impl Element for half::f16 {
     type Compute = f32;
     const DTYPE: DType = DType::F16;
 
-    // Both directions are branch-free: `half` checks the CPU for each element, which keeps loops from vectorizing. A
-    // test compares them with `half` for every bit pattern.
+    // Branch-free in both directions: `half` checks the CPU per element, which keeps loops from vectorizing. A test
+    // compares every bit pattern with `half`.
     #[inline(always)]
     fn widen(self) -> f32 {
         let bits = u32::from(self.to_bits());
         let magnitude = (bits & 0x7fff) << 13;
-        // The exponents' biases differ by 112; the product is exact, for subnormals too.
+        // Biases differ by 112; the product is exact, for subnormals too.
         let finite = (f32::from_bits(magnitude) * f32::from_bits((112 + 127) << 23)).to_bits();
-        // A NaN becomes quiet, as by the CPU's instruction.
+        // NaN becomes quiet, as by the CPU's instruction.
         const INFINITE: u32 = 0x7c00 << 13;
         let special = magnitude | if magnitude > INFINITE { 0x7fc0_0000 } else { 0x7f80_0000 };
         f32::from_bits((bits & 0x8000) << 16 | if magnitude >= INFINITE { special } else { finite })
@@ -27,7 +27,7 @@ impl Element for half::f16 {
         let subnormal = (f32::from_bits(bits) + 0.5).to_bits().wrapping_sub(0.5_f32.to_bits());
         let odd = (bits >> 13) & 1;
         let normal = bits.wrapping_sub(112 << 23).wrapping_add(0xfff + odd) >> 13;
-        // A NaN keeps its upper fraction bits, as by the CPU's instruction.
+        // NaN keeps its upper fraction bits, as by the CPU's instruction.
         let special = if bits > 0x7f80_0000 { 0x7e00 | (bits >> 13) & 0x3ff } else { 0x7c00 };
         let finite = if bits < 113 << 23 { subnormal } else { normal };
         half::f16::from_bits((sign | if bits >= (127 + 16) << 23 { special } else { finite }) as u16)
@@ -46,12 +46,12 @@ impl Element for half::bf16 {
     type Compute = f32;
     const DTYPE: DType = DType::Bf16;
 
-    // Not `to_f32`, whose branch for NaN keeps loops from vectorizing; a shift is exact for every value.
+    // Not `to_f32`, whose branch for NaN keeps loops from vectorizing; a shift is exact.
     #[inline(always)]
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
-    // Rounds to nearest, ties to even, on the bits; a NaN stays NaN by its quiet bit. Branch-free as `widen`.
+    // Rounds bits to nearest, ties to even; NaN stays by its quiet bit. Branch-free as `widen`.
     #[inline(always)]
     fn narrow(value: f32) -> half::bf16 {
         half::bf16::from_bits((rounded(value) >> 16) as u16)
@@ -66,7 +66,7 @@ impl Element for half::bf16 {
     }
 }
 
-/// Returns the bits of the nearest `bf16` in the upper half; the lower half is meaningless.
+/// Returns the nearest `bf16` in the upper half; the lower is arbitrary.
 #[inline(always)]
 fn rounded(value: f32) -> u32 {
     let bits = value.to_bits();
@@ -78,23 +78,22 @@ fn nearest(bits: u32) -> u32 {
     bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
 }
 
-/// A 16-bit float type.
 pub(crate) trait SixteenBits: Element<Compute = f32> {
-    /// Rounds to the nearest number of this type, in `f32`.
+    /// Rounds to nearest, in `f32`.
     #[inline(always)]
     fn rounded(value: f32) -> f32 {
         Self::narrow(value).widen()
     }
 
-    /// Rounds a sum of two numbers of this type to nearest.
+    /// Rounds a sum of two numbers of this type.
     #[inline(always)]
     fn of_sum(sum: f32) -> Self {
         Self::narrow(sum)
     }
 
-    /// Rounds stochastically, by 16 random bits: to one of the two neighbours, with the number as mean.
+    /// Rounds stochastically, by 16 random bits: to a neighbour, with the number as mean.
     ///
-    /// Numbers of this type stay. Numbers beyond the largest are rounded to nearest.
+    /// Numbers of this type stay; those beyond the largest are rounded to nearest.
     fn by_chance(value: f32, random: u16) -> f32;
 }
 
@@ -104,7 +103,7 @@ impl SixteenBits for half::bf16 {
         f32::from_bits(rounded(value) & 0xffff_0000)
     }
 
-    // The lower half of a NaN that is a sum of two numbers of this type is zero, so it stays NaN without a test.
+    // The lower half of a NaN sum of two such numbers is zero, so it stays NaN without a test.
     #[inline(always)]
     fn of_sum(sum: f32) -> half::bf16 {
         half::bf16::from_bits((nearest(sum.to_bits()) >> 16) as u16)
@@ -113,7 +112,7 @@ impl SixteenBits for half::bf16 {
     #[inline(always)]
     fn by_chance(value: f32, random: u16) -> f32 {
         let bits = value.to_bits();
-        // Carries into the upper half if the lower one is more than the random bits.
+        // Carries if the lower half exceeds the random bits.
         let chosen = f32::from_bits(bits.wrapping_add(u32::from(!random)) & 0xffff_0000);
         let nearest = half::bf16::rounded(value);
         if bits & 0x7fff_ffff < 0x7f7f_0000 { chosen } else { nearest }
@@ -125,18 +124,18 @@ impl SixteenBits for half::f16 {
     fn by_chance(value: f32, random: u16) -> f32 {
         let (bits, random) = (value.to_bits(), u32::from(random));
         let magnitude = bits & 0x7fff_ffff;
-        // Carries if the lower 13 bits, each worth eight, are more than the random ones.
+        // Carries if the lower 13 bits, each worth eight, exceed the random ones.
         let normal = (magnitude + ((u32::from(u16::MAX) - random) >> 3)) & !0x1fff;
         // Subnormal: multiples of 2⁻²⁴, small enough that no step rounds.
         const LARGE: f32 = (1 << 24) as f32;
         let multiples = f32::from_bits(magnitude) * LARGE;
-        // In floats, since a saturating conversion to integers does not vectorize.
+        // In floats: a saturating conversion to integers does not vectorize.
         let whole = (multiples + LARGE / 2.0) - LARGE / 2.0;
         let below = if whole > multiples { whole - 1.0 } else { whole };
         let up = if (multiples - below) * 65536.0 > random as i32 as f32 { 1.0 } else { 0.0 };
         let subnormal = ((below + up) / LARGE).to_bits();
         let chosen = if magnitude < (127 - 14) << 23 { subnormal } else { normal };
-        // Infinity begins half a step above the largest number. A NaN keeps its upper fraction bits.
+        // Infinity begins half a step above the largest number. NaN keeps its upper fraction bits.
         const INFINITY: u32 = f32::INFINITY.to_bits();
         const LARGEST: u32 = 65504.0_f32.to_bits();
         let infinite = if magnitude > INFINITY { (magnitude | 0x40_0000) & !0x1fff } else { INFINITY };
@@ -145,14 +144,14 @@ impl SixteenBits for half::f16 {
     }
 }
 
-/// Returns an `f32` that rounds to the same 16-bit value as the `f64`.
+/// Returns an `f32` with the same 16-bit rounding as the `f64`.
 ///
-/// Rounding to nearest twice can go wrong at a tie, so the first rounding truncates and sets the last bit if inexact.
+/// Two roundings to nearest can go wrong at a tie, so the first truncates and sets the last bit if inexact.
 #[inline(always)]
 fn round_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let inexact = f64::from(near) != value && near.is_finite();
-    // Towards zero if it was rounded away from it; then sets the last bit, which is also right if it was set.
+    // Towards zero if rounded away from it; then sets the last bit, perhaps again.
     let away = inexact && f64::from(near).abs() > value.abs();
     f32::from_bits((near.to_bits() - u32::from(away)) | u32::from(inexact))
 }
@@ -163,10 +162,10 @@ mod tests {
 
     use super::*;
 
-    /// Checks that the mean over all random bits is the number, and that results are neighbours; exact numbers stay.
+    /// Checks that results are neighbours with the number as mean; exact numbers stay.
     fn is_unbiased<H: SixteenBits>(of_bits: fn(u16) -> H) {
         for i in 0..90_u16 {
-            // All sizes of the type, on its numbers and between them.
+            // All sizes, on numbers of the type and between.
             let from = of_bits(i.wrapping_mul(727)).widen();
             let between = [1, 0x7ff, 0x1000, 0x7fff, 0x8000, 0xffff][usize::from(i) % 6];
             for value in [from, f32::from_bits(from.to_bits().wrapping_add(between))] {
@@ -210,7 +209,6 @@ mod tests {
             for one in 0..=u16::MAX {
                 let sum = of_bits(one).widen() + of_bits(other).widen();
                 assert_eq!(bits(H::of_sum(sum)), bits(H::narrow(sum)), "{one:x} + {other:x}");
-                // And a number that is not of the type.
                 let value = f32::from_bits(u32::from(one) << 16 | u32::from(other));
                 let rounded = (H::rounded(value).to_bits(), H::narrow(value).widen().to_bits());
                 assert_eq!(rounded.0, rounded.1, "{value:e}");
@@ -226,7 +224,7 @@ mod tests {
 
     #[test]
     fn rounding_from_f64_is_rounding_once() {
-        // Just above, at and just below a tie, by less than the precision of `f32`.
+        // Above, at and below a tie, by less than the precision of `f32`.
         let tiny = 2.0_f64.powi(-40);
         for (tie, up) in [
             (1.0 + 2.0_f64.powi(-11), 1.0 + 2.0_f64.powi(-10)),
@@ -247,7 +245,7 @@ mod tests {
             let (f, b) = (f16::from_bits(bits), bf16::from_bits(bits));
             assert!(f.widen().to_bits() == f.to_f32().to_bits() || f.is_nan() && f.widen().is_nan(), "{bits:x}");
             assert!(b.widen().to_bits() == b.to_f32().to_bits() || b.is_nan() && b.widen().is_nan(), "{bits:x}");
-            // The value itself, its neighbours in f32, and the ties on either side.
+            // The value, its `f32` neighbours, and the ties on either side.
             for wide in [f.widen(), b.widen()] {
                 for offset in [0_i32, 1, -1, 0xfff, 0x1000, 0x1001, -0x1000, 0x7fff, 0x8000, 0x8001, -0x8000] {
                     let x = f32::from_bits(wide.to_bits().wrapping_add_signed(offset));

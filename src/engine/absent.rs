@@ -16,12 +16,11 @@ pub enum Absent {
 pub struct Skips(Vec<(String, String)>);
 
 impl Skips {
-    /// Adds the stage at a path.
     pub(crate) fn add(&mut self, place: &str, what: String) {
         self.0.push((place.into(), what));
     }
 
-    /// Replaces the prefix of the members' paths, for a chain under another key.
+    /// Replaces the prefix of all paths, for a chain under another key.
     pub(crate) fn rename(&mut self, from: &str, to: &str) {
         for (place, _) in &mut self.0 {
             if let Some(rest) = place.strip_prefix(from) {

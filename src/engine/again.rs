@@ -7,11 +7,10 @@ use super::chunks::Chunks;
 /// The requests of parts at a barrier before the barrier decides.
 #[derive(Default)]
 pub struct Again {
-    /// True if the engine has stored the reduced updates: parts then repeat the reduction themselves.
+    /// True if the reduced updates are stored: parts then repeat the reduction themselves.
     pub(super) stored: bool,
-    /// The leaves over which the pass must reduce again.
     leaves: RefCell<Vec<usize>>,
-    /// Sums that parts have reduced again: index of the sum, leaf, value.
+    /// Sums reduced again: index, leaf, value.
     sums: RefCell<Vec<(usize, usize, f64)>>,
 }
 
@@ -20,7 +19,6 @@ impl Again {
         Again { stored, ..Again::default() }
     }
 
-    /// Requests another pass over a leaf.
     pub(super) fn ask(&self, leaf: usize) {
         let mut leaves = self.leaves.borrow_mut();
         if !leaves.contains(&leaf) {
@@ -28,12 +26,11 @@ impl Again {
         }
     }
 
-    /// Replaces a sum over a leaf.
     pub(super) fn put(&self, sum: usize, leaf: usize, value: f64) {
         self.sums.borrow_mut().push((sum, leaf, value));
     }
 
-    /// Stores the parts' sums, clears the sums of the requested leaves, and returns these leaves.
+    /// Stores these sums, clears those of the requested leaves, and returns these leaves.
     pub(super) fn prepare(&self, chunks: &Chunks, width: usize, sums: &mut [f64], saved: &mut Vec<f64>) -> Vec<usize> {
         for (sum, leaf, value) in self.sums.take() {
             for (i, chunk) in chunks.of_leaf[leaf].clone().enumerate() {
@@ -51,7 +48,7 @@ impl Again {
     }
 }
 
-/// Restores the sums to which the repeated pass did not contribute: those of other passes.
+/// Restores the sums of other passes.
 pub(super) fn restore(chunks: &Chunks, width: usize, leaves: &[usize], sums: &mut [f64], saved: &mut [f64]) {
     for leaf in leaves {
         let pairs = of_leaf(chunks, width, *leaf, sums).iter_mut().zip(of_leaf(chunks, width, *leaf, saved));

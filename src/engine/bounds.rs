@@ -1,10 +1,10 @@
-//! Bounds of the parameters, for parts that choose the points where the loss is evaluated.
+//! Bounds for parts that choose the points where the loss is evaluated.
 
 use crate::element::Real;
 use crate::state::Moments;
 
-/// The lower and upper bound of each element, in the memory order and compute type of the state's arrays. Each bound is
-/// representable in the leaf's dtype.
+/// The bounds of each element, in the memory order and compute type of the state's arrays. Each bound is representable
+/// in the leaf's dtype.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     pub(crate) lower: Moments,
@@ -18,12 +18,12 @@ impl Bounds {
     }
 }
 
-/// Returns true if a move from `x` in `direction` leaves the bounds at once.
+/// Returns true if a move from `x` in `direction` leaves the bounds.
 pub(crate) fn is_held<C: Real>(x: C, direction: C, [lower, upper]: [C; 2]) -> bool {
     (direction < C::zero() && x <= lower) || (direction > C::zero() && x >= upper)
 }
 
-/// Returns the nearest number within the bounds; NaN stays NaN.
+/// Clamps to the bounds; NaN stays NaN.
 pub(crate) fn clamp<C: Real>(x: C, [lower, upper]: [C; 2]) -> C {
     if x < lower {
         lower

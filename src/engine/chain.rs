@@ -70,13 +70,12 @@ pub(crate) fn skips(chain: &dyn Transform, skips: &mut Skips, place: &str) -> bo
     goes_around(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
 }
 
-/// Returns the leaves that rest after a member: its own, which include those that rest before it, or else those before
-/// it.
+/// Returns the leaves that rest after a member: its own, which include `before`, or else `before`.
 fn resting_from<'a>(before: &'a [bool], member: &'a [bool]) -> &'a [bool] {
     if member.is_empty() { before } else { member }
 }
 
-/// Returns true if, after this member of a chain, leaves may rest in some steps and not in others.
+/// Returns true if leaves may rest after this member in some steps only.
 fn rests_by_leaf(chain: &dyn Transform, member: &dyn Transform) -> bool {
     member.holds_back() == HoldsBack::Some && !chain.shape().joins
 }
@@ -100,7 +99,7 @@ pub(crate) fn begin<S: Stages>(chain: &S, states: &mut S::States, at: &StepConte
     run
 }
 
-/// Begins the members that updates have reached: those behind a member that emits.
+/// Begins the members behind one that emits.
 fn begin_reached<S: Stages>(
     chain: &S,
     states: &mut S::States,
@@ -201,7 +200,6 @@ pub(crate) fn resting<'a, S: Stages>(chain: &S, states: &'a S::States) -> &'a [b
     resting
 }
 
-/// The members of a chain that run on one leaf.
 struct OnLeaf<'a, S: Stages> {
     chain: &'a S,
     states: &'a S::States,
@@ -273,7 +271,7 @@ pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut S
     done
 }
 
-/// Implements the [`Stage`](super::Stage) methods that all chains share by the functions above.
+/// Implements the [`Stage`](super::Stage) methods that all chains share.
 macro_rules! chain_methods {
     () => {
         fn changed(&self, made: &Self) -> Option<&'static str> {

@@ -1,21 +1,17 @@
-//! Division of a pass into chunks and tasks.
-
 use core::ops::Range;
 
 use crate::element::DType;
 use crate::tree::{LeafSpec, Structure};
 
-/// Elements of a chunk: large enough to amortize the lookups per chunk, small enough that threads share a large leaf
-/// evenly. It fixes the order of reductions, and so their results to the bit.
+/// Elements of a chunk: large enough to amortize lookups, small enough that threads share a large leaf evenly. It fixes
+/// the order of reductions, and so their results to the bit.
 pub(crate) const CHUNK: usize = if SHORT { 4 * 1024 } else { 16 * 1024 };
 
-/// True for short chunks, which `.cargo/config.toml` requests for this crate's tests: they spend most of their time on
-/// leaves of several chunks, in unoptimized loops.
+/// True for short chunks: this crate's tests (`.cargo/config.toml`) spend most time in unoptimized loops over several.
 const SHORT: bool = cfg!(debug_assertions)
     && matches!(option_env!("GRADCHAIN_SHORT_CHUNKS"), Some(asked) if matches!(asked.as_bytes(), b"1"));
 
-/// Elements of a task. A thread that has finished steals a task of this size. If that gives fewer tasks than threads,
-/// tasks shrink, to no less than half.
+/// Elements of a task, the unit of work stealing; less, down to half, if there are fewer tasks than threads.
 #[cfg(feature = "rayon")]
 const TASK: usize = 4 * CHUNK;
 
@@ -28,18 +24,18 @@ pub(crate) struct Chunk {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
-    /// The start of its gradient: `start`, or the offset among the rows that have a gradient.
+    /// The start of its gradient, among the rows that have one.
     pub(crate) from: usize,
-    /// The leaf's compute type, copied here because a leaf's description is in distant memory.
+    /// The leaf's compute type, copied here because the leaf's description is in distant memory.
     pub(crate) dtype: DType,
 }
 
-/// The active leaves, cut into chunks, in order.
+/// The chunks of the active leaves, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Chunks {
     pub(crate) all: Vec<Chunk>,
     pub(crate) of_leaf: Vec<Range<usize>>,
-    /// The number of elements before each chunk, and in all.
+    /// Elements before each chunk, and in all.
     before: Vec<usize>,
 }
 
@@ -50,8 +46,8 @@ impl Chunks {
         chunks
     }
 
-    /// Cuts the leaves again; of a leaf with `rows`, which ascend, only these. Adjacent rows are cut at the same
-    /// elements as the whole leaf, so that sums over all rows are bitwise identical to those over the leaf.
+    /// Cuts the leaves, or only their `rows`, which ascend. Adjacent rows are cut at the elements of the whole leaf, so
+    /// that sums over all rows are bitwise identical to those over the leaf.
     pub(crate) fn cut<'r>(
         &mut self,
         structure: &Structure,
@@ -83,7 +79,7 @@ impl Chunks {
         self.before.extend(lens.scan(0, |sum, len| Some(core::mem::replace(sum, *sum + len))));
     }
 
-    /// Cuts a range of a leaf at the same elements as the whole leaf.
+    /// Cuts a range at the same elements as the whole leaf.
     fn stretch(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
         let (end, dtype) = (start + len, spec.dtype().compute());
         while start < end {
@@ -98,13 +94,11 @@ impl Chunks {
         self.before.last().map_or(0, |all| *all)
     }
 
-    /// Returns the number of elements of a task for this number of threads.
     #[cfg(feature = "rayon")]
     pub(crate) fn task(&self, threads: usize) -> usize {
         (self.elements() / threads).clamp(TASK / 2, TASK)
     }
 
-    /// Cuts the chunks into tasks of about `task` elements.
     #[cfg(feature = "rayon")]
     pub(crate) fn tasks(&self, task: usize) -> Tasks<'_> {
         Tasks { before: &self.before, count: self.elements().div_ceil(task) }
@@ -174,7 +168,6 @@ mod tests {
         let few = sizes(&[8 * CHUNK]);
         assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * CHUNK, 8 * CHUNK / 3, 2 * CHUNK, 2 * CHUNK]);
         assert_eq!(sizes(&[100 * WORTH]).task(16), TASK);
-        // A thousand small leaves and a large one.
         let small = CHUNK / 160;
         let mut leaves = vec![small; 1000];
         leaves.push(8 * CHUNK);
@@ -186,7 +179,6 @@ mod tests {
             let elements = |i| chunks.all[tasks.chunks(i)].iter().map(|chunk| chunk.len).sum::<usize>();
             assert!((0..tasks.count).all(|i| elements(i).abs_diff(task) <= 2 * CHUNK));
         }
-        // As many tasks as threads, or more.
         let million = sizes(&[61 * CHUNK]);
         assert_eq!([2, 8, 16, 24].map(|n| million.tasks(million.task(n)).count), [16, 16, 16, 25]);
     }

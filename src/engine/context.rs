@@ -1,4 +1,4 @@
-//! The contexts passed to stages in `init` and in every phase of a step.
+//! The contexts of `init` and of a step.
 
 use core::fmt;
 use std::sync::{Mutex, OnceLock};
@@ -16,12 +16,12 @@ pub struct InitContext<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
     pub(crate) params: &'a [TableLeaf],
-    /// True if leaves may rest in some steps, so that updates are counted for each leaf.
+    /// True if leaves may rest, so that updates are counted by leaf.
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes<'a>>,
-    /// True if parameters appear in the compute type, whatever the leaf's dtype.
+    /// True if parameters appear in the compute type.
     pub(crate) in_full: bool,
-    /// Out-parameter: per leaf, its cost if it must not be sharded.
+    /// Out-parameter: the cost of each leaf that must not be sharded.
     pub(crate) whole: Option<&'a Mutex<Vec<Option<f64>>>>,
 }
 
@@ -96,11 +96,11 @@ impl<'a> InitContext<'a> {
         Ok(copies)
     }
 
-    /// Returns all elements of a parameter leaf, in memory order, including those that other processes own.
+    /// Returns a whole parameter leaf, in memory order, including the elements of other processes.
     ///
     /// # Errors
     ///
-    /// If arrays replace the parameters and do not hold all elements.
+    /// If the arrays that replace the parameters lack elements.
     pub(crate) fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
         let (spec, values) = (&self.structure.leaves()[leaf], &self.params[leaf]);
         if values.data.len() != spec.len() {
@@ -134,17 +134,15 @@ impl<'a> InitContext<'a> {
         !self.in_full && dtype != dtype.compute()
     }
 
-    /// Returns the active leaves that are also `on`.
     pub(crate) fn restricted(&self, on: &[bool]) -> Vec<bool> {
         self.active.iter().zip(on).map(|(a, b)| *a && *b).collect()
     }
 
-    /// Returns the active leaves that satisfy a predicate.
     pub(crate) fn active_where(&self, is: &dyn Fn(&LeafSpec) -> bool) -> Vec<bool> {
         self.structure.leaves().iter().zip(self.active).map(|(leaf, on)| *on && is(leaf)).collect()
     }
 
-    /// Declares that the active leaves must not be sharded, with the cost of each in a step.
+    /// Declares the cost of the active leaves, which must not be sharded.
     pub(crate) fn must_be_whole(&self, work: &dyn Fn(&LeafSpec) -> f64) {
         let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };
         for ((all, leaf), on) in whole.iter_mut().zip(self.structure.leaves()).zip(self.active) {
@@ -159,21 +157,19 @@ impl<'a> InitContext<'a> {
     }
 }
 
-/// The parameters of a context, by leaf of its structure.
 #[derive(Clone, Copy)]
 pub(crate) enum ParamSource<'a> {
     Leaves(&'a [TableLeaf]),
-    /// Arrays in place of the active leaves.
+    /// Arrays for the active leaves.
     Arrays(&'a Moments),
-    /// As `Arrays`, made on demand.
     OnDemand(&'a dyn Fn() -> Result<Moments>),
 }
 
 impl ParamSource<'_> {
-    /// No parameters, before a step has begun.
+    /// None, before a step has begun.
     pub(crate) const NONE: ParamSource<'static> = ParamSource::Leaves(&[]);
 
-    /// Calls `then` with a table of one entry per leaf.
+    /// Calls `then` with the table of leaves.
     ///
     /// # Errors
     ///
@@ -212,23 +208,21 @@ impl fmt::Debug for ParamSource<'_> {
 pub struct StepContext<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) gradients: bool,
-    /// True if accumulated updates must be emitted.
     pub(crate) flush: bool,
     pub(crate) value: Option<f64>,
     pub(crate) params: ParamSource<'a>,
-    /// True for leaves without a gradient in this step; empty if all have one.
+    /// Leaves without a gradient; empty if all have one.
     pub(crate) absent: &'a [bool],
-    /// True for leaves that rest in this step; empty if none may.
+    /// Leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
     pub(crate) by_leaf: bool,
     pub(crate) codes: Option<Codes<'a>>,
     pub(crate) in_full: bool,
     pub(crate) rows: &'a [usize],
-    /// True if a device runs the passes: parameters and state arrays are not in this memory.
+    /// True if a device runs the passes and holds parameters and state arrays.
     pub(crate) elsewhere: bool,
     /// The active leaves, for checks; empty if all are.
     pub(crate) active: &'a [bool],
-    /// Receives the error of a step that has begun and cannot finish.
     pub(crate) failure: Option<&'a OnceLock<Error>>,
 }
 
@@ -252,7 +246,7 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// Ends the step, which has begun, with an error.
+    /// Ends a step that has begun with an error.
     pub(crate) fn fail(&self, error: Error) {
         // The first of several errors is the cause.
         if let Some(failure) = self.failure {
@@ -283,12 +277,12 @@ impl<'a> StepContext<'a> {
         is_among(self.resting, leaf)
     }
 
-    /// Returns true if a leaf has no gradient in this step and may lack one.
+    /// Returns true if a leaf lacks a gradient in this step and may lack one.
     pub(crate) fn is_absent(&self, leaf: usize) -> bool {
         is_among(self.absent, leaf)
     }
 
-    /// Returns true if this step has no gradients and emits accumulated updates.
+    /// Returns true if this step emits accumulated updates without gradients.
     pub fn is_flush(&self) -> bool {
         !self.gradients
     }
@@ -303,8 +297,8 @@ impl<'a> StepContext<'a> {
         self.value
     }
 
-    /// Returns this step for an inner transformation that has leaves of its own, or runs as a whole within the step.
-    /// `params` are the parameters of `structure`.
+    /// Returns this step for an inner transformation that has its own leaves or runs a whole step. `params` belong to
+    /// `structure`.
     pub(crate) fn inside<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,
@@ -324,7 +318,6 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// Returns this step with these active leaves.
     pub(crate) fn on<'b>(&self, active: &'b [bool]) -> StepContext<'b>
     where
         'a: 'b,
@@ -332,7 +325,7 @@ impl<'a> StepContext<'a> {
         StepContext { active, ..*self }
     }
 
-    /// Refuses row-sparse gradients, for parts that need whole leaves.
+    /// Refuses row-sparse gradients.
     pub(crate) fn whole_leaves(&self, part: &str) -> Result<()> {
         let mut rows = self.rows.iter().filter(|leaf| self.active.get(**leaf) != Some(&false));
         rows.next().map_or(Ok(()), |leaf| {
@@ -341,7 +334,7 @@ impl<'a> StepContext<'a> {
         })
     }
 
-    /// Calls `then` with the context that `init` would have for these leaves and the parameters of this step.
+    /// Calls `then` with the context of `init` for these leaves and the current parameters.
     pub(crate) fn as_init<R>(&self, active: &[bool], then: impl FnOnce(&InitContext<'_>) -> Result<R>) -> Result<R> {
         let (StepContext { structure, by_leaf, codes, in_full, .. }, whole) = (*self, None);
         let init =
@@ -349,7 +342,6 @@ impl<'a> StepContext<'a> {
         self.params.with(structure, init)?
     }
 
-    /// Returns this step with this quantization format, if given.
     pub(crate) fn in_codes(self, codes: Option<Codes<'a>>) -> Self {
         StepContext { codes: codes.or(self.codes), ..self }
     }

@@ -22,23 +22,21 @@ use crate::error::{Error, Result};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{LeafSpec, Structure};
 
-/// A device that executes the passes of a step.
 pub(crate) trait Remote<T: Stage>: RemoteTree {
-    /// Executes a pass; returns its contribution to each sum of each chunk, or `None` if it failed.
+    /// Returns a pass's contribution to each sum of each chunk; `None` if it failed.
     fn pass(&mut self, pass: &Pass<'_, T>) -> Option<Vec<f64>>;
-    /// Executes the recorded whole-leaf work of a barrier; returns `None` if it failed.
+    /// Executes the whole-leaf work of a barrier; returns `None` if it failed.
     fn leaves(&mut self, barrier: usize) -> Option<()>;
-    /// Takes the error of a failed call.
     fn error(&mut self) -> Option<Error>;
 }
 
-/// Buffers kept between steps: chunks, tables, sums, and updates stored between passes.
+/// Buffers kept between steps.
 pub(crate) struct Work {
     chunks: Chunks,
     pub(crate) params: Table,
     pub(crate) grads: Table,
     pub(crate) rows: Rows,
-    /// True for leaves without a gradient; empty if all have one.
+    /// Leaves without a gradient; empty if all have one.
     pub(crate) absent: Vec<bool>,
     pub(crate) path: String,
     sums: Vec<f64>,
@@ -49,11 +47,10 @@ pub(crate) struct Work {
     active: Vec<bool>,
     spare: Box<Spare>,
     shape: PassStructure,
-    /// True if sums of squares can leave the range of `f64`: those over `f64` leaves.
+    /// True if sums of squares can leave the range of `f64`: over `f64` leaves.
     doubles: bool,
-    /// Room for the other sums while some are reduced again.
+    /// Saved sums while others are reduced again.
     saved: Vec<f64>,
-    /// The processes that share the step.
     pub(crate) ranks: Option<Box<Ranks>>,
 }
 
@@ -65,7 +62,7 @@ impl Work {
         Work::new_for(structure, &vec![true; structure.len()], transformation)
     }
 
-    /// As [`new`](Work::new), for passes over the active leaves only.
+    /// As [`new`](Work::new), for the active leaves only.
     ///
     /// # Errors
     ///
@@ -109,17 +106,17 @@ impl Work {
         self.shape
     }
 
-    /// Returns new buffers for a copy of the state.
+    /// Makes buffers for a copy of the state.
     pub(crate) fn fresh(&self, structure: &Structure) -> Work {
         self.fresh_for(structure, &vec![true; structure.len()])
     }
 
-    /// As [`fresh`](Work::fresh), for passes over the active leaves only.
+    /// As [`fresh`](Work::fresh), for the active leaves only.
     pub(crate) fn fresh_for(&self, structure: &Structure, active: &[bool]) -> Work {
         Work { ranks: self.ranks.clone(), ..Work::of_shape(structure, active, self.shape) }
     }
 
-    /// Runs a step on the leaves in the tables. Without gradients in the table, all gradients are zero.
+    /// Runs a step on the leaves in the tables; an empty gradient table means zero gradients.
     pub(crate) fn step<T: Stage>(
         &mut self,
         transformation: &T,
@@ -133,7 +130,7 @@ impl Work {
         self.run(chain, at, objective, sink)
     }
 
-    /// Runs a step of any chain: compiled once.
+    /// Runs a step; compiled once for all chains.
     fn run(
         &mut self,
         chain: &mut dyn AnyChain,
@@ -190,8 +187,7 @@ impl Work {
                     at.fail(error);
                     return Outcome::NOTHING;
                 }
-                // Not after the pass that repeats the reduction. Stored updates of several processes cannot be reduced
-                // again by one.
+                // Not after the repeated reduction. One process cannot repeat it over stored updates of several.
                 let asks = only.is_empty() && adds && self.doubles && !last && chain.is_here();
                 let stored = shape.stores(number);
                 again = (asks && !(stored && self.ranks.is_some())).then(|| Again::new(stored));
@@ -236,15 +232,14 @@ impl Work {
     }
 }
 
-/// A type-erased chain in a step.
 trait AnyChain {
     fn begin(&mut self, at: &StepContext<'_>);
-    /// True if the engine runs the passes, not a device.
+    /// True if the engine, not a device, runs the passes.
     fn is_here(&self) -> bool;
     fn emission(&self) -> Emission;
-    /// Runs a pass. Returns a device's contribution to each sum of each chunk; `None` if the device failed.
+    /// Runs a pass; returns as [`Remote::pass`].
     fn pass(&mut self, walk: Walk<'_>, spare: &mut Spare) -> Option<Vec<f64>>;
-    /// Runs a barrier; returns false if it failed.
+    /// Returns false if the barrier failed.
     fn barrier(&mut self, at: &StepContext<'_>, number: usize, sums: Sums<'_>, tree: &mut WholeTree<'_>) -> bool;
     fn finish(&mut self, sums: Sums<'_>, outcome: &mut Outcome);
 }
@@ -297,7 +292,6 @@ impl<T: Stage> AnyChain for Running<'_, '_, T> {
     }
 }
 
-/// Returns the sums of all processes, if several share the step.
 fn complete<'a>(ranks: &'a Option<Box<Ranks>>, here: Sums<'a>) -> Sums<'a> {
     ranks.as_ref().map_or(here, |ranks| ranks.sums(here))
 }

@@ -11,10 +11,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The outcome before the first transformation: gradients.
+    /// The outcome before the first transformation.
     pub(crate) const GRADIENTS: Outcome = Outcome { emitted: true, skipped: false, held: false };
 
-    /// The outcome of a step that emitted nothing.
     pub(crate) const NOTHING: Outcome = Outcome { emitted: false, skipped: false, held: true };
 
     /// Returns true if an update was emitted, so that a parameter may have changed.
@@ -61,7 +60,7 @@ impl Emission {
         matches!(self, Emission::Nothing(_))
     }
 
-    /// Returns the number of barriers after which the stage ends, if it emits zeros or nothing for the whole tree.
+    /// Returns the number of barriers after which the stage ends, if it emits zeros or nothing.
     pub(crate) const fn end(self) -> Option<usize> {
         match self {
             Emission::Zeros(end) | Emission::Nothing(end) => Some(end),
@@ -69,7 +68,7 @@ impl Emission {
         }
     }
 
-    /// Returns the output mode of a chain with this number of barriers before the stage.
+    /// Returns this output mode in a chain with `barriers` barriers before the stage.
     pub(crate) const fn after(self, barriers: usize) -> Emission {
         match self {
             Emission::Zeros(end) => Emission::Zeros(barriers + end),

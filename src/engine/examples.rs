@@ -1,4 +1,4 @@
-//! Per-example gradients: trees whose leaves have an additional first axis.
+//! Per-example gradients, which have an additional first axis.
 #![allow(unsafe_code, reason = "stretches of raw leaves of any type and layout; see `memory`")]
 
 use core::marker::PhantomData;
@@ -9,7 +9,6 @@ use crate::element::{DType, Element, Real, with_dtype};
 use crate::error::{Error, Result};
 use crate::tree::{Cursor, LeafParts, LeafSpec, Structure, Tree, Walk, is_dense};
 
-/// The leaves of per-example gradients that match the parameters.
 pub(crate) struct Examples<'a> {
     leaves: Vec<LeafParts>,
     len: usize,
@@ -21,8 +20,8 @@ impl<'a> Examples<'a> {
     ///
     /// # Errors
     ///
-    /// If a leaf does not have the shape of its parameter behind a first axis that is as long in all leaves; if its
-    /// dtype does not convert to the compute type without loss; or if the tree has no example.
+    /// If a leaf lacks its parameter's shape behind a first axis of common length, if its dtype does not convert to the
+    /// compute type without loss, or if the tree has no example.
     pub(crate) fn of<G: Tree + ?Sized>(grads: &'a G, structure: &Structure) -> Result<Examples<'a>> {
         let mut found = Vec::new();
         grads.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| found.push((String::from(path), leaf.parts))));
@@ -50,14 +49,14 @@ impl<'a> Examples<'a> {
         self.len
     }
 
-    /// Returns the sum of squares of one example's elements of a leaf, each multiplied by `scale`.
+    /// Returns the sum of squares of one example's elements, each times `scale`.
     pub(crate) fn squares(&self, leaf: usize, spec: &LeafSpec, example: usize, scale: f64) -> f64 {
         let mut sum = 0.0;
         self.visit(leaf, spec, example, Squares(&mut sum, scale));
         sum
     }
 
-    /// Adds one example's elements of a leaf, times a factor, in the state's memory order.
+    /// Adds one example's elements, times `factor`, in the state's memory order.
     pub(crate) fn add(&self, leaf: usize, spec: &LeafSpec, example: usize, factor: f64, to: &mut [f64]) {
         self.visit(leaf, spec, example, AddTimes { factor, to });
     }
@@ -84,7 +83,6 @@ impl<'a> Examples<'a> {
     }
 }
 
-/// Work on one example's elements of a leaf, in the state's memory order.
 trait OnExample {
     fn dense<T: Element>(self, elements: &[T]);
 }
@@ -103,7 +101,7 @@ impl<T: Element> Job for SumOfSquares<'_, T> {
     type Output = f64;
     #[inline(always)]
     fn run(self) -> f64 {
-        // Reduced in slices of the compute type, as `sum_tile` requires.
+        // In slices of the compute type, as `sum_tile` requires.
         let mut wide = [T::Compute::of(0.0); 256];
         let mut sum = 0.0;
         for stretch in self.0.chunks(256) {

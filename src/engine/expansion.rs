@@ -1,15 +1,14 @@
-//! Leaf statistics, expanded to one value per element for a slice at a time: they never need an array of the leaf's
-//! length.
+//! Leaf statistics, expanded to one value per element by slice, never by leaf.
 
 use core::any::Any;
 use core::marker::PhantomData;
 
 use crate::element::{ByReal, Real};
 
-/// Fills slices with the statistics of their elements: from a state, for a leaf, from element `start` on.
+/// Fills slices with statistics, from a state, for a leaf, from element `start` on.
 pub(super) type Fill<C> = fn(&dyn Any, usize, usize, &mut [&mut [C]]);
 
-/// The statistics of a leaf and the functions that expand them.
+/// A leaf's statistics, with the functions that expand them.
 #[derive(Clone, Copy)]
 pub struct Expansion<'a> {
     pub(super) state: &'a dyn Any,
@@ -19,13 +18,11 @@ pub struct Expansion<'a> {
 }
 
 impl Expansion<'_> {
-    /// Fills slices of the same length from element `start` on.
     pub(super) fn fill<C: Real>(self, start: usize, to: &mut [&mut [C]]) {
         C::split(From(self, start, PhantomData), to);
     }
 }
 
-/// Fills slices from an element on.
 struct From<'a, 't, 's>(Expansion<'a>, usize, PhantomData<&'t mut &'s ()>);
 
 impl<'t, 's> ByReal for From<'_, 't, 's> {

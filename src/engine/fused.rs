@@ -16,11 +16,11 @@ use crate::state::Moments;
 #[inline]
 pub(super) fn list_slots<'a, S: Stage>(list: &mut SlotList<'a>, stage: &S, state: &'a S::State, leaf: usize) {
     stage.slots(state, leaf, list);
-    // Makes the length a constant in the code below.
+    // Makes the length a constant below.
     assert_eq!(list.len(), S::SLOTS, "a stage lists as many arrays as it has slots");
 }
 
-/// Runs pass `pass` of a whole chain that always fuses on a tile.
+/// Runs a pass of a whole, always fusing chain on a tile.
 pub(crate) fn chain_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
@@ -40,16 +40,15 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     }
 }
 
-/// The output of a loop over a tile.
 #[derive(Clone, Copy)]
 pub(super) enum To {
     Nowhere,
     Updates,
-    /// The loop adds the updates to these parameters.
+    /// Added to these parameters.
     Params(RawSlice),
 }
 
-/// Runs a loop on a tile; `beside` replaces the parameters. Not inlined: all chains share one copy.
+/// Runs a loop on a tile; `beside` replaces the parameters. Not inlined: shared by all chains.
 #[inline(never)]
 pub(super) fn loop_on_tile<C: Real>(
     list: &SlotList<'_>,
@@ -86,9 +85,8 @@ pub(super) fn loop_on_tile<C: Real>(
     added
 }
 
-/// Calls `f` with the listed state arrays of a tile. Arrays that loops cannot access as `stored` are copied to the
-/// spare room in the compute type and back. Here and below `f` is a trait object, so that this is compiled once and not
-/// per loop.
+/// Calls `f` with the listed state arrays of a tile; those not `stored` are converted to the spare room and back. Here
+/// and below `f` is a trait object, to compile this once and not per loop.
 pub(super) fn with_list<C: Real>(
     list: &SlotList<'_>,
     start: usize,
@@ -131,7 +129,7 @@ pub(super) fn with_list<C: Real>(
     }
 }
 
-/// Calls `f` with a tile's slices of the listed state arrays, in the compute type.
+/// As [`with_list`], with slices in the compute type.
 pub(crate) fn with_slices<C: Real>(
     list: &SlotList<'_>,
     start: usize,
@@ -153,14 +151,14 @@ pub(super) fn add(shape: &PassStructure, added: &Added, place: Place, sums: &mut
     sums[place.sum..place.sum + shape.sums].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 
-/// Returns the part of a pass that a stage with `barriers` barriers runs; `None` if it has nothing to do in the pass.
+/// Returns the pass range local to a stage with `barriers` barriers; `None` if it is empty.
 pub(super) fn local_span(barriers: usize, at: usize, span: PassRange) -> Option<PassRange> {
     let to = span.to.checked_sub(at)?.min(barriers);
     let from = span.from.saturating_sub(at);
     (from <= to).then_some(PassRange { from, to, ..span })
 }
 
-/// Work on a tile and the one state array that belongs to it.
+/// Work on a tile and its one state array.
 pub(crate) trait SlotJob<C>: Copy {
     /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn run(self, u: &mut [C], p: &[C], slot: &mut [C]);
@@ -182,7 +180,7 @@ impl<C: Real, J: SlotJob<C>> Job for OnSlot<'_, C, J> {
     }
 }
 
-/// Calls `f` with a tile's slice of a state array. Does nothing if the array is missing or not of the compute type.
+/// Calls `f` with a tile's slice of a state array, if it has the compute type.
 pub(crate) fn with_stretch<C: Real>(
     moments: &Moments,
     (leaf, start, n): (usize, usize, usize),
@@ -196,7 +194,7 @@ pub(crate) fn with_stretch<C: Real>(
     f(unsafe { raw.slice::<C>(start, n) });
 }
 
-/// Runs a job on a tile and its slice of a state array of any dtype.
+/// Runs a job with a state array of any dtype.
 pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Tile<'_, C>, job: J) {
     let Some(raw) = moments.raw(tile.leaf) else { return };
     if const { C::RECORDS } {
@@ -223,7 +221,7 @@ pub(crate) fn slot_tile<C: Real, J: SlotJob<C>>(moments: &Moments, tile: &mut Ti
     }
 }
 
-/// Runs `inside` on a tile with `point` as parameters: arrays of the same shapes, in the compute type.
+/// Runs `inside` with parameters `point`: arrays of the same shapes, in the compute type.
 pub(crate) fn at_point<C: Real>(point: &Moments, tile: &mut Tile<'_, C>, inside: &mut dyn FnMut(&mut Tile<'_, C>)) {
     let Some(raw) = point.raw(tile.leaf).filter(|raw| raw.dtype() == C::DTYPE) else { return inside(tile) };
     if const { C::RECORDS } {

@@ -7,7 +7,6 @@ use crate::element::{Element, SixteenBits};
 use crate::numeric::half_floats::{self, BLOCK};
 use crate::tree::add_update;
 
-/// A 16-bit float type, converted by block.
 pub(crate) trait InBlocks: SixteenBits {
     /// Widens 16-bit floats.
     ///
@@ -25,9 +24,8 @@ pub(crate) trait InBlocks: SixteenBits {
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn narrow_block<S: Set>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]);
 
-    /// Adds updates to parameters, rounded as by `written::add_rounded`. Widens the parameters a second time: if the
-    /// arithmetic shared the widened values, LLVM could spill them and reload them at another width than it stored,
-    /// which defeats store forwarding.
+    /// Adds updates to parameters, as `written::add_rounded`. Widens the parameters again: LLVM could spill shared
+    /// widened values and reload them at another width, which defeats store forwarding.
     ///
     /// # Safety
     ///
@@ -36,7 +34,7 @@ pub(crate) trait InBlocks: SixteenBits {
     unsafe fn add_block<S: Set>(u: [f32; BLOCK], p: &mut [u16; BLOCK]);
 }
 
-// Loops instead of `map` on arrays, which would call a function compiled for the baseline.
+// Loops, because `map` on arrays would call a function compiled for the baseline.
 impl InBlocks for bf16 {
     #[inline(always)]
     #[allow(unsafe_code, reason = "shifts, on any CPU")]

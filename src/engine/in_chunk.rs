@@ -13,7 +13,6 @@ use super::tile::DoesTo;
 use super::{PassRange, PassStructure, Place, Stage, Tile};
 use crate::element::{Contribution, Real};
 
-/// Transforms one tile by a stage in a pass.
 pub(crate) fn on_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
@@ -24,18 +23,16 @@ pub(crate) fn on_tile<S: Stage, C: Real>(
     stage.in_chunk(state, run, ChunkAt::of_tile(place, span, tile), &mut |part| part(tile));
 }
 
-/// The members of a chain, in a pass.
 pub(crate) trait Members<C: Real> {
-    /// The number of members that run on the leaf.
+    /// The number of members that run.
     fn len(&self) -> usize;
-    /// Returns true if every member of the chain runs on the leaf.
+    /// Returns true if all members run.
     fn is_whole(&self) -> bool;
     fn shape(&self, member: usize) -> PassStructure;
     /// As [`Stage::in_chunk`].
     fn in_chunk(&self, member: usize, at: ChunkAt, then: &mut Then<'_, C>);
 }
 
-/// Runs the members of a chain in sequence on each tile.
 pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: ChunkAt, then: &mut Then<'_, C>) {
     let at = if members.is_whole() { at } else { at.followed() };
     match members.len() {
@@ -47,7 +44,6 @@ pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: ChunkAt, then: &
     }
 }
 
-/// Runs the members from `next` on after `before`.
 fn from_member<C: Real>(
     members: &dyn Members<C>,
     next: usize,
@@ -68,34 +64,32 @@ fn from_member<C: Real>(
     });
 }
 
-/// The state and the run of a stage.
 type Held<'a, S> = (&'a <S as Stage>::State, &'a <S as Stage>::Run);
 
-/// A function that sets up a fusing stage's loop for a chunk.
 type LoopFn<S, C> = fn(&S, Held<'_, S>, ChunkAt, &mut Then<'_, C>);
 
-/// The loops of a stage over a chunk, for one number type. Constants of function type select them: rustc instantiates
-/// both sides of an `if const`.
+/// The loops of a stage over a chunk, selected by constants of function type: rustc instantiates both sides of an `if
+/// const`.
 struct Ways<S, C>(PhantomData<(S, C)>);
 
 impl<S: Stage, C: Real> Ways<S, C> {
     const LOOP: LoopFn<S, C> = if C::RECORDS { record::<S, C> } else { one_loop::<S, C> };
-    /// `None` when recording: members are recorded one by one, so that instantiations do not multiply.
+    /// `None` when recording, so that instantiations do not multiply.
     const CHAIN: Option<LoopFn<S, C>> = if by_one_loop::<S>() && !C::RECORDS { Some(one_loop::<S, C>) } else { None };
 }
 
-/// Returns true if a fusing stage transforms tiles by one loop. Stages with both leaf statistics and reductions fuse
-/// only in whole passes: a boxed one would need a loop for each pass range, ten for `adafactor`.
+/// Returns true if a fusing stage runs one loop. Stages with leaf statistics and reductions fuse only in whole passes:
+/// boxed, each would need a loop per pass range, ten for `adafactor`.
 pub(super) const fn by_one_loop<S: Stage>() -> bool {
     S::FUSES && (S::SHAPE.looks == 0 || S::SHAPE.sums == 0)
 }
 
-/// Runs a stage that is one loop for this leaf in this step.
+/// Runs a stage that is one loop for this leaf and step.
 pub(crate) fn fused<S: Stage, C: Real>(stage: &S, held: Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
     Ways::<S, C>::LOOP(stage, held, at, then);
 }
 
-/// Returns the loop of a stage that joins others, if it is one loop for this leaf in this step.
+/// Returns the loop of a stage that joins others, if it is one for this leaf and step.
 pub(super) fn as_one_loop<S: Stage, C: Real>(
     stage: &S,
     (state, run): Held<'_, S>,
@@ -104,21 +98,19 @@ pub(super) fn as_one_loop<S: Stage, C: Real>(
     if S::FUSES_ALWAYS || stage.fuses_now(state, run, leaf) { Ways::<S, C>::CHAIN } else { None }
 }
 
-/// Runs one loop over tiles, with its arrays and kernel for this pass.
 #[inline(never)]
 fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt, then: &mut Then<'_, C>) {
     let Some(local) = local_span(S::SHAPE.barriers, at.place.at, at.span) else { return then(&mut |_| {}) };
     // Filled in place: the list spans several cache lines.
     let (kernel, mut list) = (stage.kernel::<C>(state, run, at.leaf), SlotList::new());
     list_slots(&mut list, stage, state, at.leaf);
-    // The last loop of a pass that drops its updates stores none.
     let dropping = if matches!(at.next, Next::Dropped) { passes::dropping::<S, C>(local) } else { None };
     let (pass, to) = match (dropping, passes::last::<S, C>(local), at.next) {
         (Some(dropping), ..) => (dropping, To::Nowhere),
         (_, Some(last), Next::Added(params)) => (last, To::Params(params)),
         _ => (passes::map::<S, C>(local), To::Updates),
     };
-    // A pass that repeats an earlier pass's work must not reduce it twice.
+    // Repeated work must not be reduced twice.
     let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
     then(&mut |tile| {
         let simd = tile.simd;
@@ -143,7 +135,7 @@ fn record<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt, 
     });
 }
 
-/// Not inlined: all stages share one copy.
+/// Not inlined: shared by all stages.
 #[inline(never)]
 fn record_element<C: Real>(
     shape: PassStructure,
@@ -152,7 +144,6 @@ fn record_element<C: Real>(
     tile: &mut Tile<'_, C>,
     apply: DoesTo<'_, C>,
 ) {
-    // As in `one_loop`.
     let sums = if span.to <= place.at + shape.barriers { shape.sums } else { 0 };
     tile.record(&list.in_record()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
         let mut all = [Contribution::default(); MOST_SUMS];

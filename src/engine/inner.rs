@@ -14,7 +14,6 @@ impl<T: Stage> ToRecipe for Inner<'_, T> {
     }
 }
 
-/// Set by builders of this transformation type.
 impl<T: Stage> Setting for Inner<'_, T> {
     fn set(&mut self, node: &Node<'_>) -> Result<()> {
         node.build_into(self.0 as &mut dyn Any)

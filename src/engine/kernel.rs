@@ -1,8 +1,8 @@
 //! The block loop, which processes every element of every chain and of every part outside of one.
 //!
-//! It loads a block of each array into locals, computes on the locals and stores them back. LLVM knows that locals do
-//! not alias, so it vectorizes the arithmetic for any number of arrays and any storage format. A separate instance
-//! serves arrays of the compute type, whose locals stay in registers.
+//! It loads a block of each array into locals, computes on them and stores them back. LLVM knows that locals do not
+//! alias, so it vectorizes for any number of arrays and any storage format. Arrays of the compute type have an instance
+//! whose locals stay in registers.
 #![allow(unsafe_code, reason = "arrays of any type, and conversions of the SIMD level that a loop is compiled for")]
 
 use core::marker::PhantomData;
@@ -18,35 +18,33 @@ use crate::element::{Contribution, DType, Real};
 use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
 
-/// Blocks of 16-bit parameters between computing an update and adding it. Rounding waits for the square root and the
-/// division of the arithmetic; done at once, it would stall in the processor's reorder buffer and leave no room for
-/// later blocks.
+/// Blocks of 16-bit parameters between computing and adding an update. Rounding waits for square root and division:
+/// done at once, it would fill the reorder buffer and delay later blocks.
 const LAG: usize = 7;
 
-/// Output modes of a loop: drop the updates, store them, or add them to the parameters.
+/// Output modes: drop the updates, store them, or add them to the parameters.
 pub(super) const DROP: u8 = 0;
 pub(super) const GIVE: u8 = 1;
 pub(super) const ADD: u8 = 2;
 
 /// The arithmetic on one element.
 pub(super) trait Body<C: Real> {
-    /// The scalars of a leaf.
     type Kernel: Copy;
-    /// The number of state arrays, the arrays that it reads, and those that it writes.
+    /// State arrays: their number, those read, those written.
     const ARRAYS: usize;
     const READS: [bool; MOST_SLOTS];
     const WRITES: [bool; MOST_SLOTS];
     const READS_PARAMS: bool;
-    /// The number of reductions, and the mask of those that are counts.
+    /// The number of reductions, and the mask of counts.
     const SUMS: usize = 0;
     const COUNTS: u32 = 0;
-    /// True if a second loop over a block may reduce, from the inputs of the part and its old state.
+    /// True if a second loop over a block may reduce, from inputs and old state.
     const ADDS_LATER: bool = false;
-    /// True if the arithmetic depends on the dtype of the parameters.
+    /// True if the arithmetic depends on the parameters' dtype.
     const TYPED: bool = false;
 
-    /// Returns the update. `how` holds the dtype of the parameters, in a loop compiled for one, and a flag that only
-    /// the reductions remain to be done. Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
+    /// Returns the update. `how` is the parameters' dtype, in a loop compiled for one, and a flag that only reductions
+    /// remain. Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn apply(
         kernel: &Self::Kernel,
         how: (Option<DType>, bool),
@@ -57,7 +55,7 @@ pub(super) trait Body<C: Real> {
     ) -> C;
 }
 
-/// Runs a body over arrays of the compute type.
+/// Runs over arrays of the compute type.
 pub(super) fn run<B: Body<C>, C: Real, const OUT: u8>(
     simd: SimdLevel,
     kernel: &B::Kernel,
@@ -68,13 +66,12 @@ pub(super) fn run<B: Body<C>, C: Real, const OUT: u8>(
 
 type LoopFn<B, C> = fn(SimdLevel, &<B as Body<C>>::Kernel, &Arrays<'_>) -> Added;
 
-/// Runs a body over arrays of the compute type or 16-bit floats.
+/// Runs over arrays of the compute type or 16-bit floats.
 pub(super) fn run_mixed<B: Body<C>, C: Real, const OUT: u8>(
     simd: SimdLevel,
     kernel: &B::Kernel,
     arrays: &Arrays<'_>,
 ) -> Added {
-    // Constants of function type select: rustc instantiates both sides of an `if const`.
     let mixed: Option<LoopFn<B, C>> = const { if in_singles::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
     match mixed.filter(|_| !arrays.is_native::<C>(OUT == ADD)) {
         Some(mixed) => mixed(simd, kernel, arrays),
@@ -139,9 +136,9 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         }
     }
 
-    /// True if a second loop over each block reduces: from the inputs of the part (`LATER`), or, for a stateless body,
-    /// by repeating the arithmetic (`AGAIN`). LLVM vectorizes a loop for its widest type; in one loop the `f64`
-    /// contributions of `f32` elements would halve the vector width of all arithmetic.
+    /// True if a second loop over each block reduces: from inputs (`LATER`), or by repeating stateless arithmetic
+    /// (`AGAIN`). LLVM vectorizes a loop for its widest type: `f64` contributions would halve the vector width of `f32`
+    /// arithmetic.
     const LATER: bool = OUT != DROP && B::ARRAYS > 0 && B::ADDS_LATER && size_of::<C>() < size_of::<f64>();
     const AGAIN: bool = OUT != DROP && B::ARRAYS == 0;
 
@@ -186,7 +183,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         let mut ring = [[C::zero(); W]; LAG + 1];
         let rounds = const { MIXED && OUT == ADD };
         let lag = if rounds && !to.is_native() { LAG } else { 0 };
-        // The lanes of the blocks stay in registers; the tail indexes lanes with a variable.
+        // Lanes of blocks stay in registers; the tail indexes its lanes with a variable.
         let mut of_blocks = Lanes::<N>::new();
         // SAFETY: `Arrays` guarantees that its arrays are alive and have `len` elements, and that no array that is
         // written overlaps another, except that `to` may be `from`: each block is read from all arrays before it is
@@ -220,8 +217,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                     }
                     let next = Self::block(&kernel, dtype, &u, &here, &mut rows, &mut of_blocks);
                     // Keeps LLVM from vectorizing short bodies across blocks, with gathers, and from turning a select
-                    // between an old and a new value into a masked store, which is ten times slower with AVX2 on AMD
-                    // processors.
+                    // of the old or new value into a masked store, ten times slower with AVX2 on AMD processors.
                     compiler_fence(Ordering::SeqCst);
                     for j in 0..B::ARRAYS {
                         if B::WRITES[j] {
@@ -267,7 +263,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         }
     }
 
-    /// Computes a block and returns its updates, or its new parameters in a native loop in mode `ADD`.
+    /// Computes a block; returns its updates, or its new parameters in a native loop in mode `ADD`.
     #[inline(always)]
     #[allow(clippy::needless_range_loop, reason = "zip and iterators of arrays are calls in builds without LTO")]
     fn block<const N: usize, const W: usize>(
@@ -345,7 +341,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
     }
 }
 
-/// Returns the inputs of the part that reduces in this pass.
+/// Returns the inputs of the reducing part.
 #[inline(always)]
 fn went_into<C: Real>(sums: usize, terms: &[Contribution<C>; MOST_SUMS]) -> [C; 2] {
     let mut i = 0;

@@ -1,4 +1,3 @@
-//! Leaves of a tree during one step, read and written for any dtype and layout.
 #![allow(unsafe_code, reason = "raw leaves; see `memory`")]
 
 use core::ops::Range;
@@ -11,20 +10,18 @@ use crate::numeric::split::{FEW, each_of, worth_sharing};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafParts, LeafSpec, Strided, Structure};
 
-/// The memory of a leaf during one step.
 #[derive(Clone, Debug)]
 pub(crate) struct TableLeaf {
     pub(crate) data: RawSlice,
-    /// The strides, unless the leaf is in the state's memory order; with strides, no slice of `data` may be made.
+    /// The strides, if not in the state's memory order; then no slice of `data` may be made.
     pub(crate) strided: Option<Strided>,
-    /// True if the engine owns the memory, so that updates may be stored in it: gradients of row-sparse leaves.
+    /// True if the engine owns the memory and may store updates there: gradients of row-sparse leaves.
     pub(crate) own: bool,
 }
 
 impl TableLeaf {
     pub(super) const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strided: None, own: false };
 
-    /// Returns the leaf of an array in the state's memory order.
     pub(crate) fn dense(data: RawSlice) -> TableLeaf {
         TableLeaf { data, strided: None, own: false }
     }
@@ -36,40 +33,37 @@ impl TableLeaf {
         leaf
     }
 
-    /// Sets the strides of a leaf that is not in the state's memory order.
     pub(super) fn lies_by(&mut self, strided: Option<Strided>) {
         if strided.is_some() {
             (self.data, self.strided) = (self.data.scattered(), strided);
         }
     }
 
-    /// Returns an empty leaf in place of a missing one.
     pub(crate) fn none(dtype: DType) -> TableLeaf {
         TableLeaf::dense(RawSlice::empty(dtype))
     }
 
-    /// Returns true if the elements are in the state's memory order and of this dtype.
+    /// Returns true for this dtype in the state's memory order.
     #[inline]
     pub(crate) fn lies(&self, dtype: DType) -> bool {
         self.strided.is_none() && self.data.dtype() == dtype
     }
 
-    /// Returns the leaf of an array that the engine owns.
     pub(crate) fn own(data: RawSlice) -> TableLeaf {
         TableLeaf { own: true, ..TableLeaf::dense(data) }
     }
 }
 
-/// The leaves of one tree. The allocation is kept between steps, the pointers are not.
+/// The leaves of one tree. Steps reuse the allocation, not the pointers.
 pub(crate) type Table = Vec<TableLeaf>;
 
-/// Returns the flag of a leaf; false if `leaves` is empty.
+/// Returns a leaf's flag; false if `leaves` is empty.
 pub(crate) fn is_among(leaves: &[bool], leaf: usize) -> bool {
     leaves.get(leaf).is_some_and(|is| *is)
 }
 
-/// Fills a table with arrays in the state's memory order, which must outlive its use. A leaf without an array takes its
-/// entry in `others`, if given, and otherwise has no elements.
+/// Fills a table with arrays in the state's memory order, which must outlive it. Leaves without an array take their
+/// entry in `others`, or no elements.
 pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLeaf], table: &mut Table) {
     table.clear();
     table.extend(structure.leaves().iter().enumerate().map(|(leaf, spec)| {
@@ -81,18 +75,17 @@ pub(crate) fn arrays(arrays: &Moments, structure: &Structure, others: &[TableLea
     }));
 }
 
-/// Fills a table with gradients in the state's memory order.
 pub(crate) fn moments(gradient: &Moments, table: &mut Table) {
     table.clear();
     table.extend((0..gradient.len()).filter_map(|leaf| Some(TableLeaf::dense(gradient.raw(leaf)?))));
 }
 
-/// Copies a whole leaf, of any dtype and layout, to the compute type and the state's memory order.
+/// Copies a leaf of any dtype and layout to the compute type and the state's memory order.
 pub(crate) fn read_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
     read_range(leaf, spec, 0..spec.len(), to);
 }
 
-/// As [`read_leaf`] for the elements that this process owns.
+/// As [`read_leaf`], for the elements of this process.
 pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&mut [C]>) {
     read_range(leaf, spec, spec.here(), to);
 }
@@ -114,14 +107,13 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
     each_of(&mut parts, &one);
 }
 
-/// Elements that a task reads at a time.
 const READ: usize = 1 << 16;
 
-/// Copies a range of a leaf, of any dtype and layout, to the compute type and the state's memory order.
+/// As [`read_leaf`], for a range.
 ///
 /// # Safety
 ///
-/// The leaf is borrowed for the step and has `to.len()` elements from `start` on, and nothing writes them meanwhile.
+/// The leaf is borrowed for the step, has `to.len()` elements from `start` on, and is not written meanwhile.
 pub(crate) unsafe fn read_stretch<C: Real>(
     leaf: &TableLeaf,
     spec: &LeafSpec,
@@ -137,8 +129,7 @@ pub(crate) unsafe fn read_stretch<C: Real>(
     }
 }
 
-/// Copies a range of an array to the compute type, in the order of a dense array with strides `order`. The array may
-/// have any dtype and layout.
+/// As [`read_stretch`], in the order of a dense array with strides `order`.
 ///
 /// # Safety
 ///
@@ -172,7 +163,7 @@ pub(crate) unsafe fn read_in_order<C: Real>(
     });
 }
 
-/// Copies an array in the state's memory order to a leaf of any dtype and layout.
+/// Writes an array in the state's memory order to a leaf of any dtype and layout.
 pub(crate) fn write_leaf<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, from: &[C]) {
     with_dtype!(leaf.data.dtype(), T => match &leaf.strided {
         None => {

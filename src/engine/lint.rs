@@ -28,7 +28,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Returns the likely mistakes in a transformation, with the state that it has made for this structure.
+/// Returns the likely mistakes in a transformation that made this state.
 pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
     let mut warnings = lint(&made.transform().outline(), structure);
     made.unused(&mut |what, refused| {
@@ -72,11 +72,11 @@ fn lint(outline: &Summary, structure: &Structure) -> Vec<Warning> {
 struct Lint<'a> {
     structure: &'a Structure,
     allowed: Vec<WarningKind>,
-    /// True if an earlier part gives updates a size of their own.
+    /// True after a part that sets the size of updates.
     adapted: bool,
-    /// True if a `freezable` comes before.
+    /// True after a `freezable`.
     freezes: bool,
-    /// True if the transformation has a learning rate; without one, other code continues with its updates.
+    /// True with a learning rate; without one, other code continues with the updates.
     rated: bool,
     warnings: Vec<Warning>,
 }
@@ -92,7 +92,6 @@ impl Lint<'_> {
         }
     }
 
-    /// Runs `inside` with some mistakes allowed.
     fn allowing(&mut self, kinds: &[WarningKind], inside: impl FnOnce(&mut Self)) {
         let outer = self.allowed.len();
         self.allowed.extend(kinds);
@@ -100,7 +99,7 @@ impl Lint<'_> {
         self.allowed.truncate(outer);
     }
 
-    /// Finds learning rates that are negative, or 0 in the first step.
+    /// Finds learning rates that are negative, or initially 0.
     fn rates(&mut self, outline: &Summary, place: &str) {
         match outline {
             Summary::Part { name, effect } => {
@@ -125,7 +124,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Finds parts in an unintended order with others. Skips named optimizers, which are correct.
+    /// Finds parts in an unintended order. Skips named optimizers, which are correct.
     fn order(&mut self, outline: &Summary, place: &str) {
         match outline {
             Summary::Optimizer { name: name @ "schedule_free", chain } => {
@@ -163,7 +162,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Compares a member of a chain with the members before it and behind it.
+    /// Compares a member with those before and behind it.
     fn pair(&mut self, before: &[Summary], member: &Summary, behind: &[Summary], place: &str) {
         let holder = |outline: &Summary| match outline {
             Summary::Around { name: name @ ("multi_steps" | "dynamic_loss_scale"), .. } => Some(*name),
@@ -191,9 +190,9 @@ impl Lint<'_> {
         }
     }
 
-    /// Finds leaves whose updates finally go along the gradient.
+    /// Finds leaves whose updates follow the gradient.
     fn climbs(&mut self, outline: &Summary) {
-        // A negative rate is already reported, or intended.
+        // Negative rates are already reported, or intended.
         if outline.any(&|effect| effect.negative_rate().is_some()) {
             return;
         }
@@ -233,8 +232,8 @@ impl Lint<'_> {
         self.adapted |= outline.has_own_size();
     }
 
-    /// Finds weight decay that moves parameters away from zero. In a model with matrices, also finds decay of leaves of
-    /// fewer than two axes. `after` is the direction of later parts.
+    /// Finds weight decay that moves parameters away from zero, and in a model with matrices, decay of leaves of fewer
+    /// than two axes. `after` is the direction of later parts.
     fn decays(&mut self, outline: &Summary, place: &str, active: &[bool], after: &Turns) {
         let both = |on: Vec<bool>| active.iter().zip(on).map(|(a, b)| *a && b).collect::<Vec<_>>();
         let own = |name: &str| format!("{place}.{name}");
@@ -332,7 +331,7 @@ fn freezes(outline: &Summary) -> bool {
     }
 }
 
-/// Visits the members of a chain or the inner transformation of a wrapper. Passes the members behind it and its place.
+/// Visits members, with those behind and their place.
 fn members(outline: &Summary, place: &str, visit: &mut dyn FnMut(&[Summary], &Summary, &str)) {
     let mut row = |name: &str, members: &[Summary]| {
         for (i, member) in members.iter().enumerate() {

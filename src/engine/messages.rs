@@ -15,20 +15,18 @@ use crate::numeric::split::shared;
 use crate::state::Moments;
 use crate::tree::Structure;
 
-/// The layout of all chunks in messages, one per round. A message holds some chunks of each rank, in the order of
-/// ranks.
+/// The layout of all chunks in messages, one per round, in the order of ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// The dtype in messages, if it is narrower than the compute type.
+    /// The dtype in messages, if narrower than the compute type.
     narrow: Option<DType>,
-    /// The indices of each leaf's chunks.
     of_leaf: Vec<Range<usize>>,
-    /// The round of each chunk, and its first byte in that message.
+    /// Each chunk's round, and its offset in that message.
     places: Vec<(usize, usize)>,
-    /// The bytes of each rank in each round.
+    /// Bytes by round and rank.
     pub(crate) lens: Vec<Vec<usize>>,
     rank: usize,
-    /// The chunks of this rank in each round, with their offsets in its part of the message.
+    /// This rank's chunks by round, with offsets in its part of the message.
     here: Vec<Vec<(Chunk, usize)>>,
 }
 
@@ -62,7 +60,7 @@ impl Layout {
         layout
     }
 
-    /// Returns the layout of messages that hold this rank's part only.
+    /// Returns the layout of messages with this rank's part only.
     pub(crate) fn own(&self) -> Layout {
         let mut own = self.clone();
         for (round, here) in self.here.iter().enumerate() {
@@ -74,12 +72,11 @@ impl Layout {
         own
     }
 
-    /// Returns the dtype of a compute type in messages.
+    /// Returns the dtype in messages.
     fn travels(&self, own: DType) -> DType {
         self.narrow.filter(|narrow| narrow.size() < own.size()).unwrap_or(own)
     }
 
-    /// Resizes messages to their lengths and lends them.
     pub(crate) fn lend(&self, messages: &mut [Vec<u8>]) -> Vec<RawBytes> {
         let lend = |(message, lens): (&mut Vec<u8>, &Vec<usize>)| {
             message.resize(lens.iter().sum(), 0);
@@ -88,20 +85,19 @@ impl Layout {
         messages.iter_mut().zip(&self.lens).map(lend).collect()
     }
 
-    /// Returns the index of the chunk of an element.
     fn number(&self, leaf: usize, start: usize) -> usize {
         let number = self.of_leaf[leaf].start + start / CHUNK;
         assert!(self.of_leaf[leaf].contains(&number), "only leaves that are acted on travel");
         number
     }
 
-    /// Returns the round and the offset in that message of a range that begins at `start`.
+    /// Returns the round of a range, and its offset in that message.
     fn place<C: Real>(&self, leaf: usize, start: usize) -> (usize, usize) {
         let (round, at) = self.places[self.number(leaf, start)];
         (round, at + start % CHUNK * self.travels(C::DTYPE).size())
     }
 
-    /// Copies a tile to the messages, unless none are lent.
+    /// Writes a tile to the messages, unless none are lent.
     pub(crate) fn put<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         let Some(message) = messages.get(round) else { return };
@@ -111,18 +107,17 @@ impl Layout {
         write(simd, travels, values, unsafe { message.slice_mut(at, values.len() * travels.size()) });
     }
 
-    /// Copies a tile from the messages.
     pub(crate) fn take<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         // SAFETY: the messages are borrowed for the step, and nothing writes them in this pass.
         let bytes = unsafe { messages[round].slice(at, size_of_val(tile.u)) };
-        // Copied, not read in place: copying a page is faster than a loop that waits for two arrays.
+        // Copying a page is faster than a loop that waits for two arrays.
         bytes_of_mut(tile.u).copy_from_slice(bytes);
         (tile.source, tile.zero) = (None, false);
     }
 
-    /// Writes the mean of all ranks' messages to this rank in a round to arrays. The message of a rank is a mean of
-    /// `parts` parts; they are added pairwise: neighbours, then pairs of neighbours, and so on.
+    /// Averages a round's messages to this rank into arrays. A rank's message is a mean of `parts` parts; they are
+    /// added pairwise: neighbours, then pairs of neighbours, and so on.
     pub(crate) fn mean(&self, round: usize, parts: &[u64], received: &[u8], arrays: &mut Moments) {
         let simd = current_simd_level();
         let of_each = received.chunks((received.len() / parts.len()).max(1));
@@ -142,7 +137,6 @@ impl Layout {
     }
 }
 
-/// Writes numbers to a message in its dtype.
 fn write<C: Real>(simd: SimdLevel, travels: DType, values: &[C], message: &mut [u8]) {
     if travels == C::DTYPE {
         return message.copy_from_slice(bytes_of(values));
@@ -207,10 +201,10 @@ impl<C: Real> Job for Mean<'_, C> {
     }
 }
 
-/// Computes the mean of all ranks' messages from byte `at` on.
+/// Averages all ranks' messages from byte `at` on.
 fn mean<C: Real>(simd: SimdLevel, travels: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
     let count = C::of(messages.iter().map(|(parts, _)| *parts as f64).sum());
-    // For each sum, its number of parts and its index in `rows`.
+    // Each sum's number of parts, and its index in `rows`.
     let (mut sums, mut rows): (Vec<(u64, usize)>, Vec<[C; TILE]>) = (Vec::new(), Vec::new());
     for to in to.chunks_mut(TILE) {
         for (parts, message) in messages {

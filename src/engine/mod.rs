@@ -113,7 +113,6 @@ pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};
 pub(crate) use written::{Sink, add_rounded};
 
-// Parts of the loops, re-exported under their names in the engine.
 pub(crate) use crate::element::Contribution;
 pub(crate) use crate::numeric::simd::{Job, current_simd_level, dispatch};
 pub use crate::numeric::simd::{SimdLevel, detected_simd_level, force_simd_level};

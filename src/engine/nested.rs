@@ -1,4 +1,4 @@
-//! Inner transformations that run a whole step within the step of another, on arrays in memory.
+//! Inner transformations that run a whole step within a step, on arrays in memory.
 
 use core::fmt;
 use core::hash::{Hash, Hasher};
@@ -12,9 +12,8 @@ use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::Structure;
 
-/// Buffers to run an inner transformation at a barrier, on the parameters' leaves or on leaves of another structure.
-/// They are not part of the saved state. Gradients and parameters to read and updates to write are [`Moments`] of the
-/// structure.
+/// Buffers to run an inner transformation at a barrier, on the parameters' leaves or another structure's. They are not
+/// saved. Gradients, parameters and updates are [`Moments`] of the structure.
 pub(crate) struct Nested {
     structure: Structure,
     active: Vec<bool>,
@@ -24,13 +23,13 @@ pub(crate) struct Nested {
 pub(crate) struct Arrays<'a> {
     pub(crate) grads: &'a Moments,
     pub(crate) params: &'a Moments,
-    /// Leaves on which the inner transformation does not act, but at which the loss is evaluated.
+    /// Leaves outside the inner transformation at which the loss is evaluated.
     pub(crate) others: &'a [TableLeaf],
     pub(crate) updates: &'a mut Moments,
 }
 
 impl Nested {
-    /// Makes buffers for a transformation on the active leaves of a structure.
+    /// Makes buffers for the active leaves of a structure.
     ///
     /// # Errors
     ///
@@ -40,7 +39,7 @@ impl Nested {
         Ok(Nested { structure: structure.clone(), active: active.into(), work })
     }
 
-    /// As [`new`](Nested::new), for the share of one process; the structure holds the elements that it owns.
+    /// As [`new`](Nested::new), for one process's share; the structure holds the elements that it owns.
     ///
     /// # Errors
     ///
@@ -56,7 +55,7 @@ impl Nested {
         Ok(nested)
     }
 
-    /// Returns the state before the first step, in the quantization format of the outer state.
+    /// Returns the initial state, in the quantization format of the outer state.
     pub(crate) fn init<T: Stage>(
         &mut self,
         transformation: &T,
@@ -78,7 +77,7 @@ impl Nested {
         state
     }
 
-    /// As [`Stage::check`], for these parameters of the structure.
+    /// As [`Stage::check`], for these parameters.
     pub(crate) fn check<T: Stage>(
         &self,
         transformation: &T,
@@ -92,17 +91,17 @@ impl Nested {
         transformation.check(state, &at.inside(&self.structure, params))
     }
 
-    /// Returns an error if [`anew`](Self::anew) would fail, on the leaves of the outer step.
+    /// Returns an error if [`anew`](Self::anew) would fail on the outer step's leaves.
     pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
         at.inside(&self.structure, at.params).can_begin_anew(transformation, &self.active)
     }
 
-    /// Makes a state as `init` does, for the parameters of the outer step, which must have this structure.
+    /// Makes a state as `init` does, for the outer step's parameters, of this structure.
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
         at.inside(&self.structure, at.params).anew(transformation, &self.active)
     }
 
-    /// Runs a step. Without gradients, `arrays.grads` is ignored.
+    /// Runs a step; without gradients it ignores `arrays.grads`.
     pub(crate) fn run<T: Stage>(
         &mut self,
         transformation: &T,
@@ -115,8 +114,7 @@ impl Nested {
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
     }
 
-    /// Runs a step on the parameters of the outer step and writes the updates to `sink`. The structure must be the
-    /// same.
+    /// Runs a step on the outer step's parameters, of the same structure, and writes the updates to `sink`.
     #[allow(clippy::too_many_arguments, reason = "as `run`, with arrays one by one")]
     pub(crate) fn run_on<T: Stage>(
         &mut self,
@@ -143,7 +141,7 @@ impl Nested {
         objective: Option<&mut (dyn Ask + '_)>,
     ) -> Outcome {
         fill(grads, &self.structure, &[], &mut self.work.grads);
-        // The step takes parameters from its own table.
+        // The step has its own table of parameters.
         let at = at.inside(&self.structure, ParamSource::NONE);
         let outcome = self.work.step(transformation, state, &at, objective, sink, None);
         self.work.params.clear();

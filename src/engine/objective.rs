@@ -1,4 +1,4 @@
-//! The loss as a function of the parameters, for parts that evaluate it at other points within a step.
+//! The loss as a function, for parts that evaluate it at other points within a step.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::state::Moments;
 use crate::tree::{Structure, Tree, TreeMut};
 
 pub(crate) trait Evaluate {
-    /// Returns the loss at `point`; leaves without an array there keep their parameters. Writes the gradient to
-    /// `gradient`, for the leaves that have an array there.
+    /// Returns the loss at `point`, and writes the gradient to `gradient`. Leaves without an array in `point` keep
+    /// their parameters; those without one in `gradient` are not written.
     fn evaluate(
         &mut self,
         structure: &Structure,
@@ -21,13 +21,11 @@ pub(crate) trait Evaluate {
         gradient: Option<&mut Moments>,
     ) -> Result<f64>;
 
-    /// Returns the bounds of points, if any.
     fn bounds(&self) -> Option<Arc<Bounds>> {
         None
     }
 }
 
-/// The destination of the gradient at a point.
 pub(crate) struct GradientSink<'a> {
     structure: &'a Structure,
     table: &'a mut Table,
@@ -36,7 +34,7 @@ pub(crate) struct GradientSink<'a> {
 }
 
 impl GradientSink<'_> {
-    /// Copies a gradient that has the parameters' structure.
+    /// Copies a gradient with the parameters' structure.
     pub(crate) fn take<G: Tree + ?Sized>(self, gradient: &G) -> Result<()> {
         table::grads(gradient, self.structure, self.table, self.path)?;
         for (leaf, (from, spec)) in self.table.iter().zip(self.structure.leaves()).enumerate() {
@@ -51,7 +49,7 @@ impl GradientSink<'_> {
     }
 }
 
-/// A function of the parameters and a copy of them as its argument.
+/// A function of the parameters and the copy that it is called with.
 pub(crate) struct Trial<P, F> {
     point: Option<P>,
     f: F,
@@ -66,7 +64,7 @@ impl<P, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Trial<P, F> {
         Trial { point, f, table: Table::new(), path: String::new(), spare: Vec::new() }
     }
 
-    /// The copy, as of the last call with it.
+    /// The copy, as of its last call.
     pub(crate) fn point(&mut self) -> &mut Option<P> {
         &mut self.point
     }
@@ -91,7 +89,7 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
             match point.dtype(leaf) {
                 Some(DType::F64) => write_leaf::<f64>(to, spec, point.get(leaf).unwrap_or_default()),
                 Some(_) => write_leaf::<f32>(to, spec, point.get(leaf).unwrap_or_default()),
-                // An earlier evaluation, for other leaves, may have changed it.
+                // An earlier evaluation, of other leaves, may have changed it.
                 None => {
                     spare.resize(spec.len(), 0.0);
                     read_leaf(&params[leaf], spec, Some(spare));
@@ -104,10 +102,10 @@ impl<P: TreeMut, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> Evaluate
     }
 }
 
-/// The objective of a step, with its first error.
+/// A step's objective, with its first error.
 pub(crate) struct Objective<'a> {
     evaluate: &'a mut dyn Evaluate,
-    /// The loss failed, or a gradient did not have the structure of the parameters.
+    /// The loss failed, or a gradient did not fit the parameters.
     pub(crate) error: Option<crate::error::Error>,
 }
 
@@ -117,14 +115,13 @@ impl<'a> Objective<'a> {
     }
 }
 
-/// Evaluates the loss and keeps its first error until the end of the step.
+/// Evaluates the loss and keeps the first error.
 pub(crate) trait Ask {
-    /// Returns true after an error: the loss is not evaluated again and the step is abandoned.
+    /// Returns true after an error, which abandons the step.
     fn failed(&self) -> bool;
 
     fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64;
 
-    /// Returns the bounds of points, if any.
     fn bounds(&self) -> Option<Arc<Bounds>>;
 }
 

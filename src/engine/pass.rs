@@ -28,7 +28,6 @@ pub(crate) struct Pass<'a, T: Stage> {
     fuses: bool,
 }
 
-/// Runs a pass of a whole chain by its own loops.
 pub(crate) fn by_own_loops<T: Stage>(
     transformation: &T,
     (state, run): (&T::State, &T::Run),
@@ -38,7 +37,6 @@ pub(crate) fn by_own_loops<T: Stage>(
     Pass::of(transformation, (state, run), walk).run(spare);
 }
 
-/// Functions that run a chunk.
 type AtOnce<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>) -> bool;
 type ByTiles<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>);
 
@@ -50,18 +48,17 @@ impl<'a, T: Stage> Pass<'a, T> {
     }
 }
 
-/// Returns true if passes that drop updates also run as loops of the whole chain. Chains that fuse in some steps only
-/// use their members' loops, which are instantiated anyway. Leaf statistics make an exception: for the members' loops
-/// they would go through memory.
+/// Returns true if passes that drop updates also run as loops of the whole chain. Chains that fuse only in some steps
+/// use their members' loops, which exist anyway; but for leaf statistics these would go through memory.
 const fn drops_in_loops<T: Stage>() -> bool {
     T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
 }
 
-/// Runs one step: its start and length in the leaf, its start in the source, and its state arrays.
+/// Arguments: start and length in the leaf, start in the source, state arrays.
 type OnStep<'r> = dyn FnMut((usize, usize), usize, &RawSlots) + 'r;
 
-/// Runs a loop over steps of a chunk: over tiles if it reduces, because sums are kept by tile; over shorter steps if it
-/// only converts arrays. Not inlined: all chains share one copy.
+/// Runs a loop over steps of a chunk: tiles if it reduces, because sums are kept by tile; shorter steps if it only
+/// converts arrays. Not inlined: shared by all chains.
 #[inline(never)]
 fn in_steps<C: Real>(
     chunk: &Chunk,
@@ -89,29 +86,26 @@ fn in_steps<C: Real>(
     }
 }
 
-/// Accessors for devices.
 impl<T: Stage> Pass<'_, T> {
     pub(crate) fn structure(&self) -> &Structure {
         self.walk.structure
     }
 
-    /// Returns the number of barriers before the pass.
     pub(crate) fn number(&self) -> usize {
         self.walk.span.to
     }
 
-    /// Returns the number of reductions of the chain, and the chunks of each leaf.
+    /// Returns the number of reductions, and the chunks of each leaf.
     pub(crate) fn sums(&self) -> (usize, &[Range<usize>]) {
         (self.walk.shape.sums, &self.walk.chunks.of_leaf)
     }
 
-    /// Returns whether the pass starts from stored updates instead of gradients, and whether it stores updates.
+    /// Returns whether the pass reads stored updates, and whether it stores updates.
     pub(crate) fn reads_and_writes_stored(&self) -> [bool; 2] {
         [self.walk.shape.starts_from_stored(self.walk.span), self.walk.stores()]
     }
 
-    /// Returns the update of one element of a leaf after this pass, in a recording type. The flag is true if the update
-    /// is added to the parameter.
+    /// Returns the update of one recorded element; the flag is true if it is added to the parameter.
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
         let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.simd);
@@ -137,7 +131,7 @@ impl<T: Stage> Pass<'_, T> {
     }
 
     fn chunk_in<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
-        // Constants of function type select, so that loops are instantiated only where they can run; see `passes`.
+        // Constants of function type instantiate loops only where they can run; see `passes`.
         let at_once: Option<AtOnce<Self, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
         if self.fuses
             && let Some(at_once) = at_once
@@ -149,8 +143,8 @@ impl<T: Stage> Pass<'_, T> {
         by_tiles(self, chunk, sums, spare);
     }
 
-    /// Runs a chunk by one loop if loops can access its arrays: at once, or by tiles if it reduces or converts arrays.
-    /// Returns true if it did.
+    /// Runs a chunk by one loop if it can access the arrays: at once, or by tiles if it reduces or converts. Returns
+    /// true if so.
     fn at_once<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], room: &mut Room<C>) -> bool {
         let (t, leaf, pass, simd) = (self.transformation, chunk.leaf, self.walk.span.to, self.walk.simd);
         let Some((source, from)) = self.walk.dense(chunk) else { return false };
@@ -193,7 +187,6 @@ impl<T: Stage> Pass<'_, T> {
         true
     }
 
-    /// Runs a chunk by tiles, each by one loop of the whole chain.
     fn as_chain<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], spare: &mut Room<C>) {
         let (held, pass) = ((self.state, self.run), self.walk.span.to);
         let chain = &mut |tile: &mut Tile<'_, C>| fused::chain_tile(self.transformation, held, pass, tile);

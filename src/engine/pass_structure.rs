@@ -8,21 +8,21 @@ use crate::element::DType;
 /// comes before its first barrier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PassStructure {
-    /// The number of times that the stage must see the whole tree before it continues.
+    /// Barriers: the times that the stage must see the whole tree before it continues.
     pub barriers: usize,
     /// Intervals with per-element state, which a step must write exactly once.
     pub stateful: u32,
     /// Intervals that read parameters.
     pub reads_params: u32,
-    /// Barriers that need the updates themselves in memory, besides sums over them.
+    /// Barriers that need the updates in memory, besides sums over them.
     pub materializes: u32,
-    /// Barriers that read the updates in memory and leave them unmodified. The engine stores updates for them only if
-    /// an earlier stage has changed them.
+    /// Barriers that read the updates in memory unmodified. The engine stores updates for them only after a stage that
+    /// changes them.
     pub looks: u32,
     /// Intervals certain to emit updates unmodified.
     pub untouched: u32,
-    /// Materializing barriers at which the stage keeps the updates itself, so that the engine need not store them. From
-    /// then on it emits other updates, for all leaves.
+    /// Materializing barriers at which the stage keeps the updates itself: the engine stores none. From then on it
+    /// emits other updates, for all leaves.
     pub keeps: u32,
     /// The number of reductions.
     pub sums: usize,
@@ -30,20 +30,21 @@ pub struct PassStructure {
     pub adds: u32,
     /// Intervals whose contributions follow from the updates.
     pub of_updates: u32,
-    /// Intervals in which one part alone contributes, and its contribution follows from its inputs. These are the
-    /// update, the parameter, and its old state, so that the contribution can be computed afterwards.
+    /// Intervals whose contributions come from one part and follow from its inputs: the update, the parameter and its
+    /// old state. They can then be computed afterwards.
     pub later: u32,
     /// Reductions that are counts of elements: bit `i` for reduction `i`.
     pub counts: u32,
-    /// True if the stage works on several leaves together in memory, so that none of them may rest.
+    /// True if the stage joins leaves in memory, so that none may rest.
     pub joins: bool,
-    /// True if the arithmetic on an element depends on the leaf's dtype besides its compute type.
+    /// True if element arithmetic depends on the leaf's dtype besides its compute type.
     pub typed: bool,
 }
 
-/// The pass range: the barrier intervals that one pass runs.
+/// The pass range: the barrier intervals of one pass.
 ///
-/// A pass runs more than one if earlier passes only reduced and stored nothing: it repeats the work before the barrier.
+/// A pass with several intervals repeats the work before a barrier up to which earlier passes only reduced and stored
+/// nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassRange {
     /// The first barrier interval that this pass runs.
@@ -52,13 +53,13 @@ pub struct PassRange {
     pub to: usize,
     /// The dtype of the leaf, in a loop compiled for one.
     pub dtype: Option<DType>,
-    /// True if only the contributions of an element remain to be computed. They follow from
-    /// [`Contribution::went_in`](crate::element::Term) and the old state.
+    /// True if only an element's contributions remain to be computed, from
+    /// [`Contribution::went_in`](crate::element::Contribution) and the old state.
     pub later: bool,
 }
 
 impl PassRange {
-    /// Returns the range from one interval to another, for leaves of any dtype.
+    /// Returns the range `from..=to`, for leaves of any dtype.
     #[inline(always)]
     pub const fn of(from: usize, to: usize) -> PassRange {
         PassRange { from, to, dtype: None, later: false }
@@ -89,8 +90,7 @@ impl PassRange {
 }
 
 impl PassStructure {
-    /// The most barriers of a transformation: a mask has a bit for the interval before each barrier and for the last
-    /// one.
+    /// The most barriers of a transformation; its intervals, one more, have a bit each in a mask.
     pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// A shape without barriers, state and reductions.
@@ -119,7 +119,7 @@ impl PassStructure {
         PassStructure { stateful: stateful as u32, reads_params: reads_params as u32, ..PassStructure::NOTHING }
     }
 
-    /// Returns this shape with reductions, to which the stage contributes before its first barrier.
+    /// Returns this shape with reductions before its first barrier.
     pub const fn adding(self, sums: usize) -> PassStructure {
         let adds = (sums > 0) as u32;
         PassStructure { sums, adds, of_updates: adds, ..self }
@@ -146,13 +146,13 @@ impl PassStructure {
         self.counts >> sum & 1 == 1
     }
 
-    /// Returns the shape of a wrapper that runs this stage in some steps or on some leaves only: updates must exist
+    /// Returns the shape of a wrapper that runs this stage in some steps or on some leaves only, so that updates exist
     /// without it.
     pub const fn sometimes(self) -> PassStructure {
         PassStructure { keeps: 0, ..self }
     }
 
-    /// Returns the shape of this stage followed by another. If it has too many barriers, only `barriers` is set.
+    /// Returns the shape of this stage followed by another. Of a chain with too many barriers, only `barriers` is set.
     pub const fn then(self, next: PassStructure) -> PassStructure {
         let barriers = self.barriers.saturating_add(next.barriers);
         if barriers > PassStructure::MOST_BARRIERS {
@@ -164,7 +164,7 @@ impl PassStructure {
             reads_params: self.reads_params | next.reads_params << self.barriers,
             materializes: self.materializes | next.materializes << self.barriers,
             looks: self.looks | next.looks << self.barriers,
-            // In the interval that both share, both must leave updates unmodified.
+            // Both must leave updates unmodified in the shared interval.
             untouched: self.untouched & !(1 << self.barriers)
                 | (self.untouched >> self.barriers & next.untouched) << self.barriers
                 | (next.untouched & !1) << self.barriers,
@@ -184,13 +184,12 @@ impl PassStructure {
         self.adds >> pass & 1 == 1
     }
 
-    /// Returns true if the contributions of pass `pass` can be computed after all else.
+    /// Returns true if contributions of pass `pass` can be computed after all else.
     pub(crate) const fn adds_later_in(self, pass: usize) -> bool {
         self.later >> pass & 1 == 1
     }
 
-    /// Returns the shape of two stages side by side. Each leaf or each step runs one of them; they reach their barriers
-    /// together.
+    /// Returns the shape of two stages side by side: each leaf or step runs one; they share barriers.
     pub(crate) const fn beside(self, other: PassStructure) -> PassStructure {
         PassStructure {
             barriers: if self.barriers > other.barriers { self.barriers } else { other.barriers },
@@ -232,8 +231,7 @@ impl PassStructure {
         self.of_updates >> pass & 1 == 1 || !self.adds_in(pass) || !self.drops(pass)
     }
 
-    /// Returns true if one pass may run intervals `from..=to` of this stage. False if a stateful interval would run
-    /// again.
+    /// Returns true if one pass may run intervals `from..=to`; false if that would rerun a stateful one.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
         to <= self.barriers && (from == to || !PassRange::of(from, to - 1).meets(self.stateful))
     }
@@ -265,22 +263,22 @@ impl PassStructure {
             || self.looks_at(to) && span.meets(!self.untouched)
     }
 
-    /// Returns true if the barrier after pass `pass` reads the updates in memory and leaves them unmodified.
+    /// Returns true if the barrier after pass `pass` only reads the updates.
     pub(crate) const fn looks_at(self, pass: usize) -> bool {
         self.looks >> pass & 1 == 1
     }
 
-    /// Returns true if a stage needs the updates in memory at the barrier after pass `pass`.
+    /// Returns true if the barrier after pass `pass` needs the updates in memory.
     pub(crate) const fn needs_memory(self, pass: usize) -> bool {
         (self.materializes | self.looks) >> pass & 1 == 1
     }
 
-    /// Returns true if pass `pass` does nothing, because its input is read in place.
+    /// Returns true if pass `pass` does nothing: its input is read in place.
     pub(crate) const fn is_idle(self, pass: usize) -> bool {
         self.looks_at(pass) && self.drops(pass) && !self.adds_in(pass)
     }
 
-    /// Returns true if the barrier after pass `pass` reads updates that the engine stored, and not the gradients.
+    /// Returns true if the barrier after pass `pass` reads stored updates, not the gradients.
     pub(crate) const fn has_stored(self, pass: usize) -> bool {
         self.cuts(pass) || self.begins(pass) > 0
     }
@@ -374,7 +372,6 @@ mod tests {
         for clips in [32, 33, 40, 64, 100] {
             let many = PassStructure { barriers: clips, ..PassStructure::NOTHING };
             assert_eq!([of(clips), CLIP.then(of(clips - 1)), of(clips - 31).then(of(31))], [many; 3]);
-            // As members of other shapes.
             assert_eq!(
                 [ADAM.then(many), many.then(ADAM), many.then(many)].map(|shape| shape.barriers),
                 [clips, clips, 2 * clips]
@@ -386,7 +383,6 @@ mod tests {
         }
         let most = PassStructure { barriers: usize::MAX, ..PassStructure::NOTHING };
         assert_eq!(most.then(CLIP).then(most), most);
-        // At the limit, masks still work.
         let (all, last) = (of(31).then(ADAM), of(30));
         assert_eq!((all.barriers, all.sums, all.adds, all.stateful), (31, 31, u32::MAX >> 1, 1 << 31));
         assert_eq!(last.then(ADAM).then(CLIP).span(31), PassRange::of(31, 31));
@@ -411,13 +407,13 @@ mod tests {
         for empty in [PassStructure::EMPTY.then(PassStructure::EMPTY), PassStructure::EMPTY.then(LOOKS)] {
             assert!(!empty.then(LOOKS).stores(0));
         }
-        // Stateless and stateful arithmetic before it, and updates that were read and then changed.
+        // Arithmetic before it, and updates that were read and then changed.
         for (before, pass) in [(DECAY, 0), (ADAM, 0), (CLIP, 1), (LOOKS, 1)] {
             let chain = before.then(LOOKS).then(DECAY);
             assert!(chain.stores(pass) && chain.has_stored(pass) && !chain.is_idle(pass));
             assert_eq!(chain.span(pass + 1).from, pass + 1);
         }
-        // A stage beside it that changes the updates of other leaves makes the engine store all.
+        // A stage beside it that changes updates of other leaves makes the engine store all.
         assert!(LOOKS.beside(DECAY).stores(0) && !LOOKS.beside(LOOKS).stores(0));
         assert!(LOOKS.beside(KEEPS).stores(0));
     }
@@ -429,7 +425,7 @@ mod tests {
         let spans = [0, 1, 2].map(|pass| chain.span(pass).from);
         assert_eq!((spans, chain.needs_updates(1), chain.needs_updates(2)), ([0, 1, 0], false, true));
         assert!(!chain.stores_any() && !chain.has_stored(1) && chain.reads_params_in(1));
-        // Another stage reduces updates beside it, or updates were stored for a later pass.
+        // A stage beside it reduces updates, or updates were stored for a later pass.
         assert!(chain.then(CLIP).needs_updates(2) && DECAY.then(CLIP).then(CLIP.beside(size)).needs_updates(1));
         let stores = ADAM.then(size);
         assert!(stores.needs_updates(0) && stores.stores(0));
@@ -447,7 +443,6 @@ mod tests {
             for after in [DECAY, ADAM.then(CLIP)] {
                 let chain = before.then(member).then(after);
                 for PassRange { from, to, .. } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
-                    // In the intervals of the member.
                     let Some(to) = to.checked_sub(before.barriers).map(|to| to.min(member.barriers)) else { continue };
                     let from = from.saturating_sub(before.barriers);
                     if from <= to {

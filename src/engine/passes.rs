@@ -1,4 +1,4 @@
-//! The loops of a chain's passes. Constants of function type select them: rustc instantiates both sides of an `if
+//! The loops of a chain's passes, selected by constants of function type: rustc instantiates both sides of an `if
 //! const`.
 
 use core::marker::PhantomData;
@@ -14,7 +14,6 @@ use crate::element::{Contribution, DType, Real};
 
 pub(super) type PassFn<S, C> = fn(SimdLevel, &<S as Stage>::Kernel<C>, &Arrays<'_>) -> Added;
 
-/// The element body of a chain in the pass from one barrier to another.
 struct Fused<S, const FROM: usize, const TO: usize>(PhantomData<S>);
 
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S, FROM, TO> {
@@ -43,13 +42,13 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
 
 pub(super) struct Passes<S, C>(PhantomData<(S, C)>);
 
-/// A table by the first and last interval of a pass.
+/// A table by first and last interval.
 type BySpan<F> = [[Option<F>; MOST_BARRIERS + 1]; MOST_BARRIERS + 1];
 
 macro_rules! passes {
     ($($from:literal $to:literal),*) => {
         impl<S: Stage, C: Real> Passes<S, C> {
-            /// The passes that some chain with this member can have.
+            /// The passes of chains with this member.
             const SPANS: BySpan<PassFn<S, C>> = {
                 let mut spans: BySpan<PassFn<S, C>> = [[None; _]; _];
                 $(if S::SHAPE.can_span($from, $to) {
@@ -58,8 +57,8 @@ macro_rules! passes {
                 spans
             };
 
-            /// The passes of the chain itself, by their last interval. The shape determines which exist, where each
-            /// begins, and which drop the updates.
+            /// The chain's own passes, by last interval. The shape determines which exist, their first intervals, and
+            /// which drop updates.
             const OWN: [Option<PassFn<S, C>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<PassFn<S, C>>; _] = [None; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && !S::SHAPE.is_idle($to) {
@@ -72,7 +71,7 @@ macro_rules! passes {
                 own
             };
 
-            /// True for passes in `OWN` that get the state arrays.
+            /// True for passes in `OWN` with state arrays.
             pub(super) const GIVEN: [bool; MOST_BARRIERS + 1] = {
                 let mut given = [true; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from {
@@ -81,7 +80,7 @@ macro_rules! passes {
                 given
             };
 
-            /// The last pass: from gradients, or stored updates, to parameters.
+            /// The last pass: from gradients or stored updates to parameters.
             pub(super) const LAST: PassFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) => run_mixed::<Fused<S, $from, $to>, C, ADD>,)*
                 _ => unreachable!(),
@@ -91,43 +90,41 @@ macro_rules! passes {
 }
 passes!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2, 0 3, 1 3, 2 3, 3 3);
 
-/// The number of barriers that a loop handles; stages with more do not fuse.
+/// Returns the barriers that a loop handles; stages with more do not fuse.
 const fn barriers<S: Stage>() -> usize {
     if S::SHAPE.barriers < MOST_BARRIERS { S::SHAPE.barriers } else { MOST_BARRIERS }
 }
 
-/// Returns the loop that applies a pass to a tile of updates, from one buffer to another. The first loop of a pass
-/// reads the gradients in place.
+/// Returns the loop of a pass from one buffer of a tile to another. The first loop of a pass reads gradients in place.
 pub(super) fn map<S: Stage, C: Real>(span: PassRange) -> PassFn<S, C> {
     let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else { unreachable!("a pass spans what its shape can") };
     pass
 }
 
-/// Returns the loop of a whole chain for its pass `number`.
+/// Returns the loop of a whole chain's pass `number`.
 pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
     let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
     pass
 }
 
-/// Returns that loop if the pass ends at a barrier of the stage itself and drops the updates.
+/// Returns the loop that drops updates, if the pass ends at the stage's own barrier.
 pub(super) fn dropping<S: Stage, C: Real>(span: PassRange) -> Option<PassFn<S, C>> {
     let is_own = span.to < S::SHAPE.barriers && S::SHAPE.drops(span.to) && S::SHAPE.span(span.to).from == span.from;
     if is_own { Passes::<S, C>::OWN[span.to] } else { None }
 }
 
-/// Returns the loop from updates to parameters if `span` is the last pass of a stage with state. Stateless stages do
-/// too little arithmetic to gain from it.
+/// Returns the loop from updates to parameters for the last pass of a stage with state. Stateless stages do too little
+/// arithmetic to gain from it.
 pub(super) fn last<S: Stage, C: Real>(span: PassRange) -> Option<PassFn<S, C>> {
     let is_last = span.to == S::SHAPE.barriers && S::SHAPE.span(span.to).from == span.from;
     if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
 }
 
-/// The number of arrays in a loop; stages that do not fuse run none of these loops.
+/// The arrays of a loop; stages that do not fuse have none.
 const fn arrays<S: Stage>() -> usize {
     if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
 }
 
-/// The arrays that a pass reads, or writes.
 const fn slots_in<S: Stage>(span: PassRange, written: bool) -> [bool; MOST_SLOTS] {
     let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
     while slot < arrays::<S>() {
@@ -137,7 +134,7 @@ const fn slots_in<S: Stage>(span: PassRange, written: bool) -> [bool; MOST_SLOTS
     slots
 }
 
-/// Returns true if the loop of a pass gets the arrays. A pass that drops updates and reads no array does not.
+/// Returns true if the loop gets the arrays: unless it drops updates and reads none.
 const fn is_given<S: Stage>(drops: bool, from: usize, to: usize) -> bool {
     !drops || any(slots_in::<S>(PassRange::of(from, to), false))
 }

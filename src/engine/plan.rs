@@ -47,7 +47,7 @@ pub struct Plan {
     pub buffers: Vec<BufferSpec>,
 }
 
-/// The most buffers named when a plan is displayed.
+/// Most buffers that the display names.
 const MOST_SHOWN: usize = 8;
 
 /// One pass of a [`Plan`].

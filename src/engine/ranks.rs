@@ -10,24 +10,21 @@ use crate::error::Result;
 use crate::numeric::order::largest_first;
 use crate::tree::Structure;
 
-/// The division of a step among the ranks.
 #[derive(Clone, Debug)]
 pub(crate) struct Ranks {
     pub(crate) collective: Arc<dyn Collective>,
-    /// All chunks of all ranks. Sums are added in this order, whichever rank computed them.
+    /// All chunks, in the order in which sums are added.
     pub(super) chunks: Chunks,
-    /// The indices of each rank's chunks, ascending.
     of_rank: Vec<Vec<usize>>,
-    /// The sums of all ranks, by chunk.
     values: Vec<f64>,
     send: Vec<u8>,
     received: Vec<u8>,
 }
 
 impl Ranks {
-    /// Divides the active leaves. `whole` has the cost of each leaf that must not be divided. An undivided leaf goes to
-    /// the rank with the least cost so far, the most expensive leaf first. The chunks of the other leaves then fill up
-    /// the ranks in order, so that all own as many bytes.
+    /// Divides the active leaves. `whole` has the cost of each leaf that must stay whole: the most expensive first,
+    /// each goes to the rank with the least cost so far. Chunks of the other leaves then fill the ranks in order, to
+    /// equal bytes.
     pub(crate) fn share(
         collective: Arc<dyn Collective>,
         structure: &Structure,
@@ -54,7 +51,7 @@ impl Ranks {
                 of_rank[owner].push(number);
                 continue;
             }
-            // A chunk goes to the rank whose share contains its middle.
+            // A chunk belongs to the rank whose share contains its middle.
             let len = bytes(chunk.leaf, chunk.len);
             while rank + 1 < size && 2 * filled + len > 2 * bound {
                 rank += 1;
@@ -70,24 +67,21 @@ impl Ranks {
         self.of_rank.len()
     }
 
-    /// Returns the chunks per rank in one message: 16 MiB of `f32` of all ranks, but at most 1 MiB and at least one
-    /// chunk of each.
+    /// Returns the chunks per rank and message: 16 MiB of `f32` of all ranks, at most 1 MiB and at least one chunk of
+    /// each.
     fn together(&self) -> usize {
         (256 / self.size()).clamp(1, 16)
     }
 
-    /// Returns the number of messages that all chunks take.
     pub(crate) fn rounds(&self) -> usize {
         self.of_rank.iter().map(|numbers| numbers.len().div_ceil(self.together())).max().unwrap_or(0)
     }
 
-    /// Returns the indices of a rank's chunks in one message.
     pub(super) fn in_round(&self, rank: usize, round: usize) -> &[usize] {
         self.of_rank[rank].chunks(self.together()).nth(round).unwrap_or_default()
     }
 
-    /// Returns the elements of each leaf that a rank owns, in memory order. The chunks of a leaf that a rank owns are
-    /// adjacent.
+    /// Returns a rank's elements of each leaf, in memory order: its chunks are adjacent.
     pub(crate) fn here(&self, structure: &Structure, rank: usize) -> Vec<Range<usize>> {
         let mut here = vec![0..0; structure.len()];
         for chunk in self.of_rank[rank].iter().map(|number| &self.chunks.all[*number]) {
@@ -98,13 +92,12 @@ impl Ranks {
         here
     }
 
-    /// Clears the sums, `width` for each chunk.
     pub(crate) fn clear(&mut self, width: usize) {
         self.values.clear();
         self.values.resize(self.chunks.all.len() * width, 0.0);
     }
 
-    /// Gathers the sums of all ranks, `width` for each chunk; `own` are those of this rank's chunks.
+    /// Gathers all ranks' sums, `width` per chunk; `own` are this rank's.
     pub(crate) fn complete(&mut self, own: &[f64], width: usize) -> Result<()> {
         let [mut send, received] = [&mut self.send, &mut self.received].map(core::mem::take);
         send.clear();
@@ -119,13 +112,12 @@ impl Ranks {
         Ok(())
     }
 
-    /// Replaces the sums of this rank by those of all ranks.
     pub(super) fn sums<'a>(&'a self, here: Sums<'a>) -> Sums<'a> {
         Sums { chunks: &self.chunks, values: &self.values, ..here }
     }
 }
 
-/// Divides bytes so that the total loads are as equal as possible, as water levels out between partly full vessels.
+/// Divides bytes to equalize the total loads, as water levels out between partly full vessels.
 fn quotas(load: &[u64], free: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut left: u64 = free.sum();
     let mut sorted = load.to_vec();
@@ -183,7 +175,7 @@ mod tests {
         let here = shared(&[4 * CHUNK, 2 * CHUNK, 2 * CHUNK, 4 * CHUNK], &whole, 2);
         assert_eq!(here[0], [0..4 * CHUNK, 0..0, 0..0, 0..2 * CHUNK]);
         assert_eq!(here[1], [0..0, 0..2 * CHUNK, 0..2 * CHUNK, 2 * CHUNK..4 * CHUNK]);
-        // The costs are equal, the bytes are not; the chunks of other leaves compensate.
+        // Equal costs, unequal bytes; chunks of other leaves compensate.
         let here = shared(&[CHUNK, 3 * CHUNK, 4 * CHUNK], &[Some(1.0), Some(1.0), None], 2);
         assert_eq!([here[0][2].len(), here[1][2].len()], [3 * CHUNK, CHUNK]);
     }

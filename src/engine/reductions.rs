@@ -7,24 +7,23 @@ use super::sum_tile;
 use crate::element::{DType, Real};
 use crate::tree::{Cursor, LeafSpec, Structure, dense_strides};
 
-/// The reductions of a pass, by leaf or for the whole tree.
+/// The reductions of a pass, by leaf or over the tree.
 #[derive(Clone, Copy)]
 pub struct Sums<'a> {
     pub(crate) chunks: &'a Chunks,
-    /// `width` values for each chunk.
     pub(crate) values: &'a [f64],
     pub(crate) width: usize,
-    /// The index of the stage's own first sum.
+    /// The stage's first sum.
     pub(crate) first: usize,
     pub(crate) structure: &'a Structure,
-    /// True for leaves that rest in this step; empty if none may.
+    /// Leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
-    /// Receives requests to repeat reductions. While it is `Some`, results are not final.
+    /// Receives requests to repeat reductions; while `Some`, results are not final.
     pub(crate) again: Option<&'a Again>,
 }
 
 impl<'a> Sums<'a> {
-    /// Returns these sums for a stage that has `n` sums of other stages before its own.
+    /// Returns these sums for a stage behind `n` sums of others.
     pub fn skip(self, n: usize) -> Sums<'a> {
         Sums { first: self.first + n, ..self }
     }
@@ -56,7 +55,7 @@ impl<'a> Sums<'a> {
         self.structure.leaves()[leaf].len()
     }
 
-    /// Returns true if a leaf's compute type is `f64`, where squares can overflow or vanish.
+    /// Returns true for `f64` leaves, whose squares can overflow or vanish.
     pub(crate) fn is_double(&self, leaf: usize) -> bool {
         self.structure.leaves()[leaf].dtype() == DType::F64
     }
@@ -66,11 +65,10 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// The number of products that are computed before they are added.
+/// Products computed before they are added.
 const STRETCH: usize = 512;
 
-/// Returns the inner product of two arrays in the leaf's memory order. Products are added in `f64` and in row-major
-/// order, whatever the memory order.
+/// Returns the inner product of two arrays in memory order. Products are added in `f64`, in row-major order.
 pub(crate) fn dot<C: Real>(leaf: &LeafSpec, a: &[C], b: &[C]) -> f64 {
     let mut products = [0.0; STRETCH];
     let (mut sum, mut filled) = (0.0, 0);

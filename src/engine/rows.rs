@@ -1,4 +1,3 @@
-//! Row-sparse gradients: validation, the sum of each row, and storage of the sums.
 #![allow(unsafe_code, reason = "rows of raw leaves of any type and layout; see `memory`")]
 
 use super::chunks::Chunks;
@@ -8,15 +7,13 @@ use crate::element::{DType, Real};
 use crate::memory::{Buffer, RawSlice};
 use crate::tree::{Difference, LeafParts, LeafSpec, Structure, dense_strides};
 
-/// The row-sparse gradients of a step. Allocations are kept between steps.
+/// A step's row-sparse gradients. Steps reuse allocations.
 #[derive(Default)]
 pub(crate) struct Rows {
-    /// The leaves with row-sparse gradients in this step.
     pub(crate) leaves: Vec<usize>,
-    /// Rows by leaf; meaningless for leaves that have none in this step.
+    /// Rows by leaf; those of dense leaves are stale.
     pub(crate) of_leaf: Vec<LeafRows>,
     pub(crate) chunks: Chunks,
-    /// A leaf's sorted indices, each with its position.
     order: Vec<(usize, usize)>,
 }
 
@@ -24,16 +21,15 @@ pub(crate) struct Rows {
 pub(crate) struct LeafRows {
     /// The indices, ascending.
     pub(crate) rows: Vec<usize>,
-    /// The sum of the gradients of each row, contiguous, in a buffer that may be longer.
+    /// The sum of each row's gradients, contiguous; the buffer may be longer.
     sums: Option<Buffer>,
     columns: usize,
 }
 
-/// Returns the differences between rows and those that a leaf can have.
+/// Returns the differences of rows from those that a leaf can have.
 pub(crate) fn misfits(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) -> Vec<Difference> {
     let (path, [found, shape]) = (|| leaf.path().into(), [&values.shape[..], leaf.shape()]);
     let Some((&rows, columns)) = shape.split_first() else {
-        // A leaf without axes has no rows.
         return vec![Difference::Row { path: path(), rows: 0, found: indices.first().copied().unwrap_or(0) }];
     };
     let mut misfits = Vec::new();
@@ -56,7 +52,6 @@ impl Rows {
         self.leaves.clear();
     }
 
-    /// Cuts the chunks of a step with row-sparse gradients.
     pub(crate) fn cut(&mut self, structure: &Structure, active: &[bool]) {
         let Rows { leaves, of_leaf, chunks, .. } = self;
         if !leaves.is_empty() {
@@ -64,13 +59,13 @@ impl Rows {
         }
     }
 
-    /// Adds the rows of a leaf, which must match it, and returns the leaf of their sums.
+    /// Adds the rows of a leaf, which must fit, and returns their sums.
     pub(crate) fn take(&mut self, leaf: usize, spec: &LeafSpec, values: &LeafParts, indices: &[usize]) -> TableLeaf {
         self.leaves.push(leaf);
         self.of_leaf.resize_with(self.of_leaf.len().max(leaf + 1), LeafRows::default);
         self.order.clear();
         self.order.extend(indices.iter().copied().zip(0..));
-        // Equal rows stay in the order of their positions.
+        // Equal rows stay in order of position.
         self.order.sort_unstable();
         match spec.dtype().compute() {
             DType::F64 => self.of_leaf[leaf].add_up::<f64>(spec, values, &self.order),
@@ -83,7 +78,7 @@ impl LeafRows {
     fn add_up<C: Real>(&mut self, spec: &LeafSpec, values: &LeafParts, order: &[(usize, usize)]) -> TableLeaf {
         self.columns = spec.len() / spec.shape()[0].max(1);
         self.rows.clear();
-        // The first axis has the largest stride in both, so that rows have the leaf's memory order.
+        // The first axis has the largest stride in both, so rows have the leaf's memory order.
         let from = TableLeaf::of(values, spec.strides());
         let needed = order.len() * self.columns;
         if self.sums.as_ref().is_none_or(|sums| sums.len() < needed || sums.dtype() != C::DTYPE) {
@@ -108,7 +103,7 @@ impl LeafRows {
         TableLeaf::own(self.sums.as_ref().map_or(RawSlice::empty(C::DTYPE), Buffer::raw))
     }
 
-    /// Returns the indices, ascending, and the rows' updates, which are stored in place of the sums.
+    /// Returns the indices, ascending, and the rows' updates, stored in place of the sums.
     pub(crate) fn updates<C: Real>(&mut self) -> (&[usize], &mut [C]) {
         let stored = self.sums.as_mut().and_then(|sums| sums.get_mut::<C>()).unwrap_or_default();
         (&self.rows, &mut stored[..self.rows.len() * self.columns])

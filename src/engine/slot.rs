@@ -3,7 +3,7 @@
 use crate::element::DType;
 use crate::tree::LeafSpec;
 
-/// A state array as a part declares it: name, initial value, dtype, and treatment by [`quantized`](crate::quantized()).
+/// A state array as declared: name, initial value, dtype, treatment by [`quantized`](crate::quantized()).
 ///
 /// Arrays start at zero. The argument `mu_dtype` of the part, if it has one, sets the dtype of the array `mu`; an
 /// argument `accumulator_dtype` sets that of every array. The default is the leaf's compute type.
@@ -86,7 +86,6 @@ impl Slot {
         Slot { all_rows: true, ..self }
     }
 
-    /// Returns true if the array also changes where a gradient is absent.
     pub(super) const fn needs_all_rows(self) -> bool {
         self.all_rows
     }
@@ -101,15 +100,14 @@ impl Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codes<'a> {
     code: Code,
-    /// The fewest elements of a quantized leaf.
     min_elements: usize,
-    /// The exempt leaves, by index; empty if none.
+    /// Exempt leaves; empty if none.
     except: &'a [bool],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Code {
-    /// Square roots; fourth roots for non-negative arrays.
+    /// Square roots; fourth roots of non-negative arrays.
     Roots,
     Logarithms,
 }
@@ -137,7 +135,7 @@ impl<'a> Codes<'a> {
         Codes { except, ..self }
     }
 
-    /// Returns the 8-bit dtype of the array of a leaf; `None` if the array is exempt.
+    /// Returns the 8-bit dtype of a leaf's array; `None` if exempt.
     pub(crate) fn dtype(self, slot: Slot, (number, leaf): (usize, &LeafSpec)) -> Option<DType> {
         let except = self.except.get(number).is_some_and(|except| *except);
         if leaf.dtype().compute() != DType::F32 || leaf.len() < self.min_elements || except {
@@ -152,7 +150,7 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// Returns this format for a tree of `leaves` leaves. A tree with another number of leaves has no exempt leaves.
+    /// Returns this format for a tree of `leaves` leaves; with another number, none is exempt.
     pub(crate) fn of_leaves(self, leaves: usize) -> Self {
         Codes { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
     }
@@ -171,7 +169,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// Returns the access to array `slot`; unlisted arrays have none.
+    /// Returns the access to array `slot`; none if unlisted.
     pub(crate) const fn of(all: &[Access], slot: usize) -> Access {
         if slot < all.len() { all[slot] } else { Access::None }
     }
@@ -180,7 +178,7 @@ impl Access {
         !matches!(self, Access::None)
     }
 
-    /// Returns the number of times that the array's bytes go through memory.
+    /// Returns how often the array's bytes cross memory.
     pub(crate) const fn times(self) -> usize {
         self as usize
     }

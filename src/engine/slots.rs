@@ -1,5 +1,3 @@
-//! The state arrays of a leaf, as loops access them.
-
 use core::ops::Range;
 
 use super::expansion::Expansion;
@@ -11,13 +9,13 @@ use crate::state::Moments;
 
 pub(crate) type RawSlots = [Option<RawSlice>; MOST_SLOTS];
 
-/// The state arrays of one leaf, in the order of a fused loop's slots.
+/// A leaf's state arrays, in the order of a fused loop's slots.
 pub struct SlotList<'a> {
     slots: RawSlots,
-    /// Ids of the arrays, for recorded values, which have no storage.
+    /// Ids for recorded values, which have no storage.
     arrays: [usize; MOST_SLOTS],
     len: usize,
-    /// Leaf statistics and the slots that hold them instead of arrays. At most one part of a loop has them.
+    /// Leaf statistics, and their slots. At most one part of a loop has them.
     found: Option<(Expansion<'a>, Range<usize>)>,
 }
 
@@ -27,26 +25,24 @@ impl<'a> SlotList<'a> {
         SlotList { slots: [None; MOST_SLOTS], arrays: [0; MOST_SLOTS], len: 0, found: None }
     }
 
-    /// Adds a leaf's array. The caller owns it as part of a state that the step holds exclusively, and adds it once;
-    /// slices made from the list rely on both.
+    /// Adds a leaf's array. The caller must own it in a state that the step holds exclusively, and add it once; slices
+    /// made from the list rely on both.
     pub(crate) fn push(&mut self, moments: &Moments, leaf: usize) {
         self.slots[self.len] = moments.raw(leaf);
         self.arrays[self.len] = moments.address();
         self.len += 1;
     }
 
-    /// Adds a slot whose array loops do not access.
     pub(crate) fn push_none(&mut self) {
         self.len += 1;
     }
 
-    /// Adds `count` slots for statistics of a leaf.
     pub(super) fn push_found(&mut self, found: Expansion<'a>, count: usize) {
         self.found = Some((found, self.len..self.len + count));
         self.len += count;
     }
 
-    /// Returns true if loops access every array as it is stored.
+    /// Returns true if loops access every array directly.
     #[inline]
     pub(super) fn is_stored(&self, is_stored: impl Fn(DType) -> bool) -> bool {
         self.found.is_none() && self.slots[..self.len].iter().flatten().all(|slot| is_stored(slot.dtype()))
@@ -64,7 +60,6 @@ impl<'a> SlotList<'a> {
         self.len
     }
 
-    /// Returns the arrays of recorded values.
     pub(super) fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
         core::array::from_fn(|slot| {
             let (address, raw) = (self.arrays[slot], self.slots[slot]);
@@ -72,12 +67,11 @@ impl<'a> SlotList<'a> {
         })
     }
 
-    /// Reports to `ahead` that the current tile reads this range of each array.
+    /// Reports to `ahead` that the current tile reads this range of the arrays.
     pub(crate) fn read(&self, start: usize, len: usize, ahead: &mut Prefetch) {
         self.slots[..self.len].iter().flatten().for_each(|slot| ahead.reads(slot.addresses(start, len)));
     }
 
-    /// Returns true if every slot has its array or statistics.
     pub(super) fn is_whole(&self) -> bool {
         let is_found = |slot: &usize| self.found.as_ref().is_some_and(|(_, slots)| slots.contains(slot));
         (0..self.len).all(|slot| self.slots[slot].is_some() || is_found(&slot))

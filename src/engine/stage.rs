@@ -1,5 +1,3 @@
-//! The engine's protocol for everything that it runs.
-
 use core::ops::ControlFlow::{Break, Continue};
 
 use super::chunk_at::{ChunkAt, Then};
@@ -15,10 +13,10 @@ use crate::state::{State, StateWalk};
 
 /// A transformation with its types: state, the scalars of a step, and element loops.
 ///
-/// Custom parts do not implement it: arithmetic on elements is a [`Rule`](super::Rule), and whole leaves or the whole
-/// tree take a [`WholeTreeTransformation`](crate::part::WholeTreeTransformation). A step calls `check` (may fail,
-/// changes nothing), `begin`, then passes with `barrier` between them, then `finish`. A pass runs `apply` in one loop,
-/// or `in_chunk` by tiles. See `docs/architecture.md`.
+/// Custom parts do not implement it: element arithmetic is a [`Rule`](super::Rule), and whole leaves or the whole tree
+/// take a [`WholeTreeTransformation`](crate::part::WholeTreeTransformation). A step calls `check` (may fail, changes
+/// nothing), `begin`, then passes with `barrier` between them, then `finish`. A pass runs `apply` in one loop, or
+/// `in_chunk` by tiles. See `docs/architecture.md`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     label = "not a transformation of gradients",
@@ -39,7 +37,7 @@ pub trait Stage: Transform + Clone {
     /// The values computed once per step: scalars, decisions.
     type Run: Send + Sync;
 
-    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
+    /// Returns the name of an argument other than numbers and schedules that differs from `made`.
     fn changed(&self, made: &Self) -> Option<&'static str>;
 
     /// Returns the state before the first step.
@@ -68,11 +66,11 @@ pub trait Stage: Transform + Clone {
         checked
     }
 
-    /// Starts a step: advances its count and computes the scalars.
+    /// Starts a step: counts it and computes the scalars.
     fn begin(&self, state: &mut Self::State, at: &StepContext<'_>) -> Self::Run;
 
-    /// Handles barrier `index` of this stage, between two passes. Its reductions are complete; if the stage
-    /// [materializes](Shape::materializes) there, `tree` holds the updates.
+    /// Handles barrier `index` of this stage. Its reductions are complete; if the stage
+    /// [materializes](PassStructure::materializes), `tree` holds the updates.
     fn barrier(
         &self,
         state: &mut Self::State,
@@ -85,27 +83,27 @@ pub trait Stage: Transform + Clone {
         let _ = (state, run, at, index, sums, tree);
     }
 
-    /// Ends a step: writes reductions to the state and reports the step. `outcome` describes the input (whether all of
-    /// it was zero, if known) and then the output.
+    /// Ends a step: writes reductions to the state and reports. `outcome` describes the input (whether all of it was
+    /// zero, if known), then the output.
     fn finish(&self, state: &mut Self::State, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         let _ = (state, run, sums, outcome);
     }
 
-    /// Returns the output mode of this step, if decided. Called after `begin` and after every barrier.
+    /// Returns the output mode of this step, if decided. Called after `begin` and each barrier.
     #[inline(always)]
     fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
         let _ = (state, run);
         Emission::Updates
     }
 
-    /// Returns the leaves that rest: those without an update in a step that emits [`Partly`](Emission::Partly), and
-    /// those that rested before this stage.
+    /// Returns the leaves that rest: those without an update in a [`Partly`](Emission::Partly) step, and those that
+    /// rested before.
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         let _ = state;
         &[]
     }
 
-    /// Reports masks and groups that match no leaf. The flag is true if that is certainly a mistake.
+    /// Reports masks and groups that match no leaf. The flag marks certain mistakes.
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         self.views(state, None, &mut |_, member| {
             member.unused(report);
@@ -113,8 +111,7 @@ pub trait Stage: Transform + Clone {
         });
     }
 
-    /// Shows the readings of the last step: single values of the state, readings of parts, and the arguments of that
-    /// step.
+    /// Shows the last step's readings: single values of the state, readings of parts, arguments.
     ///
     /// # Errors
     ///
@@ -125,30 +122,29 @@ pub trait Stage: Transform + Clone {
 
     /// The values that the element loop needs for one leaf.
     type Kernel<C: Real>: Copy + Send + Sync;
-    /// Barriers and reductions known at compile time; override [`shape`](Transform::shape) for the rest.
+    /// Barriers and reductions known at compile time; [`shape`](Transform::shape) adds the rest.
     const SHAPE: PassStructure;
     /// True if the whole stage can run as one element loop.
     const FUSES: bool;
-    /// True if it does so in every step: the engine skips [`fuses_now`](Stage::fuses_now), and no member has its own
-    /// loop.
+    /// True if it always does: the engine skips [`fuses_now`](Stage::fuses_now), and members have no loops of their
+    /// own.
     const FUSES_ALWAYS: bool = false;
-    /// True if a box whose type allows more than this stage needs instantiates whole-chain loops for it. Such a box is
-    /// usually a member of a chain, so this is true only for stages that join parts and for types that are whole
-    /// chains.
+    /// True if a box whose type allows more than this stage needs instantiates whole-chain loops. Such a box is usually
+    /// a member of a chain, so only stages that join parts and types that are whole chains set it.
     const WHOLE: bool = true;
     /// The number of state arrays in that loop.
     const SLOTS: usize = 0;
-    /// The accesses of each pass to these arrays.
+    /// Each pass's accesses to these arrays.
     const USES: AllUses = Uses::ALWAYS.of_all();
 
-    /// Runs a pass over all leaves, as a whole chain: by [`by_own_loops`](super::by_own_loops). A stage that only
-    /// renames or boxes a chain forwards to that chain's loops, from gradients to parameters.
+    /// Runs a pass over all leaves, as a whole chain, by [`by_own_loops`](super::by_own_loops). A stage that renames or
+    /// boxes a chain forwards to its loops, from gradients to parameters.
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare);
 
-    /// Looks up the values that the tiles of a chunk share, and calls `then` with a function that transforms a tile.
+    /// Looks up what the tiles of a chunk share, and calls `then` with a function of a tile.
     fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>);
 
-    /// Returns true if the fused loop is valid for this leaf in this step.
+    /// Returns true if the fused loop is valid for this leaf and step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
         let _ = (state, run, leaf);
         Self::FUSES
@@ -162,7 +158,7 @@ pub trait Stage: Transform + Clone {
         let _ = (state, leaf, list);
     }
 
-    /// Transforms one element and sets its contributions to this stage's reductions.
+    /// Transforms one element and sets its contributions to reductions.
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
@@ -176,8 +172,7 @@ pub trait Stage: Transform + Clone {
         u
     }
 
-    /// Returns the bytes of state that a pass reads and writes for a leaf. `at` is the number of barriers before this
-    /// stage.
+    /// Returns the bytes of a leaf's state that a pass reads and writes. `at` counts the barriers before this stage.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         let mut bytes = 0;
         self.views(state, None, &mut |_, member| {
@@ -188,13 +183,12 @@ pub trait Stage: Transform + Clone {
     }
 }
 
-/// Reinitializing a state within a step.
 impl StepContext<'_> {
     /// Makes a state as `init` does, for the parameters of this step.
     ///
     /// # Errors
     ///
-    /// Those of `init`. [`can_begin_anew`](Self::can_begin_anew) calls this before the step begins.
+    /// Those of `init`; [`can_begin_anew`](Self::can_begin_anew) finds them before the step.
     fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
         if self.elsewhere {
             return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
@@ -202,12 +196,12 @@ impl StepContext<'_> {
         self.as_init(active, |at| transformation.init_state(at))
     }
 
-    /// Returns an error if [`anew`](Self::anew) would fail: for [`Stage::check`], which changes nothing.
+    /// Returns an error if [`anew`](Self::anew) would fail; changes nothing, for [`Stage::check`].
     pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<()> {
         self.try_anew(transformation, active).map(drop)
     }
 
-    /// Makes a state as `init` does. The step must have passed [`can_begin_anew`](Self::can_begin_anew).
+    /// Makes a state as `init` does, after [`can_begin_anew`](Self::can_begin_anew).
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
         self.try_anew(transformation, active).expect("what `check` could begin anew can begin")
     }

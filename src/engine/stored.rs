@@ -20,7 +20,7 @@ use crate::memory::RawSlice;
 use crate::numeric::half_floats::are_converted;
 use crate::tree::add_update;
 
-/// State arrays in the compute type; those past the last are empty.
+/// State arrays in the compute type; unused entries are empty.
 pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
 
 #[inline(always)]
@@ -28,7 +28,7 @@ pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
     [&mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut [], &mut []]
 }
 
-/// Returns true if loops of this SIMD level that compute in `C` access arrays of this dtype directly.
+/// Returns true if loops of this SIMD level access arrays of this dtype directly.
 pub(super) fn is_stored<C: Real>(dtype: DType, simd: SimdLevel) -> bool {
     match dtype {
         dtype if dtype == C::DTYPE => true,
@@ -43,20 +43,19 @@ pub(super) fn is_stored<C: Real>(dtype: DType, simd: SimdLevel) -> bool {
     }
 }
 
-/// Returns true if loops that compute in `C` access 16-bit leaves directly.
+/// Returns true if loops in `C` access 16-bit leaves directly.
 pub(super) const fn in_singles<C: Real>() -> bool {
     cfg!(feature = "half") && matches!(C::DTYPE, DType::F32)
 }
 
-/// The arrays of a loop: `len` elements of each from `start` on, of the updates from `from_start` on. A loop that adds
-/// updates to parameters writes to `to` and does not read `p`. Arrays that the body neither reads nor writes may be
-/// missing.
+/// The arrays of a loop: `len` elements from `start` on, of the updates from `from_start` on. A loop that adds updates
+/// to parameters writes `to` and ignores `p`. Arrays that the body does not access may be missing.
 pub(crate) struct Arrays<'a> {
     len: usize,
     start: usize,
     from: RawSlice,
     from_start: usize,
-    /// The address to prefetch with the first of the updates.
+    /// The address to prefetch with the first updates.
     ahead: usize,
     p: RawSlice,
     to: RawSlice,
@@ -89,7 +88,7 @@ impl<'a> Arrays<'a> {
         self.ahead
     }
 
-    /// Returns true if all arrays have the compute type. In a loop that `adds`, the parameters are `to`.
+    /// Returns true if all arrays have the compute type; in a loop that `adds`, the parameters are `to`.
     pub(super) fn is_native<C: Real>(&self, adds: bool) -> bool {
         let p = if adds { &self.to } else { &self.p };
         self.from.dtype() == C::DTYPE
@@ -118,13 +117,12 @@ impl<'a> Arrays<'a> {
         Array::of(raw, self.start, self.len)
     }
 
-    /// Returns the dtype of the parameters that updates are added to.
     pub(super) fn params_dtype(&self) -> DType {
         self.to.dtype()
     }
 }
 
-/// One array of a loop, of the compute type; if `MIXED`, of that or of 16-bit floats.
+/// One array, of the compute type or, if `MIXED`, of 16-bit floats.
 #[derive(Clone, Copy)]
 pub(super) struct Array<C, const MIXED: bool> {
     first: *mut C,
@@ -158,7 +156,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         unsafe { self.first.cast::<[T; W]>().add(b) }
     }
 
-    /// Loads a block of `W` elements in the compute type. A `MIXED` array has blocks of [`BLOCK`].
+    /// Loads a block in the compute type. `MIXED` arrays have blocks of [`BLOCK`].
     ///
     /// # Safety
     ///
@@ -186,7 +184,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// Adds updates to a block of parameters. Updates and sums of 16-bit parameters are rounded.
+    /// Adds updates to a block of parameters. 16-bit updates and sums are rounded.
     ///
     /// # Safety
     ///
@@ -207,7 +205,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     }
 
     /// Loads an element in the compute type. Here and below, a 16-bit element is converted as a block padded with
-    /// zeros: this takes as few instructions and is bitwise identical to the block loop.
+    /// zeros: as few instructions, and bitwise identical to the block loop.
     ///
     /// # Safety
     ///
@@ -235,7 +233,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// Adds an update to a parameter. The update and the sum of a 16-bit parameter are rounded.
+    /// Adds an update to a parameter. 16-bit updates and sums are rounded.
     ///
     /// # Safety
     ///
@@ -282,8 +280,8 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// Rounds a block to 16-bit floats. Here and below the result is a local block: LLVM cannot prove that the array
-    /// does not overlap the argument, and its run-time check for overlap adds a scalar loop.
+    /// Rounds a block to 16-bit floats. Here and below the result is local: LLVM cannot prove that the array does not
+    /// overlap the argument, and its overlap check adds a scalar loop.
     ///
     /// # Safety
     ///
@@ -306,7 +304,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         bits
     }
 
-    /// Adds updates to 16-bit floats. Rounds the updates and the sums.
+    /// Adds updates to 16-bit floats, rounding updates and sums.
     ///
     /// # Safety
     ///
@@ -366,7 +364,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     }
 }
 
-/// Copies a block to one of another length. Loops with 16-bit arrays call it with equal lengths.
+/// Resizes a block. Loops with 16-bit arrays call it with equal lengths.
 #[inline(always)]
 #[allow(clippy::manual_memcpy, reason = "slices are copied by a call in builds without LTO")]
 fn resized<C: Real, const FROM: usize, const TO: usize>(block: &[C; FROM]) -> [C; TO] {
@@ -397,7 +395,6 @@ fn to_singles<C: Real>(block: &[C; BLOCK]) -> [f32; BLOCK] {
     singles
 }
 
-/// Returns a block of `first` followed by zeros.
 #[inline(always)]
 fn before_zeros<T: Copy + Default>(first: T) -> [T; BLOCK] {
     let mut block = [T::default(); BLOCK];

@@ -1,4 +1,4 @@
-//! The structure of a transformation and its effect on updates, in which `plan` finds mistakes.
+//! The structure of a transformation and its effect on updates, for the mistakes that `plan` finds.
 
 use crate::recipe::words;
 use crate::schedule::Hyperparam;
@@ -56,24 +56,23 @@ words!(WarningKind {
 /// The effect of a part on updates, from which [`plan`](crate::GradientTransformation::plan) finds mistakes in a chain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effect {
-    /// The factor of the direction: 1 or -1, or 0 for no update.
+    /// The factor of the direction: 1, -1, or 0 for no update.
     turn: Option<f64>,
     own_size: bool,
     limits: bool,
     decay: f64,
-    /// True if updates are multiplied by a learning rate.
     rate: bool,
-    /// The learning rate, if it is a negative number.
+    /// The learning rate, if negative.
     negative: Option<f64>,
-    /// True if a schedule that multiplies updates is 0 in the first step.
+    /// True if a schedule factor is 0 in the first step.
     starts_at_zero: bool,
-    /// True if updates are multiplied by a number other than 1 and -1.
+    /// True if updates are multiplied by a number other than ±1.
     resizes: bool,
-    /// True if the part multiplies by a factor that is not a learning rate.
+    /// True for a factor that is not a learning rate.
     factor: bool,
-    /// True if the part keeps a mean of past updates: momentum.
+    /// True for a mean of past updates.
     momentum: bool,
-    /// True if the length of the step is final, because the loss was evaluated at its end.
+    /// True if the step length is final: the loss was evaluated at its end.
     settles: bool,
 }
 
@@ -98,7 +97,7 @@ impl Effect {
     pub const AGAINST: Effect = Effect { turn: Some(-1.0), ..Effect::UNKNOWN };
     /// Updates are zero.
     pub const ZERO: Effect = Effect { turn: Some(0.0), ..Effect::UNKNOWN };
-    /// Updates get a size that does not depend on the size of the gradients; limits on gradients belong before it.
+    /// The size of updates is independent of that of the gradients, whose limits belong before it.
     pub const OWN_SIZE: Effect = Effect { own_size: true, ..Effect::ALONG };
     /// As [`OWN_SIZE`](Self::OWN_SIZE), and updates are reversed: a whole optimizer.
     pub const STEP: Effect = Effect { own_size: true, ..Effect::AGAINST };
@@ -159,7 +158,7 @@ impl Effect {
         self.starts_at_zero
     }
 
-    /// Returns true if the part reverses updates by a factor, not by a learning rate.
+    /// Returns true if a factor other than a learning rate reverses updates.
     pub(super) fn is_reversal(&self) -> bool {
         self.factor && self.turn == Some(-1.0)
     }
@@ -176,15 +175,14 @@ impl Effect {
     }
 }
 
-/// The factor of each leaf's direction, where known: 1, -1 or 0.
+/// Each leaf's direction, where known: 1, -1 or 0.
 pub(super) type Turns = Vec<Option<f64>>;
 
-/// Composes the directions of two parts in sequence.
 pub(super) fn turned(first: &Turns, then: &Turns) -> Turns {
     first.iter().zip(then).map(|(first, then)| Some((*first)? * (*then)?)).collect()
 }
 
-/// Returns the index of each leaf's group if the labels match the leaves.
+/// Returns each leaf's group, if the labels match the leaves.
 pub(super) fn labelled(labels: &Labels, names: &[String], structure: &Structure) -> Option<Vec<usize>> {
     let known: Vec<&str> = names.iter().map(|name| &**name).collect();
     labels.resolve(structure, &known, "partition").ok()
@@ -215,7 +213,7 @@ pub enum Summary {
         labels: Labels,
         names: Vec<String>,
     },
-    /// A transformation in which these mistakes are allowed.
+    /// These mistakes are allowed inside.
     Allowed {
         kinds: Vec<WarningKind>,
         inner: Box<Summary>,
@@ -223,17 +221,15 @@ pub enum Summary {
 }
 
 impl Summary {
-    /// Describes a part by its own effect.
     pub(crate) fn part(name: &'static str, effect: Effect) -> Summary {
         Summary::Part { name, effect }
     }
 
-    /// Describes a wrapper that has the effect of its inner transformation.
     pub(crate) fn around(name: &'static str, key: &'static str, inner: Summary) -> Summary {
         Summary::Around { name, key, inner: Box::new(inner), mask: None, zero: false }
     }
 
-    /// Returns the factor of the direction, if known: 1, -1 or 0.
+    /// Returns the factor of the direction, if known.
     pub(crate) fn turn(&self) -> Option<f64> {
         match self {
             Summary::Part { effect, .. } => effect.turn,
@@ -241,14 +237,14 @@ impl Summary {
                 members.iter().try_fold(1.0, |turn, member| Some(turn * member.turn()?))
             }
             Summary::Optimizer { chain, .. } => chain.turn(),
-            // A mask passes the updates of other leaves unmodified, so later parts decide.
+            // A mask passes other leaves unmodified, so later parts decide.
             Summary::Around { inner, mask: Some(mask), zero: false, .. } if !mask.is_all() => {
                 inner.turn().filter(|turn| *turn > 0.0)
             }
             Summary::Around { inner, .. } => inner.turn(),
             Summary::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => None,
             Summary::Allowed { inner, .. } => inner.turn(),
-            // One group that increases the loss suffices; unless all are known, the result is unknown.
+            // One group that increases the loss suffices; otherwise all must be known.
             Summary::Partition { groups, .. } => {
                 let turns = groups.iter().map(Summary::turn).collect::<Option<Vec<_>>>()?;
                 Some(if turns.iter().any(|turn| *turn > 0.0) { 1.0 } else { -1.0 })
@@ -256,7 +252,7 @@ impl Summary {
         }
     }
 
-    /// Returns the direction for each leaf. Outside a mask updates are unmodified or zero.
+    /// Returns each leaf's direction. Outside a mask updates are unmodified or zero.
     pub(super) fn turns(&self, structure: &Structure) -> Turns {
         let unknown = || vec![None; structure.len()];
         match self {
@@ -297,7 +293,7 @@ impl Summary {
         self.any(&|effect| effect.own_size)
     }
 
-    /// Returns true if it rescales updates, so that the length of a step is no longer final.
+    /// Returns true if it rescales updates, so that the step length is not final.
     pub(super) fn resizes(&self) -> bool {
         self.any(&|effect| effect.resizes || effect.own_size || effect.limits)
     }
@@ -314,7 +310,7 @@ impl Summary {
         self.any(&|effect| effect.rate)
     }
 
-    /// Returns, for each leaf, the number of times that a learning rate turns updates against the gradient.
+    /// Returns how often a learning rate turns each leaf's updates against the gradient.
     pub(super) fn descents(&self, structure: &Structure) -> Vec<u32> {
         let none = || vec![0; structure.len()];
         match self {
@@ -342,7 +338,6 @@ impl Summary {
         }
     }
 
-    /// Returns negative learning rates and weight decays, each with the name of its part.
     pub(crate) fn negatives(&self) -> Vec<(WarningKind, &'static str, f64)> {
         let all = |outlines: &[Summary]| outlines.iter().flat_map(Summary::negatives).collect();
         match self {

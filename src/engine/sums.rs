@@ -1,22 +1,22 @@
-//! Reductions over elements: kept by chunk and added in the order of chunks, for any number of threads.
+//! Reductions over elements: by chunk, added in the order of chunks for any number of threads.
 
 use super::simd::Set;
 use crate::element::{Contribution, Real};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::numeric::sums::{add_counts, add_lanes};
 
-/// The most reductions of a fused chain.
+/// Most reductions of a fused chain.
 pub(crate) const MOST_SUMS: usize = 8;
 
-/// The contribution of a range of elements to each reduction of a chain.
+/// A range's contribution to each reduction.
 pub(crate) type Added = [f64; MOST_SUMS];
 
 pub(crate) const NOTHING: Added = [0.0; MOST_SUMS];
 
-/// The sums and counts of a range, in lanes, so that the additions are vectorized and stay in registers; see [`LANES`].
+/// The sums and counts of a range in [`LANES`], so that additions are vectorized and stay in registers.
 pub(crate) struct Lanes<const N: usize = MOST_SUMS> {
     sums: [[f64; LANES]; N],
-    /// Integers: a register holds twice as many as of `f64`.
+    /// Integers: twice as many fit in a register as `f64`.
     counts: [[u32; LANES]; N],
 }
 
@@ -26,9 +26,8 @@ impl<const N: usize> Lanes<N> {
         Lanes { sums: [[0.0; LANES]; N], counts: [[0; LANES]; N] }
     }
 
-    /// Records an element's contributions for [`add_block`](Self::add_block). A leaf that contributes no number
-    /// contributes minus zero, which changes no sum: a branch would move the sums through memory. The compiler removes
-    /// the addition where it knows that in the loop.
+    /// Records an element's contributions for [`add_block`](Self::add_block). A missing contribution is minus zero,
+    /// which changes no sum: a branch would move the sums through memory. LLVM removes additions of known minus zeros.
     #[inline(always)]
     pub(super) fn set<C: Real>(&mut self, sums: usize, counts: u32, lane: usize, terms: &[Contribution<C>; MOST_SUMS]) {
         let mut i = 0;
@@ -57,7 +56,7 @@ impl<const N: usize> Lanes<N> {
         }
     }
 
-    /// Adds the contributions of a block, in explicit vector registers: with several sums LLVM would combine lanes of
+    /// Adds a block's contributions in explicit vector registers: with several sums LLVM would combine lanes of
     /// different sums.
     #[inline(always)]
     pub(super) fn add_block<I: Set>(&mut self, sums: usize, counts: u32, block: &Self) {
@@ -72,7 +71,7 @@ impl<const N: usize> Lanes<N> {
         }
     }
 
-    /// Returns the totals of the first `sums` sums. The others are not read, so they need no clearing.
+    /// Returns the first `sums` totals. The others need no clearing.
     #[inline(always)]
     pub(super) fn total(&self, sums: usize, counts: u32) -> Added {
         let mut total = [0.0; MOST_SUMS];
@@ -86,8 +85,8 @@ impl<const N: usize> Lanes<N> {
     }
 }
 
-/// Splits off the first `many` elements, which belong to a member, from those of later members. The branch for none
-/// saves time in unoptimized builds.
+/// Splits off a member's `many` elements from those of later members. The branch for none saves time in unoptimized
+/// builds.
 #[inline(always)]
 pub(super) fn cut_off<T>(numbers: &mut [T], many: usize) -> (&mut [T], &mut [T]) {
     if many == 0 { (&mut [], numbers) } else { numbers.split_at_mut(many) }

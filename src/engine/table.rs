@@ -1,4 +1,4 @@
-//! Collecting the leaves of a step's trees and checking that they match the state.
+//! Collects the leaves of a step's trees and checks that they match the state.
 
 use super::leaf::{Table, TableLeaf};
 use super::rows::{Rows, misfits};
@@ -9,33 +9,30 @@ use crate::tree::{Difference, LeafParts, LeafSpec, Structure, Tree, TreeMut, Wal
 const GRADIENTS: &str = "gradients";
 const PARAMS: &str = "parameters";
 
-/// Advice of errors about missing gradients, if no leaf can be skipped.
+/// Advice on missing gradients, if no leaf can be skipped.
 pub(super) const ZEROS: &str =
     "; this optimizer cannot skip a leaf: where one may have none in a step, give it a gradient of zeros";
-/// Advice of errors about gradients without leaves.
 const NO_LEAVES: &str = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
-/// Advice of errors about gradients of a wider dtype.
+/// Advice on gradients of a wider dtype.
 const LITERALS: &str = "; a number without a suffix is `f64`, write `1.0_f32` for `f32`";
-/// Advice of errors about gradients that cannot hold updates.
 const IN_PLACE: &str = "; updates are written in their place, so they must have the types of the parameters";
-/// Advice of errors about parameters that do not match the state.
 const ANOTHER_STATE: &str = "; make a state for these with `init`, or take this one over with `OptState::migrate`";
 
-/// Compares leaves with the structure during the walk, so that a matching tree is walked once and nothing is allocated.
+/// Compares leaves during the walk: a matching tree is walked once, without allocation.
 struct Check<'s> {
     what: &'static str,
     structure: &'s Structure,
     fits: fn(DType, DType) -> bool,
-    /// Receives the missing leaves, if leaves may be missing: empty if all are present.
+    /// Receives missing leaves, if they may be missing; empty if all are present.
     absent: Option<&'s mut Vec<bool>>,
     advice: &'s dyn Fn() -> String,
-    /// Advice for leaves of another dtype.
+    /// Advice on leaves of another dtype.
     on_types: &'static str,
     same: bool,
 }
 
-/// Compares two paths. Bytes of a short path one by one: its last byte was just written, and the standard library's
-/// wide load would wait until that store leaves the store buffer.
+/// Compares paths. A short path byte by byte: its last byte was just written, and a wide load would wait for that store
+/// to leave the store buffer.
 #[inline]
 fn same_path(ours: &str, theirs: &str) -> bool {
     match ours.len() {
@@ -44,7 +41,7 @@ fn same_path(ours: &str, theirs: &str) -> bool {
     }
 }
 
-/// Compares shapes and strides of one or two axes without the calls of slice comparison.
+/// Compares one or two axes without the calls of slice comparison.
 #[inline]
 fn same_axes(ours: (&[usize], &[isize]), theirs: (&[usize], &[isize])) -> bool {
     let axes = ours.0.len();
@@ -76,7 +73,7 @@ impl<'s> Check<'s> {
         let (ours, theirs) = (spec.dtype(), parts.data.dtype());
         self.same &= same_path(spec.path(), path) && (ours == theirs || (self.fits)(ours, theirs));
         table.push(TableLeaf::NOWHERE);
-        // Set in place, because a move would also copy the room for strides.
+        // In place, because a move would copy the room for strides.
         if let Some(leaf) = table.last_mut() {
             leaf.data = parts.data;
         }
@@ -86,7 +83,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Records the shape or strides of the last leaf, which differ from the state's.
+    /// Records a last leaf of another shape or other strides.
     fn other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
         self.same &= spec.shape() == &*parts.shape;
         if self.same
@@ -96,7 +93,6 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Checks a row-sparse leaf.
     fn rows(&mut self, table: &mut Table, path: &str, parts: &LeafParts, indices: &[usize], rows: &mut Rows) {
         if self.absent.is_some() {
             self.come_to(table, path);
@@ -112,13 +108,12 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Marks the leaves before `path` as missing, if leaves may be missing.
+    /// Marks leaves before `path` as missing, if they may be.
     fn come_to(&mut self, table: &mut Table, path: &str) {
         let ahead = &self.structure.leaves()[table.len()..];
         self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
     }
 
-    /// Marks the next `leaves` leaves as missing.
     fn lacks(&mut self, table: &mut Table, leaves: usize) {
         let Some(absent) = self.absent.as_deref_mut().filter(|_| leaves > 0) else { return };
         absent.resize(self.structure.len(), false);
@@ -128,7 +123,6 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Ends the walk over a tree.
     fn done<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
         if self.absent.is_some() {
             self.lacks(table, self.structure.len() - table.len());
@@ -140,14 +134,14 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Describes the differences of a tree. Takes its walk as a trait object, to be compiled once for all trees.
+    /// Describes the differences of a tree. Its walk is a trait object, so that this is compiled once.
     #[cold]
     fn misfit<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
         let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
         tree(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
             let whole = self.structure.index_of(path).map(|leaf| &self.structure.leaves()[leaf]);
             leaves.push(match (leaf.rows, whole) {
-                // Rows that match stand for their leaf; `of_rows` collects other differences.
+                // Matching rows stand for their leaf; `of_rows` collects differences.
                 (Some(indices), Some(whole)) => {
                     of_rows.extend(misfits(whole, &leaf.parts, indices));
                     whole.standing_for(leaf.dtype(), Some(whole.shape().into()))
@@ -162,7 +156,7 @@ impl<'s> Check<'s> {
         }
         differences.extend(of_rows);
         if differences.is_empty() {
-            // A duplicate path, rows in a leaf that cannot have them, or another order.
+            // A duplicate path, rows where none can be, or another order.
             match Structure::by(tree).unambiguous() {
                 Ok(found) if self.absent.is_some() => differences.push(self.structure.order(&found)),
                 Ok(found) => differences = self.structure.compare(&found, self.fits),
@@ -196,7 +190,7 @@ pub(crate) fn params_mut<P: TreeMut + ?Sized>(
     write(tree, table, path, Check::of(PARAMS, structure))
 }
 
-/// Fills a table with gradients that the updates replace, so that the dtypes must be the same.
+/// Fills a table with gradients that the updates replace: the dtypes must be the same.
 pub(crate) fn grads_mut<G: TreeMut + ?Sized>(
     tree: &mut G,
     structure: &Structure,
@@ -217,7 +211,6 @@ pub(crate) fn params<P: Tree + ?Sized>(
     read(tree, table, path, Check::of(PARAMS, structure))
 }
 
-/// Fills a table with dense gradients.
 pub(crate) fn grads<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,
@@ -227,7 +220,7 @@ pub(crate) fn grads<G: Tree + ?Sized>(
     read(tree, table, path, Check { fits: exact, on_types: LITERALS, ..Check::of(GRADIENTS, structure) })
 }
 
-/// Fills a table with gradients. Those of some leaves may be row-sparse, or missing if `absent` is given.
+/// Fills a table with gradients: some may be row-sparse, or missing if `absent` is given.
 pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
     tree: &G,
     structure: &Structure,

@@ -1,5 +1,3 @@
-//! A slice of one leaf on its way through a chain.
-
 use core::ops::Range;
 
 use super::limits::MOST_SLOTS;
@@ -8,27 +6,27 @@ use super::simd::SimdLevel;
 use super::slots::SlotList;
 use crate::element::{Contribution, InRecord, Real};
 
-/// Elements per tile. A tile and its state fit in L1.
+/// Elements of a tile: with its state, it fits in L1.
 pub(crate) const TILE: usize = 1024;
 
-/// Elements per tile where several loops run and few arrays are converted.
+/// Elements of a tile if several loops run and few arrays are converted.
 pub(super) const SHORT: usize = 512;
 
-/// Elements between tile buffers in the spare room. The padding gives buffers different offsets in a page: a load whose
-/// low address bits match a recent store waits for that store (4K aliasing).
+/// Elements between tile buffers. The padding varies their offsets in a page: a load whose low address bits match a
+/// recent store waits for it (4K aliasing).
 pub(super) const STEP: usize = TILE + 80;
 
-/// Room for a tile's updates, parameters and state in the compute type, where they are not stored so.
+/// Room for a tile's updates, parameters and state, converted to the compute type.
 #[derive(Default)]
 pub struct Spare {
     pub(crate) single: Room<f32>,
     pub(crate) double: Room<f64>,
 }
 
-/// Tile buffers, allocated at first use: clearing them can cost as much as the loop of a chunk.
+/// Tile buffers, allocated on demand: clearing them can cost as much as a chunk's loop.
 pub(crate) struct Room<C>(Option<Lines<C>>);
 
-/// Aligned to a cache line, so that no vector load spans two.
+/// Aligned to a cache line: no vector load spans two.
 #[repr(align(64))]
 struct Lines<C>([C; STEP * (MOST_SLOTS + 3)]);
 
@@ -47,8 +45,7 @@ impl<C: Real> Room<C> {
         self.0.as_mut().map_or(&mut [], |lines| &mut lines.0)
     }
 
-    /// Not inlined: the buffers pass through the stack, and a function with so large a frame probes all of its pages at
-    /// every call.
+    /// Not inlined: the buffers pass through the stack, and so large a frame is probed at every call.
     #[cold]
     #[inline(never)]
     fn make(&mut self) {
@@ -62,32 +59,29 @@ impl<C: Real> Room<C> {
 pub struct Tile<'t, C> {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
-    /// The updates while `u` does not hold them: gradients that are read in place.
+    /// The updates if not in `u`: gradients read in place.
     pub(crate) source: Option<&'t [C]>,
     pub(crate) u: &'t mut [C],
-    /// The second buffer, for loops that read and write different memory; swaps with `u`.
+    /// The second buffer, for loops between different memory; swaps with `u`.
     pub(crate) other: &'t mut [C],
-    /// True if the two buffers have been swapped an odd number of times.
+    /// True after an odd number of swaps.
     pub(crate) swapped: bool,
     pub(crate) p: &'t [C],
     pub(crate) sums: &'t mut [f64],
-    /// True if the updates are all zero, whatever `u` holds.
+    /// True if all updates are zero, whatever `u` holds.
     pub(crate) zero: bool,
-    /// True if the updates have been added to the parameters.
     pub(crate) added: bool,
     pub(crate) spare: &'t mut [C],
-    /// The address of the next tile's gradients.
     pub(crate) coming: usize,
-    /// The memory to prefetch for the next tile.
     pub(crate) ahead: Option<&'t mut Prefetch>,
     pub(crate) simd: SimdLevel,
 }
 
-/// Computes an element's new update from its state, its update and its contributions to reductions.
+/// Computes an element's update, from its state and update, and its contributions.
 pub(crate) type DoesTo<'a, C> = &'a dyn Fn(&mut [C], C, &mut [Contribution<C>]) -> C;
 
 impl<'t, C: Real> Tile<'t, C> {
-    /// Returns a tile of the single element of a recording type.
+    /// Returns a tile of one recorded element.
     pub(crate) fn in_record(leaf: usize, u: &'t mut [C], p: &'t [C], simd: SimdLevel) -> Tile<'t, C> {
         let (other, sums, spare): (&mut [C], &mut [f64], &mut [C]) = Default::default();
         let (swapped, zero, added, ahead) = (false, false, false, None);
@@ -123,22 +117,20 @@ impl<'t, C: Real> Tile<'t, C> {
         self.source.unwrap_or(self.u)
     }
 
-    /// Records a part for the single element of a recording type: its state in `arrays`, its update, and its
-    /// contributions to `sums` of the chain.
+    /// Records a part: its state in `arrays`, its update, and its contributions to `sums` of the chain.
     pub(crate) fn record(&mut self, arrays: &[Option<InRecord>], sums: Range<usize>, part: DoesTo<'_, C>) {
         self.settle();
         let u = self.u[0];
         self.u[0] = C::record(arrays, sums, &|slots, terms| part(slots, u, terms));
     }
 
-    /// Prefetches a share of the next tile's memory, before a loop over this one.
+    /// Prefetches a share of the next tile, before a loop over this one.
     pub(crate) fn prefetch_share(&mut self) {
         if let Some(ahead) = &mut self.ahead {
             ahead.prefetch_share();
         }
     }
 
-    /// Reports that this tile reads a range of each array.
     pub(crate) fn reads(&mut self, arrays: &SlotList<'_>) {
         if let Some(ahead) = &mut self.ahead
             && ahead.is_first()
@@ -147,7 +139,6 @@ impl<'t, C: Real> Tile<'t, C> {
         }
     }
 
-    /// Makes `u` hold the updates.
     pub(crate) fn settle(&mut self) {
         let source = self.source.take();
         if core::mem::take(&mut self.zero) {
@@ -157,7 +148,7 @@ impl<'t, C: Real> Tile<'t, C> {
         }
     }
 
-    /// Returns the input of a loop and its output, which is `u` afterwards.
+    /// Returns a loop's input and its output, which becomes `u`.
     pub(crate) fn io(&mut self) -> (&[C], &mut [C]) {
         if self.zero {
             self.settle();
@@ -170,7 +161,7 @@ impl<'t, C: Real> Tile<'t, C> {
         (source, self.u)
     }
 
-    /// The input of a loop, and its output, which is empty if the loop writes no updates.
+    /// As [`io`](Self::io), with an empty output if the loop writes none.
     pub(crate) fn input_output(&mut self, writes: bool) -> (&[C], &mut [C]) {
         if writes { self.io() } else { (self.input(), &mut []) }
     }

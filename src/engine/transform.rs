@@ -1,4 +1,4 @@
-//! The type-erased protocol of a transformation, called once per step.
+//! The type-erased protocol of a transformation.
 
 use core::fmt;
 
@@ -22,7 +22,7 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         shape
     }
 
-    /// Returns the inputs of a step besides gradients, which can be fewer than the type declares.
+    /// Returns the inputs besides gradients, perhaps fewer than the type declares.
     fn needs(&self) -> Level {
         let mut needs = Level::Nothing;
         self.members(&mut |member| needs = needs.max(member.needs()));
@@ -36,7 +36,7 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         absent
     }
 
-    /// Returns true if state covers a window of steps. A leaf that rests in some steps would see part of a window.
+    /// Returns true if state covers a window of steps, of which a resting leaf would see a part.
     fn has_windows(&self) -> bool {
         let mut has_windows = false;
         self.members(&mut |member| has_windows |= member.has_windows());
@@ -50,8 +50,8 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         holds_back
     }
 
-    /// Adds the places where [`skip_absent`](crate::wrapper::skip_absent) lets leaves lack gradients. Returns false if
-    /// none exists. `place` is the path of this transformation.
+    /// Adds the places where [`skip_absent`](crate::wrapper::skip_absent) lets leaves lack gradients; returns false if
+    /// none exists. `place` is this transformation's path.
     fn skips(&self, skips: &mut Skips, place: &str) -> bool;
 
     /// Checks the arguments.
@@ -65,7 +65,7 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         Error::all(checked)
     }
 
-    /// Visits the transformation's own arguments, without those of its members.
+    /// Visits the arguments, without those of members.
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         let _ = visit;
     }
@@ -93,10 +93,10 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// The description of a chain without members. An outer chain omits it; `sgd` without momentum contains one.
+/// The description of a chain without members. Outer chains omit it; `sgd` without momentum has one.
 const EMPTY: &str = "chain()";
 
-/// Runs [`Transform::skips`] for each member, at the path `place` of its index.
+/// Runs [`Transform::skips`] for each member, at path `place(i)`.
 pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn(usize) -> String) -> bool {
     let (mut i, mut all) = (0, true);
     of.members(&mut |member| {
@@ -110,7 +110,7 @@ pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn
 ///
 /// # Errors
 ///
-/// If it has more barriers than the masks have bits.
+/// If it has more barriers than a mask has bits.
 pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<PassStructure> {
     let shape = transformation.shape();
     if shape.barriers <= PassStructure::MOST_BARRIERS {
@@ -124,7 +124,7 @@ pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<PassStruct
     Err(Error::argument("init", "transformation", &expected, found))
 }
 
-/// Runs [`Transform::skips`] for a transformation that `skip_absent` can wrap only as a whole.
+/// Runs [`Transform::skips`] for one that `skip_absent` can only wrap whole.
 pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
     let skips_already = stage.absent() != Absent::Refused;
     let fits = !stage.shape().joins && !stage.has_windows();
@@ -134,7 +134,6 @@ pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str)
     skips_already || fits
 }
 
-/// Returns the advice of an error about missing gradients only.
 pub(crate) fn advice(transformation: &dyn Transform) -> String {
     let mut skips = Skips::default();
     if transformation.skips(&mut skips, "$") { skips.advice() } else { super::table::ZEROS.into() }

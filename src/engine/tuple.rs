@@ -15,8 +15,7 @@ use crate::element::Real;
 use crate::error::Result;
 use crate::state::StateWalk;
 
-/// Returns true if a chain with this shape and number of state arrays fits in one loop. A loop has leaf statistics of
-/// one part only.
+/// Returns true if a chain fits in one loop, which has leaf statistics of one part only.
 pub(crate) const fn fits(shape: PassStructure, slots: usize) -> bool {
     slots <= MOST_SLOTS
         && shape.sums <= MOST_SUMS
@@ -25,7 +24,6 @@ pub(crate) const fn fits(shape: PassStructure, slots: usize) -> bool {
         && shape.looks.count_ones() <= 1
 }
 
-/// The needs of several stages together.
 macro_rules! needs_of {
     () => { crate::needs::Nothing };
     ($T:ident $($U:ident)*) => { <$T::Needs as crate::needs::Needs>::Or<crate::engine::needs_of!($($U)*)> };
@@ -36,10 +34,9 @@ const fn is_empty(members: &[usize]) -> bool {
     members.is_empty()
 }
 
-/// The reason why the members of a fused chain have begun.
 const BEGUN: &str = "a chain is one loop if all its members have begun";
 
-/// A macro, because a generic `impl` cannot cover tuples of different lengths.
+/// A macro: a generic `impl` cannot cover tuples of different lengths.
 macro_rules! chains {
     ($($T:ident $i:tt),*) => {
         #[allow(unused_variables, reason = "the empty chain has no members")]
@@ -48,7 +45,7 @@ macro_rules! chains {
                 $(visit(&self.$i);)*
             }
 
-            // Called in every step, so computed without a visitor.
+            // Called every step, so computed without a visitor.
             fn shape(&self) -> PassStructure {
                 let shape = PassStructure::EMPTY;
                 $(let shape = shape.then(self.$i.shape());)*

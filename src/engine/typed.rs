@@ -1,5 +1,3 @@
-//! Type-erased stages with their states.
-
 use core::ops::ControlFlow;
 
 use super::transform::Transform;
@@ -19,7 +17,7 @@ pub trait View<'a> {
     fn read(&self, walk: &mut StateWalk<'a, '_>) -> Result<()>;
 }
 
-/// A type-erased transformation in a step. It does nothing before it has begun.
+/// A type-erased transformation in a step; does nothing before it has begun.
 pub trait InStep<'a> {
     fn transform(&self) -> &dyn Transform;
     /// As [`Stage::begin`], if the transformation has not begun.
@@ -41,11 +39,9 @@ pub type OnView<'v, 'a> = dyn FnMut(usize, &dyn View<'a>) -> ControlFlow<()> + '
 /// Visits transformations in a step until one breaks.
 pub type OnMember<'v, 'a> = dyn FnMut(usize, &mut dyn InStep<'a>) -> ControlFlow<()> + 'v;
 
-/// A stage and its state.
 pub(crate) struct Viewed<'s, 'a, S: Stage> {
     pub(crate) stage: &'s S,
     pub(crate) state: &'a S::State,
-    /// `None` if the stage has not begun.
     pub(crate) run: Option<&'s S::Run>,
 }
 
@@ -73,7 +69,6 @@ impl<'a, S: Stage> View<'a> for Viewed<'_, 'a, S> {
     }
 }
 
-/// A stage in a step.
 pub(crate) struct Running<'s, 'a, S: Stage> {
     stage: &'s S,
     /// `None` after the last call.
@@ -120,7 +115,7 @@ impl<'a, S: Stage> InStep<'a> for Running<'_, 'a, S> {
     }
 }
 
-/// A transformation with a state that another transformation made.
+/// A transformation with another's state.
 pub(crate) struct Foreign<'s>(pub(crate) &'s dyn Transform);
 
 impl<'a> View<'a> for Foreign<'_> {

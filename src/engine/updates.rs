@@ -1,5 +1,3 @@
-//! Updates in memory, to be inspected before they are applied.
-
 use std::sync::Arc;
 
 use super::Outcome;
@@ -20,13 +18,12 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// Returns zero updates for parameters of this structure.
     pub(crate) fn new(structure: Arc<Structure>) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(l.dtype(), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome::NOTHING }
     }
 
-    /// Returns zeros of other dtypes, for means that serve as gradients.
+    /// Returns zeros of other dtypes, for means used as gradients.
     pub(crate) fn of_types(structure: Arc<Structure>, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
         let leaves = structure.leaves().iter().map(|l| Buffer::zeros(dtype(l), l.len())).collect();
         Updates { structure, leaves, outcome: Outcome::NOTHING }

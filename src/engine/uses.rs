@@ -1,35 +1,31 @@
-//! The state arrays that a pass reads and writes.
-//!
-//! A loop has all arrays of its chain as arguments, and each pass accesses some of them. LLVM finds the unmodified
-//! arrays, which need not go through memory, only with link-time optimization; `Uses` declares them.
+//! A loop has all arrays of its chain as arguments; each pass accesses some. LLVM finds unmodified arrays, which need
+//! not go through memory, only with link-time optimization; `Uses` declares them.
 
 use super::PassRange;
 use super::limits::MOST_SLOTS;
 
-/// The barrier intervals in which a stage reads and writes a state array; masks as in [`PassStructure`](super::Shape).
+/// The barrier intervals in which a stage accesses a state array; masks as in [`PassStructure`](super::PassStructure).
 #[derive(Clone, Copy, Debug)]
 pub struct Uses {
     reads: u32,
     writes: u32,
 }
 
-/// The uses of a stage's arrays, by slot. Entries past its last array are ignored.
+/// The uses by slot; entries past the last array are ignored.
 pub type AllUses = [Uses; MOST_SLOTS];
 
 impl Uses {
     pub(crate) const ALWAYS: Uses = Uses::of(u32::MAX, u32::MAX);
 
-    /// Returns these accesses. Written arrays are also read, because an element may keep its value.
+    /// Returns these accesses. Written arrays are also read: an element may keep its value.
     pub(crate) const fn of(reads: u32, writes: u32) -> Uses {
         Uses { reads: reads | writes, writes }
     }
 
-    /// Returns these accesses for all arrays of a stage.
     pub(crate) const fn of_all(self) -> AllUses {
         [self; MOST_SLOTS]
     }
 
-    /// Returns the accesses of a stage that has `barriers` barriers before it.
     const fn after(self, barriers: usize) -> Uses {
         if barriers >= u32::BITS as usize {
             return Uses::ALWAYS;
@@ -48,7 +44,7 @@ impl Uses {
     }
 }
 
-/// Returns the uses of `arrays` arrays, followed by those of a stage that has `barriers` barriers before it.
+/// Appends a stage with `barriers` barriers before it to the uses of `arrays` arrays.
 pub(crate) const fn followed_by(mut all: AllUses, arrays: usize, next: AllUses, barriers: usize) -> AllUses {
     let mut slot = arrays;
     while slot < MOST_SLOTS {

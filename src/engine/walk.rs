@@ -31,13 +31,13 @@ pub struct Walk<'a> {
     pub(super) stored: &'a [Buffer],
     pub(super) sums: RawSlice,
     pub(super) span: PassRange,
-    /// The input of the pass; `None` if it needs no updates or they are stored elsewhere.
+    /// The input; `None` if the pass needs no updates or they are stored elsewhere.
     pub(super) start: Option<Start>,
-    /// True if the pass runs from the last chunk to the first: the previous pass left the last chunks in the cache.
-    /// Results do not depend on the order, because sums are kept by chunk.
+    /// True if chunks run from last to first, because the last are cached. Sums are kept by chunk, so results do not
+    /// depend on the order.
     pub(super) backwards: bool,
     pub(super) shape: PassStructure,
-    /// True if all updates are zero after this pass, so that no further pass is needed.
+    /// True if this pass is the last, because all updates are zero.
     pub(super) ends: bool,
     pub(super) sink: Sink<'a>,
     /// The leaves of the pass; empty for all.
@@ -45,25 +45,22 @@ pub struct Walk<'a> {
     pub(super) simd: SimdLevel,
 }
 
-/// The input of a chunk's tiles.
 #[derive(Clone, Copy)]
 struct Source<'a> {
-    /// The gradients, or the updates that an earlier pass stored.
+    /// The gradients or stored updates.
     leaf: Option<&'a TableLeaf>,
-    /// True if the pass stores the updates; true if it reads parameters.
+    /// True if the pass stores updates, and if it reads parameters.
     stores: bool,
     reads_params: bool,
 }
 
-/// Chunks that a backward pass runs in forward order before it steps back. Hardware prefetchers restart where the order
-/// breaks: stepping back by single chunks makes a pass half as slow again on AMD Zen 5. The caches hold the data of 16
-/// chunks.
+/// Chunks that a backward pass runs forwards before it steps back. Hardware prefetchers restart where the order breaks:
+/// steps of single chunks make a pass half as slow again on AMD Zen 5. The caches hold 16 chunks.
 const STRETCH: usize = 16;
 
 #[derive(Clone, Copy)]
 pub(super) enum Start {
     Gradients,
-    /// Updates that an earlier pass stored.
     Stored,
 }
 
@@ -77,7 +74,7 @@ impl Start {
     }
 }
 
-/// Runs one chunk. The index of the chunk selects its sums.
+/// Runs a chunk; its index selects its sums.
 pub(super) type EachChunk<'a> = dyn Fn(usize, &Chunk, &mut Spare) + Sync + 'a;
 
 impl Walk<'_> {
@@ -109,16 +106,16 @@ impl Walk<'_> {
         }
     }
 
-    /// Not inlined: the spare room would enlarge each frame of the recursive split. A dozen such frames, and the tasks
-    /// that a waiting thread runs on top of them, overflow a stack of 2 MiB.
+    /// Not inlined: the spare room would enlarge each frame of the recursive split, and a dozen such frames, with the
+    /// tasks that a waiting thread runs on top, overflow a stack of 2 MiB.
     #[cfg(feature = "rayon")]
     #[inline(never)]
     fn few(&self, each: &EachChunk<'_>, chunks: Range<usize>) {
         self.some(each, chunks, &mut Spare::default());
     }
 
-    /// Returns true if a chain of another shape would run this pass identically: with the same barriers, reductions,
-    /// and stored updates before and after it.
+    /// Returns true if a chain of this shape runs this pass identically: with the same barriers, reductions, and stored
+    /// updates before and after.
     pub(super) fn is_of(&self, shape: PassStructure) -> bool {
         let (own, to) = (self.shape, self.span.to);
         let sums = |shape: PassStructure| (shape.barriers, shape.sums, shape.adds, shape.counts);
@@ -142,7 +139,7 @@ impl Walk<'_> {
         self.span.to == self.shape.barriers
     }
 
-    /// Runs a chunk tile by tile. `sums` accumulates over the tiles.
+    /// Runs a chunk tile by tile, accumulating `sums`.
     pub(super) fn tiles<C: Real>(
         &self,
         chunk: &Chunk,
@@ -162,7 +159,6 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the leaf that this pass reads: gradients, or updates that an earlier pass stored.
     pub(super) fn source(&self, leaf: usize) -> Option<Cow<'_, TableLeaf>> {
         match self.start? {
             Start::Gradients => self.gradient(leaf).map(Cow::Borrowed),
@@ -170,8 +166,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the array that a pass over a chunk reads, with the offset of the chunk in it. `None` unless it and the
-    /// parameters are contiguous. For a pass that needs no updates it is the parameters, which the pass does not read.
+    /// Returns a chunk's source and offset in it; `None` unless it and the parameters are contiguous. A pass without
+    /// updates gets the parameters, which it does not read.
     pub(super) fn dense(&self, chunk: &Chunk) -> Option<(RawSlice, usize)> {
         let is_dense = |leaf: &&TableLeaf| leaf.strided.is_none();
         let p = Some(&self.params[chunk.leaf]).filter(is_dense)?.data;
@@ -182,7 +178,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Returns the memory of updates stored between passes: for row-sparse leaves, that of their gradients.
+    /// Returns the memory of stored updates: for row-sparse leaves, their gradients.
     fn stored(&self, leaf: usize) -> RawSlice {
         match self.grads.get(leaf) {
             Some(grads) if grads.own => grads.data,
@@ -221,7 +217,6 @@ impl Walk<'_> {
         let coming = source.filter(|source| source.strided.is_none()).map_or(0, |source| source.data.end_of(from, len));
         let mut unread = None;
         match source {
-            // Stored updates are read and stored in place.
             Some(source) if stores && source.own => {}
             Some(source) if source.lies(C::DTYPE) => {
                 // SAFETY: gradients are borrowed for the step. While this slice lives, a pass writes only stored

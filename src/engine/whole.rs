@@ -1,4 +1,4 @@
-//! The updates of all leaves in memory, for stages that need whole leaves or the whole tree.
+//! The updates of all leaves in memory, by leaf or for the tree.
 
 use std::sync::Arc;
 
@@ -12,30 +12,28 @@ use crate::memory::Buffer;
 use crate::state::Moments;
 use crate::tree::{LeafSpec, Structure};
 
-/// The updates and parameters of a step in memory, by leaf.
+/// A step's updates and parameters, by leaf.
 pub struct WholeTree<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) active: &'a [bool],
-    /// True for leaves that rest in this step; empty if none may.
+    /// Leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
-    /// True for leaves without a gradient in this step; empty if all have one.
+    /// Leaves without a gradient; empty if all have one.
     pub(crate) absent: &'a [bool],
     pub(crate) stored: &'a mut [Buffer],
-    /// The updates of row-sparse leaves.
     pub(crate) rows: &'a mut [LeafRows],
     pub(crate) params: &'a Table,
-    /// The gradients of the step; empty in a flush.
+    /// The gradients; empty in a flush.
     pub(crate) grads: &'a [TableLeaf],
-    /// True if `stored` holds the current updates; else they are `grads`.
+    /// True if `stored` holds the updates, else `grads`.
     pub(crate) has_stored: bool,
-    /// Copies of gradients that are strided or not of the compute type; made on demand.
+    /// Copies of gradients that are strided or of another dtype, on demand.
     pub(crate) given: &'a mut Vec<Option<Buffer>>,
-    /// Copies of parameters that are strided or not of the compute type; made on demand.
+    /// The same of parameters.
     pub(crate) copies: &'a mut Vec<Option<Buffer>>,
-    /// Room for a table of parameters at another point.
+    /// A table of parameters at another point.
     pub(crate) there: &'a mut Table,
     pub(crate) objective: Option<&'a mut (dyn Ask + 'a)>,
-    /// The device that holds the leaves, if any.
     pub(crate) remote: Option<&'a mut (dyn RemoteTree + 'a)>,
 }
 
@@ -87,7 +85,7 @@ pub trait LeafObserver {
     fn look<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
 }
 
-/// The reason why most parts cannot run on a device.
+/// The reason why most parts do not run on a device.
 pub(crate) const NOT_REMOTE: &str = "it works on whole leaves, between passes";
 
 impl WholeTree<'_> {
@@ -96,7 +94,7 @@ impl WholeTree<'_> {
         self.structure
     }
 
-    /// Returns the bounds of the parameters, if the loss is minimized within bounds.
+    /// Returns the bounds, if the loss is minimized within bounds.
     pub(crate) fn bounds(&self) -> Option<Arc<Bounds>> {
         self.objective.as_ref()?.bounds()
     }
@@ -115,7 +113,7 @@ impl WholeTree<'_> {
     /// Returns one leaf if the transformation acts on it and its compute type is `C`.
     pub fn leaf<C: Real>(&mut self, leaf: usize) -> Option<WholeLeaf<'_, C>> {
         let spec = &self.structure.leaves()[leaf];
-        // A barrier that only reads updates has none to rewrite.
+        // A barrier that only reads has no updates to rewrite.
         if !self.has_stored || !self.is_active(leaf) || spec.dtype().compute() != C::DTYPE {
             return None;
         }
@@ -214,7 +212,6 @@ impl WholeTree<'_> {
         copy
     }
 
-    /// Returns this tree for a transformation with other active leaves.
     pub(crate) fn with_active<'b>(&'b mut self, active: &'b [bool]) -> WholeTree<'b> {
         WholeTree {
             structure: self.structure,
@@ -234,17 +231,16 @@ impl WholeTree<'_> {
         }
     }
 
-    /// Returns this tree for a step in which some leaves rest.
     pub(crate) fn without<'b>(&'b mut self, resting: &'b [bool]) -> WholeTree<'b> {
         WholeTree { resting, ..self.with_active(self.active) }
     }
 
-    /// Returns true if the loss can be evaluated; false in a step without gradients.
+    /// Returns false in a step without gradients.
     pub(crate) fn has_objective(&self) -> bool {
         self.objective.is_some()
     }
 
-    /// Calls `inside` with this tree and `point` as parameters: arrays of the same shapes, in the compute types.
+    /// Calls `inside` with parameters `point`: arrays of the same shapes, in the compute types.
     pub(crate) fn at_point(&mut self, point: &Moments, inside: &mut dyn FnMut(&mut WholeTree<'_>)) {
         let mut params = core::mem::take(self.there);
         arrays(point, self.structure, self.params, &mut params);
@@ -252,7 +248,6 @@ impl WholeTree<'_> {
         *self.there = params;
     }
 
-    /// Returns the loss as a function, for a nested step.
     pub(crate) fn objective(&mut self) -> Option<&mut dyn Ask> {
         self.objective.as_mut().map(|ask| &mut **ask as &mut dyn Ask)
     }

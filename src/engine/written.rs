@@ -1,4 +1,3 @@
-//! Writing finished updates to leaves of any dtype and layout.
 #![allow(unsafe_code, reason = "stretches of raw leaves; see `memory`")]
 
 use super::kernel::{ADD, Body, run_mixed};
@@ -14,18 +13,15 @@ use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafSpec, add_update};
 
-/// The destination of the last pass.
 #[derive(Clone, Copy)]
 pub(crate) enum Sink<'a> {
-    /// Adds them to the parameters.
     Params,
-    /// Stores them, rounded to the parameters' dtypes.
+    /// Rounded to the parameters' dtypes.
     Updates(&'a [Buffer]),
-    /// Stores them, rounded to the dtypes of these arrays.
+    /// Rounded to these arrays' dtypes.
     Arrays(&'a Moments),
-    /// Puts them in messages to other processes.
     Messages(&'a Layout, &'a [RawBytes]),
-    /// Stores them over the gradients, which are borrowed to be written and have the parameters' dtypes.
+    /// Over the gradients, which have the parameters' dtypes.
     Gradients,
 }
 
@@ -44,17 +40,17 @@ impl<C: Real> Body<C> for AsIs {
     }
 }
 
-/// Adds an update, rounded to the parameter's dtype first, as if it were stored and applied later.
+/// Adds an update, first rounded to the parameter's dtype as if stored.
 #[inline(always)]
 pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
     convert(add_update(convert::<P, C>(p), convert::<P, C>(convert::<C, P>(u))))
 }
 
-/// Stores finished updates in a range of a leaf of any dtype and layout.
+/// Stores updates in a range of a leaf of any dtype and layout.
 ///
 /// # Safety
 ///
-/// The leaf is borrowed for the step to be written, and only the caller accesses this range.
+/// The leaf is borrowed to be written, and only the caller accesses this range.
 pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
@@ -70,11 +66,11 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, s
     });
 }
 
-/// Adds finished updates to a range of a parameter of any dtype and layout.
+/// Adds updates to a range of a leaf of any dtype and layout.
 ///
 /// # Safety
 ///
-/// The leaf is borrowed for the step to be written, and only the caller accesses this range.
+/// As [`store_stretch`].
 pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
@@ -90,7 +86,7 @@ pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, sim
     });
 }
 
-/// As [`add_stretch`] for a contiguous leaf.
+/// As [`add_stretch`], for a contiguous leaf.
 ///
 /// # Safety
 ///

@@ -1,5 +1,3 @@
-//! One buffer without its values.
-
 use core::fmt;
 
 use super::spec::Named;

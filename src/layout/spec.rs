@@ -17,7 +17,7 @@ pub struct LeafSpec {
     dtype: DType,
     shape: Vec<usize>,
     strides: Strides,
-    /// The elements of this process, in the order of the strides; `None` for all.
+    /// This process's elements, in the order of the strides; `None` for all.
     here: Option<(usize, usize)>,
     layout: Layout,
 }
@@ -37,7 +37,6 @@ impl Hash for LeafSpec {
 }
 
 impl LeafSpec {
-    /// Returns a leaf in row-major order.
     pub(crate) fn new(path: impl Into<Arc<str>>, dtype: DType, shape: impl Into<Vec<usize>>) -> LeafSpec {
         let shape = shape.into();
         LeafSpec {
@@ -50,7 +49,7 @@ impl LeafSpec {
         }
     }
 
-    /// Returns a leaf in the order of an array with these strides.
+    /// Returns a leaf in the order of these strides.
     pub(crate) fn with_strides(path: &str, dtype: DType, shape: &[usize], strides: &[isize]) -> LeafSpec {
         LeafSpec {
             path: path.into(),
@@ -62,18 +61,17 @@ impl LeafSpec {
         }
     }
 
-    /// Sets the layout of the tree's weights.
     pub(crate) fn stored_as(self, layout: Layout) -> LeafSpec {
         LeafSpec { layout, ..self }
     }
 
-    /// Returns the same with one more axis in front, in row-major order.
+    /// Returns this leaf, row-major, with an additional first axis.
     pub(crate) fn batched(&self, len: usize) -> LeafSpec {
         let shape: Vec<usize> = [len].into_iter().chain(self.shape.iter().copied()).collect();
         LeafSpec::new(self.path.clone(), self.dtype, shape)
     }
 
-    /// Returns a leaf of this path with other contents: of another type, and of this shape or its own.
+    /// Returns a leaf of this path with another dtype, and this or its own shape.
     pub(crate) fn standing_for(&self, dtype: DType, shape: Option<Vec<usize>>) -> LeafSpec {
         let path = self.path.clone();
         match shape {
@@ -82,27 +80,25 @@ impl LeafSpec {
         }
     }
 
-    /// Restricts the leaf to these elements in this process, in the order of the strides.
+    /// Restricts the leaf to this process's elements, in the order of the strides.
     pub(crate) fn only(&self, here: Range<usize>) -> LeafSpec {
         LeafSpec { here: Some((here.start, here.end)), ..self.clone() }
     }
 
-    /// Returns the elements of this process: all, unless the leaf is sharded.
+    /// Returns this process's elements: all, unless sharded.
     pub(crate) fn here(&self) -> Range<usize> {
         self.here.map_or(0..self.len(), |(start, end)| start..end)
     }
 
-    /// Returns the start of these elements.
     pub(crate) fn begins(&self) -> usize {
         self.here.map_or(0, |(start, _)| start)
     }
 
-    /// Returns whether this process has all elements.
     pub(crate) fn is_whole(&self) -> bool {
         self.here.is_none() || self.here() == (0..self.len())
     }
 
-    /// Returns whether only some processes have elements of it, maybe including this one.
+    /// Returns whether only some processes, perhaps this one, have its elements.
     pub(crate) fn is_shared(&self) -> bool {
         self.here.is_some()
     }
@@ -138,7 +134,7 @@ impl LeafSpec {
         self.shape.len()
     }
 
-    /// Calls `place` with each element's place in the state arrays of this leaf, in row-major order.
+    /// Calls `place` with each element's place in the state arrays, in row-major order.
     pub(crate) fn each_place(&self, mut place: impl FnMut(usize)) {
         let order = dense_strides(&self.shape);
         for run in Cursor::new(&self.shape, &order, &self.strides, 0).take(self.len()) {
@@ -160,7 +156,7 @@ impl fmt::Display for LeafSpec {
     }
 }
 
-/// A path for messages; the path of a bare array is empty.
+/// A path for messages; empty for a bare array.
 pub(super) struct Named<'a>(pub(super) &'a str);
 
 impl fmt::Display for Named<'_> {

@@ -1,15 +1,14 @@
-//! Memory orders, and iteration of strided elements in another array's order.
+//! Memory orders, and iteration over strided elements in another's order.
 
 use smallvec::SmallVec;
 
-/// Number of axes stored without allocation.
+/// Axes stored without allocation.
 const INLINE: usize = 6;
-/// Axis lengths.
 pub(crate) type Shape = SmallVec<[usize; INLINE]>;
-/// Axis strides in elements.
+/// In elements.
 pub(crate) type Strides = SmallVec<[isize; INLINE]>;
 
-/// Collects lengths or strides of axes. `SmallVec`'s own constructor copies even one or two numbers by a call.
+/// Collects axes. `SmallVec`'s constructor copies even one or two numbers by a call.
 #[inline(always)]
 pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
     match from.len() {
@@ -21,14 +20,14 @@ pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
     }
 }
 
-/// Returns the number of elements of an array of this shape; `None` on overflow.
+/// Returns a shape's elements; `None` on overflow.
 ///
-/// An axis of length 0 makes it 0, however long the others are.
+/// An axis of length 0 makes it 0, whatever the others.
 pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) { Some(0) } else { shape.iter().try_fold(1_usize, |len, axis| len.checked_mul(*axis)) }
 }
 
-/// Returns the strides of a row-major array without gaps; meaningless for one without elements.
+/// Returns row-major strides without gaps; arbitrary for an empty array.
 pub(crate) fn dense_strides(shape: &[usize]) -> Strides {
     let mut inline = [0; INLINE];
     if shape.len() <= INLINE {
@@ -49,18 +48,18 @@ fn into_dense(shape: &[usize], strides: &mut [isize]) {
     }
 }
 
-/// Returns whether strides describe the same addresses as `dense`, for this shape: axes of length 0 or 1 do not matter.
+/// Returns whether strides address the elements as `dense`: axes of length 0 or 1 do not matter.
 pub(crate) fn is_dense(shape: &[usize], strides: &[isize], dense: &[isize]) -> bool {
     shape.contains(&0) || shape.iter().zip(strides).zip(dense).all(|((&len, s), d)| len <= 1 || s == d)
 }
 
-/// Returns the strides of an array without gaps with the same axis order as the given one.
+/// Returns strides without gaps, in the axis order of the given ones.
 ///
-/// State laid out like a Fortran-ordered parameter is thus walked in step with it. Row-major if the given array has
-/// gaps, overlaps or backward axes.
+/// The state of a Fortran-ordered parameter is thus walked in step with it. Row-major if the array has gaps, overlaps
+/// or backward axes.
 pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     let mut axes: Shape = (0..shape.len()).collect();
-    // Stable, so that axes of length one, whose strides are meaningless, do not move the others.
+    // Stable: axes of length one, of arbitrary stride, do not move the others.
     sort_axes(&mut axes, &|a| if shape[a] <= 1 { isize::MAX } else { strides[a] });
     let mut dense: Strides = shape.iter().map(|_| 0).collect();
     let mut step = 1;
@@ -71,19 +70,18 @@ pub(crate) fn matching_strides(shape: &[usize], strides: &[isize]) -> Strides {
     if is_dense(shape, strides, &dense) { dense } else { dense_strides(shape) }
 }
 
-/// Returns the axes of other lengths than one, by decreasing stride.
+/// Returns the axes longer than one, by decreasing stride.
 pub(crate) fn axes_by_stride(shape: &[usize], strides: &[isize]) -> Shape {
     let mut axes: Shape = (0..shape.len()).filter(|&a| shape[a] != 1).collect();
     sort_axes(&mut axes, &|a| strides[a]);
     axes
 }
 
-/// Sorts axes by decreasing stride; stable.
 pub(crate) fn sort_axes(axes: &mut [usize], stride: &dyn Fn(usize) -> isize) {
     axes.sort_by_key(|a| core::cmp::Reverse(stride(*a)));
 }
 
-/// A strided run: `len` elements, `stride` apart, the first at `offset` from the array's first element.
+/// `len` elements, `stride` apart, the first at `offset` from the array's first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Run {
     pub(crate) offset: isize,
@@ -91,7 +89,7 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
-/// The range of element offsets of a strided array, counted in elements from its first.
+/// The offsets of a strided array, from its first element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Extent {
     least: isize,
@@ -99,10 +97,10 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The range of an array without elements.
+    /// The range of an empty array.
     const NONE: Extent = Extent { least: 0, most: -1 };
 
-    /// Returns the range for this shape and these strides; empty if offsets exceed the address space.
+    /// Returns the range; empty if offsets exceed the address space.
     pub(crate) fn of(shape: &[usize], strides: &[isize]) -> Extent {
         let widen = |extent: Extent, (&len, &stride): (&usize, &isize)| {
             let far = isize::try_from(len.checked_sub(1)?).ok()?.checked_mul(stride)?;
@@ -112,7 +110,7 @@ impl Extent {
         shape.iter().zip(strides).try_fold(Extent { least: 0, most: 0 }, widen).unwrap_or(Extent::NONE)
     }
 
-    /// Returns whether both ends of a run are in the range, and thus all of it.
+    /// Returns whether both ends of a run, and thus all of it, are in the range.
     #[inline]
     pub(crate) fn has(self, run: Run) -> bool {
         let lies = |at: isize| self.least <= at && at <= self.most;
@@ -122,16 +120,16 @@ impl Extent {
     }
 }
 
-/// The strides of an array, and the range of its element offsets.
+/// Strides and their range of offsets.
 #[derive(Clone, Debug)]
 pub(crate) struct Strided {
     pub(crate) strides: Strides,
     pub(crate) extent: Extent,
 }
 
-/// Iterates over a strided array in the order of a dense one of the same shape, by runs along one axis.
+/// Iterates over a strided array in a dense one's order, by runs along one axis.
 pub(crate) struct Cursor {
-    /// Axis lengths, strides of the strided array, and the current place, slowest axis first.
+    /// Lengths, strides and current place, slowest axis first.
     shape: Shape,
     strides: Strides,
     place: Shape,
@@ -149,7 +147,6 @@ impl Cursor {
         }
     }
 
-    /// Returns the runs of the next `len` elements.
     pub(crate) fn take(&mut self, len: usize) -> impl Iterator<Item = Run> + '_ {
         let mut left = len;
         core::iter::from_fn(move || {
@@ -189,7 +186,7 @@ mod tests {
         assert_eq!(matching_strides(&[2, 3], &[3, 1]).as_slice(), [3, 1]);
         assert_eq!(matching_strides(&[2, 3], &[-3, 1]).as_slice(), [3, 1]);
         assert_eq!(matching_strides(&[2, 3], &[6, 2]).as_slice(), [3, 1]);
-        // The stride of an axis of length one is never used; it is as if that axis were the slowest.
+        // An axis of length one counts as the slowest; its stride is unused.
         assert_eq!(matching_strides(&[4, 1, 3], &[1, 1, 4]).as_slice(), [1, 12, 4]);
     }
 
@@ -226,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_cursor_visits_every_element_once_from_any_start() {
-        // A [2, 3] array as a window of a [2, 6] one, read in Fortran order.
+        // A [2, 3] window of a [2, 6] array, in Fortran order.
         let offsets = |start: usize| -> Vec<isize> {
             Cursor::new(&[2, 3], &[1, 2], &[6, 2], start)
                 .take(6 - start)

@@ -1,21 +1,20 @@
 //! Huge pages.
 //!
-//! A processor caches the address translations of a few thousand pages of 4096 bytes, and hardware prefetchers stop at
-//! the end of a page. Huge pages double the speed of reading an array (`docs/performance.md`). Linux provides them on
-//! request, unless it is configured to provide them always or never.
+//! A CPU caches the address translations of a few thousand 4096-byte pages, and hardware prefetchers stop at a page's
+//! end. Huge pages double the speed of reading an array (`docs/performance.md`). Linux provides them on request, unless
+//! configured for always or never.
 
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, alloc_zeroed};
 
-/// The size of a huge page on x86-64 and most other platforms, in bytes. Arrays of at least this size are aligned to
-/// it.
+/// The bytes of a huge page on x86-64 and most other platforms. Arrays at least as large are aligned to it.
 pub(super) const HUGE_PAGE: usize = 1 << 21;
 
 pub(super) const CAN_ASK: bool =
     cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)));
 
-/// Allocates zeroed memory; large allocations in huge pages, if the system has some.
+/// Allocates zeroed memory; large allocations in huge pages, if available.
 ///
 /// # Safety
 ///
@@ -34,7 +33,7 @@ pub(super) unsafe fn zeroed(layout: Layout) -> Option<NonNull<u8>> {
     Some(start)
 }
 
-/// Moves the huge pages' worth of this memory into huge pages, if the system can. Returns the number of bytes in huge
+/// Moves the part of this memory that fills huge pages into such pages, if the system can; returns the bytes in huge
 /// pages.
 pub(crate) fn move_to_huge_pages(memory: Range<usize>) -> usize {
     let whole = memory.start.next_multiple_of(HUGE_PAGE)..memory.end / HUGE_PAGE * HUGE_PAGE;
@@ -42,7 +41,7 @@ pub(crate) fn move_to_huge_pages(memory: Range<usize>) -> usize {
     if moved { whole.len() } else { 0 }
 }
 
-/// A request to the system, by its number in `madvise`.
+/// Requests, by number in `madvise`.
 #[derive(Clone, Copy)]
 enum Advice {
     HugePages = 14,
@@ -50,12 +49,12 @@ enum Advice {
     Collapse = 25,
 }
 
-/// Sends a request for a range of pages and returns true on success. The contents of the pages do not change.
+/// Sends a request for a range of pages, whose contents stay; returns true on success.
 fn ask(pages: Range<usize>, advice: Advice) -> bool {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
     {
         use core::ffi::{c_int, c_void};
-        // The standard library links the C library, which defines it.
+        // Defined in the C library, which the standard library links.
         unsafe extern "C" {
             fn madvise(start: *mut c_void, size: usize, advice: c_int) -> c_int;
         }
@@ -79,7 +78,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     use crate::memory::PAGE;
 
-    /// Returns the line of `/proc/self/smaps` with this prefix, for the mapping of an address.
+    /// Returns the line of `/proc/self/smaps` with this prefix, for an address.
     #[cfg(all(target_os = "linux", not(miri)))]
     fn said_of(address: usize, line: &str) -> Option<String> {
         let maps = std::fs::read_to_string("/proc/self/smaps").ok()?;
@@ -99,7 +98,7 @@ mod tests {
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
     fn the_system_is_asked_for_huge_pages_for_large_arrays_only() {
-        // A small array may reuse a large one's memory, so this checks the layout, not the system.
+        // A small array may reuse a large one's memory, so this checks the layout.
         let align = |len| Buffer::layout(DType::F32, len).expect("a size that there is").align();
         assert_eq!((align(HUGE_PAGE / 4) == HUGE_PAGE, align(HUGE_PAGE / 4 - PAGE) < HUGE_PAGE), (CAN_ASK, true));
         let large = Buffer::zeros(DType::F32, HUGE_PAGE);

@@ -1,10 +1,8 @@
-//! Raw views of strided arrays.
-
 use super::RawSlice;
 use crate::element::Element;
 use crate::layout::{Extent, Run};
 
-/// A strided array: its first element in logical order, and the range of its elements' offsets.
+/// A strided array: its first element in logical order, and its range of offsets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawStrided {
     first: RawSlice,
@@ -12,7 +10,6 @@ pub(crate) struct RawStrided {
 }
 
 impl RawStrided {
-    /// Makes the array that begins at `first`, whose elements have the offsets of `extent`.
     pub(crate) fn new(first: RawSlice, extent: Extent) -> RawStrided {
         RawStrided { first, extent }
     }
@@ -27,7 +24,7 @@ impl RawStrided {
         if !self.extent.has(run) {
             Self::lacks(run, self.extent);
         }
-        // A run without elements may have any offset.
+        // An empty run may have any offset.
         self.first.ptr.as_ptr().wrapping_offset(run.offset.wrapping_mul(self.first.dtype.size() as isize))
     }
 
@@ -37,7 +34,7 @@ impl RawStrided {
         panic!("{run:?} leaves an array of {extent:?}")
     }
 
-    /// Returns the address of a run's first element.
+    /// As [`start`](Self::start), for elements of type `T`.
     ///
     /// # Panics
     ///
@@ -105,7 +102,7 @@ impl RawStrided {
         }
     }
 
-    /// Overwrites the elements of a run, until `elements` ends.
+    /// Overwrites a run, until `elements` ends.
     ///
     /// # Safety
     ///
@@ -148,7 +145,7 @@ mod tests {
         assert_eq!((seen, numbers), (vec![40.0, 20.0, 0.0], vec![0.0, 1.0, 20.0, 3.0, 40.0, 5.0]));
     }
 
-    /// A run of the wrong leaf panics and touches nothing outside the array.
+    /// A run of the wrong leaf panics, and touches nothing outside the array.
     #[test]
     fn a_run_that_leaves_the_array_is_a_panic() {
         let mut numbers = [0.0_f32; 7];

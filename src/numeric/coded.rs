@@ -1,52 +1,50 @@
-//! Quantized numbers: blocks of 256 8-bit codes after a scale, the size of the largest finite number as an `f32`.
+//! Quantized numbers: blocks of 256 8-bit codes after a scale, the largest finite magnitude as an `f32`.
 //!
-//! The scale of a block with NaN or infinities has its sign bit set. In such a block codes of size 1 are infinities and
-//! those of size 2 NaN, so that each affects its own element only.
+//! The sign bit of its scale marks a block with NaN or infinities. Its codes of size 1 are infinities, those of size 2
+//! NaN, so that each affects its own element only.
 //!
-//! Other numbers are rounded stochastically to one of the two adjacent codes, with probabilities proportional to their
-//! nearness, in the root if codes are roots: a mean that takes a thousandth of a square each step would never decrease
-//! under rounding to nearest. The random bits are the last bits of the number itself, and its place. Hence no key is
-//! needed, the result is the same on each CPU, and numbers that are exact codes stay.
+//! Other numbers are rounded stochastically to an adjacent code, with probabilities proportional to nearness (of roots,
+//! if codes are roots): under rounding to nearest, a mean that takes a thousandth of a square each step would never
+//! decrease. The random bits are the number's last bits and its place: they need no key, are the same on each CPU, and
+//! leave exact codes unchanged.
 
 use core::marker::PhantomData;
 
 use super::simd::{Job, SimdLevel, dispatch};
 use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 
-/// One block: its scale and its codes.
 type Block = [u8; BLOCK + SCALE];
 
-/// Sizes of codes in a block with a marked scale: infinities, NaN, and the least of all other numbers.
+/// Sizes of codes in a marked block: infinities, NaN, and the least other number.
 const INFINITE: u32 = 1;
 const NAN: u32 = 2;
 const LEAST_FINITE: u32 = 3;
 
-/// The quantization of the numbers of a block.
 trait Code: Copy {
-    /// True if the highest bit of a code is a sign.
+    /// True if the highest bit is a sign.
     const SIGNED: bool;
-    /// Returns the size of a code without its sign.
+    /// Returns a code's size, without sign.
     fn size(code: u8) -> u32;
     /// Returns the code of this size, negative if requested and signed.
     fn with_sign(size: u32, negative: bool) -> u32;
-    /// Lower bound of a scale, so that values derived from it are normal numbers.
+    /// Least scale, so that derived values are normal numbers.
     const LEAST: f32;
     fn of(scale: f32) -> Self;
     fn decode(self, code: u8) -> f32;
-    /// Quantizes a number; zero for a negative number without a sign.
+    /// Quantizes a number; unsigned, zero if negative.
     fn encode(self, x: f32, place: usize) -> u32;
 }
 
-/// Returns the rounding threshold between two codes: 8 bits, from the number and its place in the block.
+/// Returns the rounding threshold: 8 bits, from the number and its place.
 ///
-/// The upper bits of numbers with short fractions contribute too. The places of a block have each of the 256 thresholds
-/// once, so that the right share of equal numbers is rounded up.
+/// The upper bits of numbers with short fractions contribute too. A block's places have each threshold once, so that
+/// the right share of equal numbers is rounded up.
 #[inline(always)]
 fn chance(x: f32, place: usize) -> u32 {
     (x.to_bits() ^ x.to_bits() >> 15 ^ PLACES[place]) & 0xff
 }
 
-/// The contribution of a place in a block. A table, since integer products are slow, and SSE2 lacks them.
+/// The contribution of a place: a table, because integer products are slow, and SSE2 lacks them.
 static PLACES: [u32; BLOCK] = {
     let mut places = [0; BLOCK];
     let mut place = 0;
@@ -57,13 +55,13 @@ static PLACES: [u32; BLOCK] = {
     places
 };
 
-/// Rounds a non-negative `x` less than 2²² to the nearest integer.
+/// Rounds to the nearest integer, for 0 ≤ `x` < 2²².
 #[inline(always)]
 fn whole(x: f32) -> u32 {
     (x + 8_388_608.0).to_bits() & 0x7f_ffff
 }
 
-/// The quantization `scale·(k/127)²` with the sign of `k`.
+/// `scale·(k/127)²`, with the sign of `k`.
 #[derive(Clone, Copy)]
 struct Root {
     scale: f32,
@@ -96,7 +94,7 @@ impl Code for Root {
     }
 }
 
-/// The quantization `scale·(k/255)⁴`.
+/// `scale·(k/255)⁴`.
 #[derive(Clone, Copy)]
 struct FourthRoot {
     scale: f32,
@@ -124,8 +122,7 @@ impl Code for FourthRoot {
     }
     #[inline(always)]
     fn encode(self, x: f32, place: usize) -> u32 {
-        // Smaller numbers become the first code after zero, whatever the threshold, and so does this one: only zero has
-        // the code of zero.
+        // Smaller numbers, and this one, become code 1, whatever the threshold: only zero has code 0.
         const LEAST: f32 = 1.0 / (255.0 * 255.0 * 255.0 * 255.0);
         let part = x * self.inverse;
         let part = if part > LEAST { part } else { LEAST };
@@ -134,17 +131,17 @@ impl Code for FourthRoot {
     }
 }
 
-/// The bits of an `f32` down to the third of its fraction, less an offset.
+/// The bits of an `f32` down to the third of its fraction, minus an offset.
 ///
-/// The offset maps the largest of the block to 127 or, without a sign, 255. Codes are eighths of an octave, evenly
-/// within each octave. Zero has a code of its own.
+/// The offset maps the block's largest to 127, or unsigned to 255. Codes are eighths of an octave, evenly spaced within
+/// it; zero has its own.
 #[derive(Clone, Copy)]
 struct Log<const SIGNED: bool> {
-    /// The bits that the code 0 would represent.
+    /// The bits of code 0.
     base: i32,
 }
 
-/// Number of bits of an `f32` below those of a code.
+/// Bits of an `f32` below a code's.
 const BELOW: u32 = 20;
 
 impl<const SIGNED: bool> Code for Log<SIGNED> {
@@ -204,8 +201,8 @@ impl<K: Code> Job for Decode<'_, K> {
     }
 }
 
-/// A separate function, as `encode_block` is: arguments are known not to alias, fields are not, and aliasing would make
-/// the loop compile twice, with a scalar version.
+/// A separate function, as `encode_block`: arguments are known not to alias, fields are not, and LLVM would compile the
+/// loop twice, with a scalar version.
 #[inline(always)]
 fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
     for i in 0..BLOCK {
@@ -213,7 +210,7 @@ fn decode_block<K: Code>(code: K, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
     }
 }
 
-/// Decodes a block with infinities or NaN. A block with a scale that is not finite is NaN throughout.
+/// Decodes a marked block; with a scale that is not finite, all NaN.
 #[cold]
 #[inline(never)]
 fn decode_marked<K: Code>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK]) {
@@ -229,7 +226,7 @@ fn decode_marked<K: Code>(scale: f32, from: &[u8; BLOCK], to: &mut [f32; BLOCK])
     }
 }
 
-/// As [`encode_block`], for a block with infinities or NaN.
+/// As [`encode_block`], for a block to mark.
 #[cold]
 #[inline(never)]
 fn encode_marked<K: Code>(scale: f32, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
@@ -252,7 +249,7 @@ fn encode_marked<K: Code>(scale: f32, from: &[f32; BLOCK], to: &mut [u8; BLOCK])
     }
 }
 
-/// Returns the scale of a block with infinities or NaN, before it is marked: the largest of the others.
+/// Returns the largest finite magnitude: the scale before marking.
 #[cold]
 #[inline(never)]
 fn largest_finite(block: &[f32; BLOCK]) -> f32 {
@@ -269,13 +266,13 @@ impl<K: Code> Job for Encode<'_, K> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        // All scales first: the codes of a block depend on its scale, but no scale depends on codes.
+        // All scales first: codes depend on scales, not scales on codes.
         let Encode { from, to, .. } = self;
         let from = &from[..to.len()];
         for (b, to) in to.iter_mut().enumerate() {
             let largest = largest(&from[b]);
             let least = if largest < K::LEAST { K::LEAST } else { largest };
-            // For zeros, as the memory is before the first step.
+            // Of zeros, as memory is before the first step.
             let scale = if largest == 0.0 { 0.0 } else { least };
             let marked = || -largest_finite(&from[b]).max(K::LEAST);
             let [s0, s1, s2, s3, ..] = to;
@@ -302,7 +299,7 @@ fn encode_block<K: Code>(code: K, from: &[f32; BLOCK], to: &mut [u8; BLOCK]) {
     }
 }
 
-/// Returns the size of the largest number of a block, by its bits, so that NaN is the largest of all.
+/// Returns the largest magnitude, by bits: NaN is the largest.
 #[inline(always)]
 fn largest(block: &[f32; BLOCK]) -> f32 {
     let mut most = 0;
@@ -313,7 +310,6 @@ fn largest(block: &[f32; BLOCK]) -> f32 {
     f32::from_bits(most as u32)
 }
 
-/// Runs `$job` with the quantization of a [`DType`].
 macro_rules! with_code {
     ($simd:expr, $dtype:expr, $Job:ident { $from:expr, $to:expr }) => {
         match $dtype {
@@ -326,9 +322,9 @@ macro_rules! with_code {
     };
 }
 
-/// Returns the number of elements without significant digits at their block's scale.
+/// Counts elements without significant digits at their block's scale.
 ///
-/// These have the code next to zero; with a sign, also those that are zero among others.
+/// These have the code next to zero; signed, also zeros among others.
 pub(crate) fn floored(dtype: DType, from: &[u8]) -> usize {
     match dtype {
         DType::Root8 => count_floored::<Root>(from),
@@ -350,7 +346,7 @@ fn count_floored<K: Code>(from: &[u8]) -> usize {
     from.chunks(BLOCK + SCALE).map(of_block).sum()
 }
 
-/// Decodes `to.len()` numbers from their blocks, the last maybe shorter.
+/// Decodes blocks, the last perhaps shorter.
 pub(crate) fn decode(simd: SimdLevel, dtype: DType, from: &[u8], to: &mut [f32]) {
     let ((blocks, short), (whole, rest)) = (from.as_chunks(), to.as_chunks_mut());
     with_code!(simd, dtype, Decode { blocks, whole });
@@ -362,7 +358,7 @@ pub(crate) fn decode(simd: SimdLevel, dtype: DType, from: &[u8], to: &mut [f32])
     }
 }
 
-/// Encodes numbers into their blocks, the last maybe shorter.
+/// Encodes into blocks, the last perhaps shorter.
 pub(crate) fn encode(simd: SimdLevel, dtype: DType, from: &[f32], to: &mut [u8]) {
     let ((whole, rest), (blocks, short)) = (from.as_chunks(), to.as_chunks_mut());
     with_code!(simd, dtype, Encode { whole, blocks });

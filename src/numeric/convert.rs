@@ -1,4 +1,4 @@
-//! Conversion of chunks of a leaf to the compute type and back.
+//! Conversion of a leaf's chunks to the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
 use super::coded;
@@ -10,7 +10,6 @@ use crate::memory::RawSlice;
 #[cfg(feature = "half")]
 use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
 
-/// Converts numbers from one type to another.
 pub(crate) struct Convert<'a, A, B> {
     pub(crate) from: &'a [A],
     pub(crate) to: &'a mut [B],
@@ -32,7 +31,6 @@ fn convert_slice<A: Element, B: Element>(from: &[A], to: &mut [B]) {
     }
 }
 
-/// Converts numbers from `f16` to another type.
 #[cfg(feature = "half")]
 struct FromF16<'a>(SimdLevel, &'a [half::f16]);
 
@@ -49,7 +47,6 @@ impl<'a> ByReal for FromF16<'a> {
     fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// Converts numbers from another type to `f16`.
 #[cfg(feature = "half")]
 struct ToF16<'a>(SimdLevel, &'a mut [half::f16]);
 
@@ -66,7 +63,7 @@ impl<'a> ByReal for ToF16<'a> {
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// Converts by the CPU's own instructions.
+/// Converts by CPU instructions.
 #[cfg(feature = "half")]
 struct Widen<'a>(Convert<'a, half::f16, f32>);
 
@@ -111,7 +108,6 @@ impl Job for Narrow<'_> {
     }
 }
 
-/// Decodes whole blocks to a compute type.
 struct Decode<'a>(SimdLevel, DType, &'a [u8]);
 
 impl<'a> ByReal for Decode<'a> {
@@ -128,11 +124,10 @@ impl<'a> ByReal for Decode<'a> {
             convert_slice(numbers, to);
         }
     }
-    /// Does nothing: recorded values are not read from memory.
+    /// Does nothing: recorded values have no storage.
     fn recorded<C: Real>(self, _: &mut [C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// Encodes whole blocks from a compute type.
 struct Encode<'a>(SimdLevel, DType, &'a mut [u8]);
 
 impl<'a> ByReal for Encode<'a> {
@@ -152,7 +147,7 @@ impl<'a> ByReal for Encode<'a> {
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
 }
 
-/// Loads a chunk; of a quantized array, one of whole blocks.
+/// Loads a range; of quantized arrays, whole blocks.
 ///
 /// # Safety
 ///
@@ -172,7 +167,7 @@ pub(crate) unsafe fn load<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize,
     with_dtype!(raw.dtype(), T => dispatch(simd, Convert { from: unsafe { raw.slice::<T>(start, to.len()) }, to }));
 }
 
-/// Stores a chunk; of a quantized array, one of whole blocks.
+/// Stores a range; of quantized arrays, whole blocks.
 ///
 /// # Safety
 ///

@@ -1,17 +1,16 @@
-//! Conversion between `f16` and `f32`: by one CPU instruction on SIMD levels that have it, instead of seven and fifteen
-//! on bits. The results are bitwise identical, including NaN.
+//! Conversion between `f16` and `f32`: one CPU instruction where the SIMD level has it, else seven and fifteen on bits;
+//! bitwise identical, including NaN.
 #![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
 
 use super::simd::{ONE_SET, Set, SimdLevel};
 use crate::element::Element;
 
-/// Elements converted at a time.
 pub(crate) const BLOCK: usize = 32;
 
-/// Returns whether loops convert `f16` in registers on a SIMD level: on x86-64 on those with an instruction for it.
+/// Returns whether loops convert `f16` in registers: on x86-64 levels with an instruction for it.
 ///
-/// Otherwise a conversion takes a dozen instructions. Then tiles are converted first, which takes as long as such a
-/// loop would, with a quarter of its code.
+/// Otherwise a conversion takes a dozen instructions, and tiles are converted first: as fast, with a quarter of the
+/// code.
 pub(crate) const fn are_converted(simd: SimdLevel) -> bool {
     cfg!(not(target_arch = "x86_64")) || ONE_SET || !matches!(simd, SimdLevel::Baseline)
 }
@@ -20,7 +19,7 @@ pub(crate) const fn are_converted(simd: SimdLevel) -> bool {
 ///
 /// # Safety
 ///
-/// The CPU has the SIMD level: [`dispatch`](super::isa::dispatch) has chosen it.
+/// The CPU has the SIMD level: [`dispatch`](super::simd::dispatch) has chosen it.
 #[inline(always)]
 pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
     match S::SIMD {
@@ -30,7 +29,7 @@ pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
         // SAFETY: by the caller's promise.
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         SimdLevel::Avx2 => unsafe { x86::widen_by_8(from, to) },
-        // A loop, not `map` of arrays: that would call a function compiled for the baseline.
+        // A loop: `map` of arrays would call a function compiled for the baseline.
         _ => {
             for i in 0..BLOCK {
                 to[i] = half::f16::from_bits(from[i]).widen();
@@ -39,7 +38,7 @@ pub(crate) unsafe fn widen<S: Set>(from: &[u16; BLOCK], to: &mut [f32; BLOCK]) {
     }
 }
 
-/// Converts to the nearest numbers, ties to even.
+/// Converts to nearest, ties to even.
 ///
 /// # Safety
 ///
@@ -125,7 +124,6 @@ mod tests {
     use super::*;
     use crate::numeric::simd::{Job, SimdLevel, detected_simd_level, dispatch};
 
-    /// Converts a block to `f32`, and back to `f16`.
     struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
 
     impl Job for There<'_> {
@@ -153,7 +151,7 @@ mod tests {
         {
             for first in (0..=u16::MAX).step_by(BLOCK) {
                 let bits: [u16; BLOCK] = core::array::from_fn(|i| first + i as u16);
-                // Each `f16`, and numbers between: ties, their neighbours, and NaN of all kinds.
+                // Each `f16`, and between: ties, their neighbours, all kinds of NaN.
                 for between in [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff] {
                     let values = bits.map(|bits| f32::from_bits(f16::from_bits(bits).to_f32().to_bits() + between));
                     let (wide, narrowed) = dispatch(simd, There(&bits, &values));

@@ -1,8 +1,7 @@
-//! Matrix products by ndarray, and so by `matrixmultiply`, bitwise identical for any number of threads.
+//! Matrix products by ndarray's `matrixmultiply`, bitwise identical for any number of threads.
 //!
-//! The library's order of summation depends on the CPU, so between SIMD levels the last bits differ. It is called for
-//! blocks of the product that depend on its shape alone: threads determine where a block is computed, and never its
-//! values.
+//! Its order of summation depends on the CPU: results are bitwise identical only within a SIMD level. Blocks depend on
+//! the product's shape alone: threads determine where a block is computed, never its values.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
@@ -10,12 +9,11 @@ use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};
 use super::split::{half, join};
 use crate::element::Real;
 
-/// Rows of a block. The library reads the other factor again for each, a tenth of the time of a block of this size.
+/// Rows of a block. Each block rereads the other factor, a tenth of the time at this size.
 const ROWS: usize = 256;
-/// Columns of a block: only a product with few rows is split across them.
+/// Columns of a block: only products with few rows are split across them.
 const COLS: usize = 1024;
 
-/// Returns a view of a matrix in row-major order.
 pub(crate) fn matrix<C>(data: &[C], rows: usize, cols: usize) -> ArrayView2<'_, C> {
     ArrayView2::from_shape((rows, cols), data).expect("as many elements as the shape says")
 }
@@ -25,9 +23,9 @@ pub(crate) fn matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &
     product(a, b, false, out);
 }
 
-/// Computes `out ← a·b` for a symmetric product, as `x·xᵀ` is and the square of a symmetric matrix.
+/// As [`matmul`], for symmetric products such as `x·xᵀ` or the square of a symmetric matrix.
 ///
-/// Of blocks on both sides of the diagonal one is computed, and mirrored.
+/// Computes blocks on one side of the diagonal, and mirrors them.
 pub(crate) fn symmetric_matmul<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, out: &mut [C]) {
     let n = a.nrows();
     product(a, b, true, out);
@@ -43,8 +41,8 @@ fn product<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, upper: bool, out
     blocks(a, b, if upper { Some(0) } else { None }, out);
 }
 
-/// Computes the product, halved until it is a block. For a symmetric one omits the part below the diagonal; `diagonal`
-/// is the column of the diagonal in the first row.
+/// Computes the product, halved down to blocks. A symmetric one omits the part below the diagonal; `diagonal` is its
+/// column in the first row.
 fn blocks<C: Real>(a: ArrayView2<'_, C>, b: ArrayView2<'_, C>, diagonal: Option<usize>, mut out: ArrayViewMut2<'_, C>) {
     let (rows, cols) = out.dim();
     if let Some(half) = half(rows, ROWS) {
@@ -76,7 +74,7 @@ mod tests {
 
     fn check<C: Real>(m: usize, k: usize, n: usize, bound: f64) {
         let (a, b) = (numbers::<C>(m * k, 1), numbers::<C>(k * n, 2));
-        // `a` in column-major order, `b` in row-major order.
+        // `a` is column-major, `b` row-major.
         let mut out = vec![C::nan(); m * n];
         matmul(matrix(&a, k, m).reversed_axes(), matrix(&b, k, n), &mut out);
         for i in 0..m {

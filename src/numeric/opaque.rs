@@ -1,9 +1,9 @@
-//! Values hidden from the compiler of a loop.
+//! Values hidden from LLVM.
 
 use crate::element::Real;
 
-/// Hides an index from the compiler. Without it, the scalar loop after the last block becomes another blocked loop,
-/// with more code than the main loop.
+/// Hides an index. Otherwise the scalar loop after the last block becomes another blocked loop, larger than the main
+/// loop.
 #[inline(always)]
 pub(crate) fn hidden(i: usize) -> usize {
     core::hint::black_box(i)
@@ -16,7 +16,6 @@ pub(crate) fn hidden(i: usize) -> usize {
 pub(crate) struct Always<C>(C);
 
 impl<C: Real> Always<C> {
-    /// Creates it before a loop.
     #[inline(always)]
     pub(crate) fn new() -> Always<C> {
         Always(core::hint::black_box(C::zero()))

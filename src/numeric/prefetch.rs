@@ -1,23 +1,21 @@
-//! Prefetching.
 #![allow(unsafe_code, reason = "a prefetch is a hint to the processor")]
 
 use core::ops::Range;
 
-/// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Maximum number of arrays prefetched for a tile.
+/// Most arrays prefetched for a tile.
 const MOST: usize = 10;
 
-/// Prefetch distance of a loop's own arrays, in bytes. The CPU's prefetcher follows each array too, but stops at the
-/// end of each page and falls behind if the arithmetic of a block takes long.
+/// Prefetch distance of a loop's own arrays, in bytes. The CPU's prefetcher follows them too, but stops at the end of a
+/// page and falls behind long arithmetic.
 pub(crate) const DISTANCE: usize = 1024;
 
-/// The prefetch distance of loops that only read, into the L2 cache.
+/// Prefetch distance of loops that only read, into L2.
 const READ_DISTANCE: usize = 4096;
 
-/// Prefetches the memory that a loop reaches after a block. The address is derived from the block's, so that the
-/// compiler knows that no other memory is accessed: sums in registers stay there.
+/// Prefetches the memory after a block. The address derives from the block's, so that LLVM knows that no other memory
+/// is accessed: sums stay in registers.
 #[inline(always)]
 pub(crate) fn prefetch_after<T>(block: &[T]) {
     for line in (0..size_of_val(block)).step_by(LINE) {
@@ -25,7 +23,7 @@ pub(crate) fn prefetch_after<T>(block: &[T]) {
     }
 }
 
-/// Prefetches as much memory as a block has, from another address on.
+/// Prefetches a block's length of memory from another address.
 #[inline(always)]
 pub(crate) fn prefetch_beside<T>(block: &[T], address: usize) {
     for line in (0..size_of_val(block)).step_by(LINE) {
@@ -33,7 +31,7 @@ pub(crate) fn prefetch_beside<T>(block: &[T], address: usize) {
     }
 }
 
-/// As [`prefetch_after`] in a loop that only reads.
+/// As [`prefetch_after`], in a loop that only reads.
 #[inline(always)]
 pub(crate) fn prefetch_to_read<T>(block: &[T]) {
     for line in (0..size_of_val(block)).step_by(LINE) {
@@ -41,7 +39,7 @@ pub(crate) fn prefetch_to_read<T>(block: &[T]) {
     }
 }
 
-/// Prefetches a cache line, optionally only into the L2 cache; does nothing except on x86-64.
+/// Prefetches a cache line, optionally only into L2; x86-64 only.
 #[inline(always)]
 fn prefetch<const SECOND_LEVEL: bool>(address: *const i8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -59,34 +57,34 @@ fn prefetch<const SECOND_LEVEL: bool>(address: *const i8) {
     let _ = address;
 }
 
-/// The memory that the next tile reads, prefetched in equal shares before each loop over the current one.
+/// The memory that the next tile reads, prefetched in equal shares before each loop over the current tile.
 ///
-/// While one loop waits for memory, others compute. All tiles of a chunk read the same arrays in order, so that only
-/// the first records them. Arrays take turns line by line, so that the CPU's prefetcher starts in all of them.
+/// While one loop waits for memory, others compute. A chunk's tiles read the same arrays in order, so only the first
+/// records them. Arrays alternate line by line, so that the CPU's prefetcher starts in all.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
-    /// The ranges that the next tile reads: the start and the number of cache lines of each.
+    /// The next tile's ranges: start and cache lines.
     memory: [(usize, usize); MOST],
     len: usize,
-    /// The largest number of lines of any range, and the next line.
+    /// The lines of the longest range, and the next line.
     lines: usize,
     next: usize,
     is_first: bool,
-    /// Number of loops over this tile so far.
+    /// Loops over this tile so far.
     loops: usize,
-    /// Lines before each loop, from the number of loops of the previous tile. Zero for a single loop, which reads its
-    /// arrays in order and leaves them to the CPU's prefetcher.
+    /// Lines per loop, given the loops of the previous tile. Zero for a single loop, which reads in order and leaves
+    /// arrays to the CPU's prefetcher.
     share: usize,
 }
 
 impl Prefetch {
-    /// Returns the state for a chunk; `follows` is true if a tile of the same length follows the first.
+    /// Begins a chunk; `follows` if another tile of this length follows.
     #[inline]
     pub(crate) fn new(follows: bool) -> Prefetch {
         Prefetch { memory: [(0, 0); MOST], len: 0, lines: 0, next: 0, is_first: follows, loops: 0, share: 0 }
     }
 
-    /// Begins a later tile; `follows` is true if one of the same length comes after it.
+    /// Begins a later tile; `follows` as in [`new`](Self::new).
     pub(crate) fn go_on(&mut self, follows: bool) {
         self.share = if self.loops > 1 { self.lines.div_ceil(self.loops) } else { 0 };
         self.memory[..self.len].iter_mut().for_each(|(from, lines)| *from += *lines * LINE);
@@ -94,13 +92,13 @@ impl Prefetch {
         (self.loops, self.is_first) = (0, false);
     }
 
-    /// Returns true on the first tile of several, which records the ranges that it reads.
+    /// Returns true on the first of several tiles, which records its ranges.
     #[inline]
     pub(crate) fn is_first(&self) -> bool {
         self.is_first
     }
 
-    /// Records a range that the first tile reads. The next tile reads the range after it.
+    /// Records a range of the first tile; the next tile reads the range after it.
     pub(crate) fn reads(&mut self, now: Range<usize>) {
         if self.len < MOST {
             let lines = now.len().div_ceil(LINE);
@@ -110,7 +108,6 @@ impl Prefetch {
         }
     }
 
-    /// Prefetches a share, before a loop over the tile.
     pub(crate) fn prefetch_share(&mut self) {
         self.loops += 1;
         let end = self.lines.min(self.next + self.share);
@@ -135,7 +132,7 @@ mod tests {
         for (array, len) in [(1 << 20, 4096), (1 << 30, 2048)] {
             ahead.reads(array..array + len);
         }
-        // The number of loops is not known yet.
+        // The number of loops is unknown yet.
         (0..4).for_each(|_| ahead.prefetch_share());
         assert_eq!((ahead.lines, ahead.next), (64, 0));
         ahead.go_on(true);
@@ -146,7 +143,7 @@ mod tests {
         ahead.go_on(false);
         ahead.prefetch_share();
         assert_eq!(ahead.next, 64);
-        // A single loop reads its arrays in order and leaves them to the CPU's prefetcher.
+        // A single loop leaves its arrays to the CPU's prefetcher.
         ahead.go_on(true);
         assert_eq!(ahead.share, 0);
     }

@@ -1,4 +1,4 @@
-//! Choice of the SIMD level of a loop at run time.
+//! Selection of a loop's SIMD level at run time.
 #![allow(unsafe_code, reason = "calling a function that was compiled for an instruction set the CPU was found to have")]
 
 use core::marker::PhantomData;
@@ -18,7 +18,7 @@ pub enum SimdLevel {
     Avx512,
 }
 
-/// 0 if not forced; else one more than the number of the level.
+/// 0 if not forced, else the level plus one.
 static FORCED: AtomicU8 = AtomicU8::new(0);
 
 /// Returns the widest SIMD level of this CPU.
@@ -56,15 +56,15 @@ pub(crate) fn current_simd_level() -> SimdLevel {
     }
 }
 
-/// A loop to run. A struct with a method, not a closure: a closure that is not strictly `FnOnce` is called through a
-/// shim that may not be inlined, and the loop would be compiled for the baseline.
+/// A loop to run. A struct with a method: a closure that is not strictly `FnOnce` is called through a shim that may not
+/// be inlined, and its loop compiled for the baseline.
 pub(crate) trait Job {
     type Output;
-    /// False for a job on recorded numbers, which never runs and needs no loop.
+    /// False on recorded numbers: the job never runs and needs no loop.
     const IS_RUN: bool = true;
-    /// Must be `#[inline(always)]`, so that it takes on the SIMD level of its caller.
+    /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn run(self) -> Self::Output;
-    /// As `run`, for code that differs between SIMD levels.
+    /// As `run`, for code that differs by SIMD level.
     #[inline(always)]
     fn run_on<S: Set>(self) -> Self::Output
     where
@@ -74,7 +74,7 @@ pub(crate) trait Job {
     }
 }
 
-/// The SIMD level that a loop is compiled for, as a type.
+/// A SIMD level, as a type.
 pub(crate) trait Set {
     const SIMD: SimdLevel;
 }
@@ -111,19 +111,18 @@ pub(crate) fn dispatch<J: Job>(simd: SimdLevel, job: J) -> J::Output {
     }
 }
 
-/// True if the loops of chains are compiled for the baseline only: in the tests of this crate, as `.cargo/config.toml`
-/// requests. Tests have thousands of them, and unoptimized they hardly differ between SIMD levels. Other loops, some
-/// with code per SIMD level, exist for all.
+/// True if chains' loops are compiled for the baseline only: in this crate's tests, as `.cargo/config.toml` requests.
+/// Tests have thousands, which hardly differ between levels unoptimized. Other loops, some with code per level, exist
+/// for all.
 pub(super) const ONE_SET: bool = cfg!(debug_assertions) && option_env!("GRADCHAIN_ONE_INSTRUCTION_SET").is_some();
 
-/// As [`dispatch`], for a loop of a chain, which is compiled for each chain and number type.
+/// As [`dispatch`], for loops compiled per chain and number type.
 #[inline]
 pub(crate) fn dispatch_chain<J: Job>(simd: SimdLevel, job: J) -> J::Output {
     Chosen::<J>::CHAIN(simd, job)
 }
 
-/// The way to run a job. A constant, since the compiler still instantiates all calls under a condition that it rules
-/// out.
+/// The selected function, a constant: rustc instantiates calls even under a false condition.
 struct Chosen<J>(PhantomData<J>);
 
 impl<J: Job> Chosen<J> {

@@ -1,8 +1,8 @@
 //! The largest eigenvalue of a symmetric matrix.
 
-/// Returns the largest eigenvalue of a positive semidefinite matrix of `n` rows, which is overwritten.
+/// Returns the largest eigenvalue of a positive semidefinite matrix of `n` rows; overwrites it.
 ///
-/// It uses Householder reflections to tridiagonal form, then bisection by Sturm counts: Golub and Van Loan, Matrix
+/// Householder reflections to tridiagonal form, then bisection by Sturm counts: Golub and Van Loan, Matrix
 /// computations, sections 8.3.1 and 8.4.1.
 pub(crate) fn spectral_norm(a: &mut [f64], n: usize, work: &mut Vec<f64>) -> f64 {
     work.clear();
@@ -19,7 +19,7 @@ pub(crate) fn spectral_norm(a: &mut [f64], n: usize, work: &mut Vec<f64>) -> f64
     bisect(diagonal, &beside[..n.saturating_sub(1)])
 }
 
-/// Zeroes row and column `k` beyond the off-diagonal element, which is returned.
+/// Zeroes row and column `k` beyond the off-diagonal element; returns that.
 fn reflect(a: &mut [f64], n: usize, k: usize, v: &mut [f64], w: &mut [f64]) -> f64 {
     let first = k + 1;
     let (v, w) = (&mut v[first..n], &mut w[first..n]);
@@ -52,12 +52,12 @@ fn bisect(diagonal: &[f64], beside: &[f64]) -> f64 {
         let before = if i > 0 { beside[i - 1].abs() } else { 0.0 };
         before + beside.get(i).map_or(0.0, |b| b.abs())
     };
-    // Gershgorin: no eigenvalue is larger.
+    // Gershgorin's bound.
     let mut high = diagonal.iter().enumerate().map(|(i, d)| d + around(i)).fold(0.0, f64::max);
     let mut low = diagonal.iter().copied().fold(0.0, f64::max);
     loop {
         let middle = 0.5 * (low + high);
-        // The bounds are adjacent numbers.
+        // The bounds are adjacent.
         if middle <= low || middle >= high {
             return high;
         }
@@ -65,7 +65,7 @@ fn bisect(diagonal: &[f64], beside: &[f64]) -> f64 {
     }
 }
 
-/// Returns whether all eigenvalues are below `x`, that is, whether all pivots of the matrix minus `x` are negative.
+/// Returns whether all eigenvalues are below `x`: all pivots of the matrix minus `x` are negative.
 fn all_below(diagonal: &[f64], beside: &[f64], x: f64) -> bool {
     let mut pivot = 1.0;
     diagonal.iter().enumerate().all(|(i, d)| {
@@ -88,9 +88,8 @@ mod tests {
         check(&[3.0], 1, 3.0);
         check(&[2.0, 1.0, 1.0, 2.0], 2, 3.0);
         check(&[1.0, 0.0, 0.0, 0.0, 5.0, 0.0, 0.0, 0.0, 5.0], 3, 5.0);
-        // All ones.
         check(&[1.0; 49], 7, 7.0);
-        // min(i, j): the inverse of a second difference with a known smallest eigenvalue.
+        // min(i, j): the inverse of a second difference, whose smallest eigenvalue is known.
         let n = 9;
         let a: Vec<f64> = (0..n * n).map(|k| (k / n).min(k % n) as f64 + 1.0).collect();
         let angle = core::f64::consts::PI / (2.0 * (2 * n + 1) as f64);

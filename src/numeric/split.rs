@@ -7,26 +7,25 @@ use std::sync::{Mutex, PoisonError};
 
 use super::simd::{Job, SimdLevel, current_simd_level, dispatch};
 
-/// Parallelism threshold: the least elements of one array that threads share.
+/// Parallelism threshold: least elements of one array that threads share.
 pub(crate) const FEW: usize = 1 << 18;
 
-/// Returns whether threads share `elements` elements: at least `few`, and more than one thread.
+/// Returns whether several threads share this work: at least `few` elements.
 pub(crate) fn worth_sharing(elements: usize, few: usize) -> bool {
     elements >= few && threads() > 1
 }
 
-/// Work with independent halves.
 pub(crate) trait Split: Job<Output = ()> + Send + Sized {
-    /// Returns its halves, or itself if too small. The split must not depend on the number of threads.
+    /// Returns halves, or itself if too small, independently of the number of threads.
     fn split(self) -> Result<[Self; 2], Self>;
 }
 
-/// Returns where to split `len` rows in groups of `per`; none if a group holds them all.
+/// Returns where to split `len` rows, in groups of `per`; `None` for one group.
 pub(crate) fn half(len: usize, per: usize) -> Option<usize> {
     (len > per).then(|| (len / 2).next_multiple_of(per))
 }
 
-/// Runs all of it, on `elements` elements, on rayon's threads if available.
+/// Runs a job on `elements` elements, on rayon's threads if available.
 pub(crate) fn in_parts<J: Split>(elements: usize, job: J) {
     let simd = current_simd_level();
     if !worth_sharing(elements, FEW) {
@@ -51,16 +50,16 @@ fn cut<J: Split>(job: J, parts: &mut Vec<Option<J>>) {
     }
 }
 
-/// Calls `one` with each of some parts, as [`shared`].
+/// Calls `one` with each part, as [`shared`].
 pub(crate) fn each_of<P: Send>(parts: &mut [P], one: &(dyn Fn(&mut P) + Sync)) {
     let parts: Vec<_> = parts.iter_mut().map(Mutex::new).collect();
-    // Each mutex belongs to one task, so no thread waits.
+    // Each mutex belongs to one task: no thread waits.
     shared(0..parts.len(), false, &|part| one(&mut parts[part].lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
 /// Runs each task once, on rayon's threads if available, forwards or backwards.
 ///
-/// Each thread takes the next task when it has finished one. Takes a `dyn Fn`, so that it compiles once.
+/// A thread that has finished takes the next task. A `dyn Fn`, to compile once.
 pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) + Sync)) {
     let in_order = |i: usize| one(if backwards { tasks.end - 1 - i } else { tasks.start + i });
     #[cfg(feature = "rayon")]
@@ -68,7 +67,7 @@ pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) 
         let next = AtomicUsize::new(0);
         let work = || {
             loop {
-                // A scope ends after all writes of its threads.
+                // A scope ends after its threads' writes.
                 match next.fetch_add(1, Ordering::Relaxed) {
                     i if i < tasks.len() => in_order(i),
                     _ => break,
@@ -83,7 +82,7 @@ pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) 
     (0..tasks.len()).for_each(in_order);
 }
 
-/// Returns the number of rayon's threads; 1 without rayon.
+/// Returns rayon's threads; 1 without rayon.
 pub(crate) fn threads() -> usize {
     #[cfg(feature = "rayon")]
     let threads = rayon::current_num_threads();
@@ -102,7 +101,7 @@ pub(crate) fn join(one: impl FnOnce() + Send, other: impl FnOnce() + Send) {
 
 type Half<'a> = &'a mut (dyn FnMut() + Send);
 
-/// Not generic over the work, so that rayon's join compiles once.
+/// Not generic, so that rayon's join compiles once.
 fn both(one: Half<'_>, other: Half<'_>) {
     #[cfg(feature = "rayon")]
     if threads() > 1 {

@@ -1,15 +1,12 @@
-//! Sums in an order independent of the SIMD level.
-
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use super::simd::SimdLevel;
 use super::simd::{Job, Set, current_simd_level, dispatch};
 use crate::element::Real;
 
-/// Number of partial sums side by side, for vectorization. It fixes the order of addition and so the result's bits.
+/// Partial sums side by side, for vectorization. The number fixes the order of addition, and so results to the bit.
 pub(crate) const LANES: usize = 16;
 
-/// Adds to the partial sums, a register at a time. Written by hand, since the compiler mixes the lanes of several such
-/// sums, or adds half registers.
+/// Adds to partial sums by register. By hand, because LLVM mixes lanes of several sums, or adds half registers.
 macro_rules! add_by_registers {
     ($(#[$doc:meta])* $name:ident($T:ty), $in_order:expr, $($Set:ident: $width:literal $load:ident $add:ident $store:ident),*) => {
         $(#[$doc])*
@@ -42,21 +39,19 @@ macro_rules! add_by_registers {
 }
 
 add_by_registers! {
-    /// Sums.
     add_lanes(f64), |a: f64, b: f64| a + b,
     Avx512: 8 _mm512_loadu_pd _mm512_add_pd _mm512_storeu_pd,
     Avx2: 4 _mm256_loadu_pd _mm256_add_pd _mm256_storeu_pd,
     Baseline: 2 _mm_loadu_pd _mm_add_pd _mm_storeu_pd
 }
 add_by_registers! {
-    /// Counts.
     add_counts(u32), u32::wrapping_add,
     Avx512: 16 _mm512_loadu_si512 _mm512_add_epi32 _mm512_storeu_si512,
     Avx2: 8 _mm256_loadu_si256 _mm256_add_epi32 _mm256_storeu_si256,
     Baseline: 4 _mm_loadu_si128 _mm_add_epi32 _mm_storeu_si128
 }
 
-/// Returns the sum of `f` over a tile, in `f64`, in an order independent of the SIMD level.
+/// Returns the sum of `f` over a tile, in an order independent of the SIMD level.
 #[inline(always)]
 pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];
@@ -72,7 +67,6 @@ pub(crate) fn sum_tile<C: Real>(x: &[C], f: impl Fn(C) -> f64) -> f64 {
     lanes.iter().sum()
 }
 
-/// Returns the sum of the squares of a chunk.
 pub(crate) fn squares<C: Real>(x: &[C]) -> f64 {
     dispatch(current_simd_level(), Squares(x))
 }
@@ -88,13 +82,13 @@ impl<C: Real> Job for Squares<'_, C> {
     }
 }
 
-/// Returns the sum of `f` over two chunks of one length, in the order of [`sum_tile`].
+/// As [`sum_tile`], over two slices of one length.
 #[inline(always)]
 pub(crate) fn sum_pairs<C: Real>(x: &[C], y: &[C], f: impl Fn(C, C) -> f64) -> f64 {
     sum_triples(x, y, y, |x, y, _| f(x, y))
 }
 
-/// Returns the same over three chunks.
+/// As [`sum_tile`], over three slices of one length.
 #[inline(always)]
 pub(crate) fn sum_triples<C: Real>(x: &[C], y: &[C], z: &[C], f: impl Fn(C, C, C) -> f64) -> f64 {
     let mut lanes = [0.0_f64; LANES];

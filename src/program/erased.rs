@@ -4,7 +4,7 @@ use super::traced::{Kind, Traced};
 use crate::element::{DType, Real};
 use crate::engine::{Tile, current_simd_level};
 
-/// The one element of a [`Tile`] of a recording type: its update and its parameter by their line numbers.
+/// The one element of a recorded [`Tile`]: its update and its parameter, as line numbers.
 #[derive(Debug)]
 pub struct ErasedTile {
     dtype: DType,
@@ -15,7 +15,6 @@ pub struct ErasedTile {
 }
 
 impl ErasedTile {
-    /// Runs a function of an untyped element on the element of a tile.
     pub(crate) fn of<C: Real>(
         tile: &mut Tile<'_, C>,
         number: fn(C) -> u32,
@@ -28,7 +27,6 @@ impl ErasedTile {
         (tile.u[0], tile.zero) = (line(erased.u), erased.zero);
     }
 
-    /// Runs a job on the typed tile.
     pub(crate) fn with(&mut self, job: &dyn OnTile) {
         match self.dtype {
             DType::F64 => self.with_type(&|tile| job.double(tile)),
@@ -46,7 +44,6 @@ impl ErasedTile {
     }
 }
 
-/// A job on a tile of either recording type.
 pub(crate) trait OnTile {
     fn single(&self, tile: &mut Tile<'_, Traced<f32>>);
     fn double(&self, tile: &mut Tile<'_, Traced<f64>>);

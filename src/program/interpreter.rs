@@ -1,5 +1,3 @@
-//! A backend that interprets programs line by line.
-
 use std::collections::HashMap;
 
 use super::{Executor, LeafProgram, Pass, by_chunk};
@@ -36,7 +34,7 @@ pub struct Interpreter {
     structure: Structure,
     params: Moments,
     gradients: Moments,
-    /// The updates that a pass stores for the next: for each leaf, in `f64`, which represents them exactly.
+    /// Updates that a pass stores for the next: by leaf, in `f64`, which represents them exactly.
     stored: HashMap<usize, Vec<f64>>,
     arrays: HashMap<String, Moments>,
     kept: HashMap<(String, usize), Vec<f64>>,

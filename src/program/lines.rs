@@ -1,7 +1,7 @@
 //! The lines of a recording, drafted from the last one.
 //!
-//! The leaves of a chain have one program, and the next step repeats it. So most recordings write the same lines as the
-//! last one of their thread: then nothing is stored, and the program is shared.
+//! The leaves of a chain have one program, which the next step repeats. So most recordings write the lines of the last
+//! one of their thread: nothing is stored, and the program is shared.
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Code;
 use super::op::{Op, Type, Value};
 
-/// A map with many short trusted keys: the standard hasher would take half of the time.
+/// A map with short, trusted keys: the standard hasher would take half of the time.
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixing>>;
 
 #[derive(Default)]
@@ -40,32 +40,29 @@ impl Hasher for Mixing {
     }
 }
 
-/// The knowledge about a line during recording.
+/// The knowledge about a line's value during recording.
 #[derive(Clone, Copy)]
 pub(super) enum Known {
-    /// It differs from element to element.
+    /// Differs between elements.
     Nothing,
-    /// It follows from this step's scalars.
+    /// Follows from this step's scalars.
     ThisStep(Value),
-    /// It is the same in each step.
+    /// The same in each step.
     Always(Value),
 }
 
 #[derive(Default)]
 pub(super) struct Lines {
-    /// The written lines, followed by the rest of the draft.
+    /// The written lines, then the rest of the draft.
     all: Vec<(Op, Type, Known)>,
-    /// The number of each line.
     numbers: Map<Op, u32>,
     written: usize,
-    /// True if a line differs from the draft's.
     differs: bool,
-    /// The finished draft: the recording, by the numbers of its lines, and its program.
+    /// The draft: the numbers of a recording's lines, and its program.
     draft: Option<(Code, Arc<Code>)>,
 }
 
 impl Lines {
-    /// Begins a recording.
     pub(super) fn begin(&mut self) {
         (self.written, self.differs) = (0, false);
     }
@@ -86,7 +83,7 @@ impl Lines {
         self.all[line as usize].2
     }
 
-    /// Returns the line of an operation, if written. Lines are unique: the next line of the draft is not written yet.
+    /// Returns the written line of an operation. Lines are unique: the draft's next line is unwritten.
     pub(super) fn find(&self, op: Op) -> Option<u32> {
         if self.all.get(self.written).is_some_and(|draft| draft.0 == op) {
             return None;
@@ -108,7 +105,6 @@ impl Lines {
         line
     }
 
-    /// Discards the rest of the draft.
     fn forget_the_rest(&mut self) {
         for (op, ..) in self.all.drain(self.written..) {
             self.numbers.remove(&op);
@@ -116,7 +112,7 @@ impl Lines {
         self.differs = true;
     }
 
-    /// Returns the program of a recording, given by the numbers of its lines, as the next recording's draft.
+    /// Returns the program of a recording given by line numbers, and keeps it as the next draft.
     pub(super) fn finish(&mut self, recorded: Code) -> Arc<Code> {
         match &self.draft {
             Some((draft, code)) if !self.differs && *draft == recorded => code.clone(),
@@ -136,7 +132,7 @@ mod tests {
     use super::*;
     use crate::program::op::{Binary, Unary};
 
-    /// Records a sum of the update and the `n`th of some scalars of their own type, negated or not.
+    /// Records a sum of the update and scalar `n` of `of_scalars`, perhaps negated.
     fn recorded(ty: Type, of_scalars: Type, [scalars, n]: [usize; 2], negated: bool) -> Arc<Code> {
         let session = Session::new(ty, 1);
         let u = with(|r| r.put(Op::Update));

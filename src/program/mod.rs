@@ -74,12 +74,10 @@ use crate::error::{Error, Result};
 /// Two programs are equal if they do the same in the same order to state of the same names.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// Leaves with the same program share it.
     code: Arc<Code>,
     slots: Arc<[String]>,
 }
 
-/// A program without names.
 #[derive(Clone, Debug, PartialEq)]
 struct Code {
     dtype: DType,
@@ -140,7 +138,7 @@ impl Program {
         line.is_some_and(|line| self.writes(slot) || self.uses(line as u32, slot))
     }
 
-    /// Returns whether a line is an operand or a result, other than the state of `slot`.
+    /// Returns whether a line is an operand or a result other than the state of `slot`.
     fn uses(&self, line: u32, slot: usize) -> bool {
         let others = self.code.new_slots.iter().enumerate().filter(|(other, _)| *other != slot).map(|(_, line)| line);
         let mut results = others.chain(&self.code.sums).chain(&self.code.update).chain(&self.code.param);
@@ -172,7 +170,7 @@ impl Program {
 }
 
 impl Code {
-    /// Returns everything but the recording statistics.
+    /// Returns all but the recording statistics.
     #[allow(clippy::type_complexity, reason = "what equality and hashes go by")]
     fn does(&self) -> (DType, usize, &[(Op, Type)], [Option<u32>; 2], [&[u32]; 2]) {
         let results = ([self.update, self.param], [&self.new_slots[..], &self.sums]);
@@ -196,7 +194,7 @@ impl Hash for Program {
     }
 }
 
-/// Records the operations on an element, from the update and the parameter to the emitted update and the new parameter.
+/// Records an element's operations, from update and parameter to emitted update and new parameter.
 ///
 /// # Errors
 ///
@@ -211,7 +209,7 @@ fn record<F: Kind>(
     })
 }
 
-/// The same by line numbers.
+/// As [`record`], by line numbers.
 fn record_lines(name: &str, kind: usize, dtype: DType, does: impl FnOnce() -> [Option<u32>; 2]) -> Result<Recording> {
     let session = Session::new(if dtype == DType::F64 { Type::F64 } else { Type::F32 }, kind);
     let ends = does();
@@ -221,10 +219,10 @@ fn record_lines(name: &str, kind: usize, dtype: DType, does: impl FnOnce() -> [O
 }
 
 impl Code {
-    /// Takes the lines that a result needs, and renumbers the results.
+    /// Takes the lines that the results need.
     ///
-    /// Each line comes just before the first that needs it, so that programs that do the same are equal, whatever else
-    /// was recorded, and read like a rule.
+    /// Each line comes just before its first use, so that equivalent programs are equal, whatever else was recorded,
+    /// and read like a rule.
     fn with_lines(mut self, lines: &[(Op, Type)]) -> Code {
         const UNPLACED: u32 = u32::MAX;
         let mut places = vec![UNPLACED; lines.len()];

@@ -56,12 +56,10 @@ impl Value {
         }
     }
 
-    /// Rounds to a number type.
     pub(super) fn number(ty: Type, value: f64) -> Value {
         if ty == Type::F32 { Value::F32(value as f32) } else { Value::F64(value) }
     }
 
-    /// Returns the value as a number, exactly.
     pub(super) fn as_f64(self) -> f64 {
         match self {
             Value::F32(x) => f64::from(x),
@@ -96,7 +94,6 @@ impl Hash for Value {
     }
 }
 
-/// Writes a Rust literal without its type.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -299,7 +296,6 @@ impl Op {
         }
     }
 
-    /// Returns the same operation on other lines.
     pub(super) fn with_operands(self, mut f: impl FnMut(u32) -> u32) -> Op {
         match self {
             Op::Constant(_) | Op::Scalar(_) | Op::Update | Op::Param | Op::Slot(_) => self,
@@ -328,7 +324,7 @@ impl Op {
         self.all_operands().1 == 0
     }
 
-    /// Returns the type of its value, from those of its operands; scalars, updates, parameters and states have `input`.
+    /// Returns the type of its value, given those of its operands; inputs have `input`.
     pub(super) fn ty(self, input: Type, of: impl Fn(u32) -> Type) -> Type {
         match self {
             Op::Constant(value) => value.ty(),
@@ -341,7 +337,7 @@ impl Op {
         }
     }
 
-    /// Evaluates it; `None` for inputs and operations on whole arrays.
+    /// Evaluates it; `None` for inputs and operations on arrays.
     pub(super) fn evaluate(self, of: impl Fn(u32) -> Value) -> Option<Value> {
         use Value::{Bool, Count, F32, F64};
         Some(match self {
@@ -388,7 +384,7 @@ impl Op {
     }
 }
 
-/// Panics: the recorder passes only operands of a type that the operation supports.
+/// Panics: the recorder passes supported types only.
 fn ill_typed(value: Value) -> ! {
     unreachable!("an operation on {value:?}, which has none such")
 }

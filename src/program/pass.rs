@@ -48,7 +48,7 @@ pub struct LeafProgram {
     /// The arrays of its [slots](Program::slots).
     pub arrays: Arc<[Array]>,
     sums: Vec<usize>,
-    /// The part it belongs to, if any.
+    /// Its part, if any.
     pub(super) part: &'static str,
 }
 
@@ -115,18 +115,17 @@ pub fn by_chunk(values: &[f64]) -> Vec<f64> {
     values.chunks(CHUNK).map(tiles).collect()
 }
 
-/// Records passes for a device.
 pub(crate) struct Passes<'m> {
     pub(super) executor: &'m mut dyn Executor,
-    /// The locations and names of the state's arrays.
+    /// Where the state's arrays are, and their names.
     names: Vec<(usize, String)>,
-    /// Arrays that are not part of the state.
+    /// Arrays that are not state.
     kept: Vec<usize>,
-    /// The programs on whole leaves at the next barrier.
+    /// The whole-leaf programs of the next barrier.
     pub(super) whole: Vec<Result<LeafProgram>>,
-    /// The part that they belong to.
+    /// Their part.
     pub(super) part: &'static str,
-    /// The result of the previous leaf, shared since most leaves have the same.
+    /// The previous leaf's result, shared because most leaves have the same.
     last: Option<(Vec<InRecord>, Program, Arc<[Array]>)>,
     error: Option<Error>,
 }
@@ -155,20 +154,18 @@ impl<'m> Passes<'m> {
         Array { name: format!("kept {number}"), dtype, lasts: false }
     }
 
-    /// Records a pass on a leaf.
     fn leaf<T: Stage, F: Kind>(pass: &engine::Pass<'_, T>, leaf: usize) -> Result<Recording> {
         let spec = &pass.structure().leaves()[leaf];
         let ([_, stores], dtype) = (pass.reads_and_writes_stored(), spec.dtype());
         record::<F>(spec.path(), pass.number(), |u, p| {
             let (u, adds) = pass.record(leaf, u, p);
-            // The update is rounded to the parameter's type before it is added, as in the engine.
+            // As in the engine, the update is rounded to the parameter's dtype before it is added.
             let to = Rounding::to(dtype);
             let add = || Traced::record(&[], 0..0, &|_, _| add_update(p, u.rounded(to))).rounded(to);
             [stores.then_some(u), adds.then(add)]
         })
     }
 
-    /// Returns a recording with the names of its arrays.
     pub(super) fn named(&mut self, leaf: usize, spec: &LeafSpec, recorded: Recording) -> LeafProgram {
         let Recording { code, scalars, arrays, sums } = recorded;
         let like = |program: &Program| Arc::ptr_eq(&program.code, &code) || *program.code == *code;
@@ -194,7 +191,7 @@ impl<'m> Passes<'m> {
         loop {
             let (some, others) = rest.split_at(rest.len().min(self.executor.leaves_at_a_time().max(1)));
             let mut leaves = self.recorded(pass, some)?;
-            // Sums block on the device, so all leaves with sums are submitted at once.
+            // Sums block on the device, so all their leaves are submitted at once.
             let adds = leaves.iter().any(|leaf| !leaf.sums.is_empty());
             if adds {
                 leaves.extend(self.recorded(pass, others)?);
@@ -207,7 +204,6 @@ impl<'m> Passes<'m> {
         }
     }
 
-    /// Records the pass on some leaves.
     fn recorded<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, some: &[usize]) -> Result<Vec<LeafProgram>> {
         let specs = pass.structure().leaves();
         let recorded = on_threads(some, &|leaf| match specs[leaf].dtype().compute() {
@@ -217,7 +213,6 @@ impl<'m> Passes<'m> {
         some.iter().zip(recorded).map(|(leaf, recorded)| Ok(self.named(*leaf, &specs[*leaf], recorded?))).collect()
     }
 
-    /// Executes some leaves, and collects their sums.
     fn part<T: Stage>(&mut self, pass: &engine::Pass<'_, T>, leaves: Vec<LeafProgram>, all: &mut [f64]) -> Result<()> {
         let recorded = Pass { number: pass.number(), from_stored: pass.reads_and_writes_stored()[0], leaves };
         let added = self.executor.pass(&recorded)?;
@@ -237,9 +232,9 @@ impl<'m> Passes<'m> {
     }
 }
 
-/// Records some leaves, on rayon's threads if the pool and the number of leaves are large enough.
+/// Records leaves, on rayon's threads if the pool and their number are large enough.
 ///
-/// The device waits for the recording, a few microseconds per leaf. Programs do not depend on the thread.
+/// The device waits for recording, microseconds per leaf. Programs do not depend on threads.
 fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Sync)) -> Vec<Result<Recording>> {
     if leaves.len() < 2 * AT_ONCE {
         return leaves.iter().map(|leaf| each(*leaf)).collect();
@@ -249,7 +244,7 @@ fn on_threads(leaves: &[usize], each: &(dyn Fn(usize) -> Result<Recording> + Syn
     parts.into_iter().flat_map(|(_, recorded)| recorded).collect()
 }
 
-/// Number of leaves that justifies waking a thread, which sleeps while the device works.
+/// Leaves that justify waking a thread, which sleeps while the device works.
 const AT_ONCE: usize = 64;
 
 impl<T: Stage> Remote<T> for Passes<'_> {
@@ -281,7 +276,6 @@ impl Programs {
     }
 }
 
-/// A backend that only records its passes.
 impl Executor for Programs {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         self.passes.push(pass.clone());

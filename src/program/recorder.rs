@@ -1,8 +1,7 @@
-//! Recording of operations on numbers, on each path through a function that compares them.
+//! Recording of operations on numbers, along each path through a function that compares them.
 //!
-//! A comparison must return a bool, so a function runs once for each path. The first run gets true wherever the result
-//! does not follow from earlier ones; then one result after another, from the last, becomes false. Where paths meet,
-//! selects on the conditions join their results.
+//! A comparison returns a bool, so a function runs once per path. The first run gets true wherever earlier results do
+//! not decide; then results become false one by one, from the last. Selects on the conditions join paths.
 
 use core::cell::RefCell;
 use std::sync::Arc;
@@ -12,40 +11,37 @@ use super::lines::{Known, Lines, Map};
 use super::op::{Comparison, Op, Type, Value};
 use crate::element::{DType, InRecord};
 
-/// Maximum number of paths through one part.
+/// Most paths through one part.
 const MOST_PATHS: usize = 4096;
-/// Maximum number of comparisons on one path, for loops that a comparison ends.
+/// Most comparisons on one path, for loops that a comparison ends.
 const MOST_DECISIONS: usize = 256;
 
-/// Number of recording kinds, each likely to repeat its last recording: those of the first passes of a step.
+/// Kinds of recordings, each likely to repeat its last: the first passes of a step.
 const KINDS: usize = 4;
 
 const DIFFERS: &str = "it does something else each time it is called";
 
 thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
-    /// The last recording of each kind.
     static LAST: RefCell<[Option<Lines>; KINDS]> = const { RefCell::new([const { None }; KINDS]) };
 }
 
-/// The path of one run through a part.
 #[derive(Default)]
 struct Way {
-    /// The results that lead to the point where this run differs from earlier ones.
+    /// The results up to the first difference from earlier runs.
     given: Vec<Decision>,
     taken: Vec<Decision>,
-    /// The relations of two lines that are still possible, given the results so far.
+    /// The relations of two lines that earlier results allow.
     possible: Vec<((u32, u32), Relations)>,
 }
 
-/// A comparison that could have gone either way, and its result.
+/// An undecided comparison, and its result.
 #[derive(Clone, Copy, PartialEq)]
 struct Decision {
     condition: u32,
     answer: bool,
 }
 
-/// A set of possible relations of two numbers.
 #[derive(Clone, Copy, PartialEq)]
 struct Relations(u8);
 
@@ -53,7 +49,7 @@ impl Relations {
     const LESS: Relations = Relations(1);
     const EQUAL: Relations = Relations(2);
     const GREATER: Relations = Relations(4);
-    /// One of them is NaN.
+    /// One is NaN.
     const UNORDERED: Relations = Relations(8);
     const ALL: Relations = Relations(15);
 
@@ -69,7 +65,7 @@ impl Relations {
         Relations(self.0 & !other.0)
     }
 
-    /// Returns the relations that satisfy a comparison of two lines, the earlier line first.
+    /// Returns the relations of two lines, the earlier first, that satisfy a comparison.
     fn that_satisfy(comparison: Comparison, exchanged: bool) -> Relations {
         let less = if exchanged { Relations::GREATER } else { Relations::LESS };
         match comparison {
@@ -80,60 +76,55 @@ impl Relations {
     }
 }
 
-/// The results of the paths through a part: those of one path, or a decision between two.
+/// Results of paths: of one, or a decision between two.
 enum Ways {
     End(Vec<u32>),
     Fork { condition: u32, yes: Box<Ways>, no: Box<Ways> },
 }
 
-/// The join of two paths.
 struct Meeting {
-    /// Maximum number of differing operands for which equal operations of both paths become one on selected operands.
+    /// Most differing operands with which equal operations of both paths become one on selected operands.
     differing: usize,
-    /// The line that joins two, by the deciding condition.
+    /// The line that joins two, by condition.
     chosen: Map<(u32, u32, u32), u32>,
 }
 
 pub(super) struct Recorder {
-    /// The type of inputs.
     ty: Type,
     lines: Lines,
-    /// The scalars of this step.
     scalars: Vec<f64>,
     /// True if incoming numbers are scalars.
     in_scalars: bool,
-    /// The current paths, each nested in the one before.
+    /// The current paths, each nested in the previous.
     ways: Vec<Way>,
     paths: usize,
-    /// The part being recorded.
     part: &'static str,
-    /// The part and the operation that cannot be recorded.
+    /// The part and operation that cannot be recorded.
     problem: Option<(&'static str, &'static str)>,
-    /// The requested arrays, with the line that each holds for the element.
+    /// The requested arrays, with the element's lines.
     arrays: Vec<(InRecord, u32)>,
-    /// The summands of the element, by the numbers of the chain's sums.
+    /// The element's summands, by sum of the chain.
     sums: Vec<(usize, u32)>,
     chance: u64,
 }
 
-/// The result of a recording.
 pub(super) struct Recording {
     pub(super) code: Arc<Code>,
     pub(super) scalars: Vec<f64>,
-    /// The arrays of its slots.
+    /// Its slots.
     pub(super) arrays: Vec<InRecord>,
-    /// The chain's sums of its sums.
+    /// Its sums, as numbers in the chain.
     pub(super) sums: Vec<usize>,
 }
 
-/// A recording that ends when finished or dropped; then the outer recording of this thread resumes.
+/// A recording until finished or dropped; then the thread's outer recording resumes.
 pub(super) struct Session {
     before: Option<Recorder>,
     kind: usize,
 }
 
 impl Session {
-    /// Begins with scalars. The kind affects only the speed.
+    /// Begins with scalars. `kind` affects only speed.
     pub(super) fn new(ty: Type, kind: usize) -> Session {
         let kind = kind % KINDS;
         let mut lines = LAST.with_borrow_mut(|last| last[kind].take()).unwrap_or_default();
@@ -156,7 +147,7 @@ impl Session {
         Session { before: RECORDER.replace(Some(recorder)), kind }
     }
 
-    /// Ends with an update and a parameter; fails with the part and the operation that cannot be recorded.
+    /// Ends with update and parameter, or the part and operation that cannot be recorded.
     pub(super) fn finish(self, [update, param]: [Option<u32>; 2]) -> Result<Recording, (&'static str, &'static str)> {
         let Recorder { ty, mut lines, scalars, paths, problem, arrays, sums, .. } =
             RECORDER.take().expect("a session is the only one that ends its recorder");
@@ -189,7 +180,7 @@ impl Drop for Session {
 
 /// # Panics
 ///
-/// Panics without a recording: a recording number has outlived the call of the rule.
+/// Panics without a recording: a recording number has outlived the rule's call.
 pub(super) fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> T {
     RECORDER.with_borrow_mut(|recorder| f(recorder.as_mut().expect("what records is used while it is recorded")))
 }
@@ -205,7 +196,7 @@ impl Recorder {
             return self.put(Op::Constant(value));
         }
         let ty = match op {
-            // Values of this step; some may have the type of sums.
+            // Scalars, some perhaps of the type of sums.
             Op::Scalar(_) => unreachable!("scalars come in through `number`"),
             _ => op.ty(self.ty, |line| self.lines.ty(line)),
         };
@@ -232,7 +223,7 @@ impl Recorder {
         }
     }
 
-    /// Returns the line of an incoming number: of a scalar while these are computed, else of a constant.
+    /// Returns the line of an incoming number: a scalar while scalars are computed, else a constant.
     pub(super) fn number(&mut self, ty: Type, value: f64) -> u32 {
         let rounded = Value::number(ty, value);
         if !self.in_scalars {
@@ -243,7 +234,7 @@ impl Recorder {
         self.lines.push(scalar, ty, Known::ThisStep(rounded))
     }
 
-    /// Returns the value of a line if known: of a constant always, of a scalar while these are computed.
+    /// Returns a line's known value: of constants always, of scalars while they are computed.
     pub(super) fn value(&self, line: u32) -> Option<Value> {
         match self.lines.known(line) {
             Known::Always(value) => Some(value),
@@ -252,17 +243,15 @@ impl Recorder {
         }
     }
 
-    /// Notes an operation that cannot be recorded: recording continues with meaningless values, and ends in an error.
+    /// Notes an operation that cannot be recorded: recording goes on with arbitrary values and ends in an error.
     pub(super) fn refuse(&mut self, problem: &'static str) {
         self.problem.get_or_insert((self.part, problem));
     }
 
-    /// Begins a part, and returns the outer one.
     pub(super) fn enter(&mut self, part: &'static str) -> &'static str {
         core::mem::replace(&mut self.part, part)
     }
 
-    /// Returns the line that an array holds for the element.
     pub(super) fn slot(&mut self, array: InRecord) -> u32 {
         if let Some((_, line)) = self.arrays.iter().find(|(known, _)| *known == array) {
             return *line;
@@ -272,7 +261,6 @@ impl Recorder {
         line
     }
 
-    /// Writes to an array, which rounds to its type.
     pub(super) fn write(&mut self, array: InRecord, line: u32) {
         if self.slot(array) != line {
             let held = self.rounded(line, array.dtype);
@@ -280,20 +268,18 @@ impl Recorder {
         }
     }
 
-    /// Rounds a line to the type of an array.
     pub(super) fn rounded(&mut self, line: u32, dtype: DType) -> u32 {
         let size = if self.ty == Type::F64 { 8 } else { 4 };
         if dtype.size() < size { self.put(Op::Round(line, dtype)) } else { line }
     }
 
-    /// Adds to a sum of the chain; omits counts of zero.
+    /// Adds to a sum of the chain, unless a count of zero.
     pub(super) fn add(&mut self, sum: usize, line: u32) {
         if self.lines.op(line) != Op::Constant(Value::Count(0)) {
             self.sums.push((sum, line));
         }
     }
 
-    /// Returns the result of a comparison on the current path.
     pub(super) fn decide(&mut self, comparison: Comparison, a: u32, b: u32) -> bool {
         let condition = self.put(Op::Compare(comparison, a, b));
         if let Some(Value::Bool(answer)) = self.value(condition) {
@@ -326,7 +312,7 @@ impl Recorder {
             None if place < MOST_DECISIONS => true,
             None => {
                 self.problem.get_or_insert((self.part, "it compares without end"));
-                // Pseudo-random, so that a loop ends that waits for either result.
+                // Pseudo-random, so that a loop that waits for either result ends.
                 self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 self.chance >> 63 == 1
             }
@@ -350,7 +336,6 @@ impl Recorder {
         way.taken
     }
 
-    /// Joins two lines by a condition.
     fn choose(&mut self, meeting: &mut Meeting, condition: u32, yes: u32, no: u32) -> u32 {
         if yes == no {
             return yes;
@@ -386,7 +371,6 @@ impl Recorder {
         }
     }
 
-    /// Returns the number of lines that some lines need.
     fn cost(&self, results: &[u32]) -> usize {
         let mut needed = vec![false; self.lines.len()];
         results.iter().for_each(|line| needed[*line as usize] = true);
@@ -400,9 +384,9 @@ impl Recorder {
     }
 }
 
-/// Runs the operations on an element on each path through them; returns the lines of its results, always equally many.
+/// Runs operations along each path; returns its result lines, equally many on each.
 ///
-/// Incoming numbers are constants during the run, and scalars before and afterwards.
+/// Incoming numbers are constants during the run, scalars before and after.
 pub(super) fn joined(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
     let outside = with(|r| core::mem::replace(&mut r.in_scalars, false));
     let results = on_each_way(run);
@@ -413,7 +397,7 @@ pub(super) fn joined(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
 fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
     let mut ways = explore(run, Vec::new(), &mut 0);
     with(|r| {
-        // After a refusal any one path will do.
+        // After a refusal any path will do.
         while r.problem.is_some()
             && let Ways::Fork { yes, .. } = ways
         {
@@ -422,7 +406,7 @@ fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
         if let Ways::End(results) = ways {
             return results;
         }
-        // The one with the fewest lines, usually as the part was written.
+        // The fewest lines, usually as the part was written.
         [1, 3]
             .map(|differing| r.meet(&mut Meeting { differing, chosen: Map::default() }, &ways))
             .into_iter()

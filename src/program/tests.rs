@@ -1,4 +1,4 @@
-//! Cases beyond the catalogue: every function, counts and sums, nested parts, refusals.
+//! Cases beyond the catalogue: functions, counts and sums, nested parts, refusals.
 
 #![allow(clippy::neg_cmp_op_on_partial_ord, reason = "what NaN does in these is what is tested")]
 
@@ -19,7 +19,6 @@ use crate::transformation::GradientTransformation;
 use crate::tree::add_update;
 use crate::wrapper::{boxed, chain, lookahead, masked};
 
-/// A function of two numbers.
 trait Function {
     fn call<C: Real>(&self, x: C, y: C) -> C;
 }
@@ -33,7 +32,6 @@ fn unnamed(recorded: &Recording) -> Program {
     Program { code: recorded.code.clone(), slots: [].into() }
 }
 
-/// Numbers whose pairs cover each kind of pair.
 fn numbers<C: Real>() -> Vec<C> {
     let signless = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 0.3, 10.25, 1e-3, 1e9];
     let smallest = C::min_positive_value() * C::epsilon();
@@ -42,7 +40,7 @@ fn numbers<C: Real>() -> Vec<C> {
 }
 
 fn same<C: Real>(a: C, b: C) -> bool {
-    // The two zeros are equal, but for their signs.
+    // Zeros of different sign differ.
     a.is_nan() && b.is_nan() || a == b && a.is_sign_negative() == b.is_sign_negative()
 }
 
@@ -56,7 +54,6 @@ fn check<C: Kind>(name: &str, function: &impl Function) {
     }
 }
 
-/// Checks each of some functions of two numbers, as [`check_or_refuse`].
 macro_rules! each {
     ($why:expr; $(|$x:ident, $y:ident| $does:expr;)*) => {$({
         struct Does;
@@ -69,7 +66,7 @@ macro_rules! each {
     })*};
 }
 
-/// Checks that a function is recorded exactly, or refused for the reason `why`.
+/// Checks that a function is recorded exactly, or refused because of `why`.
 fn check_or_refuse(name: &str, function: &impl Function, why: Option<&str>) {
     let Some(why) = why else {
         check::<f32>(name, function);
@@ -174,7 +171,7 @@ fn each_question_to_numbers_is_recorded_as_itself() {
         |x, _y| yes(x.is_sign_positive());
         |x, _y| x.clamp(-C::one(), C::one());
         |x, y| if (x < y) & (y < C::one()) | x.is_nan() { x } else if x > y { -y } else { x + y };
-        // Loops that comparisons end, after four rounds at most.
+        // Loops that comparisons end, within four rounds.
         |x, y| { let mut z = x; for _ in 0..4 { if !(z > y) { break } z -= y; } z };
     }
 }
@@ -196,13 +193,13 @@ fn each_constant_is_that_of_its_type() {
         |_x, _y| C::of(0.1);
         |_x, _y| <C as num_traits::NumCast>::from(0.1).unwrap_or(C::nan());
         |_x, _y| C::from_str_radix("0.1", 10).unwrap_or(C::nan());
-        // Values independent of elements can be inspected, and are computed during the recording.
+        // Values independent of elements can be inspected, and are computed while recording.
         |_x, _y| C::of(C::of(0.1).as_f64() + C::one().to_f64().unwrap_or(0.0));
         |_x, _y| C::of((C::of(2.5) * C::of(3.0)).to_i64().unwrap_or(0) as f64);
     }
 }
 
-/// The operations of a part: it changes its state, counts, sums, emits an update.
+/// A part that changes its state, counts, sums, and emits an update.
 fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Contribution<C>]) -> C {
     terms[0].count += u32::from(u.is_nan());
     terms[1].count += u32::from(u > p);
@@ -218,7 +215,7 @@ fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Contribution<C>]) -> 
     }
 }
 
-/// The second array is 16-bit, if such types exist, and the sums are those of a longer chain.
+/// Records [`part`] with a 16-bit second array, if the feature is on, and the sums of a longer chain.
 fn recorded_part<F: Kind>() -> Recording {
     let arrays = [F::DTYPE, if cfg!(feature = "half") { DType::Bf16 } else { F::DTYPE }];
     let arrays = [0, 1].map(|address| Some(InRecord { address, dtype: arrays[address] }));
@@ -226,7 +223,6 @@ fn recorded_part<F: Kind>() -> Recording {
     record::<F>("part", 0, |u, p| [one(u, p), None]).unwrap()
 }
 
-/// Rounds to the type of the second array.
 fn stored<F: Kind>(x: F) -> F {
     #[cfg(feature = "half")]
     let x = F::of(<half::bf16 as Element>::from_f64(x.as_f64()).as_f64());
@@ -262,7 +258,7 @@ fn state_counts_and_wide_sums_are_recorded() {
     assert_eq!(types(program.new_slots()), [Type::F32; 2]);
 }
 
-/// Parts with a choice each, in sequence.
+/// Parts with one choice each.
 struct Parts {
     parts: usize,
     joined: bool,
@@ -325,7 +321,7 @@ fn what_cannot_be_recorded_is_refused() {
 #[test]
 fn scalars_are_numbered_and_constants_are_not() {
     let recorded = record::<f32>("it", 0, |u, _| {
-        // A scalar may depend on the value of another, and have the type of sums.
+        // A scalar may depend on another's value, and have the type of sums.
         let [a, b] = [0.1, -3.0].map(Traced::<f32>::of);
         let (b, wide) = (if b > Traced::default() { b } else { -b }, Traced::<f64>::of(0.7));
         let one = |u: Traced<f32>| if (u + a).wide() > wide { b } else { u * Traced::of(0.1) };
@@ -368,7 +364,7 @@ fn a_number_that_records_is_laid_out_as_what_it_stands_for() {
     assert_eq!((size_of::<Traced<f32>>(), align_of::<Traced<f32>>()), (size_of::<f32>(), align_of::<f32>()));
     assert_eq!((size_of::<Traced<f64>>(), align_of::<Traced<f64>>()), (size_of::<f64>(), align_of::<f64>()));
     assert_eq!([<Traced<f32>>::DTYPE, <Traced<f64>>::DTYPE], [DType::F32, DType::F64]);
-    // Without a recording only a zero exists.
+    // Without a recording there is only zero.
     assert_eq!(format!("{:?}", Traced::<f64>::default()), "line 0");
     assert!(std::panic::catch_unwind(|| Traced::<f32>::of(1.0)).is_err());
 }
@@ -410,7 +406,7 @@ fn what_has_no_programs_says_which_part_and_why() {
         error.to_string(),
         "scale_by_factored_rms cannot be recorded as a program: it works on whole leaves, between passes"
     );
-    // Found before the step begins, so that the state is unchanged.
+    // Found before the step, so the state is unchanged.
     let optimizer = lookahead(adam(0.1), 2, 0.5).reset_state(true);
     let (mut state, mut executor) = (optimizer.init(&matrix).unwrap(), optimizer.programs(&matrix).unwrap());
     optimizer.step_on(&mut executor, (), &mut state).unwrap();
@@ -420,7 +416,7 @@ fn what_has_no_programs_says_which_part_and_why() {
     }
 }
 
-/// Leaves of two types, some of them masked, more than one thread records at a time.
+/// Leaves of two types, some masked: more than one thread records.
 #[cfg(feature = "rayon")]
 #[test]
 fn programs_and_steps_are_the_same_by_any_number_of_threads() {

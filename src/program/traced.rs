@@ -1,5 +1,3 @@
-//! Numbers that record the operations on them.
-
 use core::cmp::Ordering;
 use core::fmt;
 use core::iter::{Sum, empty};
@@ -12,17 +10,17 @@ use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
 use crate::element::{Both, ByReal, Contribution, DType, Element, InEngine, InRecord, PerReal, Real, Rounding, sealed};
 
-/// A number that stands for one of type `F`: a line of this thread's recording.
+/// A number in place of one of type `F`: a line of this thread's recording.
 ///
-/// It has the size of an `F`, and any bits are valid, as [`Element`] promises of all its types: the line is checked on
-/// use. All bits clear are zero.
+/// It has the size of `F`, and any bits are valid, as [`Element`] requires: the line is checked on use. Zero bits are
+/// zero.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Traced<F: Kind>(F::Line);
 
-/// A type that a [`Traced`] can stand for.
+/// A type that a [`Traced`] represents.
 pub(crate) trait Kind: Real {
-    /// The number of a line, of the same size as the number it stands for.
+    /// A line number, of the size of the number.
     type Line: Copy + Default + Send + Sync + 'static;
     const TYPE: Type;
     fn name_line(line: u32) -> Self::Line;
@@ -51,7 +49,7 @@ impl Kind for f64 {
     }
 }
 
-/// Not inlined, since each operation of each part calls it: inlined, programs take a sixth of the compile time.
+/// Not inlined, because every operation of every part calls it: inlined, programs take a sixth of the compile time.
 impl<F: Kind> Traced<F> {
     pub(super) fn of_line(line: u32) -> Traced<F> {
         Traced(F::name_line(line))
@@ -70,7 +68,6 @@ impl<F: Kind> Traced<F> {
         Traced::of_line(with(|r| r.put(op)))
     }
 
-    /// Returns a number that is known when the rule is compiled.
     #[inline(never)]
     fn constant(value: F) -> Traced<F> {
         Traced::put(Op::Constant(Value::number(F::TYPE, value.as_f64())))
@@ -92,7 +89,7 @@ impl<F: Kind> Traced<F> {
         with(|r| r.decide(comparison, a, b))
     }
 
-    /// Returns the value, if known: values that differ between elements are not.
+    /// Returns the value, unless it differs between elements.
     #[inline(never)]
     fn known(self) -> Option<f64> {
         let line = self.line();
@@ -156,7 +153,7 @@ impl<F: Kind> PartialOrd for Traced<F> {
     }
 }
 
-/// Implements methods that record a constant, a function of one number, or one of two, and operators.
+/// Implements methods: constants, functions of one and two numbers, operators.
 macro_rules! recorded {
     (constant: $($f:ident),*) => {$(
         fn $f() -> Self {
@@ -200,7 +197,7 @@ impl<F: Kind> Neg for Traced<F> {
 
 impl<F: Kind> Sum for Traced<F> {
     fn sum<I: Iterator<Item = Traced<F>>>(numbers: I) -> Traced<F> {
-        // Starts from the same zero as the standard library.
+        // From the zero of the standard library.
         numbers.fold(Traced::constant(empty::<F>().sum()), |sum, x| sum + x)
     }
 }

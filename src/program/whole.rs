@@ -12,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::state::Moments;
 use crate::tree::LeafSpec;
 
-/// A leaf whose operations this thread's recorder writes down.
+/// A leaf on this thread's recorder.
 struct Recorded {
     dtype: Type,
-    /// Number of elements of the leaf, and of each line.
+    /// Elements of the leaf, and of each line.
     len: usize,
     lens: HashMap<u32, usize>,
 }
@@ -30,7 +30,7 @@ impl Recorded {
         Line(line)
     }
 
-    /// Records an operation on lines with these lengths, whose result has `len` elements.
+    /// Records an operation on lines of these lengths, with `len` elements as its result.
     fn put<const N: usize>(&mut self, lines: [(Line, usize); N], op: impl FnOnce() -> Option<Op>, len: usize) -> Line {
         let wrong = lines.iter().find_map(|(line, expected)| match self.lens.get(&line.0) {
             None => Some(OTHER_LINE),
@@ -45,12 +45,12 @@ impl Recorded {
         }
     }
 
-    /// Returns the number of elements of a line; zero if it is of another leaf.
+    /// Returns a line's elements; zero if it is of another leaf.
     fn len(&self, Line(line): Line) -> usize {
         self.lens.get(&line).copied().unwrap_or_default()
     }
 
-    /// Returns a line with all of the leaf's elements.
+    /// Expands a line to all elements.
     fn of_all(&mut self, line: Line) -> Line {
         match self.lens.get(&line.0) {
             Some(len) if *len == self.len => return line,
@@ -65,7 +65,7 @@ impl Recorded {
         self.put([(x, len)], || Some(Op::Unary(op, x.0)), len)
     }
 
-    /// Broadcasts an operand with a single number.
+    /// Broadcasts single numbers.
     fn binary(&mut self, op: Binary, x: Line, y: Line) -> Line {
         let (of_x, of_y) = (self.len(x), self.len(y));
         let len = if of_x == 1 { of_y } else { of_x };
@@ -82,12 +82,11 @@ fn sizes<const N: usize>(sizes: [usize; N]) -> Option<[u32; N]> {
     Some(all)
 }
 
-/// Returns the number of elements of a leaf's array.
 fn len_of(moments: &Moments, leaf: usize) -> usize {
     moments.raw(leaf).map_or(0, |raw| raw.len())
 }
 
-/// Returns the number of elements of a shape; saturates.
+/// Returns the elements of a shape, saturating.
 fn product(shape: &[usize]) -> usize {
     shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)).unwrap_or(usize::MAX)
 }
@@ -171,7 +170,6 @@ impl Passes<'_> {
         Ok(named)
     }
 
-    /// Executes the recorded operations on whole leaves at a barrier.
     pub(super) fn run_whole(&mut self, barrier: usize) -> Result<()> {
         let leaves = core::mem::take(&mut self.whole).into_iter().collect::<Result<Vec<_>>>()?;
         if leaves.is_empty() {

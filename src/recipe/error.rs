@@ -55,7 +55,6 @@ impl ConfigError {
         ConfigError(error.each().into_iter().map(|error| Problem::Refused { place: place.into(), error }).collect())
     }
 
-    /// Returns all problems, if any.
     pub(crate) fn all(problems: impl IntoIterator<Item = ConfigError>) -> Result<()> {
         let mut all = Vec::new();
         for error in problems {
@@ -80,7 +79,7 @@ impl ConfigError {
         ConfigError::all(problems).map(|()| values)
     }
 
-    /// Returns both values, or the problems of both.
+    /// Returns both values, or both's problems.
     pub(crate) fn both<A, B>(a: Result<A>, b: Result<B>) -> Result<(A, B)> {
         match (a, b) {
             (Ok(a), Ok(b)) => Ok((a, b)),
@@ -92,7 +91,7 @@ impl ConfigError {
         ConfigError([a, b].into_iter().flatten().flat_map(|error| error.0).collect())
     }
 
-    /// Removes consequences of a missing argument, which is itself reported.
+    /// Removes consequences of a missing argument, itself reported.
     #[cfg(feature = "config")]
     pub(crate) fn of_given(mut self) -> Result<()> {
         self.0.retain(|problem| !matches!(problem, Problem::Refused { error, .. } if error.is_missing()));
@@ -121,7 +120,7 @@ impl fmt::Display for ConfigError {
                 Problem::Wrong { place, expected, found } => write!(f, "{place}: expected {expected}, found {found}")?,
                 Problem::Refused { place, error } => {
                     let (text, name) = (error.to_string(), place.rsplit('.').next().unwrap_or_default());
-                    // The place already ends in the name of the refusing transformation.
+                    // The place already ends in the refusing transformation's name.
                     let own = text.strip_prefix(name).and_then(|text| text.strip_prefix(": "));
                     write!(f, "{place}: {}", own.unwrap_or(&text))?;
                 }

@@ -1,4 +1,4 @@
-//! JSON input: of bounded depth, without duplicate keys.
+//! JSON input of bounded depth, without duplicate keys.
 
 use std::fmt;
 
@@ -6,11 +6,10 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error, MapAccess, SeqAccess, 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-/// Maximum depth of lists and objects in an optimizer as data. Reading, comparing and building recurse, and need less
-/// than the stack of a thread of 2 MiB at more than this depth, unoptimized.
+/// Most levels of lists and objects. Reading, comparing and building recurse: unoptimized and even deeper, they need
+/// less than a thread's stack of 2 MiB.
 pub(crate) const DEEPEST: usize = 256;
 
-/// Returns a message if a value is nested too deeply.
 pub(crate) fn too_deep(value: &Value) -> Option<String> {
     let mut level = vec![value];
     for _ in 0..=DEEPEST {
@@ -22,7 +21,6 @@ pub(crate) fn too_deep(value: &Value) -> Option<String> {
     Some(refusal())
 }
 
-/// Returns the message for a value that is nested too deeply.
 pub(crate) fn refusal() -> String {
     format!("it is nested more than {DEEPEST} levels deep")
 }
@@ -35,7 +33,7 @@ fn inside(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
     }
 }
 
-/// Drops a value of any depth; the derived drop would recurse.
+/// Drops a value of any depth; the derived drop recurses.
 #[cfg(feature = "config")]
 pub(crate) fn take_apart(value: Value) {
     let mut left = vec![value];
@@ -48,7 +46,7 @@ pub(crate) fn take_apart(value: Value) {
     }
 }
 
-/// Parses JSON. The target type limits the depth: see [`Bounded`].
+/// Parses JSON; the target type limits the depth, see [`Bounded`].
 pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     let mut reader = serde_json::Deserializer::from_str(text);
     reader.disable_recursion_limit();
@@ -56,7 +54,7 @@ pub(crate) fn from_text<T: DeserializeOwned>(text: &str) -> serde_json::Result<T
     reader.end().map(|()| value)
 }
 
-/// A value of at most [`DEEPEST`] levels without duplicate keys, which would be lost silently.
+/// A value of at most [`DEEPEST`] levels, without duplicate keys, which would be lost silently.
 pub(crate) struct Bounded(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Bounded {
@@ -65,12 +63,10 @@ impl<'de> Deserialize<'de> for Bounded {
     }
 }
 
-/// Reads a [`Bounded`] value.
 pub(crate) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Value, D::Error> {
     Each { left: DEEPEST }.deserialize(from)
 }
 
-/// Reads a value of at most `left` levels.
 struct Each {
     left: usize,
 }
@@ -140,7 +136,7 @@ impl<'de> Visitor<'de> for Each {
     }
 }
 
-/// Converts a number; NaN and infinities are strings.
+/// Converts a number; NaN and infinities to strings.
 pub(crate) fn number(x: f64) -> Value {
     let special = || {
         Value::String(

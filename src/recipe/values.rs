@@ -23,7 +23,7 @@ impl FromRecipe for f64 {
     }
 }
 
-/// Implements writing and reading of integers; `$expected` is for messages.
+/// Implements integers; `$expected` is for messages.
 macro_rules! integers {
     ($($T:ty, $expected:literal, $schema:literal;)*) => {$(
         impl ToRecipe for $T {
@@ -111,7 +111,6 @@ impl<A: FromRecipe, B: FromRecipe> FromRecipe for (A, B) {
     }
 }
 
-/// A value or a list of values.
 pub(crate) struct OneOrMore<T>(pub(crate) Vec<T>);
 
 impl<T: FromRecipe> FromRecipe for OneOrMore<T> {
@@ -124,7 +123,7 @@ impl<T: FromRecipe> FromRecipe for OneOrMore<T> {
     }
 }
 
-/// Values by name, in order.
+/// By name, in order.
 pub(crate) struct Entries<T>(pub(crate) Vec<(String, T)>);
 
 impl<T: FromRecipe> FromRecipe for Entries<T> {
@@ -151,7 +150,7 @@ impl FromRecipe for DType {
     }
 }
 
-/// Implements [`ToRecipe`](crate::recipe::ToRecipe) and [`FromRecipe`] for an enum, by the identifiers of its variants.
+/// Implements [`ToRecipe`](crate::recipe::ToRecipe) and [`FromRecipe`] for an enum, by its variants' identifiers.
 macro_rules! words {
     ($T:ty { $($variant:ident = $word:literal),* $(,)? }) => {
         impl $crate::recipe::ToRecipe for $T {

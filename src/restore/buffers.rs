@@ -1,4 +1,4 @@
-//! Comparison of saved buffers with those of the target model.
+//! Compares saved buffers with the model's.
 
 use std::collections::HashSet;
 
@@ -8,9 +8,9 @@ use crate::migrate::{Model, Resolved};
 use crate::state::Moves;
 use crate::tree::{BufferSpec, LeafSpec};
 
-/// Reports every buffer that is missing, unexpected, or of another type or shape, and not explained by a verb.
+/// Reports buffers that are missing, unexpected, or of another dtype or shape, without a verb.
 ///
-/// A leaf of its path may fill a buffer, if the parameter has been frozen since; and a buffer a leaf that starts
+/// A leaf may fill a buffer of its path, if the parameter has been frozen since; a buffer may fill a leaf that starts
 /// afresh.
 pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, misfit: &mut Misfit) {
     let of_leaf = |leaf: &LeafSpec| BufferSpec::new(leaf.path(), leaf.dtype().name(), leaf.shape());

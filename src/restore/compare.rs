@@ -1,10 +1,8 @@
-//! Differences between two optimizers as data.
-
 use serde_json::Value;
 
 use crate::recipe::Recipe;
 
-/// Converts a recipe to JSON; functions, and numbers that JSON lacks, are strings.
+/// Converts a recipe to JSON; functions, and numbers that JSON lacks, as strings.
 pub(crate) fn as_json(recipe: &Recipe) -> Value {
     match recipe {
         Recipe::Null => Value::Null,
@@ -18,16 +16,15 @@ pub(crate) fn as_json(recipe: &Recipe) -> Value {
     }
 }
 
-/// The category of a difference.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Of {
-    /// Parts that were added, removed, renamed or wrapped: the subject of verbs on the state.
+    /// Added, removed, renamed or wrapped parts: the subject of verbs.
     Parts,
-    /// Arguments, and parts in the place of others.
+    /// Arguments, and parts in place of others.
     Arguments,
 }
 
-/// Receives each difference: its place, its category, and the values.
+/// Receives a difference: place, category, values.
 pub(crate) type Show<'a> = dyn FnMut(&str, Of, &str) + 'a;
 
 pub(crate) fn differences(expected: &Value, found: &Value, show: &mut Show<'_>) {
@@ -54,7 +51,7 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
         }
         (Value::Object(own), Value::Object(others)) => match (name(own), name(others)) {
             (Some(ours), Some(theirs)) if ours != theirs => {
-                // A part that was wrapped or unwrapped may differ inside too; so may each group of a partition.
+                // A wrapped or unwrapped part may differ inside too; so may a partition's groups.
                 let (inside, outside) = (calls(place, expected, theirs), calls(place, found, ours));
                 let chains = [ours, theirs].iter().all(|name| ["chain", "named_chain"].contains(name));
                 let is_one = |all: &[_], around| all.len() == 1 || (!all.is_empty() && around == "partition");
@@ -105,7 +102,7 @@ fn at(place: &str, expected: &Value, found: &Value, show: &mut Show<'_>) {
     }
 }
 
-/// Returns whether transformations stand at a place, and not masks or schedules.
+/// Returns whether a place has transformations, not masks or schedules.
 fn is_of_part(place: &str) -> bool {
     let mut levels = place.rsplit('.');
     let last = levels.next().and_then(|last| last.split('[').next());
@@ -113,13 +110,12 @@ fn is_of_part(place: &str) -> bool {
         || levels.next() == Some("transforms")
 }
 
-/// Returns the name of a call, without its arguments.
 fn name(entries: &serde_json::Map<String, Value>) -> Option<&str> {
     let mut keys = entries.keys();
     keys.next().filter(|_| keys.next().is_none()).map(String::as_str)
 }
 
-/// Returns the calls of this name inside another, with their places.
+/// Returns the calls of this name inside another, with places.
 fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Value)> {
     match value {
         Value::Array(items) => {
@@ -134,7 +130,6 @@ fn calls<'a>(place: &str, value: &'a Value, called: &str) -> Vec<(String, &'a Va
     }
 }
 
-/// Returns the name and the value of a member of a `named_chain`.
 fn member(value: &Value) -> Option<(&str, &Value)> {
     match &value.as_array()?[..] {
         [Value::String(called), call @ Value::Object(entries)] if name(entries).is_some() => Some((called, call)),
@@ -142,16 +137,15 @@ fn member(value: &Value) -> Option<(&str, &Value)> {
     }
 }
 
-/// Returns the names of the members of a chain.
 fn names(members: &[Value]) -> Option<Vec<&str>> {
     let called = |value| member(value).map(|(called, _)| called);
     members.iter().map(|value| called(value).or_else(|| value.as_object().and_then(name))).collect()
 }
 
-/// Returns a longest common subsequence of the members of two chains, by name.
+/// Returns a longest common subsequence of members, by name.
 fn in_both(ours: &[&str], theirs: &[&str]) -> Vec<(usize, usize)> {
     let is_same = |i: usize, j: usize| ours[i] == theirs[j];
-    // The longest length from a pair of places on.
+    // The longest length from two places on.
     let mut most = vec![vec![0; theirs.len() + 1]; ours.len() + 1];
     for i in (0..ours.len()).rev() {
         for j in (0..theirs.len()).rev() {
@@ -177,7 +171,6 @@ fn or_nothing(value: Option<&Value>) -> String {
     value.map_or_else(|| "nothing".into(), Value::to_string)
 }
 
-/// Visits every place of an optimizer as data.
 pub(crate) fn places(place: &str, value: &Value, show: &mut dyn FnMut(&str)) {
     show(place);
     match value {
@@ -189,7 +182,7 @@ pub(crate) fn places(place: &str, value: &Value, show: &mut dyn FnMut(&str)) {
     }
 }
 
-/// Returns whether a place may differ: an argument of that name, anything below one, or the place itself.
+/// Returns whether a place may differ: an argument of that name, or the place, or anything below.
 pub(crate) fn is_at(place: &str, allowed: &str) -> bool {
     place == allowed
         || place.strip_prefix(allowed).is_some_and(|rest| allowed.starts_with('$') && rest.starts_with(['.', '[']))
@@ -243,7 +236,7 @@ mod tests {
             (json!({"adam": {"rate": 1}}), json!({"multi": {"k": 2, "inner": {"adam": {"rate": 2}}}}));
         assert_eq!(places(&wrapped, &adam), ["$", "$.multi.inner.adam.rate"]);
         assert_eq!(places(&adam, &wrapped), ["$", "$.adam.rate"]);
-        // Verbs of the state do not explain masks and replaced rules.
+        // Verbs do not explain masks and replaced rules.
         let of = |ours: &serde_json::Value, theirs: &serde_json::Value| {
             let mut of = Vec::new();
             differences(ours, theirs, &mut |_, part, _| of.push(part == Of::Parts));

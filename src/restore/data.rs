@@ -1,5 +1,3 @@
-//! Conversion between a state and its [`StateData`].
-
 use super::{Beside, Saved, as_data, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
@@ -10,7 +8,7 @@ use crate::state::{Item, ItemName, Single, Source, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
 
-/// Serializes a state as [`StateData`], with the transformation that made it, or that did the last step.
+/// Serializes a state as [`StateData`], with the transformation that made it or did the last step.
 ///
 /// ```
 /// use gradchain::prelude::*;
@@ -27,8 +25,7 @@ use crate::tree::Tree;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// The data lacks masks and memory orders, so a state cannot be deserialized without its transformation and the
-/// parameters:
+/// Without masks and memory orders, so deserialization needs the transformation and the parameters:
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;
@@ -41,7 +38,7 @@ impl<T: Stage> serde::Serialize for OptState<T> {
     }
 }
 
-/// Implemented by nothing: the compiler names it if a state is to be deserialized alone.
+/// Implemented by nothing: the compiler names it if a state is deserialized alone.
 pub trait DeserializeStateDataAndLoadIt {}
 
 impl<'de, T: Stage> serde::Deserialize<'de> for OptState<T>

@@ -1,4 +1,4 @@
-//! Numbers in the state by `inject_hyperparams`, if their arguments may differ.
+//! Numbers of `inject_hyperparams` whose arguments may differ.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::wrapper::injected_hyperparams;
 
 const INJECT_HYPERPARAMS: &str = "inject_hyperparams";
 
-/// Returns the fields of the state with a number whose argument may differ: these keep the value of `init`.
+/// Returns the fields of numbers whose arguments may differ, which keep the value of `init`.
 pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_differ: &[String]) -> HashSet<String> {
     let mut fields = HashSet::new();
     if may_differ.is_empty() {
@@ -18,7 +18,7 @@ pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_di
     let mut calls = Vec::new();
     injections("$", transformation, &mut |place, inner| calls.push((place.to_owned(), inner.to_string(), inner)));
     for (path, hyperparams) in injected_hyperparams(state) {
-        // Both are in the order of the parts, and an optimizer may hide some of its own.
+        // Both are in the order of parts, and an optimizer may hide some.
         let of = hyperparams.of().map(|of| of.to_string());
         let Some(call) = calls.iter().position(|(_, inner, _)| of.as_ref() == Some(inner)) else { continue };
         let (place, _, inner) = calls.remove(call);
@@ -32,7 +32,6 @@ pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_di
     fields
 }
 
-/// Visits the inner transformation of each `inject_hyperparams`, with its place.
 fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a Recipe)) {
     if let Some((INJECT_HYPERPARAMS, arguments)) = value.as_call()
         && let Some(inner) = arguments.get("inner")
@@ -50,7 +49,7 @@ fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a
     }
 }
 
-/// Returns the place of an argument of a call, or of its inner transformation if the call shares its arguments.
+/// Returns an argument's place, in a call or, if it shares its arguments, its inner transformation.
 fn argument(place: &str, call: &Recipe, name: &str) -> Option<String> {
     let (called, arguments) = call.as_call()?;
     let place = format!("{place}.{called}");

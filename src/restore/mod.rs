@@ -1,4 +1,4 @@
-//! Comparison of saved data, in any form, with the target of loading: nothing is changed before everything agrees.
+//! Comparison of saved data with the target: nothing changes before all agrees.
 
 mod buffers;
 mod compare;
@@ -19,7 +19,6 @@ use crate::state::{ItemSpec, Owner, SHARES, Source, State, StateWalk, counts_by_
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, Structure, Tree};
 
-/// A description of saved data.
 pub(crate) struct Saved<'a> {
     /// The name in messages.
     pub(crate) called: String,
@@ -27,41 +26,39 @@ pub(crate) struct Saved<'a> {
     pub(crate) structure: &'a Structure,
     pub(crate) beside: Beside<'a>,
     pub(crate) items: Vec<ItemSpec>,
-    /// True if the parameters were saved too.
+    /// True if it includes the parameters.
     pub(crate) has_params: bool,
 }
 
-/// The saved buffers, and those of the model.
+/// Saved buffers, and the model's.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Beside<'a> {
     pub(crate) there: &'a [BufferSpec],
     pub(crate) here: &'a [BufferSpec],
-    /// True if they are loaded, and so must be the same.
+    /// True if they are loaded, and so must agree.
     pub(crate) loads: bool,
 }
 
-/// A state that fits, to be filled.
+/// A fitting state, to be filled.
 pub(crate) struct Fit<T: Stage> {
     pub(crate) state: OptState<T>,
-    /// The source of each value of the state.
+    /// By value of the state.
     pub(crate) sources: Vec<Source>,
-    /// The numbers of the saved arrays that become parameters.
+    /// The saved arrays that become parameters.
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints have parameters"))]
     pub(crate) params: Vec<usize>,
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "checkpoints fill parameters too"))]
     pub(crate) moves: Resolved,
-    /// Permitted differences.
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints may differ"))]
     pub(crate) differed: Vec<String>,
 }
 
 impl Saved<'_> {
-    /// Compares everything, and returns a state to be filled. `may_differ` has the permitted arguments; none for
-    /// callers without that option.
+    /// Compares everything, and returns a state to fill. `may_differ` has the permitted arguments, if any.
     ///
     /// # Errors
     ///
-    /// Fails with every difference that is not permitted.
+    /// With every difference that is not permitted.
     pub(crate) fn fit<T: Stage, P: Tree + ?Sized>(
         &self,
         may_differ: Option<&[String]>,
@@ -95,7 +92,7 @@ impl Saved<'_> {
                 }
             }
         });
-        // A call to copy, including the arguments already permitted.
+        // A call to copy, with the arguments already permitted.
         let already: Vec<_> =
             may_differ.iter().zip(&allows).filter(|(_, allows)| **allows).map(|(name, _)| name).collect();
         let goes_on = |meant: &BTreeSet<String>| {
@@ -111,7 +108,7 @@ impl Saved<'_> {
         let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut misfit)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = match OptState::new_counting(transformation, params, by_leaf) {
-            // The known problems say more than a mask that fits other leaves.
+            // Known problems say more than a mask that fits other leaves.
             Err(_) if !misfit.lines.is_empty() => return Err(Error::misfit(&self.called, misfit)),
             made => made?,
         };
@@ -138,8 +135,8 @@ impl Saved<'_> {
             Ok(_) => Misfit::default(),
             Err(more) => more,
         };
-        // All proposals together make it fit. A migration permits parts to be added and removed, but no part in the
-        // place of another.
+        // All proposals together make it fit. A migration permits added and removed parts, but none in place of
+        // another.
         let state_fits = more.lines.is_empty();
         if can_differ && !only_said {
             if state_fits && !migration.moves_parts() {
@@ -156,25 +153,25 @@ impl Saved<'_> {
     }
 }
 
-/// Converts a transformation to JSON for saving.
+/// Converts a transformation to JSON.
 ///
 /// # Errors
 ///
-/// Fails if it is nested too deeply to be read again.
+/// If it is nested too deeply to be read again.
 pub(crate) fn as_data<T: Stage>(transformation: &T) -> Result<Value> {
     let data = as_json(&transformation.recipe());
     too_deep(&data).map_or(Ok(()), |problem| Err(Error::state("the optimizer as data", problem)))?;
     Ok(data)
 }
 
-/// Returns whether a state is one rank's shard, by the fact of its wrapper.
+/// Returns whether a state is one rank's shard.
 pub(crate) fn is_shared<S: State>(state: &S) -> bool {
     let mut shared = false;
     state.walk(&mut StateWalk::of_facts(&mut |path, _, _| shared |= path.rsplit('.').next() == Some(SHARES)));
     shared
 }
 
-/// Checks that a permitted argument exists in either optimizer: another name would silently permit nothing.
+/// Checks that a permitted argument exists in either optimizer: another name would permit nothing.
 fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
     let (mut is_there, mut known, mut seen) = (false, Vec::new(), HashSet::new());
     for optimizer in optimizers {
@@ -189,7 +186,7 @@ fn exists(allowed: &str, optimizers: &[&Value]) -> Result<()> {
     if is_there { Ok(()) } else { Err(Error::unknown_name("may_differ", "argument", allowed, known)) }
 }
 
-/// Resolves the fate of the leaves. Reports unexplained ones, and omits them from the state.
+/// Resolves the fate of leaves. Reports unexplained ones, and omits them from the state.
 pub(crate) fn moves(
     migration: &Migration,
     there: Model<'_>,
@@ -220,7 +217,7 @@ pub(crate) fn moves(
         Difference::Unexpected { found } => strange.push((found.path(), found.shape())),
         _ => {}
     });
-    // Paths are already those here, but verbs take those there.
+    // Paths are already the new ones, but verbs take the old.
     let heads = if migration.renames() { Vec::new() } else { missing_heads(&missing, &strange) };
     let renames: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
     if !renames.is_empty() {
@@ -229,7 +226,7 @@ pub(crate) fn moves(
     Ok(moves.without(&differences))
 }
 
-/// Returns the argument at a place, for `may_differ`. Differing members of chains are explained elsewhere.
+/// Returns a place's argument, for `may_differ`. Differing chain members are explained elsewhere.
 fn argument_at(place: &str) -> Option<&str> {
     let last = place.rsplit('.').next()?.split('[').next()?;
     (last != "chain").then_some(last)

@@ -145,7 +145,7 @@ fn entries<S: State>(state: &S) -> Vec<(String, Entry<'_>)> {
     out
 }
 
-/// Returns the values of a field in each state, with the weights; an error if a state has another kind there.
+/// Returns a field's value in each state, with weights; an error if the kinds differ.
 fn values<'a, T: 'static>(path: &str, column: &[(Entry<'a>, f64)]) -> Result<Vec<(&'a T, f64)>> {
     let value = |entry: Entry<'a>| -> &'a dyn Any {
         match entry {
@@ -197,7 +197,7 @@ fn combine(path: &str, into: EntryMut<'_>, column: &[(Entry<'_>, f64)], options:
     Ok(())
 }
 
-/// Returns the mean of single values of one kind, one per state, with equal weights.
+/// Returns the mean of single values of one kind, equally weighted.
 pub(crate) fn mean_of_singles(path: &str, values: &[Single], options: AverageOptions) -> Result<Single> {
     let counts =
         values.iter().filter_map(|value| if let Single::Count(n) = value { Some(Count::new(*n)) } else { None });
@@ -237,7 +237,7 @@ fn mean_of_moments(path: &str, into: &mut Moments, column: &[(&Moments, f64)]) -
     if column.iter().any(|(m, _)| shape(m) != ours) {
         return Err(Error::state(format!("average: field `{path}`"), "the arrays differ in type or shape"));
     }
-    // `into` is a copy of the first; the others may have another memory order.
+    // `into` is a copy of the first; others may have another memory order.
     let Some((first, _)) = column.first() else { return Ok(()) };
     let is_coded = |m: &Moments| m.leaves().any(|leaf| m.dtype(leaf).is_some_and(DType::is_coded));
     let wide: Vec<_> = column.iter().map(|(m, w)| (is_coded(m).then(|| m.wide()), m, w)).collect();

@@ -1,13 +1,12 @@
-//! Exact numbers as text for any format: JSON has no NaN, and not every reader rounds to nearest.
+//! Exact numbers as text: JSON has no NaN, and not every reader rounds to nearest.
 
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// Returns the shortest text that identifies this number; for a NaN, its bits.
+/// Returns the shortest text that identifies a number; for NaN, its bits.
 pub(crate) fn text(value: f64) -> String {
     if value.is_nan() { format!("nan:{:016x}", value.to_bits()) } else { format!("{value:?}") }
 }
 
-/// Parses such a text.
 pub(crate) fn number(text: &str) -> Option<f64> {
     match text.strip_prefix("nan:") {
         Some(bits) => Some(f64::from_bits(u64::from_str_radix(bits, 16).ok()?)).filter(|value| value.is_nan()),

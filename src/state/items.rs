@@ -1,4 +1,4 @@
-//! A state as a flat list of single values and arrays, to save, compare and transfer.
+//! A state as a flat list of values, to save, compare and transfer.
 
 use core::fmt;
 
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::tree::{LeafMut, LeafRef, Structure};
 
-/// The place of a value in a state: the path of its field, and its leaf.
+/// The place of a value: the path of its field, and its leaf.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct ItemName {
@@ -16,13 +16,10 @@ pub(crate) struct ItemName {
     pub(crate) of: Owner,
 }
 
-/// The owner of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub(crate) enum Owner {
-    /// The whole state.
     State,
-    /// The leaf of this path.
     Leaf(String),
     /// A leaf, by number, of a tree other than the parameters.
     Apart(usize),
@@ -38,7 +35,7 @@ impl fmt::Display for ItemName {
     }
 }
 
-/// The value of an item that is no array.
+/// An item that is no array.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "snake_case"))]
 pub(crate) enum Single {
@@ -49,12 +46,10 @@ pub(crate) enum Single {
 }
 
 impl Single {
-    /// Returns whether both are bitwise identical.
     pub(crate) fn same(&self, other: &Single) -> bool {
         (self.kind(), self.bits()) == (other.kind(), other.bits())
     }
 
-    /// Returns the value for messages.
     pub(crate) fn shown(&self) -> String {
         match self {
             Single::Count(n) | Single::Key(n) => n.to_string(),
@@ -63,7 +58,6 @@ impl Single {
         }
     }
 
-    /// Returns the bits.
     pub(crate) fn bits(&self) -> u64 {
         match *self {
             Single::Count(bits) | Single::Key(bits) => bits,
@@ -72,7 +66,7 @@ impl Single {
         }
     }
 
-    /// Returns a value of the same kind with these bits.
+    /// Returns a value of this kind with these bits.
     pub(crate) fn of_bits(&self, bits: u64) -> Single {
         match self {
             Single::Count(_) => Single::Count(bits),
@@ -92,13 +86,11 @@ impl Single {
     }
 }
 
-/// A value of a state, for reading.
 pub(crate) enum Item<'a> {
     Array(LeafRef<'a>),
     Single(Single),
 }
 
-/// A value of a state, for writing.
 pub(crate) enum ItemMut<'a> {
     Array(LeafMut<'a>),
     Count(&'a mut Count),
@@ -131,7 +123,6 @@ impl ItemMut<'_> {
     }
 }
 
-/// Returns every value of a state, in order.
 pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(ItemName, Item<'a>)> {
     let mut all = Vec::new();
     let mut show = |field: &str, entry: Entry<'a>, Standing { apart, .. }: Standing| {
@@ -153,7 +144,7 @@ pub(crate) fn items<'a, S: State>(state: &'a S, structure: &Structure) -> Vec<(I
     all
 }
 
-/// Returns every value of a state for writing, in the same order.
+/// As [`items`], for writing.
 pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -> Vec<(ItemName, ItemMut<'a>)> {
     let mut all = Vec::new();
     let mut show = |field: &str, entry: EntryMut<'a>, Standing { apart, .. }: Standing| {
@@ -175,10 +166,10 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
     all
 }
 
-/// Copies a value; `None` if the kinds differ, which callers rule out.
+/// Copies a value; `None` if kinds differ, which callers rule out.
 pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     match (into, from) {
-        // Sharded over other processes, or over more of them.
+        // Sharded over other or more processes.
         (ItemMut::Array(into), Item::Array(from)) if into.part != from.part || into.shape() != from.shape() => {
             return None;
         }
@@ -193,7 +184,7 @@ pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     Some(())
 }
 
-/// Replaces a trained state by a fresh one of `init`, but keeps user settings and the memory of resting leaves.
+/// Replaces a trained state by a fresh one, but keeps user settings and the memory of resting leaves.
 pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
     let mut entries = Vec::new();
     let mut show = |_: &str, entry, _: Standing| entries.push(entry);

@@ -158,7 +158,7 @@ impl<K: PerLeafKind> PerLeaf<K> {
     }
 }
 
-/// Implements states for a kind, alone and per leaf.
+/// Implements states of a kind, alone and per leaf.
 macro_rules! kinds {
     ($($Kind:ident $Many:ident),*) => {$(
         impl State for $Kind {

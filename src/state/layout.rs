@@ -10,7 +10,6 @@ use crate::element::DType;
 use crate::layout::{Shape, Strides};
 use crate::tree::Structure;
 
-/// One value or array.
 #[derive(Clone, Debug, PartialEq)]
 struct Row {
     field: String,
@@ -30,11 +29,11 @@ impl Row {
     }
 }
 
-/// The layout of a state after `init`, to check a replacement against.
+/// The layout of a state, to check a replacement.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     rows: Vec<Row>,
-    /// Hashes of facts decided by `init` that are no fields.
+    /// Hashes of decisions of `init` that are no fields.
     facts: Vec<(String, u64)>,
 }
 
@@ -49,7 +48,7 @@ impl Layout {
         Layout::by(&|walk| state.walk(walk))
     }
 
-    /// Returns the layout of a state given by its walk: compiled once, not for every state, as is the comparison.
+    /// Returns the layout of a state's walk. Compiled once, as is the comparison.
     fn by<'a>(walk: &dyn Fn(&mut StateWalk<'a, '_>)) -> Layout {
         let (mut rows, mut facts) = (Vec::new(), Vec::new());
         let mut show = |field: &str, entry: Entry<'_>, Standing { apart, .. }: Standing| {
@@ -63,11 +62,11 @@ impl Layout {
         Layout { rows, facts }
     }
 
-    /// Compares a state with this layout, row by row, without building that of a matching one.
+    /// Compares a state with this layout, row by row, without building its own.
     ///
     /// # Errors
     ///
-    /// Returns a message on the first difference.
+    /// If they differ: a message on the first difference.
     pub(crate) fn compare<S: State>(&self, state: &S, structure: &Structure) -> Result<(), String> {
         self.compare_by(&|walk| state.walk(walk), structure)
     }
@@ -97,7 +96,7 @@ impl Layout {
         }
     }
 
-    /// Returns the path of the first [meaning](StateWalk::meaning) in which two states of one type differ.
+    /// Returns the path of the first [meaning](StateWalk::meaning) in which two states differ.
     pub(crate) fn other_meaning<S: State>(ours: &S, theirs: &S) -> Option<String> {
         let [ours, theirs] = [ours, theirs].map(|state| Layout::meanings(&|walk| state.walk(walk)));
         ours.into_iter().zip(theirs).find(|(ours, theirs)| ours != theirs).map(|((path, _), _)| path)

@@ -1,20 +1,17 @@
-//! Paths in a state, level by level.
-
 use core::fmt::{Display, Write};
 
 use super::below;
 
-/// The path levels that wrappers add for their inner transformation.
+/// The path levels of wrappers around inner transformations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Levels(Vec<(String, usize)>);
 
 impl Levels {
-    /// Adds the last level of a path.
     pub(super) fn add(&mut self, path: &str, key: &str) {
         self.0.push((path.into(), key.len()));
     }
 
-    /// Returns the path without these levels: chain members and groups alone, for any number of wrappers.
+    /// Returns the path without these levels: chain members and groups alone.
     pub(crate) fn shown(&self, path: &str) -> String {
         let (mut shown, mut from) = (String::new(), 0);
         let mut keep = |levels: &str| {
@@ -24,7 +21,7 @@ impl Levels {
             }
             shown.push_str(levels);
         };
-        // A walk enters outer levels first.
+        // Walks enter outer levels first.
         for (level, key) in self.0.iter().filter(|(level, _)| below(path, level).is_some()) {
             keep(&path[from..level.len() - key]);
             from = level.len();
@@ -34,8 +31,7 @@ impl Levels {
     }
 }
 
-/// Enters a level and returns the previous length of the path. Compiled once, not for every state, as are the two
-/// below.
+/// Enters a level and returns the path's previous length. Compiled once, as are the two below.
 pub(super) fn enter(path: &mut String, key: &dyn Display) -> usize {
     let parent = path.len();
     if parent > 0 {
@@ -45,7 +41,7 @@ pub(super) fn enter(path: &mut String, key: &dyn Display) -> usize {
     parent
 }
 
-/// The same for a numbered member, or a name in place of the number.
+/// As [`enter`], for a numbered member, or a name in place of the number.
 pub(super) fn enter_member(path: &mut String, names: &mut Vec<String>, index: usize) -> (usize, Vec<String>) {
     let names = core::mem::take(names);
     let parent = match names.get(index) {

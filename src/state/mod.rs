@@ -128,9 +128,9 @@ impl<S: State> State for Option<S> {
     }
 }
 
-/// Implements a state by the fields of these names. Fields in `knows` are [facts](StateWalk::fact), those in `means`
-/// are its [meaning](StateWalk::meaning); the memory layout of arrays in `room`, which hold nothing between steps, is a
-/// fact. `reads name` names the method with further [readings](StateWalk::reading).
+/// Implements a state by its fields' names. Fields in `knows` are [facts](StateWalk::fact), those in `means` its
+/// [meaning](StateWalk::meaning); of arrays in `room`, which hold nothing between steps, the memory layout is a fact.
+/// `reads name` names a method with further [readings](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }

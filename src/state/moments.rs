@@ -28,7 +28,7 @@ struct MomentArray {
     shape: Vec<usize>,
     strides: Vec<isize>,
     data: Buffer,
-    /// The whole array, if this holds only some elements of its leaf in memory order; then it has one axis.
+    /// The whole array, if this has a part of its leaf in memory order, as one axis.
     part: Option<Box<PartOf>>,
 }
 
@@ -37,7 +37,6 @@ impl MomentArray {
         LeafParts::new(self.data.raw(), &self.shape, &self.strides)
     }
 
-    /// Returns the decoded 8-bit elements, in memory order.
     fn decoded(&self) -> Option<Vec<f32>> {
         self.data.dtype().is_coded().then(|| self.parts().decoded())
     }
@@ -49,7 +48,7 @@ impl MomentArray {
         self.data.fill(value);
     }
 
-    /// Returns the place of element `i` of an array of the same shape with strides `order`.
+    /// Returns the place of element `i` of an array with strides `order`.
     fn translate(&self, i: usize, order: &[isize]) -> usize {
         let axes = self.shape.iter().zip(order).zip(&self.strides);
         axes.map(|((&len, &theirs), &ours)| i / theirs as usize % len.max(1) * ours as usize).sum()
@@ -75,7 +74,7 @@ impl Moments {
         Moments::filled(structure, active, value, &|_, leaf| dtype(leaf))
     }
 
-    /// The same for any type, compiled once.
+    /// As [`like`](Moments::like); compiled once.
     pub(crate) fn filled(
         structure: &Structure,
         active: &[bool],
@@ -117,7 +116,7 @@ impl Moments {
         Moments::shaped(structure, active, &dtype, &shape)
     }
 
-    /// The same, compiled once.
+    /// As [`with_shapes`](Moments::with_shapes); compiled once.
     fn shaped(
         structure: &Structure,
         active: &[bool],
@@ -184,7 +183,7 @@ impl Moments {
         Ok(())
     }
 
-    /// Returns a leaf's elements in memory order, in `f64`, which represents each exactly; empty without an array.
+    /// Returns a leaf's elements in memory order, exactly; empty without an array.
     pub(crate) fn in_order(&self, leaf: usize) -> Vec<f64> {
         let Some(array) = self.array(leaf) else { return Vec::new() };
         if let Some(numbers) = array.decoded() {
@@ -195,7 +194,7 @@ impl Moments {
         })
     }
 
-    /// Overwrites a leaf's elements, given in memory order.
+    /// Overwrites a leaf's elements, in memory order.
     pub(crate) fn set_in_order(&mut self, leaf: usize, values: &[f64]) {
         let Some(dtype) = self.dtype(leaf) else { return };
         if let Some(array) = self.arrays[leaf].as_mut().filter(|_| dtype.is_coded()) {
@@ -217,7 +216,7 @@ impl Moments {
         self.arrays.is_empty()
     }
 
-    /// Iterates over the absolute values of all elements.
+    /// Iterates over all magnitudes.
     pub(crate) fn sizes(&self) -> impl Iterator<Item = f64> + '_ {
         fn of<C: Real>(moments: &Moments, leaf: usize) -> Vec<f64> {
             moments.get::<C>(leaf).unwrap_or_default().iter().map(|x| x.as_f64().abs()).collect()
@@ -264,7 +263,7 @@ impl Moments {
         }
     }
 
-    /// Returns the fraction of a leaf's 8-bit elements that have no significant digits at their block's scale.
+    /// Returns the fraction of 8-bit elements without significant digits at their block's scale.
     pub(crate) fn floored(&self, leaf: usize) -> Option<f64> {
         let array = self.array(leaf).filter(|array| array.data.dtype().is_coded())?;
         let floored = coded::floored(array.data.dtype(), array.data.as_bytes());
@@ -293,7 +292,7 @@ impl Moments {
         self.arrays.iter().flatten().map(|a| a.data.as_bytes().len()).sum()
     }
 
-    /// Copies the arrays that both have, element by element in memory order; both are of compute types.
+    /// Copies arrays of compute types that both have, in memory order.
     pub(crate) fn copy_from(&mut self, from: &Moments) {
         for leaf in 0..self.arrays.len() {
             if let (Some(to), Some(from)) = (self.get_mut::<f64>(leaf), from.get::<f64>(leaf)) {
@@ -308,12 +307,10 @@ impl Moments {
         }
     }
 
-    /// Clones a leaf's array.
     pub(crate) fn take(&mut self, from: &Moments, leaf: usize) {
         self.arrays[leaf].clone_from(&from.arrays[leaf]);
     }
 
-    /// Returns the memory layout of the arrays.
     pub(crate) fn laid(&self) -> impl Hash + '_ {
         Laid(self)
     }
@@ -322,7 +319,7 @@ impl Moments {
         self.array(leaf).map(|a| a.data.raw().placed_at(a.part.as_ref().map_or(0, |part| part.begins)))
     }
 
-    /// Returns the array's identity, for recorded values, which have no storage.
+    /// Returns an array's id, for recorded values, which have no storage.
     pub(crate) fn in_record(&self, leaf: usize) -> Option<InRecord> {
         self.dtype(leaf).map(|dtype| InRecord { address: self.address(), dtype })
     }
@@ -341,19 +338,17 @@ impl Moments {
         self.arrays.get_mut(leaf)?.as_mut().map(|a| a.data.as_bytes_mut())
     }
 
-    /// Iterates over the arrays, with their leaves.
     pub(crate) fn views(&self) -> impl Iterator<Item = (usize, LeafRef<'_>)> {
         let leaf = |array: &MomentArray| LeafRef::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_ref()?))))
     }
 
-    /// Iterates over the arrays for writing, with their leaves.
     pub(crate) fn views_mut(&mut self) -> impl Iterator<Item = (usize, LeafMut<'_>)> {
         let leaf = |array: &mut MomentArray| LeafMut::lend(array.parts()).of_part(array.part.clone());
         self.arrays.iter_mut().enumerate().filter_map(move |(i, array)| Some((i, leaf(array.as_mut()?))))
     }
 
-    /// Replaces element `i` of each array by `f(leaf, i, old)`, computed in `f64` and rounded once.
+    /// Replaces element `i` of each array by `f(leaf, i, old)`, in `f64`, rounded once.
     pub(crate) fn map(&mut self, f: impl Fn(usize, usize, f64) -> f64) {
         for (leaf, array) in self.arrays.iter_mut().enumerate() {
             let Some(array) = array else { continue };
@@ -370,12 +365,12 @@ impl Moments {
         }
     }
 
-    /// Returns the strides of a leaf's array, which is dense; empty without an array.
+    /// Returns the strides of a dense array; empty without an array.
     pub(crate) fn strides(&self, leaf: usize) -> &[isize] {
         self.array(leaf).map_or(&[], |a| &a.strides)
     }
 
-    /// Returns the start of an array within its leaf, in memory order, if it holds only some elements.
+    /// Returns the start of an array that holds a part of its leaf, in memory order.
     pub(crate) fn begins(&self, leaf: usize) -> Option<usize> {
         self.array(leaf)?.part.as_ref().map(|part| part.begins)
     }
@@ -391,9 +386,7 @@ impl Moments {
         Moments { arrays: self.arrays.iter().map(|array| array.as_ref().map(wide)).collect() }
     }
 
-    /// Returns element `i`, in the memory order of the strides `order`, of a leaf's array; zero without an array.
-    ///
-    /// The array must not be 8-bit.
+    /// Returns element `i` by strides `order` of an array that is not 8-bit; zero without an array.
     pub(crate) fn at(&self, leaf: usize, i: usize, order: &[isize]) -> f64 {
         let Some(array) = self.array(leaf) else { return 0.0 };
         let i = if array.strides == order { i } else { array.translate(i, order) };
@@ -405,7 +398,6 @@ impl Moments {
     }
 }
 
-/// Arrays without their values.
 struct Laid<'a>(&'a Moments);
 
 impl Hash for Laid<'_> {
@@ -415,7 +407,6 @@ impl Hash for Laid<'_> {
     }
 }
 
-/// Allocates an array of zeros for a leaf.
 fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: InPage) -> Result<Buffer> {
     let refused =
         |problem| Err(Error::state(format!("leaf `{}`: an array of {dtype} {shape:?}", leaf.path()), problem));

@@ -9,19 +9,18 @@ use crate::element::DType;
 use crate::error::Misfit;
 use crate::tree::{PartOf, Structure};
 
-/// A description of a value, without the elements of an array.
+/// A value's description, without the elements.
 #[derive(Clone, Debug)]
 pub(crate) struct ItemSpec {
     pub(crate) name: ItemName,
     pub(crate) kind: Kind,
-    /// Type and shape of an array.
     pub(crate) array: Option<(DType, Vec<usize>)>,
-    /// A single value, if it is to be moved.
+    /// A single value to move.
     pub(crate) single: Option<Single>,
 }
 
 impl ItemSpec {
-    /// True if both are the same field, of the same kind, type and shape.
+    /// True for the same field, kind, type and shape.
     pub(crate) fn is_like(&self, other: &ItemSpec) -> bool {
         (&self.name, self.kind, &self.array) == (&other.name, other.kind, &other.array)
     }
@@ -54,63 +53,59 @@ impl ItemSpec {
     }
 }
 
-/// Returns the axis lengths of the whole array, from a part or all of it.
+/// Returns the whole array's shape.
 fn whole(part: &Option<Box<PartOf>>, shape: &[usize]) -> Vec<usize> {
     part.as_ref().map_or(shape, |part| &part.shape).to_vec()
 }
 
-/// Returns whether a state counts updates for each leaf.
 pub(crate) fn counts_by_leaf(items: &[ItemSpec]) -> bool {
     let is_one = |field: &str| field == "updates" || field.ends_with(".updates");
     items.iter().any(|item| item.kind == Kind::Count && item.name.of != Owner::State && is_one(&item.name.field))
 }
 
-/// The fate of leaves in a migration.
 pub(crate) trait Moves {
-    /// Returns the new path of a leaf of the old state; `None` if it is dropped.
+    /// Returns a leaf's new path; `None` if it is dropped.
     fn to(&self, old: &str) -> Option<&str>;
 
-    /// Returns the old path of a leaf of the new state.
+    /// Returns a leaf's old path.
     fn from(&self, new: &str) -> Option<&str>;
 
-    /// Returns whether a leaf of the new state starts afresh, whatever the old one has.
+    /// Returns whether a new leaf starts afresh, whatever the old state has.
     fn is_fresh(&self, new: &str) -> bool;
 
-    /// Returns whether a leaf may change its type.
     fn is_cast(&self, new: &str) -> bool;
 
-    /// Returns whether nothing changes in the structure.
+    /// Returns whether the structure stays.
     fn is_identity(&self) -> bool;
 
-    /// Returns whether nothing but the declared types of leaves changes.
+    /// Returns whether only declared dtypes change.
     fn is_retyped(&self) -> bool;
 
-    /// Returns the fate of the old state's fields, with these verbs added to the migration.
+    /// Returns the fate of the old fields, with additional verbs.
     fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String>;
 }
 
-/// The fate of the fields of a state in a migration.
+/// The fate of a state's fields in a migration.
 #[derive(Default)]
 pub(crate) struct Parts {
-    /// For each field of the old state, its paths in the new one.
+    /// Each old field's paths in the new state.
     pub(crate) to: Vec<Vec<String>>,
-    /// Parts of the new state that start afresh, each with an optional exception inside.
+    /// New parts that start afresh, each with an optional exception inside.
     pub(crate) fresh: Vec<(String, Option<String>)>,
     /// Fresh parts that must exist.
     pub(crate) asked: Vec<String>,
-    /// Parts whose arrays may change their type.
+    /// Parts whose arrays may change dtype.
     pub(crate) cast: Vec<String>,
-    /// Parts that were inserted where nothing is, nor anything after it.
+    /// Parts inserted where nothing is, nor after it.
     pub(crate) in_vain: Vec<String>,
-    /// Groups into which a part was split: each has some of its leaves.
+    /// Groups of a split part: each has some of its leaves.
     pub(crate) groups: Vec<String>,
-    /// Parts into which others were joined; their single values agree.
+    /// Joined parts, whose single values agree.
     pub(crate) joined: Vec<String>,
     /// Parts that start as the old parameters.
     pub(crate) of_params: Vec<String>,
-    /// The fields of the old state that become the parameters.
+    /// Old fields that become the parameters.
     pub(crate) to_params: Vec<usize>,
-    /// Fields with a dropped copy.
     pub(crate) dropped: HashSet<usize>,
 }
 
@@ -123,13 +118,12 @@ impl Parts {
 
 #[cfg(feature = "checkpoint")]
 impl Parts {
-    /// Returns whether a field of the new state starts as the old parameters.
     pub(crate) fn is_of_params(&self, field: &str) -> bool {
         self.of_params.iter().any(|part| below(field, part).is_some())
     }
 }
 
-/// Returns the rest of a path after that of a part, if it is the part's or below it.
+/// Returns the path below `part`, if `path` is it or below it.
 pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     match path.strip_prefix(part)? {
         "" => Some(""),
@@ -138,19 +132,18 @@ pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
     }
 }
 
-/// Returns the message that a verb names a missing part.
 pub(crate) fn no_part(verb: &str, part: &str) -> String {
     format!("{verb}: there is no part `{part}` of the state")
 }
 
-/// The source of a value of the new state.
+/// The source of a new value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Source {
     /// The value of `init`.
     Own,
-    /// The value of this number in the old state.
+    /// The old state's value of this number.
     Item(usize),
-    /// The old parameter of its leaf.
+    /// The leaf's old parameter.
     Param,
 }
 
@@ -160,21 +153,20 @@ impl Source {
     }
 }
 
-/// The sources of all values.
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// The source of each value of the new state.
+    /// By value of the new state.
     pub(crate) values: Vec<Source>,
-    /// The values of the old state that parameters become.
+    /// Old values that parameters become.
     pub(crate) params: Vec<usize>,
 }
 
-/// Finds the source of each value of the new state. `params` is the structure of the old parameters, if known.
+/// Finds each new value's source. `params` is the structure of the old parameters, if known.
 ///
 /// # Errors
 ///
-/// Fails with every value that has no counterpart or another kind, type or shape there. Proposes verbs only if the
-/// states fit with them.
+/// Fails with every value without a counterpart of its kind, type and shape. Proposes verbs only if the states fit with
+/// them.
 pub(crate) fn sources(
     old: &[ItemSpec],
     new: &[ItemSpec],
@@ -190,25 +182,22 @@ pub(crate) fn sources(
     Err(Misfit { lines: matched.lines, hints: matched.in_vain, proposed })
 }
 
-/// The result of a migration between two states.
+/// The match of two states.
 pub(super) struct Matched {
-    /// The source of each value of the new state.
+    /// By value of the new state.
     pub(super) from: Vec<Source>,
-    /// The values of the old state that parameters become.
+    /// Old values that parameters become.
     to_params: Vec<usize>,
-    /// Messages on misfits.
     pub(super) lines: Vec<String>,
-    /// Values of the new state without a counterpart.
+    /// New values without a counterpart.
     pub(super) missing: Vec<usize>,
-    /// Values of the old state without a counterpart, under their new names.
+    /// Old values without a counterpart, with new names.
     pub(super) left: Vec<(ItemName, usize)>,
-    /// Values of the old state with the same new name.
+    /// Old values with the same new name.
     pub(super) twice: Vec<[usize; 2]>,
-    /// Fields of the new state whose arrays change their type.
+    /// New fields whose arrays change dtype.
     pub(super) casts: Vec<String>,
-    /// The new paths of each field of the old state.
     pub(super) to: Vec<Vec<String>>,
-    /// A message for each verb without effect.
     in_vain: Vec<String>,
 }
 
@@ -217,7 +206,7 @@ impl Matched {
     ///
     /// # Errors
     ///
-    /// Returns a message on the first verb that names a missing part.
+    /// With the first verb that names a missing part.
     fn of(
         old: &[ItemSpec],
         new: &[ItemSpec],
@@ -259,8 +248,7 @@ impl Matched {
                 }
             }
         }
-        // The update counts of leaves, if the old state has one count for all of them, under its new name: parts may
-        // have moved too.
+        // Update counts by leaf, if the old state has one count, under its new name: parts may have moved too.
         let counts = old.iter().enumerate().filter(|(_, spec)| spec.name.of == Owner::State);
         let counts = counts.filter(|(_, spec)| spec.kind == Kind::Count).rev();
         let counts: HashMap<&str, usize> = counts
@@ -274,7 +262,7 @@ impl Matched {
         lines.extend(parts.asked.iter().filter(|part| !is_new(part)).map(|part| no_part("fresh_part", part)));
         let none = parts.of_params.iter().filter(|part| !is_new(part));
         lines.extend(none.map(|part| no_part("params_to_part", part)));
-        // Arrays of another type, otherwise the same.
+        // Arrays that differ in dtype only.
         let is_cast = |old: &ItemSpec, new: &ItemSpec| match (&old.array, &new.array) {
             (Some((theirs, from)), Some((ours, to))) => old.kind == new.kind && theirs != ours && from == to,
             _ => false,
@@ -322,7 +310,7 @@ impl Matched {
             from.push(found.map_or(Source::Own, Source::Item));
         }
         casts.dedup();
-        // A leaf is in one of the groups into which the state was split.
+        // A leaf is in one group of a split state.
         let used: HashSet<usize> = from.iter().filter_map(|source| source.item()).collect();
         let is_elsewhere = |name: &ItemName, i: usize| {
             let is_told = used.contains(&i) || parts.dropped.contains(&i);
@@ -339,7 +327,7 @@ impl Matched {
     }
 }
 
-/// Returns a message if an array cannot be filled from the parameter of its leaf.
+/// Returns a message if an array cannot be filled from its leaf's parameter.
 fn of_param(spec: &ItemSpec, path: &str, moves: &impl Moves, params: Option<&Structure>) -> Option<String> {
     let Some(params) = params else {
         return Some(format!(

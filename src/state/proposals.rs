@@ -1,4 +1,4 @@
-//! Proposed verbs that would explain the misfits.
+//! Proposed verbs that explain misfits.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,7 +6,7 @@ use super::moves::Matched;
 use super::{INNER, ItemSpec, Kind, Owner, Source, Verb, below};
 use crate::element::DType;
 
-/// A line of a message, and its proposed verbs.
+/// A message line, with its proposed verbs.
 struct Proposal {
     line: String,
     verbs: Vec<Verb>,
@@ -18,12 +18,12 @@ impl Proposal {
     }
 }
 
-/// Returns the result of a migration with more verbs; `None` if one of them is invalid.
+/// Matches the states with additional verbs; `None` if one is invalid.
 type With<'a> = &'a dyn Fn(&[Verb]) -> Option<Matched>;
 
-/// Returns lines that propose verbs by which missing values would be the remaining ones, if the choice is unique.
+/// Proposes verbs that match missing with remaining values, if the choice is unique.
 ///
-/// All proposals have been tried: together the verbs make the states fit.
+/// Proposals are tested: together their verbs make the states fit.
 pub(super) fn proposals(matched: &Matched, old: &[ItemSpec], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
     let missing: Vec<(&str, &ItemSpec)> = matched.missing.iter().map(|i| (&*new[*i].name.field, &new[*i])).collect();
     let left: Vec<(&str, &ItemSpec)> = matched.left.iter().map(|(name, i)| (&*name.field, &old[*i])).collect();
@@ -50,7 +50,7 @@ pub(super) fn proposals(matched: &Matched, old: &[ItemSpec], new: &[ItemSpec], w
     Vec::new()
 }
 
-/// Proposes how arrays of a new wrapper, possibly copies of the parameters, keep bits that the parameters lose.
+/// Proposes how a new wrapper's arrays, perhaps copies of the parameters, keep bits that the parameters lose.
 fn copies(verbs: &[Verb], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
     if !verbs.iter().any(|verb| matches!(verb, Verb::Wrap { .. })) {
         return Vec::new();
@@ -62,7 +62,7 @@ fn copies(verbs: &[Verb], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
         .zip(&matched.from)
         .filter(|(spec, from)| **from == Source::Own && spec.array.is_some() && matches!(spec.name.of, Owner::Leaf(_)));
     let fields: BTreeSet<&str> = own.map(|(spec, _)| &*spec.name.field).filter(|field| !is_told(field)).collect();
-    // Not in memory, where the old parameters are unknown.
+    // Not in memory: the old parameters are unknown.
     let fits = |field: &&str| {
         let all = [verbs, &[Verb::ParamsTo((*field).into())]].concat();
         with(&all).is_some_and(|matched| matched.lines.is_empty())
@@ -77,15 +77,15 @@ fn copies(verbs: &[Verb], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
     fields.into_iter().filter(fits).map(line).collect()
 }
 
-/// Verbs before and after some others that make the states fit.
+/// Verbs around others that make the states fit.
 struct Around {
-    /// Drops of the old state's values that have no place.
+    /// Drops of old values without a place.
     before: Vec<Proposal>,
-    /// Fresh starts of the new state's values without a counterpart, and casts of arrays of another type.
+    /// Fresh starts of new values without a counterpart, and casts.
     after: Vec<Proposal>,
 }
 
-/// Completes verbs; `None` if the states cannot fit by drops and fresh starts, or have nothing in common.
+/// Completes verbs; `None` if drops and fresh starts do not suffice, or the states have nothing in common.
 fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bool, with: With<'_>) -> Option<Around> {
     let verbs_of = |proposals: &[Proposal]| -> Vec<Verb> {
         proposals.iter().flat_map(|proposal| proposal.verbs.iter().cloned()).collect()
@@ -95,7 +95,7 @@ fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bo
     let stays = |i: usize| matched.to[i] == tried.to[i];
     let mut gone: BTreeSet<&str> = BTreeSet::new();
     for &[one, other] in &tried.twice {
-        // The value moved there is the result.
+        // The moved value is the result.
         let of = match (stays(one), stays(other)) {
             (false, true) => other,
             (true, false) => one,
@@ -122,7 +122,7 @@ fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bo
     is_all.then_some(Around { before, after })
 }
 
-/// Returns the largest parts that consist of these fields and no others; never the whole state.
+/// Returns the largest parts of exactly these fields; never the whole state.
 fn whole_parts(fields: &BTreeSet<&str>, all: &BTreeSet<&str>) -> BTreeSet<String> {
     let is_whole = |part: &str| all.iter().all(|field| below(field, part).is_none() || fields.contains(field));
     let whole = |field: &&str| {
@@ -143,7 +143,7 @@ fn casts(matched: &Matched) -> Vec<Proposal> {
     matched.casts.iter().map(cast).collect()
 }
 
-/// Returns the verbs that move each part to the new place of its fields.
+/// Returns verbs that move each part to its fields' new place.
 fn moved(
     pairs: &BTreeSet<(String, String)>,
     missing: &[(&str, &ItemSpec)],
@@ -155,12 +155,12 @@ fn moved(
     all.extend(proposals);
     for (from, to) in &rest {
         if let Some((chain, shift)) = chain_of_both(from, to).and_then(|chain| Some((chain, shift(pairs, chain)?))) {
-            // One member more or less moves all that follow it.
+            // One member more or less moves all after it.
             if told.insert(chain) {
                 all.push(shift.proposal(chain, missing, left));
             }
         } else if pairs.contains(&(to.clone(), from.clone())) {
-            // Verbs run in sequence. A swap is proposed once.
+            // Verbs run in sequence; a swap is proposed once.
             if from < to {
                 let verbs = vec![rename(from, "other"), rename(to, from), rename("other", to)];
                 let line = format!("`{}`, `{}` and `{}`", verbs[0], verbs[1], verbs[2]);
@@ -178,13 +178,13 @@ fn moved(
     all
 }
 
-/// The proposals for partitions, and the remaining pairs.
+/// Proposals for partitions, and the remaining pairs.
 struct Parted {
     proposals: Vec<Proposal>,
     rest: BTreeSet<(String, String)>,
 }
 
-/// Finds parts that are now split into groups, and groups that are now one part.
+/// Finds parts now split into groups, and groups now one part.
 fn parted(pairs: &BTreeSet<(String, String)>) -> Parted {
     let (mut proposals, mut rest) = (Vec::new(), pairs.clone());
     let group = |path: &str, at: &str| {
@@ -208,7 +208,6 @@ fn parted(pairs: &BTreeSet<(String, String)>) -> Parted {
     Parted { proposals, rest }
 }
 
-/// Returns a part's name for messages.
 fn called(path: &str) -> String {
     if path.is_empty() { "the whole state".into() } else { format!("`{path}`") }
 }
@@ -217,10 +216,10 @@ fn found(from: &str, to: &str) -> String {
     format!("what was {} has the fields of {}", called(from), called(to))
 }
 
-/// Parts all of whose fields are in the other state under another path.
+/// Parts all of whose fields are under another path in the other state.
 struct Pairs {
     pairs: BTreeSet<(String, String)>,
-    /// True if some of their fields are arrays.
+    /// True if some fields are arrays.
     of_arrays: bool,
 }
 
@@ -240,7 +239,7 @@ fn pairs(missing: &[(&str, &ItemSpec)], left: &[(&str, &ItemSpec)]) -> Pairs {
         let ([from], [to]) = (&sides[0][..], &sides[1][..]) else { continue };
         let (mut from, mut to) = (*from, *to);
         found.of_arrays |= kind == Kind::Moment;
-        // At least the field's own name is the same.
+        // The field's own name, at least, is the same.
         loop {
             let ((a, x), (b, y)) = (split(from), split(to));
             if x != y || x.is_empty() {
@@ -253,29 +252,27 @@ fn pairs(missing: &[(&str, &ItemSpec)], left: &[(&str, &ItemSpec)]) -> Pairs {
     found
 }
 
-/// Splits a path into its parent and its last level.
+/// Splits off the last level.
 fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('.').unwrap_or(("", path))
 }
 
-/// Returns the number of a member of a chain.
 fn number(path: &str) -> Option<usize> {
     split(path).1.parse().ok()
 }
 
-/// Returns the chain that has both as members.
 fn chain_of_both<'a>(from: &'a str, to: &str) -> Option<&'a str> {
     let ((chain, _), (other, _)) = (split(from), split(to));
     (chain == other && number(from).is_some() && number(to).is_some()).then_some(chain)
 }
 
-/// Members of a chain that have moved by one place.
+/// Members of a chain, moved by one place.
 struct Shift<'a> {
     from: &'a str,
     to: &'a str,
 }
 
-/// Returns the first of the members of a chain that have moved by one place, all in the same direction.
+/// Returns the first of the members moved by one place, all in one direction.
 fn shift<'a>(pairs: &'a BTreeSet<(String, String)>, chain: &str) -> Option<Shift<'a>> {
     let inside = pairs.iter().filter(|(from, to)| chain_of_both(from, to) == Some(chain));
     let inside = inside.filter_map(|(from, to)| Some((number(from)?, number(to)?, Shift { from, to })));
@@ -300,18 +297,16 @@ impl Shift<'_> {
     }
 }
 
-/// Returns the first member of a chain with one of these fields.
 fn first(chain: &str, specs: &[(&str, &ItemSpec)]) -> usize {
     let inside = |(field, _): &(&str, &ItemSpec)| below(field, chain)?.split('.').next()?.parse().ok();
     specs.iter().filter_map(inside).min().unwrap_or(usize::MAX)
 }
 
-/// Returns the levels of a path below a part.
 fn levels<'a>(path: &'a str, part: &str) -> Option<Vec<&'a str>> {
     Some(below(path, part)?.split('.').filter(|level| !level.is_empty()).collect())
 }
 
-/// Returns the verbs that put a part into wrappers and chains, or take it out of wrappers, from the inside out.
+/// Returns the verbs that wrap a part or put it into chains, or unwrap it, from the inside out.
 fn wraps(from: &str, to: &str) -> Option<Vec<Verb>> {
     if let Some(around) = levels(to, from) {
         let is_around = |level: &&str| *level == "inner" || level.parse::<usize>().is_ok();

@@ -16,9 +16,9 @@ use crate::tree::Structure;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     path: String,
-    /// Length of the part's path within it.
+    /// Length of the part's path in it.
     owner: usize,
-    /// The path in the state, with the levels of wrappers, and the length of the part's path within it.
+    /// The path with the levels of wrappers, and the length of the part's path in it.
     full: (String, usize),
     part: &'static str,
     leaf: Option<String>,
@@ -56,19 +56,17 @@ impl Reading {
         self.value
     }
 
-    /// Returns whether another reading is of a part inside this one's part.
+    /// Returns whether the other's part is inside this one's.
     fn holds(&self, other: &Reading) -> bool {
         let ((ours, owner), (theirs, other)) = (&self.full, &other.full);
         let inside = theirs[..*other].strip_prefix(&ours[..*owner]);
         other > owner && inside.is_some_and(|inside| *owner == 0 || inside.starts_with('.'))
     }
 
-    /// Returns the path in the state.
     fn in_state(&self) -> String {
         with_leaf(&self.full.0, self.leaf())
     }
 
-    /// Returns whether a key matches this reading.
     fn is(&self, key: &str) -> bool {
         let whole = self.to_string();
         let of_part = || key.strip_prefix(self.part)?.strip_prefix('.');
@@ -88,7 +86,7 @@ fn with_leaf(path: &str, leaf: Option<&str>) -> String {
     leaf.map_or_else(|| path.to_owned(), |leaf| format!("{path}[{leaf}]"))
 }
 
-/// Returns whether a path is, or ends with, these levels.
+/// Returns whether a path ends with these levels.
 fn is_end(path: &str, levels: &str) -> bool {
     path.strip_suffix(levels).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
@@ -192,24 +190,23 @@ impl fmt::Display for Readings {
     }
 }
 
-/// The part that a walk is in.
+/// The current part of a walk.
 #[derive(Default)]
 pub(super) struct Owner {
     name: &'static str,
     path: usize,
-    /// Number of steps, if the part counts them: the count of its schedules.
+    /// The count of its schedules, if any.
     clock: Option<u64>,
 }
 
-/// Arguments by name.
 pub(crate) type Given = Vec<(&'static str, Hyperparam)>;
 
-/// An optimizer that a walk is in.
+/// The current optimizer of a walk.
 struct Around {
     name: &'static str,
     path: String,
     arguments: Given,
-    /// The step count of its first part among the shallowest, and the length of that part's path.
+    /// The count of its first shallowest part, and the length of that part's path.
     clock: Option<(usize, u64)>,
 }
 
@@ -219,13 +216,12 @@ impl Around {
     }
 }
 
-/// Collects readings on a walk over a transformation and its state.
+/// Collects readings on a walk.
 pub(crate) struct Reader {
     structure: Arc<Structure>,
     owner: Owner,
     optimizers: Vec<Around>,
     found: Readings,
-    /// The levels that wrappers add.
     pub(super) levels: Levels,
 }
 
@@ -235,7 +231,7 @@ impl Reader {
         Reader { structure, owner: Owner::default(), optimizers: Vec::new(), found, levels }
     }
 
-    /// Returns the readings, each with a unique path.
+    /// Returns the readings, with unique paths.
     pub(crate) fn found(mut self) -> Readings {
         let shown: Vec<String> = self.found.all.iter().map(|reading| self.levels.shown(&reading.path)).collect();
         let mut outermost: HashMap<(&str, Option<&str>), usize> = HashMap::new();
@@ -294,17 +290,16 @@ impl Reader {
         }
     }
 
-    /// Sets the step count for the schedules of the current part.
     pub(super) fn clock(&mut self, steps: u64) {
         self.owner.clock = Some(steps);
     }
 
-    /// Enters a part with a path of this length, and returns the outer one.
+    /// Enters a part with a path of this length; returns the outer one.
     pub(super) fn enter(&mut self, name: &'static str, path: usize) -> Owner {
         core::mem::replace(&mut self.owner, Owner { name, path, clock: None })
     }
 
-    /// Returns to the outer part, with the arguments of this one.
+    /// Leaves a part, reading its arguments.
     pub(super) fn leave(&mut self, path: &str, arguments: &Given, outer: Owner) {
         let Owner { name, clock, .. } = core::mem::replace(&mut self.owner, outer);
         arguments.iter().for_each(|(argument, value)| self.argument((name, path), argument, value, clock));
@@ -320,7 +315,7 @@ impl Reader {
         self.optimizers.push(Around { name, path: path.into(), arguments, clock: None });
     }
 
-    /// Leaves an optimizer. Reads its arguments that no part shares too, at its first part's count.
+    /// Leaves an optimizer, reading arguments that no part shares at its first part's count.
     pub(super) fn leave_optimizer(&mut self) {
         let Some(Around { name, path, arguments, clock }) = self.optimizers.pop() else { return };
         for (argument, value) in &arguments {
@@ -333,8 +328,8 @@ impl Reader {
         }
     }
 
-    /// Reads the value of an argument in the last step, or in the first before any. An argument of an optimizer is read
-    /// as the optimizer's.
+    /// Reads an argument as of the last step, or the first before any. An optimizer's argument is read as the
+    /// optimizer's.
     fn argument(
         &mut self,
         (part, path): (&'static str, &str),
@@ -348,7 +343,7 @@ impl Reader {
             None => (part, path),
         };
         let path = joined(owner, name);
-        // One number of an optimizer may be an argument of several of its parts.
+        // Several parts of an optimizer may share an argument.
         if !self.found.all.iter().any(|r| r.path == path && r.value.to_bits() == value.to_bits()) {
             let owner = owner.len();
             let full = (path.clone(), owner);

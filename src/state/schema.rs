@@ -85,7 +85,7 @@ impl Schema {
         Schema { entries }
     }
 
-    /// Returns a message on the first difference from another schema; `None` if they are equal.
+    /// Returns a message on the first difference; `None` if equal.
     pub(crate) fn difference(&self, other: &Schema) -> Option<String> {
         if self == other {
             return None;
@@ -120,10 +120,10 @@ impl fmt::Display for Schema {
     }
 }
 
-/// Receives a value: its leaf, its kind, and for arrays type, shape and strides.
+/// Receives a value: leaf, kind, and for arrays type, shape and strides.
 type ShowValue<'a> = dyn FnMut(Option<usize>, Kind, Option<DType>, &[usize], &[isize]) + 'a;
 
-/// Describes each value of a field: its leaf, and for arrays type, shape and strides.
+/// Describes each value of a field.
 pub(super) fn each_value(entry: Entry<'_>, show: &mut ShowValue<'_>) {
     let mut one = |leaf, kind| show(leaf, kind, None, &[], &[]);
     match entry {

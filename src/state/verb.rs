@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A verb of a migration; fields of the state by their paths.
+/// A verb of a migration, on fields by path.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verb {
     Rename { from: String, to: String },
@@ -41,5 +41,5 @@ impl fmt::Display for Verb {
     }
 }
 
-/// The field of a wrapper's state that holds the inner state.
+/// The field of a wrapper's inner state.
 pub(crate) const INNER: &str = "inner";

@@ -41,12 +41,11 @@ pub enum EntryMut<'a> {
     Scalars(&'a mut PerLeaf<Scalar>),
 }
 
-/// The role of a field in a state.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Standing {
-    /// True if its leaves are not the parameters', whatever its numbers.
+    /// True if its leaves are not the parameters'.
     pub(crate) apart: bool,
-    /// True if a user has set it, rather than training.
+    /// True if set by a user.
     pub(crate) set: bool,
 }
 
@@ -59,19 +58,18 @@ pub struct StateWalk<'a, 'w> {
     sink: ReadSink<'a, 'w>,
 }
 
-/// Receives a fact: its path, a function that hashes it, and its category.
+/// Receives a fact: path, hash function, category.
 pub(crate) type ShowFact<'a> = dyn FnMut(&str, &dyn Fn(&mut DefaultHasher), Tells) + 'a;
 
-/// The category of a fact.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Tells {
-    /// The leaves of the state, and their memory order.
+    /// The leaves and their memory order.
     Place,
-    /// The interpretation of its values.
+    /// The interpretation of values.
     Meaning,
 }
 
-/// The purpose of a walk: every field, the parts of one type, the evaluations, the facts of `init`, or the readings.
+/// The purpose of a walk: fields, parts of one type, evaluations, facts of `init`, or readings.
 enum ReadSink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, Entry<'a>)),
     Fields(&'w mut dyn FnMut(&str, Entry<'a>, Standing)),
@@ -81,7 +79,7 @@ enum ReadSink<'a, 'w> {
     Readings(&'w mut Reader),
 }
 
-/// The fact that a state holds the shard of one process.
+/// The fact that a state holds one process's shard.
 pub(crate) const SHARES: &str = "shares";
 
 impl<'a, 'w> StateWalk<'a, 'w> {
@@ -94,7 +92,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         StateWalk { path: String::new(), names: Vec::new(), standing: Standing::default(), sink }
     }
 
-    /// Returns a walk that also shows the role of a field.
+    /// Returns a walk that also shows roles.
     pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, Entry<'a>, Standing)) -> Self {
         StateWalk::to(ReadSink::Fields(sink))
     }
@@ -107,12 +105,12 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         done
     }
 
-    /// Returns a walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    /// Returns a walk that shows each [`part`](Self::part) instead of fields.
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a dyn Any)) -> Self {
         StateWalk::to(ReadSink::Parts(sink))
     }
 
-    /// Shows a part of a state as a whole, if the walk is for parts; else returns it, to be walked.
+    /// Shows a part as a whole if the walk is for parts, else returns it to be walked.
     pub(crate) fn part<S: Any>(&mut self, part: &'a S) -> Option<&'a S> {
         if let ReadSink::Parts(sink) = &mut self.sink {
             sink(&self.path, part);
@@ -121,9 +119,9 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         Some(part)
     }
 
-    /// Returns a walk that shows each [`evaluation`](Self::evaluation) instead of the fields.
+    /// Returns a walk that shows each [`evaluation`](Self::evaluation) instead of fields.
     ///
-    /// It comes with the path of its state, and true if that is [`apart`](Self::apart) from the parameters' leaves.
+    /// With its state's path, and true if that is [`apart`](Self::apart).
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
         StateWalk::to(ReadSink::Evaluations(sink))
     }
@@ -136,7 +134,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// Returns a walk that shows each [`fact`](Self::fact), with its path, instead of the fields.
+    /// Returns a walk that shows each [`fact`](Self::fact) instead of fields.
     pub(crate) fn of_facts(sink: &'w mut ShowFact<'w>) -> Self {
         StateWalk::to(ReadSink::Facts(sink))
     }
@@ -164,8 +162,8 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// Returns a walk that shows [readings](Self::reading) instead of the fields: single values of the state, and
-    /// further ones of the transformation.
+    /// Returns a walk that shows [readings](Self::reading) instead of fields: single values, and those of the
+    /// transformation.
     pub(crate) fn of_readings(reader: &'w mut Reader) -> Self {
         StateWalk::to(ReadSink::Readings(reader))
     }
@@ -250,14 +248,14 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// Sets the count at which the schedules of the part are evaluated next, if that is not its field `count`.
+    /// Sets the next count of the part's schedules, if not its field `count`.
     pub(crate) fn clock(&mut self, count: Count) {
         if let ReadSink::Readings(reader) = &mut self.sink {
             reader.clock(count.get());
         }
     }
 
-    /// Walks the state of a part whose arguments are readings too.
+    /// Walks a part's state, with its arguments as readings.
     pub(crate) fn of_part(
         &mut self,
         name: &'static str,
@@ -281,8 +279,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         }
     }
 
-    /// Walks the state of an optimizer that is a chain: its own arguments among those of the chain's parts are read as
-    /// the optimizer's.
+    /// Walks an optimizer's chain: its arguments among those of the parts are read as its own.
     pub(crate) fn of_optimizer(
         &mut self,
         name: &'static str,
@@ -308,7 +305,6 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         self.within(name, &mut |walk| state.walk(walk));
     }
 
-    /// Walks a field that users set.
     pub(crate) fn setting<S: State>(&mut self, name: &str, state: &'a S) {
         let outer = core::mem::replace(&mut self.standing.set, true);
         self.child(name, state);
@@ -333,13 +329,13 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         match &mut self.sink {
             ReadSink::Entries(sink) => sink(&self.path, entry),
             ReadSink::Fields(sink) => sink(&self.path, entry, self.standing),
-            // Settings of users are no readings; the part shows their value in a step.
+            // User settings are no readings; the part shows their value in a step.
             ReadSink::Readings(reader) if !self.standing.set => reader.entry(&self.path, entry, self.standing.apart),
             ReadSink::Parts(_) | ReadSink::Evaluations(_) | ReadSink::Facts(_) | ReadSink::Readings(_) => {}
         }
     }
 
-    /// Walks members by number, under names instead.
+    /// Walks numbered members under names.
     pub(crate) fn renamed<T>(&mut self, names: &[String], inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = core::mem::replace(&mut self.names, names.to_vec());
         let done = inside(self);
@@ -354,7 +350,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         done
     }
 
-    /// Walks the state of a wrapper's inner transformation: a level that [`shown`](Levels::shown) paths omit.
+    /// Walks an inner state, at a level that [`shown`](Levels::shown) paths omit.
     pub(crate) fn inside<T>(&mut self, key: &str, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         self.within(key, &mut |walk| {
             if let ReadSink::Readings(reader) = &mut walk.sink {
@@ -371,11 +367,11 @@ pub struct StateWalkMut<'a, 'w> {
     names: Vec<String>,
     standing: Standing,
     sink: Sink<'a, 'w>,
-    /// The levels that wrappers add, if parts are requested.
+    /// The levels of wrappers, if parts are requested.
     pub(crate) levels: Levels,
 }
 
-/// The purpose of a walk: every field, or the parts of one type.
+/// The purpose of a walk: fields, or parts of one type.
 enum Sink<'a, 'w> {
     Entries(&'w mut dyn FnMut(&str, EntryMut<'a>)),
     Fields(&'w mut dyn FnMut(&str, EntryMut<'a>, Standing)),
@@ -393,24 +389,24 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         StateWalkMut { path: String::new(), names: Vec::new(), standing, sink, levels }
     }
 
-    /// Returns a walk that also shows the role of a field.
+    /// Returns a walk that also shows roles.
     pub(crate) fn of_fields(sink: &'w mut dyn FnMut(&str, EntryMut<'a>, Standing)) -> Self {
         StateWalkMut::to(Sink::Fields(sink))
     }
 
-    /// Walks fields whose leaves are not the parameters'.
+    /// As [`StateWalk::apart`].
     pub(crate) fn apart(&mut self, inside: impl FnOnce(&mut Self)) {
         let outer = core::mem::replace(&mut self.standing.apart, true);
         inside(self);
         self.standing.apart = outer;
     }
 
-    /// Returns a walk that shows each [`part`](Self::part), with its path, instead of the fields.
+    /// As [`StateWalk::of_parts`].
     pub(crate) fn of_parts(sink: &'w mut dyn FnMut(&str, &'a mut dyn Any)) -> Self {
         StateWalkMut::to(Sink::Parts(sink))
     }
 
-    /// Shows a part of a state as a whole, if the walk is for parts; else returns it, to be walked.
+    /// As [`StateWalk::part`].
     pub(crate) fn part<S: Any>(&mut self, part: &'a mut S) -> Option<&'a mut S> {
         match &mut self.sink {
             Sink::Entries(_) | Sink::Fields(_) => Some(part),
@@ -426,7 +422,6 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         self.within(name, |walk| state.walk_mut(walk));
     }
 
-    /// Walks a field that users set.
     pub(crate) fn setting<S: State>(&mut self, name: &str, state: &'a mut S) {
         let outer = core::mem::replace(&mut self.standing.set, true);
         self.child(name, state);
@@ -449,7 +444,7 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         }
     }
 
-    /// Walks members by number, under names instead.
+    /// As [`StateWalk::renamed`].
     pub(crate) fn renamed(&mut self, names: &[String], inside: impl FnOnce(&mut Self)) {
         let outer = core::mem::replace(&mut self.names, names.to_vec());
         inside(self);
@@ -462,7 +457,7 @@ impl<'a, 'w> StateWalkMut<'a, 'w> {
         self.path.truncate(parent);
     }
 
-    /// Walks the state of a wrapper's inner transformation, as [`StateWalk::inside`].
+    /// As [`StateWalk::inside`].
     pub(crate) fn inside(&mut self, key: &str, inside: impl FnOnce(&mut Self)) {
         self.within(key, |walk| {
             if let Sink::Parts(_) = &walk.sink {

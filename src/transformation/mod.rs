@@ -14,7 +14,7 @@ use crate::program::{Executor, Passes, Programs};
 use crate::state::Readings;
 use crate::tree::{Tree, TreeMut, buffers_of};
 
-/// The end of an error message if updates replace gradients and a window may emit an update for a leaf without one.
+/// The message's end if updates replace gradients and a window may emit an update for a leaf without one.
 const OF_WINDOW: &str = "; a window may have an update for a leaf without a gradient: use `step` or `update`";
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).

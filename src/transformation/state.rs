@@ -31,27 +31,24 @@ use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 /// [`average`](Self::average), and by saving. Copies from before the panic stay usable.
 pub struct OptState<T: Stage> {
     pub(super) inner: T::State,
-    /// The transformation that made it, or the last one that could have.
+    /// The last transformation that made it or could have.
     made_by: T,
     pub(super) structure: Arc<Structure>,
     pub(super) work: Work,
-    /// True if a step began and did not end, since it panicked.
+    /// True if a step panicked.
     poisoned: bool,
-    /// The layout after `init`, kept once the state has been lent mutably, when another may take its place.
+    /// The layout after `init`, kept once the state has been lent mutably and could be replaced.
     layout: Option<Box<Layout>>,
-    /// True if it was lent since the last comparison with the layout.
+    /// True if lent since the last comparison.
     lent: bool,
-    /// True if updates are counted for each leaf.
     by_leaf: bool,
-    /// Cached evaluations of the loss from [`minimize_step`](crate::Minimize::minimize_step).
+    /// Cached evaluations, for [`minimize_step`](crate::Minimize::minimize_step).
     pub(crate) recall: Option<Box<EvaluationCache>>,
-    /// The last computed parameters to evaluate with.
     #[cfg(feature = "checkpoint")]
     evaluated: Evaluated,
 }
 
-/// The check sum of parameters to evaluate with, if they differ from the trained ones: checkpoints refuse them in their
-/// place.
+/// The check sum of parameters to evaluate with, if not the trained ones; checkpoints refuse to save them instead.
 #[cfg(feature = "checkpoint")]
 #[derive(Default)]
 struct Evaluated(AtomicU64);
@@ -81,7 +78,7 @@ impl<T: Stage> OptState<T> {
         OptState::new_counting(transformation, params, false)
     }
 
-    /// The same; `by_leaf` is true if updates are counted for each leaf, since some begin later than others.
+    /// As `new`; `by_leaf` counts updates by leaf, because some begin later than others.
     pub(crate) fn new_counting<P: Tree + ?Sized>(transformation: &T, params: &P, by_leaf: bool) -> Result<OptState<T>> {
         transformation.validate()?;
         let structure = Structure::of(params)?;
@@ -116,7 +113,6 @@ impl<T: Stage> OptState<T> {
         &self.made_by
     }
 
-    /// Returns whether updates are counted for each leaf.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn is_by_leaf(&self) -> bool {
         self.by_leaf
@@ -132,7 +128,7 @@ impl<T: Stage> OptState<T> {
         Updates::new(self.structure.clone())
     }
 
-    /// The same in other types.
+    /// As [`zero_updates`](Self::zero_updates), in other dtypes.
     pub(crate) fn zero_updates_of(&self, dtype: impl Fn(&LeafSpec) -> DType) -> Updates {
         Updates::of_types(self.structure.clone(), dtype)
     }
@@ -164,7 +160,7 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    /// Returns a state of the same structure that holds another of the same schema.
+    /// Returns a state of this structure that holds another of the same schema.
     pub(crate) fn holding(&self, inner: T::State) -> OptState<T> {
         let (structure, work) = (self.structure.clone(), self.work.fresh(&self.structure));
         OptState {
@@ -182,14 +178,14 @@ impl<T: Stage> OptState<T> {
         }
     }
 
-    /// Records parameters to evaluate with, if they differ from the trained ones, whose check sum is given.
+    /// Records parameters to evaluate with, if they differ from the trained ones, given by check sum.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn note_evaluated<P: Tree + ?Sized>(&self, trained: u64, evaluated: &P) {
         let sum = check_sum(evaluated);
         self.evaluated.0.store(if sum == trained { 0 } else { sum }, Ordering::Relaxed);
     }
 
-    /// Returns whether these are the last parameters to evaluate with, and not the trained ones.
+    /// Returns whether these are the last parameters to evaluate with, not the trained ones.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn is_evaluated<P: Tree + ?Sized>(&self, params: &P) -> bool {
         match self.evaluated.0.load(Ordering::Relaxed) {
@@ -198,24 +194,24 @@ impl<T: Stage> OptState<T> {
         }
     }
 
-    /// Marks the state as half written, so that no step can use it.
+    /// Marks the state as half written, which all steps refuse.
     pub(crate) fn poison(&mut self) {
         self.poisoned = true;
     }
 
-    /// Checks that it is complete and fits.
+    /// Checks that the state is complete and fits.
     pub(crate) fn usable(&self) -> Result<()> {
         if self.poisoned { Err(Error::poisoned()) } else { self.fits() }
     }
 
-    /// Checks that a replacement of the state, if any, could be the result of `init`.
+    /// Checks that a replaced state could be the result of `init`.
     pub(crate) fn fits(&self) -> Result<()> {
         let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
         let misfit = |problem| Error::state("a state was put in the place of the one that `init` made", problem);
         layout.compare(&self.inner, &self.structure).map_err(misfit)
     }
 
-    /// Checks that a step of this transformation is possible.
+    /// Checks that this transformation can do a step.
     pub(super) fn ready(&mut self, transformation: &T) -> Result<()> {
         if self.belongs(transformation)? {
             self.made_by = transformation.clone();
@@ -226,8 +222,8 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    /// Checks that it is usable, and that this transformation could have made it. Returns whether an argument other
-    /// than a number or a schedule has changed since.
+    /// Checks that the state is usable, and that this transformation could have made it. Returns whether an argument
+    /// other than a number or a schedule has changed.
     pub(super) fn belongs(&self, transformation: &T) -> Result<bool> {
         self.usable()?;
         if self.work.shape() != transformation.shape() {
@@ -239,7 +235,7 @@ impl<T: Stage> OptState<T> {
         }
     }
 
-    /// Checks that the state equals that of `init` with another value of an argument.
+    /// Checks that `init` with another argument would make an equal state.
     #[cold]
     fn survives(&self, transformation: &T, argument: &str) -> Result<()> {
         transformation.validate()?;
@@ -263,7 +259,7 @@ impl<T: Stage> OptState<T> {
         Ok(reader.found())
     }
 
-    /// Finds the gradients of whole leaves, and of rows, and the missing ones.
+    /// Collects the gradients of whole leaves and rows, and the missing ones.
     pub(super) fn find_gradients<G: Tree + ?Sized>(&mut self, transformation: &T, grads: &G) -> Result<()> {
         let Work { grads: table, rows, path, absent, .. } = &mut self.work;
         let absent = (transformation.absent() != Absent::Refused).then_some(absent);
@@ -282,7 +278,6 @@ impl<T: Stage> OptState<T> {
         self.run_at(transformation, &at, objective, sink, None)
     }
 
-    /// Does a step whose passes run on a device.
     pub(crate) fn run_elsewhere(
         &mut self,
         transformation: &T,
@@ -340,12 +335,12 @@ impl<T: Stage> OptState<T> {
         self.run(transformation, Some(known.value), objective, Sink::Params)
     }
 
-    /// Returns a shared structure, to keep while the state changes.
+    /// Returns the structure, to keep while the state changes.
     pub(crate) fn shared_structure(&self) -> Arc<Structure> {
         self.structure.clone()
     }
 
-    /// Does a step without gradients, which emits the updates that wrappers have accumulated.
+    /// Does a step without gradients, which emits accumulated updates.
     pub(crate) fn flush<P: TreeMut + ?Sized>(&mut self, transformation: &T, params: &mut P) -> Result<Outcome> {
         self.ready(transformation)?;
         table::params_mut(params, &self.structure, &mut self.work.params, &mut self.work.path)?;
@@ -360,14 +355,13 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// Returns the state before the first step.
 fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf], by_leaf: bool) -> Result<T::State> {
     let active = vec![true; structure.len()];
     let (codes, in_full, whole) = (None, false, None);
     transformation.init_state(&InitContext { structure, active: &active, params, by_leaf, codes, in_full, whole })
 }
 
-/// Not part of the step, which is compiled for each transformation.
+/// Not in the step, which is compiled per transformation.
 #[cfg(feature = "tracing")]
 fn warn_of_skipped(outcome: Outcome) {
     if outcome.skipped {

@@ -21,12 +21,11 @@ use crate::memory::RawSlice;
 )]
 pub trait ArrayElement: Raw + 'static {}
 
-/// The memory of an array, if it is a leaf. Sealed: no path outside of this crate.
+/// The memory of an array, if it is a leaf. Sealed.
 pub trait Raw: Sized {
     fn raw(first: NonNull<Self>, len: usize) -> Option<RawLeaf>;
 }
 
-/// The location of a leaf's elements.
 pub(crate) type RawLeaf = RawSlice;
 
 impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> {
@@ -46,7 +45,7 @@ impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> 
 )]
 pub trait ArrayData: Shares {}
 
-/// Storage that may share its elements. Sealed: no path outside of this crate.
+/// Storage that may share its elements. Sealed.
 pub trait Shares: DataMut {
     /// Returns the array as a sharing handle, if it can share.
     #[allow(private_interfaces, reason = "called by this crate only")]
@@ -81,7 +80,7 @@ impl<A: ArrayElement, S: ArrayData<Elem = A>, D: Dimension> TreeMut for ArrayBas
     }
 }
 
-/// Implements trees for numbers and carried array elements; `$raw` locates the elements of a leaf.
+/// Implements trees for numbers and carried elements; `$raw` locates a leaf's elements.
 macro_rules! elements {
     ($($T:ty),* => |$first:ident, $len:ident| $raw:expr) => {$(
         impl ArrayElement for $T {}

@@ -118,7 +118,6 @@ macro_rules! elements {
             }
         }
 
-        /// A single number is a buffer without axes.
         impl Buffer for $T {
             fn dtype(&self) -> &str {
                 <$T>::DTYPE
@@ -236,7 +235,6 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     }
 }
 
-/// Returns the buffers of a tree, in order, with their paths.
 pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Buffer)> {
     let mut found = Vec::new();
     let mut add = |path: &str, buffer| {
@@ -247,7 +245,6 @@ pub(crate) fn buffers_of<T: Tree + ?Sized>(tree: &T) -> Vec<(BufferSpec, &dyn Bu
     found
 }
 
-/// Decodes `len` elements from their bytes.
 pub(super) fn elements_of<T: BufferElement>(bytes: &[u8], len: usize) -> Result<Vec<T>> {
     let chunks = bytes.chunks_exact(size_of::<T>());
     let elements: Option<Vec<T>> = chunks.map(|chunk| T::of(chunk.try_into().ok()?)).collect();

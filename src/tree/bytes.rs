@@ -1,15 +1,15 @@
-//! Leaves as the bytes that files hold: little-endian, in row-major order, whatever the memory order.
+//! Leaves as bytes of files: little-endian, row-major.
 
 #![allow(unsafe_code, reason = "strided memory as bytes: two more readers and writers of it, next to `leaf`")]
 
 use super::leaf::LeafParts;
 use super::{Cursor, LeafMut, LeafRef, dense_strides, is_dense};
 
-/// Bytes per chunk: few calls, and a chunk stays in the L2 cache.
+/// Bytes per chunk: few calls, and it stays in L2.
 const CHUNK: usize = 1 << 18;
 
 impl LeafParts {
-    /// Returns whether memory and file agree: quantized elements are written in memory order.
+    /// Returns whether memory and file agree: 8-bit elements are written in memory order.
     fn as_in_files(&self) -> bool {
         self.data.dtype().is_coded()
             || cfg!(target_endian = "little") && is_dense(&self.shape, &self.strides, &dense_strides(&self.shape))
@@ -19,7 +19,7 @@ impl LeafParts {
         self.data.dtype().size()
     }
 
-    /// Iterates over chunks of the elements in row-major order: first element, and length.
+    /// Iterates over row-major chunks: first element and length.
     fn chunks(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
         let (len, step) = (self.data.len(), CHUNK / self.size());
         (0..len).step_by(step).map(move |start| (start, step.min(len - start)))
@@ -30,7 +30,6 @@ impl LeafParts {
     }
 }
 
-/// Converts between the byte order of the host and of files.
 fn swap(bytes: &mut [u8], size: usize) {
     if cfg!(target_endian = "big") {
         bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
@@ -38,7 +37,6 @@ fn swap(bytes: &mut [u8], size: usize) {
 }
 
 impl LeafRef<'_> {
-    /// Passes the bytes on, in order, in chunks.
     pub(crate) fn read_bytes<E>(&self, mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
@@ -57,7 +55,6 @@ impl LeafRef<'_> {
         })
     }
 
-    /// Returns the bytes, in order.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.dtype().bytes(self.parts.data.len()));
         let Ok(()) = self.read_bytes(|chunk| -> Result<(), core::convert::Infallible> {
@@ -69,7 +66,7 @@ impl LeafRef<'_> {
 }
 
 impl LeafMut<'_> {
-    /// Fills the bytes, in order, in chunks. After an error, those before it have been replaced.
+    /// Fills the bytes in order, in chunks. On error, those before are replaced.
     pub(crate) fn write_bytes<E>(&mut self, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {
@@ -102,7 +99,6 @@ impl LeafMut<'_> {
         self.take_bytes(&from.to_bytes());
     }
 
-    /// Replaces all bytes.
     pub(crate) fn take_bytes(&mut self, mut rest: &[u8]) {
         let Ok(()) = self.write_bytes(|chunk| -> Result<(), core::convert::Infallible> {
             let (now, later) = rest.split_at(chunk.len());
@@ -127,7 +123,7 @@ mod tests {
         let expected = bytes(LeafRef::from_array(&c).unwrap());
         assert_eq!(bytes(LeafRef::from_array(&f).unwrap()), expected);
 
-        // Backwards and with gaps, for reads and writes.
+        // Backwards and with gaps.
         let mut wide = Array3::<f32>::zeros((2, 6, 4));
         let mut view = wide.slice_mut(s![.., ..;-2, ..;-1]);
         LeafMut::from_array(&mut view).unwrap().copy_from(&LeafRef::from_array(&c).unwrap());

@@ -149,12 +149,12 @@ impl<'a> Site<'a> {
     }
 }
 
-/// Returns a path for messages; that of a bare array is empty.
+/// Returns a path for messages; empty for a bare array.
 pub(crate) fn shown(path: &str) -> &str {
     if path.is_empty() { "(root)" } else { path }
 }
 
-/// Returns the index of an element, such as `[1, 0]`; empty for a leaf without axes.
+/// Returns an element's index, such as `[1, 0]`; empty without axes.
 pub(crate) fn index(mut element: usize, shape: &[usize]) -> String {
     let mut places = vec![0; shape.len()];
     for (place, &len) in places.iter_mut().zip(shape).rev() {

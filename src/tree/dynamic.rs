@@ -36,7 +36,7 @@ use crate::error::Result;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DynTree {
     leaves: BTreeMap<String, DynLeaf>,
-    /// True if the leaves are shown in the order of their places instead of their names.
+    /// True if leaves are in the order of their places, not names.
     placed: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct DynTree {
 #[derive(Clone, Debug)]
 struct DynLeaf {
     array: DynArray,
-    /// The layout, for a copy; otherwise that of the surrounding tree holds.
+    /// A copy's layout; otherwise that of the surrounding tree.
     layout: Option<Layout>,
     place: usize,
 }
@@ -55,14 +55,14 @@ impl DynLeaf {
     }
 }
 
-/// Compares the numbers, as [`LeafSpec`](super::LeafSpec) does.
+/// Compares numbers, as [`LeafSpec`](super::LeafSpec) does.
 impl PartialEq for DynLeaf {
     fn eq(&self, other: &DynLeaf) -> bool {
         self.array == other.array
     }
 }
 
-/// An array whose element type is known at run time.
+/// An array of a dtype known at run time.
 #[derive(Clone, Debug, PartialEq)]
 enum DynArray {
     #[cfg(feature = "half")]
@@ -183,7 +183,6 @@ impl DynTree {
         self.leaves.get_mut(name).and_then(|leaf| T::view_mut(&mut leaf.array))
     }
 
-    /// Returns the leaf of a name.
     pub(super) fn leaf(&self, name: &str) -> Option<LeafRef<'_>> {
         leaves(&self.leaves.get(name)?.array).pop()
     }

@@ -15,33 +15,32 @@ use crate::memory::{RawSlice, RawStrided};
 use crate::numeric::convert::{load, store};
 use crate::numeric::simd::current_simd_level;
 
-/// The common part of both kinds of leaf: the first element, and the layout of the others.
+/// The common part of both kinds of leaf.
 #[derive(Clone, Debug)]
 pub(crate) struct LeafParts {
-    /// The first element in logical order, and the number of elements.
+    /// The first element in logical order, with the number of elements.
     pub(crate) data: RawSlice,
     pub(crate) shape: Shape,
     pub(crate) strides: Strides,
 }
 
 impl LeafParts {
-    // Always inlined, as all constructors of leaves: copying a leaf from call to call costs a tenth of a small leaf's
-    // share of a step.
+    // Inlined, as all constructors of leaves: copying one from call to call costs a tenth of a small leaf's share of a
+    // step.
     #[inline(always)]
     pub(crate) fn new(data: RawSlice, shape: &[usize], strides: &[isize]) -> LeafParts {
         LeafParts { data, shape: axes(shape), strides: axes(strides) }
     }
 
-    /// Returns a leaf over a whole slice, as one axis.
+    /// Returns a leaf over a slice, as one axis.
     #[inline(always)]
     fn axis<T: Element>(ptr: NonNull<T>, len: usize) -> LeafParts {
         LeafParts::new(RawSlice::new(ptr, len), &[len], &[1])
     }
 
-    /// Returns a leaf over elements in row-major order.
     #[inline(always)]
     fn dense<T: Element>(ptr: NonNull<T>, len: usize, shape: &[usize]) -> Result<LeafParts> {
-        // Fast path for the most common shape, since a model creates many such leaves in each step.
+        // The most common shape: models create many such leaves in each step.
         if *shape == [len] {
             return Ok(LeafParts::axis(ptr, len));
         }
@@ -49,9 +48,8 @@ impl LeafParts {
         Ok(LeafParts { data: RawSlice::new(ptr, len), shape: axes(shape), strides: dense_strides(shape) })
     }
 
-    /// Checks that the number of elements matches the axes.
     fn check(len: usize, shape: &[usize]) -> Result<()> {
-        // Without zeros, so that no later product of axis lengths overflows.
+        // Without zeros, so that no later product of lengths overflows.
         let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
         let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {
             let found = format!("the shape {shape:?}");
@@ -75,7 +73,7 @@ impl LeafParts {
         Some(LeafParts::new(A::raw(NonNull::new(ptr.cast_mut())?, len)?, shape, strides))
     }
 
-    /// Returns the strides, unless the elements are in the order of `dense`.
+    /// Returns the strides, unless in the order of `dense`.
     pub(crate) fn strides_unless(&self, dense: &[isize]) -> Option<Strided> {
         let strided = || Strided { strides: self.strides.clone(), extent: self.extent() };
         (!is_dense(&self.shape, &self.strides, dense)).then(strided)
@@ -85,7 +83,6 @@ impl LeafParts {
         Extent::of(&self.shape, &self.strides)
     }
 
-    /// Returns a strided view of the elements.
     pub(crate) fn view(&self) -> RawStrided {
         RawStrided::new(self.data, self.extent())
     }
@@ -108,9 +105,7 @@ impl LeafParts {
     }
 }
 
-/// Leaves of 8-bit elements.
 impl LeafParts {
-    /// Returns the decoded numbers in memory order.
     pub(crate) fn decoded(&self) -> Vec<f32> {
         let mut numbers = vec![0.0; self.data.len()];
         // SAFETY: the leaf's borrow is alive.
@@ -121,7 +116,7 @@ impl LeafParts {
         numbers
     }
 
-    /// Encodes numbers in memory order. For a leaf that is borrowed exclusively.
+    /// Encodes numbers in memory order, in a leaf borrowed exclusively.
     pub(crate) fn encode(&mut self, numbers: &[f32]) {
         // SAFETY: the leaf is borrowed exclusively.
         #[allow(unsafe_code, reason = "whole arrays of what is stored block by block")]
@@ -130,10 +125,9 @@ impl LeafParts {
         }
     }
 
-    /// Passes contiguous elements to a function in chunks, and stores its results. For a leaf that is borrowed
-    /// exclusively.
+    /// Rewrites contiguous elements by a function, in chunks, in a leaf borrowed exclusively.
     pub(crate) fn rewrite<C: Real>(&mut self, f: &mut dyn FnMut(usize, &mut [C])) {
-        // Whole blocks of quantized elements.
+        // Whole blocks of 8-bit elements.
         const STRETCH: usize = 4 * CODED_BLOCK;
         let mut room = [C::zero(); STRETCH];
         for start in (0..self.data.len()).step_by(STRETCH) {
@@ -152,21 +146,20 @@ impl LeafParts {
         }
     }
 
-    /// Returns a leaf over `numbers` with the layout of this one.
+    /// Returns this layout over `numbers`.
     pub(crate) fn over(&self, numbers: &mut [f32]) -> LeafParts {
         LeafParts { data: RawSlice::new(NonNull::from(&mut *numbers).cast::<f32>(), numbers.len()), ..self.clone() }
     }
 }
 
-/// The array of a chunk, in memory order.
+/// The whole array of a chunk, in memory order.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub(crate) struct PartOf {
-    /// Start of the chunk.
     pub(crate) begins: usize,
-    /// The axis lengths of the whole array.
+    /// Its shape.
     pub(crate) shape: Vec<usize>,
-    /// The strides of the whole array.
+    /// Its strides.
     pub(crate) strides: Vec<isize>,
 }
 
@@ -174,9 +167,9 @@ pub(crate) struct PartOf {
 #[derive(Clone, Debug)]
 pub struct LeafRef<'a> {
     pub(crate) parts: LeafParts,
-    /// The row numbers, for a row-sparse gradient of a leaf.
+    /// The rows of a row-sparse gradient.
     pub(crate) rows: Option<&'a [usize]>,
-    /// The whole array, for a chunk of a sharded state array.
+    /// The whole array, if this is a chunk of sharded state.
     pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a [u8]>,
 }
@@ -193,20 +186,19 @@ impl<'a> LeafRef<'a> {
         LeafParts::dense(NonNull::from(data).cast::<T>(), data.len(), shape).map(LeafRef::lend)
     }
 
-    /// Returns a leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
+    /// Returns a leaf over a slice of the length of shape and strides; `None` if its elements are not floats.
     #[inline(always)]
     pub(super) fn over<A: ArrayElement>(data: &'a [A], shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
         LeafParts::array(data.as_ptr(), data.len(), shape, strides).map(LeafRef::lend)
     }
 
-    /// Returns a leaf over parts whose memory is borrowed for `'a`: the caller has a reference with that lifetime to
-    /// the owner of the memory.
+    /// Returns a leaf over memory borrowed for `'a`: the caller has such a reference to its owner.
     #[inline(always)]
     pub(crate) fn lend(parts: LeafParts) -> LeafRef<'a> {
         LeafRef { parts, rows: None, part: None, borrow: PhantomData }
     }
 
-    /// Returns a leaf of 8-bit elements with these strides; `None` if the bytes do not match their number.
+    /// Returns a leaf of 8-bit elements; `None` if the bytes do not match their number.
     #[cfg(feature = "serde")]
     pub(crate) fn coded(bytes: &'a [u8], dtype: DType, shape: &[usize], strides: &[isize]) -> Option<LeafRef<'a>> {
         let len = elements(shape).filter(|_| strides.len() == shape.len())?;
@@ -215,7 +207,6 @@ impl<'a> LeafRef<'a> {
             .then(|| LeafRef::lend(LeafParts::new(data, shape, strides)))
     }
 
-    /// Marks the leaf as a chunk of an array.
     pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafRef<'a> {
         LeafRef { part, ..self }
     }
@@ -257,7 +248,7 @@ impl<'a> LeafRef<'a> {
 #[derive(Debug)]
 pub struct LeafMut<'a> {
     pub(crate) parts: LeafParts,
-    /// The whole array, for a chunk of a sharded state array.
+    /// The whole array, if this is a chunk of sharded state.
     pub(crate) part: Option<Box<PartOf>>,
     borrow: PhantomData<&'a mut [u8]>,
 }
@@ -276,20 +267,18 @@ impl<'a> LeafMut<'a> {
         Ok(LeafMut { parts, part: None, borrow: PhantomData })
     }
 
-    /// Returns a leaf over a slice, whose length shape and strides must fit; `None` if its elements are not floats.
+    /// As [`LeafRef::over`].
     #[inline(always)]
     pub(super) fn over<A: ArrayElement>(data: &'a mut [A], shape: &[usize], strides: &[isize]) -> Option<LeafMut<'a>> {
         LeafParts::array(data.as_mut_ptr().cast_const(), data.len(), shape, strides).map(LeafMut::lend)
     }
 
-    /// Returns a leaf over parts whose memory is borrowed exclusively for `'a`: the caller has a mutable reference with
-    /// that lifetime to the owner of the memory.
+    /// Returns a leaf over memory borrowed exclusively for `'a`: the caller has such a reference to its owner.
     #[inline(always)]
     pub(crate) fn lend(parts: LeafParts) -> LeafMut<'a> {
         LeafMut { parts, part: None, borrow: PhantomData }
     }
 
-    /// Marks the leaf as a chunk of an array.
     pub(crate) fn of_part(self, part: Option<Box<PartOf>>) -> LeafMut<'a> {
         LeafMut { part, ..self }
     }

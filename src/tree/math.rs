@@ -73,18 +73,17 @@ where
     let (mut given, mut changed) = (Vec::with_capacity(structure.len()), Vec::with_capacity(structure.len()));
     updates.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| given.push(leaf)));
     params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| changed.push(leaf)));
-    // The code below goes by address and trusts the shapes, so they are checked again before any write.
+    // The code below goes by address and trusts the shapes, so they are checked before any write.
     let same = changed.iter().map(LeafMut::shape).eq(given.iter().map(LeafRef::shape));
     assert!(same, "each walk over a tree must show the same leaves");
     changed.iter_mut().zip(&given).for_each(|(params, updates)| add_leaf(params, updates));
     Ok(())
 }
 
-/// Returns `p + u`, but keeps the parameter's bits for a zero update: adding −0 changes no number, adding +0 changes
-/// −0.
+/// Returns `p + u`, but keeps the parameter's bits for a zero update: adding −0 changes no number, +0 changes −0.
 #[inline(always)]
 pub(crate) fn add_update<C: Real>(p: C, u: C) -> C {
-    // Selects between two updates, not between two sums, which would compile to a masked store.
+    // Selects between updates: a select between sums would compile to a masked store.
     p + if u == C::zero() { C::neg_zero() } else { u }
 }
 
@@ -98,13 +97,13 @@ fn add_leaf(params: &mut LeafMut<'_>, updates: &LeafRef<'_>) {
     }
 }
 
-/// Adds numbers of two types, in `f64` if either is, else in `f32`.
+/// Adds in `f64` if either number is, else in `f32`.
 #[inline(always)]
 fn add_mixed<P: Element, U: Element>(p: P, u: U) -> P {
     if P::DTYPE == DType::F64 || U::DTYPE == DType::F64 {
         P::from_f64(add_update(p.as_f64(), u.as_f64()))
     } else {
-        // The sum in `f32` is rounded once here and once to the parameter's type, as for two values of that type.
+        // Rounded once in `f32`, once to the parameter's dtype, as two values of that dtype.
         P::from_f64(f64::from(add_update(p.as_f64() as f32, u.as_f64() as f32)))
     }
 }
@@ -132,14 +131,14 @@ fn combine<P: Element, U: Element>(params: &mut LeafMut<'_>, updates: &LeafRef<'
     });
 }
 
-/// Visits the runs of two leaves of one shape, in the memory order of the first. Not part of `combine`, which is
-/// compiled for each pair of types.
+/// Visits the runs of two leaves, in the memory order of the first. Not in `combine`, which is compiled per pair of
+/// types.
 fn each_run(shape: &[usize], strides: [&[isize]; 2], len: usize, run: &mut dyn FnMut([Run; 2])) {
     let order = matching_strides(shape, strides[0]);
     if strides.iter().all(|strides| is_dense(shape, strides, &order)) {
         return run([Run { offset: 0, len, stride: 1 }; 2]);
     }
-    // Runs end at the same elements of the shape, so those of both leaves have the same lengths.
+    // Runs end at the same elements of the shape, so they have equal lengths.
     let [mut to, mut from] = strides.map(|strides| Cursor::new(shape, &order, strides, 0));
     to.take(len).zip(from.take(len)).for_each(|(to, from)| run([to, from]));
 }

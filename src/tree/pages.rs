@@ -4,7 +4,7 @@ use super::sharing::extent;
 use super::{Tree, Walk};
 use crate::memory::move_to_huge_pages;
 
-/// Asks the system to move the large leaves of a tree into huge pages, which speeds up steps on millions of parameters.
+/// Requests huge pages for the large leaves of a tree, which speeds up steps on millions of parameters.
 ///
 /// State arrays of 2 MiB and more are in huge pages from the start, if the system grants them on request. Parameters
 /// and gradients are yours: they are only if you, your allocator or your system ensures it. Call this once, on

@@ -115,7 +115,7 @@ macro_rules! indices {
         }
     )*};
 }
-// Of one integer type, so that the type of literals is inferred.
+// One integer type, so that literals' types are inferred.
 indices!([] [usize], [] Vec<usize>, [const N: usize] [usize; N]);
 
 impl<I: RowIndices + ?Sized> RowIndices for &I {

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::layout::{Cursor, Difference, Run, dense_strides};
 use crate::tree::LeafParts;
 
-/// Refuses trees with two leaves that share elements, as clones of an `ArcArray` do. Writing to one would make it an
-/// array of its own, and so silently split one parameter into two.
+/// Refuses leaves that share elements, as clones of an `ArcArray` do: writing to one would split one parameter into
+/// two.
 pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
     let found: Vec<Difference> = sharing(tree).into_iter().map(Difference::from).collect();
     if found.is_empty() {
@@ -23,7 +23,7 @@ pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
 pub(crate) struct Sharing {
     pub(crate) path: String,
     pub(crate) with: String,
-    /// True if both are the same elements in the same order.
+    /// True for the same elements in the same order.
     pub(crate) clones: bool,
 }
 
@@ -33,9 +33,9 @@ impl From<Sharing> for Difference {
     }
 }
 
-/// Returns the leaves that share memory with others.
+/// Returns the leaves that share memory.
 ///
-/// Costs a walk over the leaves. Elements are compared only for overlapping leaves with gaps.
+/// A walk over the leaves; elements are compared only for overlapping leaves with gaps.
 pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |path, leaf| {
@@ -46,9 +46,9 @@ pub(crate) fn sharing<T: Tree + ?Sized>(tree: &T) -> Vec<Sharing> {
     among(leaves)
 }
 
-/// The same for leaves in the order of their tree. Compiled once, not for every tree.
+/// As [`sharing`], for leaves in order; compiled once.
 fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
-    // Leaves with the same start stay in this order.
+    // Leaves with the same start keep their order.
     leaves.sort_by_key(|leaf| leaf.extent.start);
     let (mut found, mut rest) = (Vec::new(), &leaves[..]);
     while let Some(first) = rest.first() {
@@ -64,14 +64,14 @@ fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
     found
 }
 
-/// A leaf, and the bytes from its first element in memory to its last.
+/// A leaf, and its byte range.
 struct Placed {
     path: String,
     extent: Range<isize>,
     parts: LeafParts,
 }
 
-/// Returns the byte range from the first element of a leaf in memory to its last.
+/// Returns the bytes from a leaf's first element in memory to its last.
 pub(super) fn extent(parts: &LeafParts) -> Range<isize> {
     let (mut least, mut most) = (0, 0);
     for (len, stride) in parts.shape.iter().zip(&parts.strides) {
@@ -86,7 +86,7 @@ pub(super) fn extent(parts: &LeafParts) -> Range<isize> {
 /// Finds, among leaves with overlapping extents, those that share an element with an earlier one.
 fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Sharing>) {
     let start = leaves[0].extent.start;
-    // Clones begin at the same place; then no elements need comparing.
+    // Clones begin at the same place; no comparison is needed.
     let clones = leaves.iter().enumerate().filter_map(|(i, leaf)| {
         let is_clone = |before: &&Placed| before.parts.data.address() == leaf.parts.data.address();
         Some(shared(leaf, leaves[..i].iter().find(is_clone)?))
@@ -117,7 +117,6 @@ fn shared(leaf: &Placed, with: &Placed) -> Sharing {
 }
 
 impl Placed {
-    /// Iterates over the addresses of the elements.
     fn places(&self) -> impl Iterator<Item = isize> {
         let LeafParts { data, shape, strides } = &self.parts;
         let (first, size) = (data.address() as isize, data.dtype().size() as isize);
@@ -146,7 +145,7 @@ mod tests {
         assert_eq!(parts(shared.clone(), ArcArray2::zeros((4, 6))), None);
         assert_eq!(parts(shared.clone(), shared.to_owned().into_shared()), None);
 
-        // Slices of one array: adjacent, overlapping without and with a common element, backwards.
+        // Adjacent, overlapping without and with a common element, backwards.
         let chunk = |slice: ndarray::SliceInfo<_, _, _>| shared.clone().slice_move(slice);
         assert_eq!(parts(chunk(s![..2, ..]), chunk(s![2.., ..])), None);
         assert_eq!(parts(chunk(s![.., 0..6;2]), chunk(s![.., 1..6;2])), None);
@@ -155,7 +154,7 @@ mod tests {
         assert!(parts(chunk(s![..3, ..]), chunk(s![2..;-1, ..;-1])).is_some());
         assert!(parts(chunk(s![3.., ..]), chunk(s![..;-1, ..])).is_some());
 
-        // Leaves without elements have no place.
+        // Empty leaves have no place.
         assert_eq!(parts(chunk(s![..0, ..]), chunk(s![..0, ..])), None);
         let array = Array2::<f64>::zeros((2, 2));
         let views: Vec<ArrayView2<'_, f64>> = vec![array.view(); 3];

@@ -126,7 +126,7 @@ pub struct SlicesMut<'a> {
     layout: Layout,
 }
 
-/// A leaf that each walk reborrows.
+/// Reborrowed by each walk.
 #[derive(Debug)]
 struct Held<'a> {
     parts: LeafParts,

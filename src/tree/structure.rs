@@ -26,7 +26,7 @@ impl Structure {
         Structure::observed(tree).unambiguous()
     }
 
-    /// Returns it, if no two leaves have the same path.
+    /// Returns it, if all paths differ.
     pub(crate) fn unambiguous(self) -> Result<Structure> {
         let mut seen = HashSet::new();
         let twice = self.leaves.iter().filter(|l| !seen.insert(l.path()));
@@ -34,29 +34,29 @@ impl Structure {
         if twice.is_empty() { Ok(self) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
-    /// Returns leaves of these paths, types and shapes, in row-major order.
+    /// Returns row-major leaves.
     #[cfg(feature = "serde")]
     pub(crate) fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
         Structure { leaves: leaves.map(|(path, dtype, shape)| LeafSpec::new(path, dtype, shape)).collect() }
     }
 
-    /// Returns leaves with these descriptions; no two have the same path.
+    /// Returns these leaves, whose paths must differ.
     pub(crate) fn from_leaves(leaves: Vec<LeafSpec>) -> Structure {
         Structure { leaves }
     }
 
-    /// Returns the same leaves, restricted to the elements of this process, in memory order.
+    /// Returns these leaves, restricted to this process's elements, in memory order.
     pub(crate) fn only(&self, here: &[Range<usize>]) -> Structure {
         Structure { leaves: self.leaves.iter().zip(here).map(|(leaf, here)| leaf.only(here.clone())).collect() }
     }
 
-    /// Returns the same leaves, then buffers as leaves, for masks and paths; the types of the latter do not matter.
+    /// Returns these leaves, then buffers, for masks and paths; the buffers' dtypes do not matter.
     pub(crate) fn beside(&self, buffers: &[BufferSpec]) -> Structure {
         let buffers = buffers.iter().map(|buffer| LeafSpec::new(buffer.path(), DType::F32, buffer.shape()));
         Structure { leaves: self.leaves.iter().cloned().chain(buffers).collect() }
     }
 
-    /// Returns the same leaves with one more axis in front.
+    /// Returns these leaves with an additional first axis.
     pub(crate) fn batched(&self, len: usize) -> Structure {
         Structure { leaves: self.leaves.iter().map(|leaf| leaf.batched(len)).collect() }
     }
@@ -70,7 +70,7 @@ impl Structure {
         Structure::by(&|walk| tree.walk(walk))
     }
 
-    /// Returns the structure of a tree given by its walk: compiled once, not for every tree.
+    /// Returns the structure of a tree's walk. Compiled once, not for every tree.
     pub(crate) fn by<'a>(tree: &dyn Fn(&mut Walk<'a, '_>)) -> Structure {
         let (mut leaves, told) = (Vec::new(), RefCell::new(Vec::<(String, Layout)>::new()));
         let mut each = |path: &str, leaf: LeafRef<'_>| {
@@ -116,7 +116,6 @@ impl Structure {
         self.leaves.iter().position(|l| l.path() == path)
     }
 
-    /// Returns the numbers of the leaves by path.
     pub(crate) fn numbers(&self) -> HashMap<&str, usize> {
         self.paths().enumerate().map(|(number, path)| (path, number)).collect()
     }
@@ -145,7 +144,7 @@ impl Structure {
         self.compare(&Structure::observed(tree), |ours, theirs| ours == theirs)
     }
 
-    /// As `differences`, including memory orders.
+    /// As `differences`, with memory orders.
     pub(crate) fn differences_in_memory(&self, other: &Structure) -> Vec<Difference> {
         let mut found = self.compare(other, |ours, theirs| ours == theirs);
         let numbers = other.numbers();
@@ -162,7 +161,7 @@ impl Structure {
         found
     }
 
-    /// As `differences`, where `fits(ours, theirs)` accepts types.
+    /// As `differences`, with dtypes that `fits(ours, theirs)` accepts.
     pub(crate) fn compare(&self, other: &Structure, fits: fn(DType, DType) -> bool) -> Vec<Difference> {
         let mut found = Vec::new();
         let [own_numbers, numbers] = [self.numbers(), other.numbers()];
@@ -191,7 +190,7 @@ impl Structure {
         found
     }
 
-    /// Returns the difference that the leaves of another structure are in another order.
+    /// Returns the difference in order.
     pub(crate) fn order(&self, other: &Structure) -> Difference {
         let [expected, found] = [self, other].map(|s| s.paths().map(String::from).collect());
         Difference::Order { expected, found }
@@ -204,7 +203,6 @@ impl fmt::Display for Structure {
     }
 }
 
-/// Returns whether a leaf is at a path or below it.
 pub(crate) fn holds(above: &str, leaf: &str) -> bool {
     above.is_empty() || leaf.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -71,12 +71,11 @@ pub struct Tied<'p, P: TreeMut + ?Sized> {
     ties: Arc<Ties>,
 }
 
-/// The groups of tied leaves.
 #[derive(Default)]
 struct Ties {
-    /// The leaves of each array, in order.
+    /// Each array's leaves, in order.
     groups: Vec<Vec<LeafSpec>>,
-    /// The group of a path; true for the first of the group.
+    /// A path's group; true for the group's first.
     places: HashMap<String, (usize, bool)>,
 }
 
@@ -189,7 +188,7 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
     }
 }
 
-/// Returns the defect of the gradient for a tied leaf, if any.
+/// Returns the defect of a tied leaf's gradient, if any.
 fn misfit(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference> {
     match gradient {
         None => Some(Difference::Missing { expected: spec.clone() }),
@@ -202,7 +201,7 @@ fn misfit(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference>
 }
 
 fn sum<T: DynElement>(leaves: &[&LeafRef<'_>]) -> ArrayD<T> {
-    // A number added to −0 keeps its bits.
+    // Adding to −0 keeps a number's bits.
     let mut sum = ArrayD::from_elem(IxDyn(leaves[0].shape()), T::from_f64(-0.0));
     for leaf in leaves {
         let mut from = Stretches::of(leaf);
@@ -261,7 +260,7 @@ impl<P: TreeMut + ?Sized> fmt::Debug for Tied<'_, P> {
 #[must_use = "a gradient does nothing until it is given to a step"]
 pub struct TiedGradients<G> {
     gradients: G,
-    /// The sums, under the first path of each array.
+    /// The sums, at each array's first path.
     sums: DynTree,
     ties: Arc<Ties>,
 }
@@ -282,18 +281,17 @@ impl<G> fmt::Debug for TiedGradients<G> {
     }
 }
 
-/// Calls `each` with the arrays of a tree that can share their elements.
+/// Calls `each` with the arrays that can share elements.
 fn handles<P: TreeMut + ?Sized>(params: &mut P, each: &mut dyn FnMut(&str, &mut dyn Handle)) {
     params.walk_mut(&mut WalkMut::of_handles(&mut String::new(), &mut |_, _| {}, each));
 }
 
-/// An array that shares its elements with its clones.
+/// An array that can share elements with clones.
 pub(crate) trait Handle {
-    /// Returns a clone, as an `ArcArray<_, IxDyn>`.
+    /// Returns an `ArcArray<_, IxDyn>`.
     fn share(&self) -> Box<dyn Any>;
-    /// Becomes a clone of the result of [`share`](Handle::share).
+    /// Becomes a clone of [`share`](Handle::share)'s result.
     fn join(&mut self, shared: &dyn Any);
-    /// Releases the elements.
     fn release(&mut self);
 }
 

@@ -10,23 +10,19 @@ use super::{Buffer, Layout, LeafMut, LeafRef, Tree, TreeMut};
 pub struct Walk<'a, 'w> {
     path: &'w mut String,
     sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
-    /// Receives constraints, if requested.
     constraints: Option<&'w mut ConstraintSink<'w>>,
-    /// Receives buffers, if requested.
     buffers: Option<&'w mut BufferSink<'a, 'w>>,
-    /// Receives the layouts of weights, if requested.
     layouts: Option<&'w mut LayoutSink<'w>>,
     rows: Rows<'a>,
 }
 
-/// The treatment of [`SparseRows`](super::SparseRows) in a walk.
 #[derive(Clone, Copy)]
 enum Rows<'a> {
-    /// They are a tree with the one child `values`.
+    /// A tree with the child `values`.
     Apart,
-    /// They stand in the place of a leaf.
+    /// In the place of a leaf.
     Asked,
-    /// The walk is inside some, with these indices.
+    /// The walk is inside some.
     Of(&'a [usize]),
 }
 
@@ -41,12 +37,11 @@ impl<'a, 'w> Walk<'a, 'w> {
         Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::Apart }
     }
 
-    /// Returns a walk that shows rows in the place of their leaf, with their indices.
+    /// Returns a walk that shows rows in place of their leaf.
     pub(crate) fn of_rows(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         Walk { rows: Rows::Asked, ..Walk::new(path, sink) }
     }
 
-    /// Returns a walk that also reports constraints.
     pub(crate) fn of_constraints(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
@@ -56,7 +51,6 @@ impl<'a, 'w> Walk<'a, 'w> {
         Walk { constraints: Some(constraints), ..Walk::new(path, sink) }
     }
 
-    /// Returns a walk that also shows buffers.
     pub(crate) fn of_buffers(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
@@ -78,7 +72,7 @@ impl<'a, 'w> Walk<'a, 'w> {
         }
     }
 
-    /// Returns a walk that also reports the layouts of weights, each with the path below which it holds.
+    /// Returns a walk that also reports layouts, with the paths below which they hold.
     pub(crate) fn of_layouts(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafRef<'a>),
@@ -169,7 +163,7 @@ impl<'a, 'w> Walk<'a, 'w> {
         self.path.truncate(parent);
     }
 
-    /// Walks the elements of a slice, each as a child under its number.
+    /// Walks a slice's elements, as children by number.
     pub(super) fn elements<T: Tree>(&mut self, slice: &'a [T]) {
         let mut numbers = Numbers::below(self.path);
         for tree in slice {
@@ -179,7 +173,6 @@ impl<'a, 'w> Walk<'a, 'w> {
         numbers.leave(self.path);
     }
 
-    /// Walks the rows of a leaf at the current path.
     pub(crate) fn rows<T: Tree + ?Sized>(&mut self, indices: &'a [usize], values: &'a T) {
         // Rows of rows belong to no leaf.
         let Rows::Asked = self.rows else { return self.child("values", values) };
@@ -189,7 +182,7 @@ impl<'a, 'w> Walk<'a, 'w> {
     }
 
     /// Shows a leaf at the current path.
-    // Inlined, as below, so that a leaf is built in place: copying it takes several cache lines.
+    // Inlined, as below, to build a leaf in place: copying takes several cache lines.
     #[inline]
     pub fn leaf(&mut self, mut leaf: LeafRef<'a>) {
         if let Rows::Of(indices) = self.rows {
@@ -198,16 +191,15 @@ impl<'a, 'w> Walk<'a, 'w> {
         (self.sink)(self.path, leaf);
     }
 
-    /// Shows a leaf under a path.
     pub(crate) fn leaf_at(&mut self, path: &str, leaf: LeafRef<'a>) {
         let parent = enter(self.path, path);
         self.leaf(leaf);
         self.path.truncate(parent);
     }
 
-    /// Walks a tree at the current path, with `each` to pass its leaves on.
+    /// Walks a tree, with `each` to pass leaves on.
     ///
-    /// Its arguments are the receiver, the path, the part of the path below the current one, and the leaf.
+    /// Its arguments: the receiver, the path, the path below the current one, the leaf.
     pub(crate) fn through<T: Tree + ?Sized>(&mut self, tree: &'a T, each: &mut Pass<'_, LeafRef<'a>>) {
         let (sink, here) = (&mut *self.sink, self.path.len());
         let mut each = |path: &str, leaf: LeafRef<'a>| each(sink, path, below(path, here), leaf);
@@ -223,23 +215,22 @@ impl<'a, 'w> Walk<'a, 'w> {
         tree.walk(&mut Walk { path: &mut *self.path, sink: &mut each, constraints: None, buffers, layouts, rows });
     }
 
-    /// Walks a tree at the current path, with other leaves in the places of some.
+    /// Walks a tree with other leaves in place of some.
     ///
-    /// `parts` yields the replacements of the leaf with a number in turn, with their paths from here. Allocates only if
-    /// the current path is not empty.
+    /// `parts` yields a numbered leaf's replacements in turn, with paths from here. Allocates only if the current path
+    /// is not empty.
     pub(crate) fn instead<T: Tree + ?Sized>(&mut self, tree: &'a T, parts: &mut Parts<'_, LeafRef<'a>>) {
         let (here, mut replacing) = (self.path.len(), Replacing::default());
         self.through(tree, &mut |sink, path, _, leaf| replacing.next(parts, sink, (here, path), leaf));
     }
 }
 
-/// A function that passes leaves on; see [`Walk::through`].
+/// Passes leaves on; see [`Walk::through`].
 pub(crate) type Pass<'p, L> = dyn FnMut(&mut dyn FnMut(&str, L), &str, &str, L) + 'p;
 
-/// Replacements of leaves; see [`Walk::instead`].
+/// Replaces leaves; see [`Walk::instead`].
 pub(crate) type Parts<'p, L> = dyn FnMut(usize) -> Option<(Arc<str>, L)> + 'p;
 
-/// The progress of [`Walk::instead`].
 #[derive(Default)]
 struct Replacing {
     room: String,
@@ -247,7 +238,7 @@ struct Replacing {
 }
 
 impl Replacing {
-    /// Passes on the replacements of the next leaf, if any, at the path `here`; else the leaf.
+    /// Passes on the next leaf, or its replacements at path `here`.
     fn next<L>(
         &mut self,
         parts: &mut Parts<'_, L>,
@@ -267,7 +258,7 @@ impl Replacing {
     }
 }
 
-/// Returns the part of a path below its first `here` bytes.
+/// Returns a path below its first `here` bytes.
 fn below(path: &str, here: usize) -> &str {
     path[here..].strip_prefix('/').unwrap_or(&path[here..])
 }
@@ -276,9 +267,8 @@ fn below(path: &str, here: usize) -> &str {
 pub struct WalkMut<'a, 'w> {
     path: &'w mut String,
     sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
-    /// Receives arrays that can share their elements, instead of all leaves, if requested.
+    /// Receives arrays that can share elements, in place of leaves.
     handles: Option<&'w mut HandleSink<'w>>,
-    /// Receives buffers, if requested.
     buffers: Option<&'w mut BufferSinkMut<'w>>,
 }
 
@@ -292,7 +282,7 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         WalkMut { path, sink, handles: None, buffers: None }
     }
 
-    /// Returns a walk that shows the handles of arrays that can share their elements, and no leaves.
+    /// Returns a walk that shows handles of arrays that can share elements, and no leaves.
     pub(super) fn of_handles(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
@@ -301,7 +291,6 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         WalkMut { handles: Some(handles), ..WalkMut::new(path, sink) }
     }
 
-    /// Returns a walk that also shows buffers.
     pub(crate) fn of_buffers(
         path: &'w mut String,
         sink: &'w mut dyn FnMut(&str, LeafMut<'a>),
@@ -323,7 +312,6 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         self.handles.is_some()
     }
 
-    /// Shows an array that can share its elements, if requested.
     pub(super) fn handle(&mut self, array: &mut dyn Handle) {
         if let Some(handles) = &mut self.handles {
             handles(self.path, array);
@@ -362,7 +350,6 @@ impl<'a, 'w> WalkMut<'a, 'w> {
         }
     }
 
-    /// Shows a leaf under a path.
     pub(crate) fn leaf_at(&mut self, path: &str, leaf: LeafMut<'a>) {
         let parent = enter(self.path, path);
         self.leaf(leaf);
@@ -391,7 +378,6 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 }
 
-/// Returns the path of a child of `path`.
 fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
     if path.is_empty() {
         return name;
@@ -402,7 +388,7 @@ fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
     room
 }
 
-/// Appends a key and returns the previous length. Walks reuse the text, so that they allocate nothing after the longest
+/// Appends a key and returns the previous length. Walks reuse the text, so they allocate nothing after the longest
 /// path.
 fn enter(path: &mut String, key: &str) -> usize {
     let parent = path.len();
@@ -413,7 +399,7 @@ fn enter(path: &mut String, key: &str) -> usize {
     parent
 }
 
-/// As [`enter`], with a number. Without `write!`, which costs a sixth of a small leaf's share of a step.
+/// As [`enter`], with a number. `write!` would cost a sixth of a small leaf's share of a step.
 fn enter_index(path: &mut String, index: usize) -> usize {
     let mut digits = [0; 20];
     let (mut rest, mut first) = (index, digits.len());
@@ -430,8 +416,8 @@ fn enter_index(path: &mut String, index: usize) -> usize {
     parent
 }
 
-/// Increasing numbers as keys. Usually only the last digit changes and is rewritten: rewriting all of them takes a
-/// sixth of the instructions of a step on a list of small arrays.
+/// Increasing numbers as keys. Usually only the last digit is rewritten: rewriting all takes a sixth of the
+/// instructions of a step on a list of small arrays.
 struct Numbers {
     /// Length of the path without the number, and without its last digit.
     parent: usize,
@@ -445,7 +431,6 @@ impl Numbers {
         Numbers { parent: path.len(), tens: path.len(), next: 0, digit: b'9' }
     }
 
-    /// Moves from one child to the next.
     #[inline]
     fn enter(&mut self, path: &mut String) {
         if self.digit == b'9' {
@@ -457,7 +442,7 @@ impl Numbers {
         path.push(char::from(self.digit));
     }
 
-    /// The same, if other digits change too.
+    /// As [`enter`](Self::enter), if other digits change.
     #[cold]
     fn enter_ten(&mut self, path: &mut String) {
         path.truncate(self.parent);
@@ -477,7 +462,7 @@ mod tests {
 
     #[test]
     fn elements_have_the_paths_of_their_numbers() {
-        // With empty places, and nested lists whose numbers have other lengths.
+        // With gaps, and nested lists with numbers of other lengths.
         let inner = |n: usize| (0..n % 13).map(|_| Some(1.0_f32)).collect::<Vec<_>>();
         let tree: Vec<(Option<f32>, Vec<Option<f32>>)> =
             (0..1012).map(|n| ((n % 3 > 0).then_some(0.0), inner(n))).collect();

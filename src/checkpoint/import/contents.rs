@@ -1,4 +1,4 @@
-//! The contents of a foreign file, by leaf.
+//! A foreign file's contents, by leaf.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,17 @@ use crate::error::Result;
 use crate::state::data::fits_in_memory;
 use crate::tree::Structure;
 
-/// The tensors of a file, by role.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) origin: Origin,
     pub(super) tensors: Tensors,
-    /// The name of the tensor, by role and path of its leaf there.
+    /// Tensors by role and their leaf's path in the file.
     pub(super) held: BTreeMap<(Role, String), String>,
-    /// Messages on unknown names.
     pub(super) strange: Vec<String>,
 }
 
 impl Contents {
-    /// `names` are those of PyTorch's parameters, if the state is by number.
+    /// `names` are those of PyTorch's parameters, for state by number.
     pub(super) fn of(origin: Origin, tensors: Tensors, names: &[String]) -> Contents {
         let (mut held, mut strange) = (BTreeMap::new(), Vec::new());
         let mut all: Vec<String> = tensors.metadata.offset_keys();
@@ -42,14 +40,14 @@ impl Contents {
         Contents { origin, tensors, held, strange }
     }
 
-    /// Returns whether the state is by the numbers of parameters, as in PyTorch's `state_dict`.
+    /// Returns whether state is by parameter number, as in PyTorch's `state_dict`.
     pub(super) fn is_by_number(&self) -> bool {
         let mut arrays = self.held.keys().filter(|(role, _)| matches!(role, Role::Array(_))).map(|(_, path)| path);
         let is_number = |path: &String| path.parse::<usize>().is_ok();
         self.origin == Origin::Torch && arrays.next().is_some_and(is_number) && arrays.all(is_number)
     }
 
-    /// Returns whether the names are those of the other library.
+    /// Returns whether names are the other library's.
     pub(super) fn is_of_other(&self) -> bool {
         let has = |begins: &str| self.tensors.metadata.offset_keys().iter().any(|name| name.starts_with(begins));
         match self.origin {
@@ -77,11 +75,11 @@ impl Contents {
         Ok(Structure::from_parts(leaves.into_iter().map(|(path, (dtype, shape))| (path, dtype, shape))))
     }
 
-    /// Returns the number of steps in a tensor.
+    /// Returns a tensor's number of steps.
     ///
     /// # Errors
     ///
-    /// The inner error is a message why it is no such number.
+    /// The inner error tells why it is none.
     pub(super) fn steps(&self, tensor: &str) -> Result<Result<u64, String>> {
         let info = self.tensors.info(tensor)?;
         let size = match info.dtype {
@@ -113,7 +111,6 @@ impl Contents {
     }
 }
 
-/// Converts a float that counts.
 fn whole(x: f64, stuck: f64) -> Result<u64, String> {
     match x {
         _ if x.fract() != 0.0 || x < 0.0 || !x.is_finite() => Err(format!("{x:?}")),

@@ -1,4 +1,4 @@
-//! Comparison of a foreign file with an optimizer and parameters, and filling of a state from it.
+//! Compares a foreign file with optimizer and parameters, and fills a state from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,29 +16,26 @@ use crate::state::{ItemMut, ItemName, Moves, Owner, Single, below, items_mut, no
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
-/// A file that has been compared with a state.
+/// A file compared with a state.
 pub(super) struct Fit<'a> {
     contents: &'a Contents,
-    /// Tensors by role and path of the leaf here; without leaves that start afresh.
+    /// Tensors by role and new path, without leaves that start afresh.
     held: Held<'a>,
-    /// The source of each value of the state.
+    /// By value of the state.
     values: Vec<Value<'a>>,
-    /// The buffers here, each with its tensor.
+    /// New buffers, with tensors.
     buffers: Vec<(BufferSpec, &'a str)>,
-    /// True if updates are counted for each leaf.
     by_leaf: bool,
 }
 
-/// The source of a value of the state.
 #[derive(Clone, Copy)]
 enum Value<'a> {
-    /// The value of `init`.
+    /// From `init`.
     Fresh,
     Tensor(&'a str),
     Steps(u64),
 }
 
-/// A request to import a file, with its options.
 pub(super) struct Order<'a> {
     pub(super) contents: &'a Contents,
     pub(super) steps: Option<u64>,
@@ -47,7 +44,6 @@ pub(super) struct Order<'a> {
 }
 
 impl<'a> Order<'a> {
-    /// Compares everything.
     pub(super) fn fit<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<Fit<'a>> {
         let &Order { contents, with_params, .. } = self;
         transformation.validate()?;
@@ -67,7 +63,7 @@ impl<'a> Order<'a> {
         compare.steps = compare.leaf_steps(&held)?;
         let count = compare.count(&held, self.steps)?;
         let by_leaf = moves.starts_leaves() || compare.steps.values().any(|steps| Some(*steps) != count);
-        // A file with some of the parameters must have them all, of the right shapes.
+        // A file with some parameters must have all, of the right shapes.
         if with_params || held.keys().any(|(role, _)| *role == Role::Param) {
             compare.params(&here, &held);
         }
@@ -96,7 +92,7 @@ impl<'a> Order<'a> {
             values.extend(value);
         }
         if !with_params {
-            // Buffers are not read then, as parameters are not.
+            // Unread, as the parameters are.
             let names =
                 specs.iter().flat_map(|buffer| [Role::Buffer, Role::Param].map(|role| (role, buffer.path().into())));
             compare.wanted.extend(names);
@@ -113,7 +109,6 @@ impl<'a> Order<'a> {
 }
 
 impl Fit<'_> {
-    /// Returns the state.
     pub(super) fn state<T: Stage, P: Tree + ?Sized>(&self, transformation: &T, params: &P) -> Result<OptState<T>> {
         let mut state = OptState::new_counting(transformation, params, self.by_leaf)?;
         let structure = state.shared_structure();
@@ -129,7 +124,6 @@ impl Fit<'_> {
         Ok(state)
     }
 
-    /// Reads the new values of the buffers.
     pub(super) fn buffers(&self) -> Result<Values> {
         let read = |(buffer, tensor): &(BufferSpec, &str)| {
             let (mut bytes, tensors) = (Vec::new(), &self.contents.tensors);
@@ -139,7 +133,6 @@ impl Fit<'_> {
         self.buffers.iter().map(read).collect::<Result<_>>().map(Values::of)
     }
 
-    /// Writes the parameters.
     pub(super) fn fill_params<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let mut done = Ok(());
         params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |path, mut leaf| {
@@ -155,14 +148,13 @@ fn last(field: &str) -> &str {
     field.rsplit('.').next().unwrap_or(field)
 }
 
-/// A comparison in progress.
 struct Compare<'a, 'm> {
     contents: &'a Contents,
     moves: &'m Resolved,
     misfit: Misfit,
-    /// The tensors that parameters and state need.
+    /// Tensors that parameters and state need.
     wanted: BTreeSet<(Role, String)>,
-    /// The steps of each leaf with its own count.
+    /// Steps of leaves with own counts.
     steps: BTreeMap<String, u64>,
 }
 
@@ -173,7 +165,7 @@ impl<'a> Compare<'a, '_> {
         self.misfit.lines.push(line);
     }
 
-    /// Returns the contents of the file, by the paths here.
+    /// Returns the contents by new paths.
     fn moved(&mut self) -> Held<'a> {
         let mut held = Held::new();
         let contents = self.contents;
@@ -183,7 +175,7 @@ impl<'a> Compare<'a, '_> {
                 _ => match self.moves.to(path) {
                     Some(path) if self.moves.is_fresh(path) || self.moves.is_kept(path) => continue,
                     Some(path) => path.to_owned(),
-                    // A count without any array: of a dropped leaf, or of none.
+                    // A count without arrays: of a dropped leaf, or of none.
                     None if *role == Role::Step => {
                         if !contents.held.keys().any(|(r, p)| *r != Role::Step && p == path) {
                             self.line(format!("unexpected tensor `{tensor}`"));
@@ -204,7 +196,7 @@ impl<'a> Compare<'a, '_> {
         matches!(&name.of, Owner::Leaf(path) if self.moves.is_fresh(path))
     }
 
-    /// Compares a tensor with the leaf or the array that it fills. State may be widened, since that is exact.
+    /// Compares a tensor with the leaf or array that it fills. State may be widened, which is exact.
     fn tensor(
         &mut self,
         wanted: (Role, String),
@@ -256,7 +248,7 @@ impl<'a> Compare<'a, '_> {
         }
     }
 
-    /// Compares the buffers here with their tensors, which may be parameters: a frozen one is in PyTorch.
+    /// Compares buffers with their tensors, perhaps parameters: a frozen one is, in PyTorch.
     fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>) -> Vec<(BufferSpec, &'a str)> {
         let mut found = Vec::new();
         for buffer in here.iter().filter(|buffer| !self.moves.is_kept(buffer.path())) {
@@ -284,7 +276,7 @@ impl<'a> Compare<'a, '_> {
         found
     }
 
-    /// Finds the source of an array of the state, or of a wrapper's own value.
+    /// Finds the source of an array, or of a wrapper's own value.
     fn item(
         &mut self,
         name: &ItemName,
@@ -306,7 +298,6 @@ impl<'a> Compare<'a, '_> {
         None
     }
 
-    /// Returns the parameter of the file that fills an array.
     fn of_param(&mut self, name: &ItemName, (dtype, shape): (DType, &[usize]), held: &Held<'a>) -> Option<Value<'a>> {
         let Owner::Leaf(path) = &name.of else { return None };
         let tensor = held.get(&(Role::Param, path.clone())).copied();
@@ -319,13 +310,11 @@ impl<'a> Compare<'a, '_> {
         tensor.map(Value::Tensor)
     }
 
-    /// Returns the number of updates of a leaf.
     fn updates(&self, name: &ItemName, count: Option<u64>) -> Option<Value<'a>> {
         let of_leaf = if let Owner::Leaf(path) = &name.of { self.steps.get(path).copied() } else { None };
         of_leaf.or(count).map(Value::Steps)
     }
 
-    /// Reports unused contents of the file.
     fn unwanted(&mut self, held: &Held<'a>, parts: &Parts) {
         let lines = held.iter().filter(|(what, _)| what.0 != Role::Step && !self.wanted.contains(what));
         let lines = lines.filter(|((role, _), _)| !(matches!(role, Role::Array(_)) && parts.is_told(None)));
@@ -333,7 +322,7 @@ impl<'a> Compare<'a, '_> {
         self.misfit.lines.extend(lines);
     }
 
-    /// Returns the steps of each leaf, if leaves are counted separately.
+    /// Returns steps by leaf, if counted separately.
     fn leaf_steps(&mut self, held: &Held<'a>) -> Result<BTreeMap<String, u64>> {
         let mut steps = BTreeMap::new();
         for ((_, path), tensor) in held.iter().filter(|((role, _), _)| *role == Role::Step) {
@@ -345,7 +334,7 @@ impl<'a> Compare<'a, '_> {
         Ok(steps)
     }
 
-    /// Returns the number of steps: the given one, or the largest of all leaves.
+    /// Returns the steps: the given number, or the largest of all leaves.
     fn count(&mut self, held: &Held<'a>, given: Option<u64>) -> Result<Option<u64>> {
         let counts_leaves = self.contents.origin.counts_leaves();
         if let Some(given) = given {
@@ -361,7 +350,6 @@ impl<'a> Compare<'a, '_> {
         Ok(given.or(self.steps.values().max().copied()))
     }
 
-    /// Reports missing counts.
     fn uncounted(&mut self, held: &Held<'a>, given: Option<u64>) {
         let origin = self.contents.origin;
         let of_leaves = self.wanted.iter().filter(|(role, _)| origin.counts_leaves() && role.is_counted());
@@ -376,7 +364,7 @@ impl<'a> Compare<'a, '_> {
         self.misfit.lines.extend(missing);
     }
 
-    /// Proposes verbs that map the leaves of the file to those here.
+    /// Proposes verbs that map the file's leaves to those here.
     fn propose(&mut self, here: &Structure, held: &Held<'a>, renames: bool) {
         if self.misfit.lines.is_empty() {
             return;
@@ -399,7 +387,7 @@ impl<'a> Compare<'a, '_> {
         let missing: Vec<_> =
             wanted.filter(|(path, _)| !there.contains_key(path) && !self.moves.is_fresh(path)).collect();
         let strange: Vec<_> = there.into_iter().filter(|(path, _)| here.index_of(path).is_none()).collect();
-        // Paths are already those here, but verbs take those there.
+        // Paths are already the new ones, but verbs take the old.
         let heads = if renames { Vec::new() } else { missing_heads(&missing, &strange) };
         if !heads.is_empty() {
             let verbs: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
@@ -423,12 +411,10 @@ impl<'a> Compare<'a, '_> {
     }
 }
 
-/// Returns the last level of a path.
 fn last_level(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Returns a description of a tensor for messages.
 fn what(info: &TensorInfo) -> String {
     match leaf_dtype(info.dtype) {
         Some(dtype) => format!("{dtype} {:?}", info.shape),

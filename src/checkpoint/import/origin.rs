@@ -1,4 +1,4 @@
-//! The names in foreign files, and the transformations with the same state as theirs.
+//! Names in foreign files, and transformations with equal state.
 
 use crate::recipe::Recipe;
 use crate::state::{INNER, below};
@@ -13,18 +13,16 @@ pub enum Origin {
     Optax,
 }
 
-/// The role of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Param,
     Buffer,
-    /// An array of the state, by its name there.
+    /// An array, by its name in the file.
     Array(String),
     Step,
 }
 
 impl Origin {
-    /// Returns the name for messages.
     pub(super) fn name(self) -> &'static str {
         match self {
             Origin::Torch => "PyTorch",
@@ -32,12 +30,10 @@ impl Origin {
         }
     }
 
-    /// Returns whether each leaf has a step count, instead of one for all.
     pub(super) fn counts_leaves(self) -> bool {
         self == Origin::Torch
     }
 
-    /// Returns the name of a tensor.
     pub(super) fn tensor(self, role: &Role, path: &str) -> String {
         let path = if self == Origin::Torch { path.replace('/', ".") } else { path.into() };
         match (role, self) {
@@ -50,12 +46,12 @@ impl Origin {
         }
     }
 
-    /// Returns the role of the tensor of a name, and the path of its leaf; a count of Optax belongs to none. `names`
-    /// are those of PyTorch's parameters, if the state is by number.
+    /// Returns the role of a tensor, and its leaf's path; a count of Optax has none. `names` are those of PyTorch's
+    /// parameters, for state by number.
     ///
     /// # Errors
     ///
-    /// Returns a message on the defect of the name.
+    /// With the defect of the name.
     pub(super) fn parse(self, tensor: &str, names: &[String]) -> Result<(Role, String), String> {
         let unexpected = || format!("unexpected tensor `{tensor}`");
         if self == Origin::Optax && tensor == "count" {
@@ -82,7 +78,7 @@ impl Origin {
     }
 }
 
-/// A field of a part's state, with its name in files of PyTorch and of Optax.
+/// A field of a part's state, and its names in PyTorch's and Optax's files.
 type Array = (&'static str, [Option<&'static str>; 2]);
 
 const MU: Array = ("mu", [Some("exp_avg"), Some("mu")]);
@@ -91,7 +87,7 @@ const TRACE: Array = ("trace", [Some("momentum_buffer"), Some("trace")]);
 const MEAN_SQUARE: Array = ("nu", [Some("square_avg"), Some("nu")]);
 const MEAN: Array = ("mu", [Some("grad_avg"), Some("mu")]);
 
-/// Transformations with the state of foreign ones.
+/// Transformations with foreign counterparts.
 const PARTS: [(&str, &[Array]); 14] = [
     ("adam", &[MU, NU]),
     ("adamw", &[MU, NU]),
@@ -100,7 +96,7 @@ const PARTS: [(&str, &[Array]); 14] = [
     ("scale_by_amsgrad", AMSGRAD),
     ("sgd", &[TRACE]),
     ("trace", &[TRACE]),
-    // The momentum is of updates multiplied by the rate, and of unmultiplied ones in PyTorch.
+    // The momentum is of updates times the rate, in PyTorch without it.
     ("rmsprop", &[MEAN_SQUARE, MEAN, ("trace", [None, Some("trace")])]),
     ("scale_by_rms", &[MEAN_SQUARE]),
     ("scale_by_stddev", &[MEAN_SQUARE, MEAN]),
@@ -113,10 +109,10 @@ const AMSGRAD: &[Array] = &[MU, NU, ("nu_max", [Some("max_exp_avg_sq"), Some("nu
 const RSS: &[Array] = &[("sum_of_squares", [Some("sum"), Some("sum_of_squares")])];
 const MUON: [Option<&str>; 2] = [Some("momentum_buffer"), Some("mu")];
 
-/// Arrays of PyTorch's optimizers without a step count.
+/// PyTorch's arrays without a step count.
 const UNCOUNTED: &str = "momentum_buffer";
 
-/// Transformations whose state is a step count or empty.
+/// Transformations whose state is empty or a step count.
 const WITHOUT_ARRAYS: [&str; 15] = [
     "identity",
     "scale",
@@ -138,32 +134,31 @@ const WITHOUT_ARRAYS: [&str; 15] = [
 /// Wrappers without memory of past steps, after a step that `multi_steps` has emitted.
 const WRAPPERS: [&str; 5] = ["masked", "freezable", "inject_hyperparams", "multi_steps", "skip_absent"];
 
-/// The arguments of wrappers that are the inner transformation.
+/// Arguments of wrappers that are the inner transformation.
 const INSIDE: [&str; 3] = [INNER, "fast_optimizer", "base_optimizer"];
 
-/// The parts of an optimizer's state that foreign files can hold.
+/// The parts of a state that foreign files can hold.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
-    /// By the path of its state: the arrays of a part; none for a wrapper.
+    /// Arrays of parts, by their states' paths; none for a wrapper.
     held: Vec<(String, &'static [Array])>,
-    /// The paths of states that no file of this kind can hold.
+    /// States that no such file can hold.
     strange: Vec<String>,
-    /// Messages about these, and about arguments, and hints.
+    /// Messages about these and arguments, and hints.
     pub(super) lines: Vec<String>,
     pub(super) hints: Vec<String>,
 }
 
-/// The source of a field of the state.
 pub(super) enum Filled {
     From(Role),
-    /// The value of `init`.
+    /// From `init`.
     Fresh,
     /// The file lacks it.
     Nothing,
 }
 
 impl Parts {
-    /// `fresh` are the parts of the state that start as in `init`, each with an optional exception inside.
+    /// `fresh` are the parts that start as in `init`, each with an optional exception inside.
     pub(super) fn of(origin: Origin, recipe: &Recipe, fresh: &[(String, Option<String>)]) -> Parts {
         let mut parts = Parts::default();
         parts.scan(origin, recipe, "$", String::new(), fresh);
@@ -235,7 +230,7 @@ impl Parts {
         self.lines.push(format!("optimizer: {at}: {} has no state such as that of {name}", origin.name()));
     }
 
-    /// Reports arguments with which the arrays of this name have another meaning.
+    /// Reports arguments that change the meaning of arrays.
     fn differs(&mut self, origin: Origin, name: &str, arguments: &Recipe, at: &str) {
         let is = |argument: &str, value: bool| arguments.get(argument) == Some(&Recipe::Bool(value));
         let problem = match (origin, name) {
@@ -252,12 +247,12 @@ impl Parts {
         self.lines.push(format!("optimizer: {at}: {problem}"));
     }
 
-    /// Returns whether a field, or an unused tensor, needs no message since its part is already reported.
+    /// Returns whether a field or unused tensor needs no message, because its part is reported.
     pub(super) fn is_told(&self, field: Option<&str>) -> bool {
         self.strange.iter().any(|part| field.is_none_or(|field| below(field, part).is_some()))
     }
 
-    /// Returns the source of a field of the state that is an array, or a wrapper's own value.
+    /// Returns the source of an array, or of a wrapper's own value.
     pub(super) fn filled(&self, origin: Origin, field: &str) -> Filled {
         let part = self.held.iter().filter_map(|(path, arrays)| Some((path.len(), below(field, path)?, arrays)));
         let Some((_, rest, arrays)) = part.max_by_key(|(len, ..)| *len) else { return Filled::Nothing };
@@ -271,7 +266,7 @@ impl Parts {
 }
 
 impl Role {
-    /// Returns whether PyTorch counts the steps of parameters with such an array.
+    /// Returns whether PyTorch counts steps with such an array.
     pub(super) fn is_counted(&self) -> bool {
         matches!(self, Role::Array(key) if key != UNCOUNTED)
     }

@@ -153,13 +153,10 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     fn apply<C: Real>(k: Self::Scalars<C>, slots: &mut Self::Slots<C>, found: &Self::Expanded<C>, u: C) -> C;
 }
 
-/// The statistics per element.
 const fn expanded<P: LeafStatistics>() -> usize {
     <P::Expanded<f32> as SlotArray<f32>>::LEN
 }
 
-/// The statistics per element and the state arrays.
-///
 /// At most eight fit, nine do not compile:
 ///
 /// ```
@@ -293,7 +290,6 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
 
     fn slots<'a>(_: &P, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
-        // Without statistics to expand, arrays are converted as those of other parts.
         if const { expanded::<P>() > 0 } {
             let (single, double) = (fill::<P, f32>, fill::<P, f64>);
             list.push_found(Expansion { state: &state.memory, leaf, single, double }, expanded::<P>());

@@ -1,4 +1,4 @@
-//! Element functions on tiles and their state arrays, outside fused chains.
+//! Element functions on tiles, outside fused chains.
 
 use core::marker::PhantomData;
 
@@ -11,13 +11,12 @@ use super::SlotArray;
 use super::state::Arrays as StateArrays;
 use crate::element::{DType, Real};
 
-/// The most reductions of one loop.
+/// Most reductions of one loop.
 pub(super) const MOST_PART_SUMS: usize = 4;
 
-/// Sets the contributions of an element in a fused loop.
 #[inline(always)]
 pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotArray<C::Wide>) {
-    // Indexed: in unoptimized builds an iterator takes longer than the additions. `Lanes::add` does the same.
+    // Indexed, as in `Lanes::add`: unoptimized, an iterator takes longer than the additions.
     let (mut i, sums) = (0, sums.as_slice());
     while i < sums.len() {
         terms[i].sum = Some(sums[i]);
@@ -25,8 +24,8 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotA
     }
 }
 
-/// Returns the inputs of a reducing part: the update and the parameter. In a loop that only [reduces](Span::later),
-/// these are the recorded inputs.
+/// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](PassRange::later), the
+/// recorded ones.
 #[inline(always)]
 pub(super) fn goes_in<C: Real>(terms: &mut [Contribution<C>], span: PassRange, into: (C, C)) -> (C, C) {
     let [first, ..] = terms else { return into };
@@ -35,24 +34,20 @@ pub(super) fn goes_in<C: Real>(terms: &mut [Contribution<C>], span: PassRange, i
     into
 }
 
-/// A function of one element.
 pub(super) trait OnElement<C: Real>: Copy {
-    /// The state of one element. Arrays that are not read are zero.
+    /// The state of one element; unread arrays are zero.
     type Slots: SlotArray<C>;
-    /// The contributions to reductions.
     type Sums: SlotArray<C::Wide>;
-    /// The access to each state array; arrays past the last are not accessed.
+    /// The access to each array; none past the last.
     const ACCESS: &'static [Access];
-    /// True if it changes updates.
     const REWRITES: bool;
-    /// True if it reads `p`, which is unspecified otherwise.
+    /// True if it reads `p`, otherwise unspecified.
     const READS_PARAMS: bool;
     /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> (C, Self::Sums);
 }
 
-/// Applies a function to the state of one element. Arrays that are not read are zero; those not written keep their
-/// value.
+/// Applies a function to one element's state. Unread arrays are zero; unwritten ones keep their value.
 #[inline(always)]
 pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     accesses: &[Access],
@@ -70,7 +65,6 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     done
 }
 
-/// Copies the elements of the arrays that have this access.
 #[inline(always)]
 fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
     for slot in 0..from.len().min(to.len()) {
@@ -88,7 +82,6 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
-/// A function of one element as the body of the block loop.
 struct Each<F>(PhantomData<F>);
 
 impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
@@ -114,7 +107,6 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
     }
 }
 
-/// The state arrays that are read, or written.
 const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
     let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
     while slot < MOST_SLOTS {
@@ -124,13 +116,12 @@ const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
     slots
 }
 
-/// Applies a function to the elements of a tile and adds its contributions to the sums from `sum` on. Updates are read
-/// in place.
+/// Applies a function to a tile, read in place, and adds its contributions from `sum` on.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>) {
     each_beside(f, arrays, sum, tile, tile.p);
 }
 
-/// As [`each`], with other elements in place of the parameters.
+/// As [`each`], with other elements as parameters.
 pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     f: F,
     arrays: &StateArrays,
@@ -143,7 +134,7 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     }
 }
 
-/// The loop over a tile for one number type; see `passes`.
+/// The loop over a tile; see `passes`.
 struct Ways<F, C>(PhantomData<(F, C)>);
 
 type TileFn<F, C> = fn(F, &StateArrays, usize, &mut Tile<'_, C>, &[C]);

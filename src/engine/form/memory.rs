@@ -155,7 +155,6 @@ impl<R: RuleWithMemory, C: Real> Job for Apart<'_, R, C> {
     }
 }
 
-/// Transforms a tile of a leaf that is apart.
 fn apart<R: RuleWithMemory, C: Real>(
     rule: &R,
     state: &PartState<R::Memory>,
@@ -280,7 +279,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
             _ => *k,
         };
         let u = R::apply(k, R::Slots::of(slots), u, p, &mut counts[..R::COUNTS]);
-        // A pass that repeats this arithmetic must not count again.
+        // Repeated arithmetic must not count again.
         if at == span.to {
             for i in 0..R::COUNTS {
                 terms[i].count = counts[i];

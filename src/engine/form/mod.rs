@@ -9,11 +9,11 @@
 //! | [`WithLeafStatistics`] | [`LeafStatistics`] | leaf statistics, then arithmetic on one element |
 //! | [`Named`] | [`Optimizer`] | named chains |
 //!
-//! Two more are for parts of the crate: [`OneElementWithMemory`] for arithmetic on one element that depends on more
-//! than a step count, [`Observes`] for [`monitor`](crate::transform::monitor()).
+//! Two more are for the crate: [`OneElementWithMemory`] for element arithmetic that depends on more than a step count,
+//! [`Observes`] for [`monitor`](crate::transform::monitor()).
 //!
-//! One file of this folder implements [`Stage`], the engine's protocol, for each form. Elsewhere only stages that join
-//! others implement it: tuples, options, boxes, partitions, `sam` and `sharded`.
+//! One file per form implements [`Stage`]. Elsewhere only stages that join others do: tuples, options, boxes,
+//! partitions, `sam` and `sharded`.
 
 mod around;
 mod leaf_statistics;
@@ -137,7 +137,7 @@ pub trait Form<P: ?Sized> {
     const WHOLE: bool = false;
     const SLOTS: usize;
     const USES: AllUses = Uses::ALWAYS.of_all();
-    /// True if parts can work on row-sparse gradients.
+    /// True if parts can support row-sparse gradients.
     const ROWS: bool;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
@@ -254,8 +254,8 @@ pub trait Form<P: ?Sized> {
     }
 }
 
-/// Returns true if the values of an argument differ. Numbers and schedules, on which no state depends, never do; an
-/// optional number does if only one of the two is present.
+/// Returns true if an argument differs. Numbers and schedules, on which no state depends, never do; an optional number
+/// does if one of the two is absent.
 ///
 /// ```
 /// use gradchain::part::differs;
@@ -277,9 +277,7 @@ pub fn differs<A: PartialEq + 'static>(argument: &A, made: &A) -> bool {
     }
 }
 
-/// A part, by its arguments only.
 trait Shows {
-    /// Visits the arguments of a copy.
     fn show(&self, visit: &mut Visit<'_>);
 }
 
@@ -289,7 +287,6 @@ impl<P: Part> Shows for P {
     }
 }
 
-/// Returns the numbers and schedules among a part's arguments.
 fn own_hyperparams(part: &dyn Shows) -> Given {
     hyperparams_of(&mut |visit| part.show(visit))
 }
@@ -303,7 +300,7 @@ fn recipe_named(name: &str, part: &dyn Shows) -> Recipe {
     recipe_of(name, &mut |visit| part.show(visit))
 }
 
-/// Implements `own_arguments` and `recipe` in an `impl Part` by the type's [`Arguments`].
+/// Implements `own_arguments` and `recipe` by the type's [`Arguments`].
 macro_rules! recipe_of_arguments {
     () => {
         fn own_arguments(&mut self, visit: &mut $crate::arguments::Visit<'_>) {
@@ -317,7 +314,6 @@ macro_rules! recipe_of_arguments {
 }
 pub(crate) use recipe_of_arguments;
 
-/// Forwards the engine's protocols to the part's form.
 impl<P: Part> Transform for P {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
         P::Form::members(self, visit);

@@ -129,7 +129,7 @@ type Chain<P> = <P as Optimizer>::Chain;
 type StateOf<P> = <Chain<P> as Stage>::State;
 type Run<P> = <Chain<P> as Stage>::Run;
 
-/// Returns true if profiles show its loops under its name: those of a chain that is one loop.
+/// Returns true if profiles show its loops under its name: if the chain is one loop.
 const fn shows<P: Optimizer>() -> bool {
     Chain::<P>::FUSES && !P::HIDDEN
 }
@@ -164,7 +164,6 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().has_windows()
     }
     fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
-        // The members of a named optimizer cannot be wrapped one by one.
         let named_chain = P::NAME == "named_chain";
         let allow = P::NAME == "allow";
         let inside = if allow { format!("{place}.allow.inner") } else { place.into() };

@@ -97,7 +97,7 @@ impl<P: Observer> Form<P> for Observes {
     }
 
     fn in_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
-        // A later pass that computes the same updates again must not observe them again.
+        // A pass that repeats earlier work must not observe the updates again.
         if at.place.at != at.span.to {
             return then(&mut |_| {});
         }

@@ -153,9 +153,9 @@ pub trait SlotArray<C>: Cut<C> + Copy {
     fn as_slice(&self) -> &[C];
 }
 
-/// The number of arrays of a loop. Users cannot name this trait.
+/// The number of a loop's arrays. Users cannot name this trait.
 pub trait Cut<C> {
-    /// An array of this many slices.
+    /// This many slices.
     type Slices<'a>
     where
         C: 'a;
@@ -183,7 +183,7 @@ impl<C: Real, const N: usize> Cut<C> for [C; N] {
     }
 }
 
-/// The memory of a rule: its step counts.
+/// The step counts of a rule.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Steps {
@@ -202,10 +202,10 @@ impl<R: Rule> PerReal for ScalarsOf<R> {
     type Of<C: Real> = R::Scalars<C>;
 }
 
-/// A rule's scalars of one step in both compute types, and the clock from which those of other types are computed.
+/// A rule's scalars of a step in both compute types, and the clock for those of other types.
 pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
 
-/// The number of a part's state arrays. Does not compile unless each has a name and all fit.
+/// Returns the number of a part's state arrays; does not compile unless all have names and fit.
 ///
 /// ```
 /// # use gradchain::{Real, part::{Clock, OneElement, Part, Rule, Slot}, prelude::*};
@@ -281,7 +281,7 @@ pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
     slots
 }
 
-/// Returns true if any array also changes where a gradient is absent.
+/// Returns true if an array also changes where a gradient is absent.
 const fn need_all_rows(slots: &[Slot]) -> bool {
     let mut slot = 0;
     while slot < slots.len() && !slots[slot].needs_all_rows() {
@@ -357,8 +357,7 @@ impl<R: Rule> Form<R> for OneElement {
     }
 }
 
-/// Returns true if a rule maps zero updates to zero. Evaluates rules that depend on the update alone; false for all
-/// others.
+/// Returns true if a rule maps zero updates to zero; evaluates only rules that depend on the update alone.
 pub(super) fn keeps_zeros<S: SlotArray<f64>>(reads_params: bool, of_zero: impl FnOnce(&mut S) -> f64) -> bool {
     S::LEN == 0 && !reads_params && of_zero(S::of(&mut [])) == 0.0
 }

@@ -12,18 +12,18 @@ use crate::recipe::Recipe;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
 use crate::tree::LeafSpec;
 
-/// State arrays by name. The engine owns them and is the only code that reaches them during a step: a part in safe code
-/// cannot make it access freed or foreign memory.
+/// State arrays by name. Only the engine accesses them during a step: a part in safe code cannot make it access freed
+/// or foreign memory.
 #[derive(Clone, Debug)]
 pub struct Arrays {
     slots: &'static [Slot],
     pub(super) all: Vec<Moments>,
-    /// An additional array that only some leaves have.
+    /// An array of some leaves only.
     beside: Option<(Slot, Moments)>,
 }
 
-/// Sets the dtype of a state array from an argument of the part, unless it has one: `mu_dtype` for `mu`,
-/// `accumulator_dtype` for any.
+/// Sets the dtype of a state array that has none, from the part's argument: `mu_dtype` for `mu`, `accumulator_dtype`
+/// for any.
 pub(super) fn of_part(part: &dyn Shows, slot: Slot) -> Slot {
     let mut asked = slot.dtype;
     part.show(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
@@ -39,7 +39,7 @@ fn dtype_of(slot: Slot, argument: &str, value: Argument<'_>) -> Option<DType> {
 }
 
 impl Arrays {
-    /// Makes the arrays, each adjusted by `given` to the part's arguments.
+    /// Makes the arrays, each adjusted by `given`.
     pub(super) fn new(slots: &'static [Slot], at: &InitContext<'_>, given: &dyn Fn(Slot) -> Slot) -> Result<Arrays> {
         let one = |declared: &Slot| {
             let Slot { dtype, of_leaf, start, as_params, .. } = given(*declared);
@@ -58,7 +58,7 @@ impl Arrays {
         Ok(Arrays { slots, all: slots.iter().map(one).collect::<Result<_>>()?, beside: None })
     }
 
-    /// Adds an array that only some leaves have, as a copy of the parameters.
+    /// Adds an array of some leaves, as a copy of the parameters.
     pub(super) fn with_beside(self, slot: Slot, at: &InitContext<'_>, has: &[bool]) -> Result<Arrays> {
         let beside = if has.contains(&true) { Some((slot, at.with_active(has).params_as_moments()?)) } else { None };
         Ok(Arrays { beside, ..self })
@@ -68,30 +68,28 @@ impl Arrays {
         self.beside.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
     }
 
-    /// Not inlined: each part would have a copy for each number type.
+    /// Not inlined: each part would have a copy per number type.
     #[inline(never)]
     pub(super) fn list(&self, leaf: usize, list: &mut SlotList<'_>) {
         self.all.iter().for_each(|array| list.push(array, leaf));
     }
 
-    /// Lists the arrays that a pass reads, each in its slot.
+    /// Lists the arrays that a pass reads, in their slots.
     pub(super) fn list_read(&self, accesses: &[Access], leaf: usize, list: &mut SlotList<'_>) {
         for (slot, array) in self.all.iter().enumerate() {
             if Access::of(accesses, slot).reads() { list.push(array, leaf) } else { list.push_none() }
         }
     }
 
-    /// Returns the arrays of a leaf for recording.
     pub(super) fn in_record(&self, leaf: usize) -> Vec<Option<InRecord>> {
         self.all.iter().map(|array| array.in_record(leaf)).collect()
     }
 
-    /// Returns true if a leaf has all arrays.
     pub(super) fn has(&self, leaf: usize) -> bool {
         self.all.iter().all(|array| array.dtype(leaf).is_some())
     }
 
-    /// Returns the arrays of a leaf, with the additional one; `None` if the leaf lacks arrays.
+    /// Returns a leaf's arrays, with the additional one; `None` if some are missing.
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList<'static>> {
         let mut list = SlotList::new();
         self.list(leaf, &mut list);
@@ -101,7 +99,7 @@ impl Arrays {
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)
     }
 
-    /// Returns the bytes of a leaf's arrays, each times `times` of its index.
+    /// Returns the bytes of a leaf's arrays, each times `times(i)`.
     pub(super) fn bytes(&self, leaf: usize, times: &dyn Fn(usize) -> usize) -> usize {
         let arrays = self.all.iter().chain(self.beside.iter().map(|(_, array)| array));
         let sizes = arrays.map(|array| array.as_bytes(leaf).map_or(0, <[u8]>::len));
@@ -143,16 +141,15 @@ pub struct WrapperState<M, S> {
     pub(super) memory: M,
     pub(super) arrays: Arrays,
     pub(super) inner: S,
-    /// The active leaves, unless all are.
+    /// The active leaves; `None` if all are.
     pub(super) active: Option<Vec<bool>>,
-    /// True if the step changes leaves that are not active here. Leaves outside an outer mask do not count.
+    /// True if the step changes leaves that are inactive here, other than those outside an outer mask.
     pub(super) others: bool,
-    /// The key of the inner state.
     pub(super) name: &'static str,
-    /// The gradients of this step, for wrappers that read them again. Not part of the state.
+    /// The gradients, for wrappers that read them again; not state.
     pub(super) kept: Arrays,
     pub(super) leaves: usize,
-    /// The leaves without an update in this step, if others have one; else empty. Not part of the state.
+    /// Leaves without an update, if others have one; else empty. Not state.
     pub(super) resting: Vec<bool>,
 }
 
@@ -167,18 +164,15 @@ impl<M, S> WrapperState<M, S> {
         &mut self.inner
     }
 
-    /// Returns the wrapper's state arrays of this slot.
     pub(crate) fn slot(&self, slot: usize) -> &Moments {
         &self.arrays.all[slot]
     }
 
-    /// Returns the active leaves, if leaves were selected.
     pub(crate) fn chosen(&self) -> Option<&[bool]> {
         self.active.as_deref()
     }
 }
 
-/// The methods that both states have.
 macro_rules! arrays_and_memory {
     ($S:ident<$M:ident $(, $Inner:ident)?>) => {
         impl<$M $(, $Inner)?> $S<$M $(, $Inner)?> {
@@ -215,7 +209,7 @@ fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk
         && let Some(moments) = arrays.all.get(slot)
     {
         walk.evaluation(Evaluation { moments, of_params, of_moments: of_array });
-        // For a leaf with the additional array, evaluation uses that array.
+        // Evaluation uses the additional array where a leaf has it.
         if let Some((_, moments)) = &arrays.beside {
             walk.evaluation(Evaluation { moments, of_params: 0.0, of_moments: 1.0 });
         }

@@ -71,8 +71,8 @@ impl Passes {
         Passes { transforms: true, ..self }
     }
 
-    /// Returns true if it works on row-sparse gradients: its contributions depend on neither parameters nor state
-    /// arrays, and so are zero where a gradient is absent.
+    /// Returns true if it supports row-sparse gradients: its contributions depend on the update alone, and are zero
+    /// without a gradient.
     const fn of_rows(self) -> bool {
         !self.params[0] && !reads_any(self.first)
     }
@@ -237,7 +237,7 @@ const fn writes(accesses: &[Access]) -> bool {
 
 const fn shape<P: TwoPasses>() -> PassStructure {
     // Writes to arrays do not make the first pass stateful: it runs only in the pass that ends at the barrier, even if
-    // later passes repeat other stages, so the engine need not store the updates.
+    // later passes repeat other stages, so the engine stores no updates.
     let shape = PassStructure {
         barriers: P::PASSES.emits as usize,
         stateful: (P::PASSES.transforms || !P::PASSES.emits) as u32 | (writes(P::PASSES.second) as u32) << 1,
@@ -262,7 +262,6 @@ const fn uses<P: TwoPasses>() -> AllUses {
     uses
 }
 
-/// Reduces the stored updates of an `f64` leaf.
 fn add_stored<P: TwoPasses>(
     part: &P,
     memory: &P::Memory,
@@ -371,7 +370,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        // Only the pass that ends at this barrier reduces. A part without a second pass runs once.
+        // Only the pass that ends here reduces; without a second pass, the part runs once.
         if span.to == at || const { !P::PASSES.emits } && span.has(at) {
             let (u, p) = goes_in(terms, span, (u, p));
             let (next, sums) = on_slots(const { P::PASSES.first }, slots, |slots| P::accumulate(*k, slots, u, p));

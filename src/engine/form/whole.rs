@@ -25,7 +25,7 @@ pub enum NothingInside {}
 
 /// The inner transformations of a part that sees whole leaves.
 pub trait RunsInside<P: WholeTreeTransformation> {
-    /// Returns the needs of this value, which can be less than those of its type if it holds a box.
+    /// Returns the needs of this value, which a box can make less than its type's.
     fn needs(_: &P, of_type: Level) -> Level {
         of_type
     }
@@ -35,13 +35,13 @@ pub trait RunsInside<P: WholeTreeTransformation> {
         Outcome::GRADIENTS
     }
 
-    /// Returns true if [`outcome`](RunsInside::outcome) may be that of a step that emitted nothing. Later stages and
-    /// wrappers do not run in such a step.
+    /// Returns true if [`outcome`](RunsInside::outcome) may be a step that emitted nothing, in which later stages and
+    /// wrappers do not run.
     fn holds_back(_: &P) -> bool {
         false
     }
 
-    /// Reports inner masks and groups that match no leaf. The flag is true if that is certainly a mistake.
+    /// Reports inner masks and groups that match no leaf. The flag marks certain mistakes.
     fn unused(_: &P, _: &P::State, _: &mut dyn FnMut(&str, bool)) {}
 
     /// Shows the state and the inner readings.
@@ -194,8 +194,8 @@ pub trait WholeTreeTransformation: Part {
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 }
 
-/// Returns the leaves on which a part of whole leaves acts in this process. `None` if the leaves are not divided among
-/// processes. `work` is the cost of a leaf.
+/// Returns the leaves of this process, for a part of whole leaves; `None` if leaves are not divided. `work` is the cost
+/// of a leaf.
 pub(super) fn whole_here(
     (name, by_leaf): (&'static str, bool),
     at: &InitContext<'_>,

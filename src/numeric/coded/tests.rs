@@ -19,7 +19,7 @@ fn decoded(dtype: DType, bytes: &[u8], len: usize) -> Vec<f32> {
     numbers
 }
 
-/// Returns numbers of both signs, if signed, whose sizes differ by `octaves`.
+/// Returns numbers, signed if the dtype is, whose magnitudes span `octaves`.
 fn numbers(dtype: DType, seed: u32, len: usize, octaves: f32, most: f32) -> Vec<f32> {
     let one = |i: usize| {
         let random = (i as u32 ^ seed.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
@@ -30,7 +30,7 @@ fn numbers(dtype: DType, seed: u32, len: usize, octaves: f32, most: f32) -> Vec<
     (0..len).map(one).collect()
 }
 
-/// Returns the quantization error bound of a number, as documented by `quantized`.
+/// Returns the error bound that `quantized` documents.
 fn bound(dtype: DType, x: f64, scale: f64) -> f64 {
     let part = x.abs() / scale;
     match dtype {
@@ -61,7 +61,7 @@ fn numbers_go_to_a_code_next_to_them_and_stay_there() {
                         assert!(error <= bound, "{dtype} {octaves} {most:e}: {x:e} became {y:e} of {scale:e}");
                         assert!(*x * *y >= 0.0, "{dtype}: {x:e} became {y:e}");
                         assert!(is_signed(dtype) || *x == 0.0 || *y > 0.0, "{dtype}: {x:e} became {y:e}");
-                        // Logarithms of a block of tiny numbers do not start at its largest.
+                        // Logarithms of tiny numbers do not start at the largest.
                         let exact = x.abs() != scale || scale < 1e-28 || *x == *y;
                         assert!(exact, "{dtype}: the largest, {x:e}, became {y:e}");
                     }
@@ -81,14 +81,13 @@ fn numbers_go_to_a_code_next_to_them_and_stay_there() {
 #[test]
 fn rounding_has_no_bias() {
     for dtype in ALL {
-        // Numbers between the same two codes, beside one that is the scale.
+        // Numbers between the same codes, beside one that is the scale.
         let part = if is_signed(dtype) { 0.3 } else { 0.01 };
         let (mut sum, mut exact, n) = (0.0, 0.0, 400_000);
         for seed in 0..n / 250 {
             let mut from = numbers(dtype, seed, BLOCK, 0.02, part);
             from[0] = 1.0;
             let to = decoded(dtype, &coded(dtype, &from), BLOCK);
-            // Codes are evenly spaced in the root.
             let root = |x: &f32| {
                 f64::from(x.abs()).powf(match dtype {
                     DType::Root8 => 0.5,
@@ -123,7 +122,7 @@ fn blocks_of_zeros_of_tiny_numbers_and_of_what_is_not_finite() {
             let scale =
                 |i: usize| from[i / BLOCK * BLOCK..].iter().take(BLOCK).fold(0.0, |most: f32, x| x.abs().max(most));
             for (i, (x, y)) in from.iter().zip(&found).enumerate().filter(|(i, _)| *i != 300) {
-                // The sizes for infinities and NaN are taken from the smallest numbers.
+                // Infinities and NaN take the sizes of the smallest numbers.
                 let taken = if dtype == DType::Root8 { 5e-4 } else { 1e-4 };
                 let bound = bound(dtype, (*x).into(), scale(i).into()) + taken * f64::from(scale(i));
                 assert!((f64::from(*x) - f64::from(*y)).abs() <= bound, "{dtype}: {x} became {y} beside {bad}");
@@ -140,10 +139,10 @@ fn blocks_of_zeros_of_tiny_numbers_and_of_what_is_not_finite() {
             }
             assert_eq!(coded(dtype, &found), bytes);
         }
-        // A block in the former format: NaN throughout.
+        // The former format: NaN throughout.
         let before: Vec<u8> = f32::NAN.to_le_bytes().into_iter().chain([0; 256]).collect();
         assert!(decoded(dtype, &before, 256).iter().all(|x| x.is_nan()));
-        // User-written bytes: every bit pattern is a number.
+        // Every bit pattern is a number.
         for bytes in [[0xff; 260], [0x80; 260], [0x7f; 260]] {
             let _ = decoded(dtype, &bytes, 256);
         }

@@ -1,5 +1,5 @@
-//! Matrix decompositions by the crate faer, in `f64` and on one thread. Matrices are column-major. Bits depend on the
-//! CPU, whose fused multiply-add is used if available.
+//! Matrix decompositions by faer, in `f64`, on one thread, of column-major matrices. Bits depend on the CPU, whose
+//! fused multiply-add is used.
 
 mod qr;
 mod svd;
@@ -13,12 +13,11 @@ pub(crate) use qr::{Orthogonal, orthogonalize};
 pub(crate) use svd::Svd;
 pub(crate) use symmetric::Symmetric;
 
-/// Scratch memory of a decomposition, reused by the next.
+/// Scratch memory, reused by the next decomposition.
 #[derive(Default)]
 pub(crate) struct Room(Option<MemBuffer>);
 
 impl Room {
-    /// Returns memory of this size, reusing the last if large enough.
     fn of(&mut self, size: StackReq) -> &mut MemStack {
         if !self.0.as_mut().is_some_and(|memory| MemStack::new(memory).can_hold(size)) {
             self.0 = None;
@@ -33,14 +32,13 @@ impl fmt::Debug for Room {
     }
 }
 
-/// Returns a buffer of zeros.
 fn zeros(room: &mut Vec<f64>, len: usize) -> &mut [f64] {
     room.clear();
     room.resize(len, 0.0);
     room
 }
 
-/// Scales elements so that squares neither overflow nor vanish, and returns the divisor; none if one is not finite.
+/// Scales elements so that squares neither overflow nor vanish, and returns the divisor; `None` if one is not finite.
 fn scale(elements: &mut [f64]) -> Option<f64> {
     let largest = elements.iter().fold(0.0, |most: f64, x| if x.is_nan() { f64::INFINITY } else { most.max(x.abs()) });
     if !largest.is_finite() {

@@ -10,16 +10,16 @@ use faer::{Conj, MatMut, Par};
 
 use super::{Room, zeros};
 
-/// Scratch space for a decomposition; grows to the largest matrix.
+/// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Orthogonal {
     factors: Vec<f64>,
     room: Room,
 }
 
-/// Computes the `Q` of `S = QR`, with a positive diagonal of `R`. Overwrites `s`.
+/// Computes `Q` of `S = QR`, with a positive diagonal of `R`; overwrites `s`.
 ///
-/// Orthogonal to the last digits for any `S`, even with linearly dependent columns.
+/// Orthogonal to the last digits for any `S`, even with dependent columns.
 pub(crate) fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], room: &mut Orthogonal) {
     if n == 0 {
         return;

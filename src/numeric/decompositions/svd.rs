@@ -6,7 +6,7 @@ use faer::{MatMut, MatRef, Par};
 
 use super::{Room, scale, zeros};
 
-/// Scratch space for a decomposition; grows to the largest matrix.
+/// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Svd {
     columns: Vec<f64>,
@@ -16,10 +16,10 @@ pub(crate) struct Svd {
 }
 
 impl Svd {
-    /// Passes on the first `rank` left singular vectors of the matrix of `rows × cols` with these elements, in order.
+    /// Calls `vector` with the first `rank` left singular vectors of a `rows × cols` matrix, in order.
     ///
-    /// Vectors of zero singular values are arbitrary but orthogonal to the others. All are NaN if an element is not
-    /// finite, or if the iteration does not converge, which has not been observed.
+    /// Vectors of zero singular values are arbitrary but orthogonal. All are NaN if an element is not finite, or if the
+    /// iteration does not converge, which has not been observed.
     pub(crate) fn left(
         &mut self,
         [rows, cols]: [usize; 2],
@@ -38,7 +38,7 @@ impl Svd {
     }
 }
 
-/// Computes left singular vectors, by decreasing singular value; returns whether it converged.
+/// Computes left singular vectors, by decreasing value; returns whether it converged.
 fn decompose(
     columns: &[f64],
     [rows, cols]: [usize; 2],
@@ -58,7 +58,6 @@ fn decompose(
 mod tests {
     use super::*;
 
-    /// Returns the first vectors, in order.
     fn left(size: [usize; 2], rank: usize, element: impl Fn(usize, usize) -> f64) -> Vec<Vec<f64>> {
         let mut found = Vec::new();
         Svd::default().left(size, rank, element, |_, vector| found.push(vector.to_vec()));
@@ -103,7 +102,6 @@ mod tests {
     #[test]
     fn what_is_missing_is_made_up() {
         are_orthonormal(&left([3, 2], 2, |_, _| 0.0), "zeros");
-        // One dimension only.
         for size in [1e-200, 3.0, 1e200] {
             let found = left([3, 2], 2, |i, _| if i == 0 { size } else { 0.0 });
             assert!((found[0][0].abs() - 1.0).abs() < 1e-15);

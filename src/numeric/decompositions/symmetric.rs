@@ -7,25 +7,24 @@ use faer::{MatMut, MatRef, Par};
 use super::{Room, scale, zeros};
 use crate::numeric::order::largest_first;
 
-/// A decomposition, with scratch space for the next; grows to the largest matrix.
+/// A decomposition with scratch space, which grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Symmetric {
     n: usize,
     matrix: Vec<f64>,
-    /// Eigenvectors, in sequence.
     vectors: Vec<f64>,
     values: Vec<f64>,
     room: Room,
-    /// Eigenvectors by decreasing value.
+    /// Eigenvalues with their vectors' indices, decreasing.
     order: Vec<(f64, usize)>,
-    /// Divisor of the elements.
+    /// The elements' divisor.
     scale: f64,
 }
 
 impl Symmetric {
-    /// Decomposes the matrix of `n × n` with these elements.
+    /// Decomposes an `n × n` matrix.
     ///
-    /// All is NaN if one is not finite, or if the iteration does not converge, which has not been observed.
+    /// All is NaN if an element is not finite, or if the iteration does not converge, which has not been observed.
     pub(crate) fn decompose(&mut self, n: usize, element: impl Fn(usize, usize) -> f64) {
         self.n = n;
         self.matrix.clear();
@@ -42,18 +41,18 @@ impl Symmetric {
         largest_first(&mut self.order);
     }
 
-    /// Returns the eigenvalue of this number, the largest first.
+    /// Returns eigenvalue `k`, the largest first.
     pub(crate) fn value(&self, k: usize) -> f64 {
         self.order[k].0 * self.scale
     }
 
-    /// Returns the eigenvector of this number, of length 1.
+    /// Returns eigenvector `k`, of length 1.
     pub(crate) fn vector(&self, k: usize) -> &[f64] {
         &self.vectors[self.order[k].1 * self.n..][..self.n]
     }
 }
 
-/// Computes eigenvalues and eigenvectors, unordered; returns whether it converged.
+/// Computes unordered eigenvalues and eigenvectors; returns whether it converged.
 fn decompose(matrix: &[f64], n: usize, vectors: &mut [f64], values: &mut [f64], room: &mut Room) -> bool {
     if n == 0 {
         return true;
@@ -88,7 +87,7 @@ mod tests {
         for n in [1, 2, 3, 5, 17, 64, 101] {
             let a = |i: usize, j: usize| ((1 + i + j + 7 * i * j) as f64).sin() * 1e3;
             check(n, a, 1e3);
-            // Of rank 3, and with values that decrease by a factor of 10.
+            // Of rank 3, and with values decreasing tenfold.
             check(n, |i, j| (0..3).map(|k| ((i * k + i) as f64).cos() * ((j * k + j) as f64).cos()).sum(), 3.0);
             check(n, |i, j| if i == j { 10.0_f64.powi(-(i as i32)) } else { 0.0 }, 1.0);
             check(n, |_, _| 0.0, 1.0);

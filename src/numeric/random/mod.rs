@@ -1,12 +1,12 @@
-//! Counter-based random numbers: a number is a function of a key and a place, independent of the order of requests.
+//! Counter-based random numbers: functions of a key and a place, independent of the order of requests.
 //!
-//! They use plain arithmetic, without the system's mathematical library, and are bitwise identical on all CPUs.
+//! Plain arithmetic, without the system's mathematical library: bitwise identical on all CPUs.
 
 mod normal;
 
 pub(crate) use normal::{BLOCK, Normal, TOGETHER};
 
-/// Returns the output of Philox4x32-10: ten rounds that scramble a counter by a key.
+/// Returns Philox4x32-10 of a counter and a key.
 ///
 /// Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011.
 #[inline(always)]
@@ -16,7 +16,7 @@ pub(crate) fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     [a as u32, b as u32, c as u32, d as u32]
 }
 
-/// Computes the rounds of [`philox`] on words in the lower halves of wider ones, as SIMD multiplications need.
+/// Computes [`philox`] on words in the lower halves of wider ones, as SIMD multiplications need.
 #[inline(always)]
 fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
     const LOW: u64 = u32::MAX as u64;
@@ -30,18 +30,17 @@ fn rounds(mut x: [u64; 4], mut key: [u32; 2]) -> [u64; 4] {
     x
 }
 
-/// Returns the halves of a word, low first.
 #[inline(always)]
 pub(crate) fn halves(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// Returns the FNV-1a hash of a leaf's path, as in [`Structure::fingerprint`](crate::tree::Structure::fingerprint).
+/// Returns a path's FNV-1a hash, as in [`Structure::fingerprint`](crate::tree::Structure::fingerprint).
 pub(crate) fn path_hash(path: &str) -> u64 {
     path.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Returns the key of a seed, step and leaf; the counter is then the element's.
+/// Returns the key of a seed, step and leaf; the counter is the element's.
 pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
     let [a, b] = halves(path_hash);
     let [c, d] = halves(step);
@@ -49,13 +48,13 @@ pub(crate) fn leaf_key(seed: u64, step: u64, path_hash: u64) -> [u32; 2] {
     [k0, k1]
 }
 
-/// Elements of a block of [`words`]: each of 16 counters yields eight words of 16 bits.
+/// Elements of a block of [`words`]: 16 counters of eight 16-bit words.
 pub(crate) const WORDS: usize = 128;
 const COUNTERS: usize = WORDS / 8;
 
-/// Returns the 16 random bits of each element of blocks of a leaf, from block `first` on.
+/// Draws 16 random bits for each element, from block `first` on.
 ///
-/// The words of one counter belong to elements 16 apart, so that a register of counters yields registers of elements.
+/// A counter's words belong to elements 16 apart, so that registers of counters yield registers of elements.
 #[inline(always)]
 pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
     for (block, to) in to.iter_mut().enumerate() {
@@ -70,7 +69,7 @@ pub(crate) fn words(first: u64, key: [u32; 2], to: &mut [[u16; WORDS]]) {
     }
 }
 
-/// Returns the random bits of one element, as in its block.
+/// Returns one element's bits, as in its block.
 #[inline(always)]
 pub(crate) fn word(element: u64, key: [u32; 2]) -> u16 {
     let at = element as usize % WORDS;
@@ -78,7 +77,7 @@ pub(crate) fn word(element: u64, key: [u32; 2]) -> u16 {
     (bits[at / COUNTERS / 2] >> (at / COUNTERS % 2 * 16)) as u16
 }
 
-/// Returns the bits of a counter of [`words`], which no pair of normal numbers uses.
+/// Returns a counter's bits for [`words`], which no pair of normal numbers uses.
 #[inline(always)]
 fn counted(index: u64, key: [u32; 2]) -> [u32; 4] {
     let [low, high] = halves(index);
@@ -116,8 +115,8 @@ mod tests {
                 assert_eq!(x, word(block * WORDS as u64 + i as u64, key), "{block}, {i}");
             }
         }
-        // In 2²⁰ words each bit is set in half of them, as is its difference between neighbours; upper bytes are
-        // equally frequent; all within five standard deviations.
+        // Of 2²⁰ words: each bit is set in half, as is its difference between neighbours; upper bytes are equally
+        // frequent; all within five standard deviations.
         let n = 1 << 20;
         let mut all = vec![[0; WORDS]; n / WORDS];
         words(0, key, &mut all);

@@ -1,36 +1,33 @@
-//! Normal numbers, by Box and Muller: a pair of them is a random radius and angle.
+//! Normal numbers by Box and Muller: a random radius and angle yield a pair.
 //!
-//! Those for `f64` use 64 random bits each and those for `f32` 32, in arithmetic of their type.
+//! `f64` takes 64 random bits per number, `f32` 32, in arithmetic of its type.
 //!
-//! No step is a branch or an integer conversion that only wide SIMD levels have, so that loops vectorize on all of
-//! them.
+//! No step is a branch or an integer conversion of wide SIMD levels only, so loops vectorize on all.
 
 use super::{halves, rounds};
 
-/// Elements of a block: pairs of numbers that fill the widest registers once or twice.
+/// Elements of a block: pairs that fill the widest registers once or twice.
 pub(crate) const BLOCK: usize = 32;
 const PAIRS: usize = BLOCK / 2;
 
-/// Elements of the blocks of [`normals`](Normal::normals) that are computed side by side.
+/// Elements of [`normals`](Normal::normals) computed side by side.
 pub(crate) const TOGETHER: usize = 4 * BLOCK;
 
-/// A type of normal numbers.
 pub(crate) trait Normal: Copy + Default {
-    /// Draws the standard normal numbers of blocks of a leaf's elements, from block `first` on.
+    /// Draws standard normal numbers for a leaf's blocks, from block `first` on.
     ///
-    /// A pair belongs to two elements half a block apart, so that a register of pairs is two registers of elements.
-    /// Must be `#[inline(always)]`, as `normal`.
+    /// Pairs belong to elements half a block apart, so that a register of pairs is two of elements. Must be
+    /// `#[inline(always)]`, as `normal`.
     ///
-    /// Bits, logarithms and angles have a loop each. Each is a dependency chain: a round of the bits needs the previous
-    /// one, a term of a polynomial the last. A loop of all three would exceed the CPU's reorder window and leave units
-    /// idle.
+    /// Bits, logarithms and angles have a loop each: each is a dependency chain (rounds, terms of a polynomial), and
+    /// one loop of all three would exceed the reorder window and leave units idle.
     fn normals(first: u64, key: [u32; 2], to: &mut [[Self; BLOCK]]);
 
-    /// Draws the number of one element, as in its block.
+    /// Draws one element's number, as in its block.
     fn normal(element: u64, key: [u32; 2]) -> Self;
 }
 
-/// Returns the number of an element's pair, and its place in the pair.
+/// Returns an element's pair, and its place there.
 #[inline(always)]
 fn place(element: u64) -> (u64, usize) {
     let at = element as usize % BLOCK;
@@ -72,16 +69,16 @@ impl Normal for f64 {
     }
 }
 
-/// Returns the bits of a pair's radius and angle in `f64`: a counter's 128 bits.
+/// Returns the bits of a pair's radius and angle: a counter's 128 bits.
 #[inline(always)]
 fn wide_bits(pair: u64, key: [u32; 2]) -> [u64; 2] {
     let [low, high] = halves(pair);
-    // Not as words of 32 bits, which would be combined on the stack and wait for those of the previous counter.
+    // Words of 32 bits would be combined on the stack and wait for those of the previous counter.
     let x = rounds([low.into(), high.into(), 0, 0], key);
     [x[1] << 32 | x[0], x[3] << 32 | x[2]]
 }
 
-/// Returns a number in `(0, 1]`, whose logarithm is finite.
+/// Returns a number in `(0, 1]`, of finite logarithm.
 #[inline(always)]
 fn unit_interval(bits: u64) -> f64 {
     2.0 - double::from_one(bits)
@@ -90,7 +87,7 @@ fn unit_interval(bits: u64) -> f64 {
 impl Normal for f32 {
     #[inline(always)]
     fn normals(first: u64, key: [u32; 2], to: &mut [[f32; BLOCK]]) {
-        // Bytes, since halves of 64-bit integers are read as 32-bit ones.
+        // Bytes, because halves of 64-bit integers are read as 32-bit ones.
         let mut room = [[[0; 4 * PAIRS]; 2]; TOGETHER / BLOCK];
         let mut radii = [[0.0; PAIRS]; TOGETHER / BLOCK];
         let mut block = first;
@@ -129,11 +126,11 @@ impl Normal for f32 {
     }
 }
 
-/// Returns the bits of the radii and angles of two pairs in `f32`: those of the first in the lower halves.
+/// Returns the bits of two pairs' radii and angles, the first in the lower halves.
 #[inline(always)]
 fn narrow_bits(pairs: u64, key: [u32; 2]) -> [u64; 2] {
     let [low, high] = halves(pairs);
-    // The third word distinguishes these bits from those of a pair in `f64`.
+    // The third word distinguishes them from an `f64` pair.
     let x = rounds([low.into(), high.into(), 2, 0], key);
     [x[2] << 32 | x[0], x[3] << 32 | x[1]]
 }
@@ -144,14 +141,13 @@ fn unit_interval_of(bits: u32) -> f32 {
     ((bits >> 1 | 1) as i32) as f32 * (1.0 / (1_u32 << 31) as f32)
 }
 
-/// Implements radius and angle in a type: the type, that of its bits, its number of fraction bits, and the number of
-/// terms of the series of the logarithm and of sine and cosine for full precision.
+/// Implements radius and angle: the type, its bits, its fraction bits, and the terms of the series of logarithm, sine
+/// and cosine for full precision.
 macro_rules! arithmetic {
     ($name:ident, $float:ident, $bits:ident, $fraction:literal, $of_logarithm:literal, $of_angle:literal) => {
         mod $name {
             use core::$float::consts::{FRAC_1_SQRT_2, FRAC_PI_2, LN_2};
 
-            /// The bits of 1.
             const ONE: $bits = (1.0 as $float).to_bits();
             const SIGN: u32 = $bits::BITS - 1;
 
@@ -161,7 +157,7 @@ macro_rules! arithmetic {
                 $float::from_bits(bits >> ($bits::BITS - $fraction) | ONE)
             }
 
-            /// Returns the distance from the origin of two normal numbers, from a number in `(0, 1]`.
+            /// Returns the radius of two normal numbers, from a number in `(0, 1]`.
             #[inline(always)]
             pub(super) fn radius(x: $float) -> $float {
                 (-2.0 * ln(x)).sqrt()
@@ -173,16 +169,16 @@ macro_rules! arithmetic {
                 [radius * cos, radius * sin]
             }
 
-            /// Returns the logarithm of a positive normal number, to a few units in the last place.
+            /// Returns a positive normal number's logarithm, to a few units in the last place.
             ///
-            /// It is `2·atanh((m − 1)/(m + 1))` by its series, for `m` between √½ and √2.
+            /// `2·atanh((m − 1)/(m + 1))` by its series, for `m` between √½ and √2.
             #[inline(always)]
             pub(super) fn ln(x: $float) -> $float {
-                // Adding 1 − √½ to the bits carries into the exponent if the fraction is above √2.
+                // Adding 1 − √½ to the bits carries into the exponent for fractions above √2.
                 let shifted = x.to_bits() + (ONE - FRAC_1_SQRT_2.to_bits());
                 let m =
                     $float::from_bits(x.to_bits().wrapping_sub((shifted >> $fraction << $fraction).wrapping_sub(ONE)));
-                // A small integer is the last bits of a number of this size and more.
+                // A small integer is the last bits of a number of this size.
                 const LARGE: $float = ((1 as $bits) << $fraction) as $float;
                 const BIAS: $float = ($float::MAX_EXP - 1) as $float;
                 let exponent = $float::from_bits(shifted >> $fraction | LARGE.to_bits()) - (LARGE + BIAS);
@@ -196,7 +192,6 @@ macro_rules! arithmetic {
                 2.0 * s * sum + exponent * LN_2
             }
 
-            /// Returns the reciprocals of odd numbers.
             const fn odd_parts() -> [$float; $of_logarithm] {
                 let (mut all, mut k) = ([1.0; $of_logarithm], 1);
                 while k < all.len() {
@@ -206,7 +201,7 @@ macro_rules! arithmetic {
                 all
             }
 
-            /// Returns coefficients of Taylor's series of the cosine (`odd` 0) or sine (1), less common powers.
+            /// Returns the Taylor coefficients of cosine (`odd` 0) or sine (1), without common powers.
             const fn series(odd: usize) -> [$float; $of_angle] {
                 let (mut all, mut k, mut term) = ([1.0; $of_angle], 1, 1.0_f64);
                 while k < all.len() {
@@ -217,9 +212,9 @@ macro_rules! arithmetic {
                 all
             }
 
-            /// Returns sine and cosine of the angle of random bits.
+            /// Returns sine and cosine of a random angle.
             ///
-            /// The last two bits are the quarter turn, and the upper ones the signed distance from its middle.
+            /// The last two bits are the quarter turn, the upper ones the signed distance from its middle.
             #[inline(always)]
             pub(super) fn sin_cos_turn(bits: $bits) -> [$float; 2] {
                 const SERIES: [[$float; $of_angle]; 2] = [series(0), series(1)];
@@ -230,8 +225,7 @@ macro_rules! arithmetic {
                     sums = [sums[0] * square + SERIES[0][k], sums[1] * square + SERIES[1][k]];
                 }
                 let [cos, sin] = [sums[0].to_bits(), (sums[1] * angle).to_bits()];
-                // After an odd number of quarters they swap; the sine is negative after two and three, the cosine after
-                // one and two.
+                // Odd quarters swap them; the sine is negative after two and three, the cosine after one and two.
                 let swap = (sin ^ cos) & (bits & 1).wrapping_neg();
                 let (second, either) = ((bits & 2) << (SIGN - 1), ((bits ^ bits << 1) & 2) << (SIGN - 1));
                 [$float::from_bits(sin ^ swap ^ second), $float::from_bits(cos ^ swap ^ either)]
@@ -282,7 +276,7 @@ mod tests {
             let found = single::radius(unit_interval_of(bits));
             assert!((f64::from(found) - expected).abs() < 1e-6, "{bits:x} {found} {expected}");
         }
-        // Next to 1, where the logarithm could be rounded above 0, without a real root.
+        // Next to 1, the logarithm could round above 0, without a real root.
         for below in 1..100_000 {
             let (one, other) = (f32::from_bits(1.0_f32.to_bits() - below), 1.0_f64.to_bits() - u64::from(below));
             assert!(single::radius(one) > 0.0 && double::radius(f64::from_bits(other)) > 0.0, "{below}");
@@ -295,7 +289,7 @@ mod tests {
     fn is_its_elements<X: Normal + PartialEq + core::fmt::Debug>() {
         let key = leaf_key(3, 1, path_hash("layer/weight"));
         for block in [0, 1, u64::from(u32::MAX) / 16, 1 << 40] {
-            // More than are computed side by side, and not a multiple of them.
+            // More than are computed side by side, and no multiple.
             let mut numbers = [[X::default(); BLOCK]; TOGETHER / BLOCK + 3];
             X::normals(block, key, &mut numbers);
             for (i, x) in numbers.into_iter().flatten().enumerate() {
@@ -312,8 +306,8 @@ mod tests {
 
     /// Checks moments, tails and correlations of a million numbers, within five standard deviations.
     ///
-    /// The moments are mean, variance, skewness and kurtosis; the tails begin at 1, 2, 3 and 4; the correlations are of
-    /// neighbours, members of a pair, and blocks.
+    /// Mean, variance, skewness and kurtosis; tails from 1, 2, 3 and 4; correlations of neighbours, members of a pair,
+    /// and blocks.
     fn are_normal_and_independent(x: &[f64]) {
         let n = x.len();
         let mean = |f: &dyn Fn(usize) -> f64| (0..n).map(f).sum::<f64>() / n as f64;
@@ -330,7 +324,7 @@ mod tests {
             within(mean(&|i| x[i] * x[(i + lag) % n]), 0.0, 1.0);
             within(mean(&|i| (x[i] * x[(i + lag) % n]).powi(2)), 1.0, 8.0);
         }
-        // Kolmogorov and Smirnov: the largest distance of the counts from the distribution, here at 400 points.
+        // Kolmogorov and Smirnov: the largest distance from the distribution, at 400 points.
         let mut sorted = x.to_vec();
         sorted.sort_by(f64::total_cmp);
         for i in -200..200 {
@@ -340,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Returns the standard normal distribution, by the series of its integral from 0.
+    /// Returns the standard normal distribution, by a series from 0.
     fn distribution(x: f64) -> f64 {
         let (mut term, mut sum) = (x, x);
         for k in 1..200 {
@@ -362,7 +356,6 @@ mod tests {
         are_normal_and_independent(&a_million::<f32>().into_iter().map(f64::from).collect::<Vec<_>>());
     }
 
-    /// Numbers of one type are independent of those of the other.
     #[test]
     fn numbers_of_two_types_are_independent() {
         let (wide, narrow) = (a_million::<f64>(), a_million::<f32>());

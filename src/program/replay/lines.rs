@@ -1,5 +1,3 @@
-//! The lines of a program, executed in order.
-
 use std::collections::HashMap;
 
 use super::Tensors;
@@ -7,20 +5,18 @@ use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::program::{Binary, Comparison, LeafProgram, Op, Type, Unary, Value};
 
-/// The value of a line.
 enum Line<T: Tensors> {
     Number(T::Tensor),
     Mask(T::Mask),
 }
 
-/// Numbers uploaded as tensors, by their types and bits, each once.
+/// Uploaded numbers, once each, by type and bits.
 pub(super) type Numbers<T> = HashMap<(DType, u64), <T as Tensors>::Tensor>;
 
-/// Runs the lines of a program with one compute type.
 pub(super) struct Lines<'t, T: Tensors> {
     pub(super) tensors: &'t T,
     pub(super) compute: DType,
-    /// Constants of all steps, and scalars of this step.
+    /// Constants, and scalars of this step.
     pub(super) constants: &'t mut Numbers<T>,
     pub(super) scalars: &'t mut Numbers<T>,
 }
@@ -30,8 +26,7 @@ impl<T: Tensors> Lines<'_, T> {
         known(self.tensors, self.constants, value, dtype)
     }
 
-    /// Runs a program, and returns the values of the lines `wanted` in that order. Other values are dropped as soon as
-    /// no line needs them.
+    /// Runs a program and returns the values of the lines `wanted`. Other values are dropped after their last use.
     pub(super) fn run(
         &mut self,
         of: &LeafProgram,
@@ -65,7 +60,7 @@ impl<T: Tensors> Lines<'_, T> {
         wanted.iter().map(|line| Ok(number(&values, *line).clone())).collect()
     }
 
-    /// Returns the dtype of values of a type. Counts are summed as numbers, which represent them.
+    /// Returns the dtype of a type's values. Counts are summed as numbers, which represent them.
     fn dtype(&self, ty: Type) -> DType {
         match ty {
             Type::F32 => DType::F32,
@@ -130,7 +125,7 @@ impl<T: Tensors> Lines<'_, T> {
         self.tensors.compare(Comparison::Equal, &one, &other)
     }
 
-    /// Returns `x` or `y` by a mask, computed by numbers, since not all frameworks select between masks.
+    /// Selects between masks by numbers, because not all frameworks can.
     fn either(&mut self, c: &T::Mask, x: &T::Mask, y: &T::Mask) -> Result<T::Mask> {
         let (one, zero) = (self.number(1.0, self.compute)?, self.number(0.0, self.compute)?);
         let [x, y] = [self.tensors.select(x, &one, &zero)?, self.tensors.select(y, &one, &zero)?];
@@ -148,7 +143,7 @@ impl<T: Tensors> Lines<'_, T> {
                 let whole = self.trunc(x, dtype)?;
                 self.binary(Binary::Sub, x, &whole, dtype)
             }
-            // Ties round away from zero.
+            // Ties away from zero.
             Unary::Round => {
                 let [half, one] = [0.5, 1.0].map(|x| self.number(x, dtype));
                 let (half, one, whole) = (half?, one?, self.trunc(x, dtype)?);
@@ -169,7 +164,7 @@ impl<T: Tensors> Lines<'_, T> {
     fn binary(&mut self, op: Binary, x: &T::Tensor, y: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
         let tensors = self.tensors;
         match op {
-            // Of a NaN and a number the result is the number.
+            // Of a NaN and a number, the number.
             Binary::Max | Binary::Min => {
                 let [low, high] = if op == Binary::Max { [x, y] } else { [y, x] };
                 let other = tensors.select(&tensors.compare(Comparison::Less, low, high)?, y, x)?;
@@ -186,7 +181,7 @@ impl<T: Tensors> Lines<'_, T> {
         self.tensors.select(&self.tensors.compare(Comparison::Less, x, &zero)?, &up, &down)
     }
 
-    /// Returns `x` with the sign of `y`, also of zeros; a NaN has no sign here.
+    /// Returns `x` with the sign of `y`, also of zeros; NaN has no sign.
     fn with_sign_of(&mut self, x: &T::Tensor, y: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
         let (tensors, zero) = (self.tensors, self.number(0.0, dtype)?);
         let infinite = self.unary(Unary::Recip, y, dtype)?;
@@ -196,7 +191,7 @@ impl<T: Tensors> Lines<'_, T> {
         tensors.select(&tensors.compare(Comparison::Less, &signed, &zero)?, &opposite, &size)
     }
 
-    /// Computes a power by squaring, in the order of compilers.
+    /// Computes a power by squaring, in the compilers' order.
     fn powi(&mut self, x: &T::Tensor, n: i32, dtype: DType) -> Result<T::Tensor> {
         let (mut square, mut power, mut rest) = (x.clone(), self.number(1.0, dtype)?, n.unsigned_abs());
         while rest > 0 {
@@ -222,7 +217,6 @@ fn known<T: Tensors>(tensors: &T, numbers: &mut Numbers<T>, value: f64, dtype: D
     Ok(number)
 }
 
-/// Returns the numbers of a line.
 fn number<T: Tensors>(values: &[Option<Line<T>>], line: u32) -> &T::Tensor {
     match &values[line as usize] {
         Some(Line::Number(tensor)) => tensor,

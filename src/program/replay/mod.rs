@@ -313,7 +313,6 @@ pub fn download<S: State, A>(
 pub struct StateTensors<T: Tensors> {
     tensors: T,
     arrays: Arrays<T::Tensor>,
-    /// Constants of all steps.
     constants: Numbers<T>,
     traffic: Traffic,
 }
@@ -335,7 +334,7 @@ impl<T: Tensors> StateTensors<T> {
     ///
     /// Fails with the name of an operation that the framework lacks; or if the device fails.
     pub fn new<S: State>(tensors: T, programs: &Programs, state: &S) -> Result<StateTensors<T>> {
-        // Each program runs on one element as a test, those on whole leaves on all elements.
+        // Tests each program on one element, whole-leaf programs on all.
         let (mut constants, mut scalars) = (Numbers::<T>::new(), Numbers::<T>::new());
         for of in programs.passes().iter().flat_map(|pass| &pass.leaves) {
             let compute = of.program.dtype();
@@ -393,11 +392,10 @@ pub struct Replay<'a, T: Tensors> {
     params: Vec<T::Tensor>,
     gradients: Vec<T::Tensor>,
     write: &'a mut dyn FnMut(usize, T::Tensor) -> Result<()>,
-    /// The scalars of this step.
     scalars: Numbers<T>,
-    /// Arrays that a pass leaves for later ones of the same step.
+    /// Arrays that a pass leaves for later ones of the step.
     kept: Arrays<T::Tensor>,
-    /// Updates that a pass leaves for the next.
+    /// Updates for the next pass.
     stored: HashMap<usize, T::Tensor>,
 }
 
@@ -460,7 +458,7 @@ impl<T: Tensors> Replay<'_, T> {
         program.sums().iter().map(|_| tensors.sums(&next()?, CHUNK)).collect()
     }
 
-    /// Reads a leaf's sums, those of the first chunk first.
+    /// Reads a leaf's sums, by chunk.
     fn read(&mut self, sums: &[T::Tensor]) -> Result<Vec<f64>> {
         let sums = sums.iter().map(|sum| self.held.tensors.read(sum)).collect::<Result<Vec<_>>>()?;
         self.held.traffic.to_host += 8 * sums.iter().map(Vec::len).sum::<usize>() as u64;

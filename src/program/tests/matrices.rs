@@ -3,7 +3,6 @@
 use crate::transform::{Preconditioning, scale_by_muon};
 use crate::transformation::GradientTransformation;
 
-/// Operations on whole leaves are a pass of their own.
 #[test]
 fn products_of_matrices_are_programs() {
     let matrix = ndarray::Array2::<f32>::zeros((3, 2));

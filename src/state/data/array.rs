@@ -1,4 +1,4 @@
-//! An exact array in any format: numbers as text in readable formats, bytes in binary ones.
+//! An exact array: numbers as text in readable formats, bytes in binary ones.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::element::DType;
 use crate::tree::LeafRef;
 
-/// Elements in row-major order, from any memory order.
+/// Elements in row-major order, whatever their memory order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Array {
     pub(crate) dtype: DType,
@@ -21,7 +21,7 @@ impl Array {
     }
 }
 
-/// An array for serialization; `E` represents the elements in a format.
+/// An array for serialization, with elements as `E`.
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Array")]
 struct Form<E> {
@@ -67,7 +67,7 @@ impl<'de> Deserialize<'de> for Array {
     }
 }
 
-/// Returns the shortest number that identifies this element in its type; for a NaN, its bits.
+/// Returns the shortest number that identifies this element; for NaN, its bits.
 fn text(dtype: DType, bytes: &[u8]) -> String {
     let bits = bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
     let (nan, number) = match dtype {
@@ -77,7 +77,7 @@ fn text(dtype: DType, bytes: &[u8]) -> String {
         DType::F16 => short(half::f16::from_bits(bits as u16).to_f32()),
         #[cfg(feature = "half")]
         DType::Bf16 => short(half::bf16::from_bits(bits as u16).to_f32()),
-        // No leaf has such a type.
+        // No leaf has this dtype.
         _ => (true, String::new()),
     };
     if nan { format!("nan:{bits:0width$x}", width = 2 * dtype.size()) } else { number }
@@ -88,7 +88,6 @@ fn short(x: f32) -> (bool, String) {
     (x.is_nan(), format!("{x:?}"))
 }
 
-/// Parses the bytes of an element.
 fn parse(dtype: DType, text: &str) -> Option<Vec<u8>> {
     let size = dtype.size();
     if let Some(digits) = text.strip_prefix("nan:") {
@@ -96,7 +95,7 @@ fn parse(dtype: DType, text: &str) -> Option<Vec<u8>> {
         let bits = u64::from_str_radix(digits, 16).ok().filter(|_| hex)?;
         return Some(bits.to_le_bytes()[..size].to_vec());
     }
-    // NaN is written by its bits only.
+    // NaN is written by bits only.
     let wide: f64 = text.parse().ok().filter(|x: &f64| !x.is_nan())?;
     Some(match dtype {
         DType::F64 => wide.to_le_bytes().to_vec(),
@@ -109,7 +108,7 @@ fn parse(dtype: DType, text: &str) -> Option<Vec<u8>> {
     })
 }
 
-/// An 8-bit array in memory order: an integer per byte in readable formats.
+/// An 8-bit array in memory order; in readable formats an integer per byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Coded {
     dtype: DType,
@@ -129,7 +128,7 @@ impl Coded {
         (self.dtype, self.shape.clone())
     }
 
-    /// Returns the array; `None` if the bytes are invalid.
+    /// Returns `None` if the bytes are invalid.
     pub(crate) fn leaf(&self) -> Option<LeafRef<'_>> {
         LeafRef::coded(&self.bytes, self.dtype, &self.shape, &self.strides)
     }
@@ -155,7 +154,7 @@ fn from_octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> 
     text.split_ascii_whitespace().map(byte).collect()
 }
 
-/// Raw bytes, if a format has them.
+/// Bytes, if the format has them.
 struct Bytes(Vec<u8>);
 
 impl Serialize for Bytes {
@@ -207,7 +206,6 @@ mod tests {
             (DType::F64, 0xfff4_0000_0000_0001),
         ];
         if cfg!(feature = "half") {
-            // Every value.
             all.extend((0..=u64::from(u16::MAX)).flat_map(|bits| [(DType::F16, bits), (DType::Bf16, bits)]));
         }
         for (dtype, bits) in all {

@@ -1,18 +1,15 @@
-//! The serialized structure of parameters.
-
 use serde::{Deserialize, Serialize};
 
 use crate::element::DType;
 use crate::tree::Structure;
 
-/// Paths, types and shapes, in order.
+/// Paths, dtypes and shapes, in order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Leaves {
     pub(crate) fingerprint: String,
     pub(crate) leaves: Vec<Leaf>,
 }
 
-/// One leaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Leaf {
     pub(crate) path: String,
@@ -31,7 +28,7 @@ impl Leaves {
         Leaves { fingerprint, leaves: structure.leaves().iter().map(leaf).collect() }
     }
 
-    /// Returns the structure; `None` if a leaf would be larger than the address space.
+    /// Returns the structure; `None` if a leaf exceeds the address space.
     pub(crate) fn structure(&self) -> Option<Structure> {
         self.leaves
             .iter()
@@ -40,7 +37,7 @@ impl Leaves {
     }
 }
 
-/// Returns whether an array, and each of its axes, fits the address space.
+/// Returns whether an array and each of its axes fit the address space.
 pub(crate) fn fits_in_memory(shape: &[usize], dtype: DType) -> bool {
     let mut all = shape.iter().copied().chain([dtype.size()]).filter(|len| *len > 0);
     all.try_fold(1_isize, |bytes, len| bytes.checked_mul(isize::try_from(len).ok()?)).is_some()

@@ -48,13 +48,13 @@ use super::{ItemMut, ItemName, ItemSpec, Kind, Owner, Single, exact};
 #[serde(deny_unknown_fields)]
 pub struct StateData {
     pub(crate) format: u32,
-    /// JSON, as in a checkpoint; functions are texts in angle brackets.
+    /// As JSON, as in a checkpoint.
     pub(crate) optimizer: String,
     pub(crate) structure: Leaves,
     pub(crate) items: Vec<Entry>,
 }
 
-/// The format version. A reader refuses unknown ones.
+/// The format version; readers refuse unknown ones.
 pub(crate) const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ pub(crate) struct Entry {
     pub(crate) value: Datum,
 }
 
-/// Counts and keys are text in readable formats, since not every format has a `u64`.
+/// Counts and keys are text in readable formats, which may lack `u64`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Datum {
@@ -81,7 +81,7 @@ impl PartialEq for Datum {
         match (self, other) {
             (Datum::Count(a), Datum::Count(b)) | (Datum::Key(a), Datum::Key(b)) => a == b,
             (Datum::Flag(a), Datum::Flag(b)) => a == b,
-            // Bitwise, NaN included.
+            // Bitwise, with NaN.
             (Datum::Scalar(a), Datum::Scalar(b)) => a.to_bits() == b.to_bits(),
             (Datum::Array(a), Datum::Array(b)) => a == b,
             (Datum::Coded(a), Datum::Coded(b)) => a == b,
@@ -101,13 +101,12 @@ impl Entry {
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
             Datum::Coded(array) => (Kind::Moment, Some(array.what())),
         };
-        // Nothing is joined without a migration.
+        // Only migrations join values.
         ItemSpec { name, kind, array, single: None }
     }
 }
 
 impl Datum {
-    /// Writes the value; returns false for another kind.
     pub(crate) fn put(&self, into: ItemMut<'_>) -> bool {
         let single = match self {
             Datum::Count(count) => Single::Count(*count),

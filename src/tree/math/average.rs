@@ -123,7 +123,6 @@ fn means_of_buffers<P: TreeMut>(replicas: &[(&P, f64)], shares: &[f64], policy: 
     all[0].iter().enumerate().map(|(i, (spec, _))| mean_of_buffer(spec, &column(i), policy)).collect()
 }
 
-/// Normalizes weights to a sum of 1.
 pub(crate) fn shares(function: &str, weights: impl Iterator<Item = f64>) -> Result<Vec<f64>> {
     let weights: Vec<f64> = weights.collect();
     let total: f64 = weights.iter().sum();
@@ -133,9 +132,9 @@ pub(crate) fn shares(function: &str, weights: impl Iterator<Item = f64>) -> Resu
     Err(Error::argument(function, "weights", "non-negative with a positive sum", format!("{weights:?}")))
 }
 
-/// Returns the mean of numbers with shares that sum to 1.
+/// Returns the mean of numbers, with shares that sum to 1.
 ///
-/// Numbers of share zero are ignored, even if they are NaN or infinite; the mean of equal numbers is that number.
+/// Numbers of share zero are ignored, even NaN or infinite; the mean of equal numbers is that number.
 pub(crate) fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
     let mut counted = values.filter(|(_, share)| *share > 0.0);
     let all = counted.clone();
@@ -144,6 +143,6 @@ pub(crate) fn weighted_mean(values: impl Iterator<Item = (f64, f64)> + Clone) ->
         return first;
     }
     let mean = first + counted.map(|(x, share)| share * (x - first)).sum::<f64>();
-    // Infinite values have no distance, and that of huge ones can be infinite.
+    // Infinite values have no distance, and huge ones an infinite one.
     if mean.is_finite() { mean } else { all.map(|(x, share)| share * x).sum() }
 }

@@ -1,5 +1,3 @@
-//! Means of buffers.
-
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::layout::BufferSpec;
@@ -23,7 +21,6 @@ pub enum BufferPolicy {
     First,
 }
 
-/// Returns the bytes of all buffers of a tree, in order.
 pub(crate) fn bytes_of<P: Tree + ?Sized>(tree: &P) -> Result<Vec<(BufferSpec, Vec<u8>)>> {
     let read = |(spec, buffer): (BufferSpec, &dyn crate::tree::Buffer)| {
         let mut bytes = Vec::new();
@@ -36,7 +33,6 @@ pub(crate) fn bytes_of<P: Tree + ?Sized>(tree: &P) -> Result<Vec<(BufferSpec, Ve
     buffers_of(tree).into_iter().map(read).collect()
 }
 
-/// Replaces the buffers of a tree, in order.
 pub(crate) fn write_buffers<P: TreeMut + ?Sized>(tree: &mut P, means: Vec<Vec<u8>>) -> Result<()> {
     let (mut means, mut done) = (means.into_iter(), Ok(()));
     let mut write = |_: &str, buffer: &mut dyn crate::tree::Buffer| {
@@ -48,7 +44,7 @@ pub(crate) fn write_buffers<P: TreeMut + ?Sized>(tree: &mut P, means: Vec<Vec<u8
     done
 }
 
-/// Returns the mean of one buffer from the bytes and the share of each tree.
+/// Returns one buffer's mean, from each tree's bytes and share.
 pub(crate) fn mean_of_buffer(spec: &BufferSpec, trees: &[(&[u8], f64)], policy: BufferPolicy) -> Result<Vec<u8>> {
     let counted: Vec<(&[u8], f64)> = trees.iter().filter(|(_, share)| *share > 0.0).copied().collect();
     let first = if policy == BufferPolicy::First { trees.first() } else { counted.first() };
@@ -91,7 +87,7 @@ fn largest<T: BufferElement + Ord>(trees: &[(&[u8], f64)]) -> Result<Vec<u8>> {
     combined::<T>(trees, |values| values.iter().fold(values[0].0, |largest, (x, _)| largest.max(*x)))
 }
 
-/// Combines the elements of all trees, at least one, element by element.
+/// Combines the trees, at least one, element by element.
 fn combined<T: BufferElement>(trees: &[(&[u8], f64)], combine: impl Fn(&[(T, f64)]) -> T) -> Result<Vec<u8>> {
     let rows = trees.iter().map(|(bytes, share)| Ok((elements_of::<T>(bytes, bytes.len() / size_of::<T>())?, *share)));
     let rows: Vec<(Vec<T>, f64)> = rows.collect::<Result<_>>()?;

@@ -182,7 +182,6 @@ where
     Ok(due)
 }
 
-/// Computes `x ← f(x, y)` for each element.
 fn combine<X, Y>(what: &str, x: &mut X, y: &Y, f: impl Fn(f64, f64) -> f64) -> Result<()>
 where
     X: TreeMut + ?Sized,

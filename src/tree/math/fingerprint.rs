@@ -3,10 +3,9 @@
 use crate::element::{Element, with_dtype};
 use crate::tree::{Cursor, LeafParts, Run, Tree, Walk, dense_strides, is_dense};
 
-/// Returns a hash that distinguishes trees of the same structure by their bits.
+/// Hashes the bits of a tree, to distinguish trees of one structure.
 ///
-/// A change of one element always changes it; trees that differ in more than one element collide with probability
-/// 2⁻¹²⁸.
+/// A change of one element always changes it; trees that differ in several collide with probability 2⁻¹²⁸.
 pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
     let mut print = [0x9e37_79b9_7f4a_7c15_u64, 0xd1b5_4a32_d192_ed03];
     let mut mix = |x: f64| {
@@ -21,7 +20,7 @@ pub(crate) fn fingerprint<T: Tree + ?Sized>(tree: &T) -> [u64; 2] {
     print
 }
 
-/// Calls `show` with each element of a leaf, in logical (row-major) order.
+/// Calls `show` with a leaf's elements, in row-major order.
 fn each(leaf: &LeafParts, mut show: impl FnMut(f64)) {
     let view = leaf.view();
     let order = dense_strides(&leaf.shape);

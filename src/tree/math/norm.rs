@@ -82,7 +82,7 @@ pub fn tree_sum<T: Tree + ?Sized>(tree: &T) -> f64 {
     sum_of(tree, |x| x)
 }
 
-/// Returns the Euclidean length of non-negative numbers, which are read twice.
+/// Returns the Euclidean length of non-negative numbers, read twice.
 pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) -> f64 {
     let most = numbers().fold(0.0, |most: f64, x| if x.is_nan() || x > most { x } else { most });
     match most {
@@ -91,7 +91,7 @@ pub(crate) fn length<I: Iterator<Item = f64>>(numbers: &mut dyn FnMut() -> I) ->
     }
 }
 
-/// Factor of numbers whose squares overflow, and divisor of those whose squares vanish.
+/// Factor of numbers whose squares overflow; divisor of those whose squares vanish.
 pub(crate) const SMALL: f64 = f64::from_bits((1023 - 600) << 52);
 
 /// Returns whether a sum of squares has neither overflowed nor vanished; zero may be exact or a complete loss.
@@ -107,7 +107,7 @@ fn sum_of<T: Tree + ?Sized>(tree: &T, f: impl Fn(f64) -> f64) -> f64 {
 
 fn largest<T: Tree + ?Sized>(tree: &T) -> f64 {
     let mut most = 0.0_f64;
-    // NaN stays, which `max` would drop.
+    // Unlike `max`, keeps NaN.
     let mut show = |x: f64| most = if x.is_nan() || x.abs() > most { x.abs() } else { most };
     leaves(tree).iter().for_each(|leaf| read(leaf, |_, x| x.iter().for_each(|x| show(*x))));
     most

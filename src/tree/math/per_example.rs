@@ -131,7 +131,6 @@ fn check_clip(function: &str, argument: &str, clip: f64) -> Result<()> {
     if clip >= 0.0 { Ok(()) } else { Err(Error::argument(function, argument, "not negative", clip)) }
 }
 
-/// Returns the number of examples.
 fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: &S) -> Result<usize> {
     let (grads, sum) = (Structure::of(grads)?, Structure::of(sum)?);
     let examples = grads.leaves().iter().find_map(|leaf| leaf.shape().first().copied()).unwrap_or(0);
@@ -145,7 +144,7 @@ fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: 
     ))
 }
 
-/// Calls `each` with the parts of each chunk by example: its number, the place in it, the elements.
+/// Calls `each` with each chunk by example: its number, the place in it, the elements.
 fn by_example(leaf: &LeafRef<'_>, examples: usize, mut each: impl FnMut(usize, usize, &[f64])) {
     let len = leaf.parts.data.len() / examples.max(1);
     read(leaf, |start, mut stretch| {
@@ -158,7 +157,7 @@ fn by_example(leaf: &LeafRef<'_>, examples: usize, mut each: impl FnMut(usize, u
     });
 }
 
-/// Returns the norm of each example. A norm whose squares vanish counts as 0, which is not clipped either.
+/// Returns each example's norm; 0 if squares vanish, which is not clipped either.
 fn norms(leaves: &[LeafRef<'_>], examples: usize) -> Vec<f64> {
     let norms = |scale: f64| -> Vec<f64> {
         let mut squares = vec![0.0; examples];
@@ -177,9 +176,9 @@ fn norms(leaves: &[LeafRef<'_>], examples: usize) -> Vec<f64> {
     }
 }
 
-/// Returns the factor of each example, and the number of factors less than 1.
+/// Returns each example's factor, and the number below 1.
 fn factors(norms: &[f64], clip: f64) -> (Vec<f64>, u64) {
-    // Not `min`: 0/0, a gradient of zero and a clip of zero, is no clipping.
+    // Unlike `min`, does not clip for 0/0: a zero gradient and a zero clip.
     let factor = |norm: &f64| if clip / norm < 1.0 { clip / norm } else { 1.0 };
     let factors: Vec<f64> = norms.iter().map(factor).collect();
     let clipped = factors.iter().filter(|factor| **factor < 1.0).count();

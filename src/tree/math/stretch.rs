@@ -1,28 +1,26 @@
-//! Leaves of any type and layout as short dense chunks of `f64`, so that one vectorized loop sums all of them.
+//! Leaves as short dense chunks of `f64`, so that one vectorized loop sums all.
 
 use crate::element::{Element, with_dtype};
 use crate::tree::{Cursor, LeafMut, LeafRef, Run, Tree, TreeMut, Walk, WalkMut, dense_strides, is_dense};
 
 use super::super::leaf::LeafParts;
 
-/// Maximum length of a chunk.
+/// Most elements of a chunk.
 pub(crate) const STRETCH: usize = 512;
 
-/// Returns the leaves of a tree for reading.
 pub(crate) fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {
     let mut leaves = Vec::new();
     tree.walk(&mut Walk::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
     leaves
 }
 
-/// Returns the leaves of a tree for writing.
 pub(crate) fn leaves_mut<T: TreeMut + ?Sized>(tree: &mut T) -> Vec<LeafMut<'_>> {
     let mut leaves = Vec::new();
     tree.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| leaves.push(leaf)));
     leaves
 }
 
-/// Reads a leaf in row-major order, in chunks. Leaves of the same shape have the same chunks.
+/// Reads a leaf in row-major order, in chunks that depend on its shape alone.
 pub(crate) struct Stretches<'a> {
     leaf: LeafRef<'a>,
     road: Road,
@@ -48,13 +46,13 @@ impl<'a> Stretches<'a> {
     }
 }
 
-/// Calls `each` with chunks of a leaf in row-major order, and the number of their first element.
+/// Calls `each` with row-major chunks and their first elements' numbers.
 pub(crate) fn read(leaf: &LeafRef<'_>, mut each: impl FnMut(usize, &[f64])) {
     let mut stretches = Stretches::of(leaf);
     (0..leaf.parts.data.len()).step_by(STRETCH).for_each(|start| each(start, stretches.next()));
 }
 
-/// Calls `each` with chunks of a leaf in row-major order, to be overwritten; rounds elements to the leaf's type.
+/// As [`read`], for chunks to overwrite, which are rounded to the leaf's dtype.
 pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [f64])) {
     let parts = &leaf.parts;
     let (mut road, mut back, mut buffer) = (Road::new(parts), Road::new(parts), [0.0; STRETCH]);
@@ -70,9 +68,8 @@ pub(crate) fn rewrite(leaf: &mut LeafMut<'_>, mut each: impl FnMut(usize, &mut [
     }
 }
 
-/// A walk through a leaf in row-major order.
 struct Road {
-    /// The cursor of a leaf that is not dense.
+    /// The cursor, unless the leaf is dense.
     cursor: Option<Cursor>,
     len: usize,
 }
@@ -98,7 +95,7 @@ impl Road {
 
     /// # Safety
     ///
-    /// The leaf is that of this road, and has no concurrent writer.
+    /// `leaf` is this road's, without a concurrent writer.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn load(&mut self, leaf: &LeafParts, start: usize, to: &mut [f64]) {
         let (view, len) = (leaf.view(), to.len());
@@ -111,7 +108,7 @@ impl Road {
 
     /// # Safety
     ///
-    /// As [`load`](Road::load), and it has no concurrent reader either.
+    /// As [`load`](Road::load), without a concurrent reader.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn store(&mut self, leaf: &LeafParts, start: usize, from: &[f64]) {
         let (view, len) = (leaf.view(), from.len());

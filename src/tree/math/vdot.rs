@@ -26,7 +26,7 @@ pub fn tree_vdot<A: Tree + ?Sized, B: Tree + ?Sized>(tree_x: &A, tree_y: &B) -> 
     Ok(leaves(tree_x).iter().zip(&leaves(tree_y)).map(|(x, y)| dot(x, y)).sum())
 }
 
-/// Refuses trees that differ in more than their types.
+/// Refuses trees that differ in more than dtypes.
 pub(crate) fn same_shapes<A: Tree + ?Sized, B: Tree + ?Sized>(what: &str, expected: &A, found: &B) -> Result<()> {
     let differences = Structure::of(expected)?.compare(&Structure::of(found)?, |_, _| true);
     if differences.is_empty() { Ok(()) } else { Err(Error::structure(what, differences)) }

@@ -62,7 +62,6 @@ impl Elements {
         some_leaves: false,
     };
 
-    /// Returns true if `before` only reads its arrays where it rewrites updates.
     pub(super) const fn only_reads_before(&self) -> bool {
         self.before_reads && self.rewrites[0]
     }
@@ -204,7 +203,7 @@ pub trait Arithmetic: Wrapper {
         true
     }
 
-    /// Returns a state array with the initial value and dtype that the arguments of the part ask for.
+    /// Adjusts a state array to the arguments of the part, if they set its initial value or dtype.
     fn slot(&self, slot: Slot) -> Slot {
         slot
     }
@@ -234,8 +233,7 @@ pub trait Arithmetic: Wrapper {
     }
 }
 
-/// The loops of a wrapper, by what else it implements: none, those of [`Arithmetic`], or those of
-/// [`Reducing`](super::Reducing).
+/// The loops of a wrapper: none, of [`Arithmetic`], or of [`Reducing`](super::Reducing).
 #[allow(missing_docs, reason = "each item has the name of one in `Arithmetic` or `Reducing`")]
 pub trait Loops<P: Wrapper> {
     const ELEMENTS: Elements = Elements::NONE;
@@ -262,8 +260,8 @@ pub trait Loops<P: Wrapper> {
         u
     }
 
-    /// Returns the bytes of a leaf's arrays that move through memory, per element: in the pass in which the inner
-    /// transformation begins, in that in which it ends, and in the last.
+    /// Returns the bytes per element of a leaf's arrays that move through memory: where the inner transformation
+    /// begins, where it ends, and in the last pass.
     fn bytes(_: &P, _: &P::Memory, arrays: &Arrays, leaf: usize, [begins, ends, _]: [bool; 3]) -> usize {
         let of_before = if Self::ELEMENTS.only_reads_before() { 1 } else { 2 };
         arrays.bytes(leaf, &|_| match (Self::ELEMENTS.before && begins, Self::ELEMENTS.after && ends) {
@@ -272,7 +270,6 @@ pub trait Loops<P: Wrapper> {
         })
     }
 
-    // A wrapper with reductions.
     fn accumulate<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn meet<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
     fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
@@ -286,17 +283,17 @@ pub trait Loops<P: Wrapper> {
     fn reduced(_: &P, _: &mut P::Memory, _: Sums<'_>) {}
 }
 
-/// The reductions of a wrapper, and what depends on them.
+/// A wrapper's reductions and their effects.
 #[derive(Clone, Copy)]
 pub struct Reduces {
-    /// Over the elements before the inner transformation, and after it.
+    /// Before the inner transformation, and after it.
     pub(super) sums: [usize; 2],
     /// True if updates are rewritten given the gradients.
     pub(super) meets: bool,
-    /// True if updates are rewritten in a pass after the reductions, and if that pass reads parameters.
+    /// True if updates are rewritten after the reductions, and if that reads parameters.
     pub(super) waits: bool,
     pub(super) last_reads_params: bool,
-    /// False if the wrapper has no element loop with the inner transformation.
+    /// False if it has no loop with the inner transformation.
     pub(super) fuses: bool,
 }
 
@@ -304,7 +301,6 @@ impl Reduces {
     pub(super) const NOTHING: Reduces =
         Reduces { sums: [0; 2], meets: false, waits: false, last_reads_params: false, fuses: true };
 
-    /// Returns the number of reductions.
     pub(super) const fn count(&self) -> usize {
         self.sums[0] + self.sums[1]
     }
@@ -348,7 +344,7 @@ impl<P: Arithmetic> Loops<P> for WithArithmetic {
     }
 }
 
-/// The element arithmetic before or after the inner transformation; `REWRITES` if it changes the update.
+/// The arithmetic before or after the inner transformation; `REWRITES` if it changes the update.
 pub(super) struct Half<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
     pub(super) O::Scalars<C>,
 );
@@ -371,7 +367,7 @@ impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>
 {
     type Slots = O::Slots<C>;
     type Sums = [C::Wide; 0];
-    // A step that holds updates back runs it without rewriting the update.
+    // A step that holds updates back does not rewrite the update.
     const ACCESS: &'static [Access] = match BEFORE && REWRITES && O::ELEMENTS.only_reads_before() {
         true => &[Access::Read; MOST_SLOTS],
         false => &[Access::Write; MOST_SLOTS],

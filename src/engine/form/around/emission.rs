@@ -1,4 +1,4 @@
-//! The step context of the inner transformation, and the emission of a wrapper.
+//! The inner transformation's step context, and the wrapper's emission.
 
 use super::super::super::leaf::is_among;
 use super::super::super::{Emission, Stage, StepContext, Transform};
@@ -6,7 +6,7 @@ use super::arithmetic::Loops;
 use super::run::{AroundRun, Inner, StateOf, is_on};
 use super::{Decision, Elsewhere, Wrapper};
 
-/// Records the leaves without an update, as far as they are decided; `before` are those without an input.
+/// Records the leaves without an update, as far as decided; `before` are those without an input.
 pub(super) fn settle<P: Wrapper, O: Loops<P>>(
     part: &P,
     state: &mut StateOf<P>,
@@ -24,7 +24,7 @@ pub(super) fn settle<P: Wrapper, O: Loops<P>>(
     state.resting = resting;
 }
 
-/// Returns the emission of the inner transformation on the leaves of the wrapper.
+/// Returns the inner emission on the wrapper's leaves.
 fn inner_emission<P: Wrapper>(part: &P, state: &StateOf<P>, run: &AroundRun<<Inner<P> as Stage>::Run>) -> Emission {
     match (run.decision, &run.inner) {
         (None, _) => Emission::Undecided,
@@ -39,9 +39,8 @@ pub(super) fn emission<P: Wrapper, O: Loops<P>>(
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
 ) -> Emission {
-    // Leaves outside of the mask have updates of their own if their gradients pass through.
+    // Leaves outside the mask have updates if their gradients pass through.
     let is_part = P::RUNS.chooses && part.elsewhere() == Elsewhere::Pass && state.others;
-    // The arithmetic after the inner transformation runs in the last pass.
     let rewrites =
         run.decision == Some(Decision::Run) && (O::ELEMENTS.after || O::REDUCES.waits) && !O::ELEMENTS.keeps_zeros;
     match inner_emission(part, state, run).after(P::RUNS.looks as usize) {
@@ -54,7 +53,6 @@ pub(super) fn emission<P: Wrapper, O: Loops<P>>(
     }
 }
 
-/// Returns the step context of the inner transformation.
 pub(super) fn told<'a, P: Wrapper, O: Loops<P>>(
     part: &P,
     memory: &'a P::Memory,

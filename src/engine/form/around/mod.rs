@@ -111,23 +111,23 @@ impl Runs {
         Runs { steps_aside: true, ..self }
     }
 
-    /// The same, whose inner transformation only estimates a value for the wrapper, which makes the update. The wrapper
-    /// runs even if the inner transformation emits nothing.
+    /// The same, whose inner transformation only estimates a value for the wrapper's update; the wrapper runs even if
+    /// it emits nothing.
     pub(crate) const fn estimates(self) -> Runs {
         Runs { estimates: true, ..self }
     }
 
-    /// The same, whose leaves may rest in some steps, so that the inner transformation counts updates leaf by leaf.
+    /// The same, whose leaves may rest, so that the inner transformation counts updates by leaf.
     pub(crate) const fn rests(self) -> Runs {
         Runs { rests: true, ..self.chooses() }
     }
 
-    /// The same, in which a leaf without a gradient rests.
+    /// The same, in which leaves without a gradient rest.
     pub(crate) const fn skips_absent(self) -> Runs {
         Runs { skips_absent: true, ..self.rests() }
     }
 
-    /// The same, with windows over steps, in which a leaf without a gradient counts as zeros.
+    /// The same, with windows of steps, in which a missing gradient counts as zero.
     pub(crate) const fn windows(self) -> Runs {
         Runs { windows: true, ..self }
     }

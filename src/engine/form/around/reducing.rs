@@ -157,7 +157,7 @@ impl ReducingPasses {
 ///
 /// One more pass with [`ReducingPasses::TWO`]. If it [meets](ReducingPasses::meets) the gradients and the inner
 /// transformation has passes of its own, it keeps a copy of the gradients during the step, outside of the state. It
-/// fuses with the inner transformation and its neighbours if it has no state arrays and no `accumulate`, and gives out.
+/// fuses with the inner transformation and its neighbours if it has no state arrays and no `accumulate`, and emits.
 pub trait Reducing: Wrapper {
     /// The state arrays, by name, as many as [`Slots`](Reducing::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
@@ -294,13 +294,10 @@ impl<P: Reducing> Loops<P> for WithReductions {
     }
 }
 
-/// The loop over input elements.
 struct Accumulate<P: Reducing, C: Real, const RARE: bool>(P::Scalars<C>);
-/// The loop over updates, with the gradient in place of the parameter.
+/// The loop over updates, with gradients as parameters.
 struct Meet<P: Reducing, C: Real, const RARE: bool>(P::Scalars<C>);
-/// The loop over updates after `meet`.
 struct Out<P: Reducing, C: Real>(P::Scalars<C>);
-/// The loop of the last pass.
 struct Emit<P: Reducing, C: Real>(P::Scalars<C>);
 
 macro_rules! passes {

@@ -1,5 +1,3 @@
-//! The wrapper form in the engine.
-
 use super::super::super::Access;
 use super::super::super::in_chunk::as_one_loop;
 use super::super::super::leaf::is_among;
@@ -26,16 +24,16 @@ use crate::state::{State, StateWalk};
 pub(super) type Inner<P> = <P as Holds>::Inner;
 pub(super) type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as Stage>::State>;
 
-/// The decision of a step, and the values of the inner transformation for it.
+/// The decision of a step, and the inner values.
 pub struct AroundRun<R> {
-    /// `None` before the first barrier of a wrapper that looks at the gradients.
+    /// `None` before the first barrier, if the wrapper looks at the gradients.
     pub(super) decision: Option<Decision>,
     pub(super) inner: Option<R>,
-    /// True if the inner transformation emits nothing, so that nothing of the wrapper runs after it.
+    /// True if the inner transformation emits nothing, so that nothing of the wrapper follows.
     pub(super) nothing: bool,
 }
 
-/// The scalars of the element loop of one leaf.
+/// The scalars of a leaf's element loop.
 #[derive(Clone, Copy)]
 pub struct AroundKernel<K, I> {
     own: K,
@@ -44,7 +42,6 @@ pub struct AroundKernel<K, I> {
     zero: bool,
 }
 
-/// The structure of a reduction over all gradients.
 pub(super) const fn look<P: Wrapper>() -> PassStructure {
     PassStructure { barriers: P::RUNS.looks as usize, ..PassStructure::NOTHING }.adding(P::RUNS.looks as usize)
 }
@@ -53,8 +50,8 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
     const fn own<P: Wrapper, O: Loops<P>>(is_there: bool, writes: bool) -> PassStructure {
         PassStructure::elementwise(is_there && writes && arrays::<P, O>() > 0, is_there && O::ELEMENTS.params)
     }
-    // The last pass writes updates only. The first may write state arrays, in the one pass that ends there, so that the
-    // engine need not store updates for it.
+    // The last pass writes updates only. The first may write state arrays, in the one pass that ends there: the engine
+    // stores no updates for it.
     let last = PassStructure {
         barriers: O::REDUCES.waits as usize,
         reads_params: (O::REDUCES.last_reads_params as u32) << 1,
@@ -68,7 +65,7 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
             of_updates: 1,
             ..PassStructure::elementwise(false, O::ELEMENTS.params)
         },
-        // A step that writes the arrays needs the gradients in the first pass of the wrapper.
+        // Steps that write the arrays need the gradients in the wrapper's first pass.
         false => PassStructure {
             of_updates: O::ELEMENTS.only_reads_before() as u32,
             ..own::<P, O>(O::ELEMENTS.before, !O::ELEMENTS.only_reads_before())
@@ -78,7 +75,7 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
     PassStructure { typed: all.typed || O::ELEMENTS.typed, ..all }
 }
 
-/// Returns the accesses of each pass to the wrapper's own arrays, around `inside` barriers.
+/// Returns each pass's accesses to the wrapper's own arrays, around `inside` barriers.
 const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
     let (begins, ends) = (P::RUNS.looks as usize, P::RUNS.looks as usize + inside);
     if O::ELEMENTS.point.is_some() || ends + 1 >= u32::BITS as usize {
@@ -89,36 +86,36 @@ const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
     Uses::of(before | after, if O::ELEMENTS.only_reads_before() { after } else { before | after })
 }
 
-/// Returns true if `before` changes arrays only. It runs in the one pass that ends at its barrier interval.
+/// Returns true if `before` changes arrays only; it then runs in the one pass that ends at its interval.
 const fn looks_before<P: Wrapper, O: Loops<P>>() -> bool {
     O::ELEMENTS.before && !O::ELEMENTS.rewrites[0]
 }
 
-/// Returns true if a pass runs `before`, in the interval in which the inner transformation begins.
+/// Returns true if a pass runs `before`, where the inner transformation begins.
 #[inline(always)]
 pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: PassRange) -> bool {
     let begins = if const { looks_before::<P, O>() } { at == span.to } else { span.has(at) };
     begins && const { O::ELEMENTS.before }
 }
 
-/// Returns true if the wrapper does nothing in a step in which only the inner transformation runs: it selects no leaves
-/// and shows the parameters themselves.
+/// Returns true if the wrapper does nothing while only the inner transformation runs: it selects no leaves and shows
+/// the parameters themselves.
 const fn steps_aside<P: Wrapper, O: Loops<P>>() -> bool {
     P::RUNS.steps_aside && !P::RUNS.chooses && O::ELEMENTS.point.is_none() && !weighs::<P, O>()
 }
 
-/// True if all arithmetic of the wrapper comes after the inner transformation, and none of it where that emits nothing.
+/// True if all arithmetic follows the inner transformation, and none runs where that emits nothing.
 const fn only_after<P: Wrapper, O: Loops<P>>() -> bool {
     !(O::ELEMENTS.before || O::ELEMENTS.completes) && O::ELEMENTS.point.is_none()
 }
 
-/// True if a leaf without a gradient means the same to the inner transformation and to the wrapper. A reduction over
-/// the gradients takes it for zeros, which contribute nothing.
+/// True if inner transformation and wrapper treat leaves without a gradient alike. A reduction takes them for zeros,
+/// which contribute nothing.
 const fn hands_on<P: Wrapper, O: Loops<P>>() -> bool {
     !(O::ELEMENTS.before || O::ELEMENTS.after || O::REDUCES.waits || O::REDUCES.count() > 0)
 }
 
-/// Returns true if the gradients are kept until the inner transformation has run its passes.
+/// Returns true if the gradients are kept during the inner passes.
 fn keeps<P: Wrapper, O: Loops<P>>(part: &P) -> bool {
     (const { O::REDUCES.meets }) && part.inner().shape().barriers > 0
 }
@@ -145,7 +142,6 @@ fn decide<P: Wrapper, O: Loops<P>>(
     settle::<P, O>(part, state, run, before);
 }
 
-/// Returns the sums, with the leaves that contributed nothing.
 fn summed<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, sums: Sums<'a>) -> Sums<'a> {
     if P::RUNS.rests { Sums { resting: part.resting(memory), ..sums } } else { sums }
 }
@@ -176,7 +172,6 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         && !P::RUNS.looks
         && (!(P::RUNS.chooses || O::ELEMENTS.some_leaves) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
-    // Reductions are over whole leaves.
     const ROWS: bool = (O::ELEMENTS.rows || arrays::<P, O>() == 0) && O::REDUCES.count() == 0;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
@@ -294,7 +289,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     }
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
-        // Asks the inner transformation alone: another stage of a chain or partition may hold back its own updates.
+        // Asks the inner transformation alone: another stage may hold back its own updates.
         let runs = run.decision == Some(Decision::Run) && !run.nothing;
         let changes = const { O::ELEMENTS.before && O::ELEMENTS.rewrites[0] };
         let inside = run.inner.map(|inner| {
@@ -341,7 +336,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     }
 
     fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        // With equal passes the inner transformation is a whole chain, with loops from gradients to parameters.
+        // With equal passes the inner transformation runs as a whole chain, from gradients to parameters.
         let is_aside = run.decision == Some(Decision::Inside) || run.nothing && const { only_after::<P, O>() };
         if const { steps_aside::<P, O>() } && is_aside {
             let inside = part.inner_now(&state.memory);
@@ -373,8 +368,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     fn fuses_now(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> bool {
         let Some(inner) = &run.inner else { return false };
-        // The wrapper must not access its arrays in a step without arithmetic of its own, nor those of a leaf outside
-        // of the mask.
+        // Without arithmetic of its own in the step, or outside the mask, the wrapper must not access its arrays.
         <P as Stage>::FUSES
             && !run.nothing
             && (run.decision == Some(Decision::Run)
@@ -419,7 +413,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             _ => k.own,
         };
         let u = match does_before::<P, O>(at, span) {
-            // Its writes are discarded, as in a tile, since several passes may run it.
+            // Its writes are discarded, since several passes may run it.
             true if const { O::ELEMENTS.only_reads_before() } => {
                 on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(scalars, own, u, p))
             }
@@ -436,7 +430,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         } else {
             u
         };
-        // Only the pass that ends here contributes; later passes may repeat the arithmetic.
+        // Only the pass that ends here contributes; later ones may repeat the arithmetic.
         if const { O::REDUCES.count() > 0 } && end == span.to {
             let (u, _) = goes_in(own_terms, span, (u, p));
             O::add(k.own, u, own_terms);

@@ -1,4 +1,4 @@
-//! The tiles of a wrapper that does not fuse with its inner transformation.
+//! Tiles of a wrapper that does not fuse.
 
 use core::marker::PhantomData;
 
@@ -16,18 +16,18 @@ use super::{Around, Decision, Elsewhere, Wrapper};
 use crate::element::{Element, Real};
 use crate::needs::Needs;
 
-/// Returns true if the wrapper and the inner transformation are one loop. A wrapper without arithmetic has no loop, nor
-/// has one around a transformation that does not fuse.
+/// Returns true if wrapper and inner transformation are one loop: the wrapper has arithmetic, and the inner
+/// transformation fuses.
 pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>>() -> bool {
     (O::ELEMENTS.before || O::ELEMENTS.after || O::REDUCES.waits) && by_one_loop::<P>()
 }
 
-/// Returns true if the wrapper does more than element arithmetic before and after the inner transformation.
+/// Returns true if the wrapper does more than element arithmetic before and after.
 pub(super) const fn weighs<P: Wrapper, O: Loops<P>>() -> bool {
     O::REDUCES.count() > 0 || O::REDUCES.meets || O::REDUCES.waits
 }
 
-/// Transforms a tile in a pass range. `inside` runs the inner transformation; `None` if it does not run.
+/// Transforms a tile. `inside` runs the inner transformation; `None` if it does not run.
 #[inline(never)]
 pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>, C: Real>(
     part: &P,
@@ -60,7 +60,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
     if inside.is_none() && !runs {
         if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
-            // Only in the pass that ends here; later passes may repeat the arithmetic.
+            // Only in the pass that ends here; later ones may repeat the arithmetic.
             if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == span.to {
                 each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
@@ -101,8 +101,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     }
 }
 
-/// Transforms a tile of a wrapper with reductions. The inner transformation begins at `begin`, ends at `end`, and runs
-/// if `ran`.
+/// Transforms a tile with reductions. The inner transformation begins at `begin`, ends at `end`, and runs if `ran`.
 fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
@@ -113,7 +112,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     run_inside: &mut OnTile<'_, C>,
 ) {
     let (memory, arrays) = (&state.memory, &state.arrays);
-    // Reductions and copies happen only in the pass that ends here; later passes may repeat the arithmetic.
+    // Reductions and copies only in the pass that ends here; later ones may repeat the arithmetic.
     if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
         O::accumulate(part, memory, arrays, end.sum, tile);
     }
@@ -126,7 +125,6 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
         Some(kept) => {
             run_inside(tile);
             if meets {
-                // The copies have the compute type.
                 with_stretch(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
                     O::meet(part, memory, arrays, gradient, tile)
                 });
@@ -149,7 +147,6 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     }
 }
 
-/// Copies the gradients to an array.
 #[derive(Clone, Copy)]
 struct Keep;
 
