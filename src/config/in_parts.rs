@@ -22,7 +22,7 @@ pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
 }
 
 impl Registry {
-    /// Adds an optimizer as a chain of boxes, replacing an entry of its name.
+    /// Adds an optimizer as a chain of boxes, in place of an entry of its name.
     pub(super) fn in_parts<T: Arguments + Chosen>(
         &mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -43,7 +43,7 @@ pub(super) trait Chosen: fmt::Debug + Send + Sync + 'static {
     fn name(&self) -> &'static str;
     fn describe(&self) -> String;
     fn arguments(&mut self, visit: &mut Visit<'_>);
-    /// Copies each member into its box. Reuses filled boxes, so that a step that sets arguments does not allocate.
+    /// Copies each member into its box; reuses filled boxes, so that a step that sets arguments does not allocate.
     fn put_into(&self, boxes: &mut Vec<Member>);
 }
 

@@ -7,11 +7,7 @@ use serde::ser::{self, Serialize, Serializer};
 use crate::recipe::json::{DEEPEST, refusal};
 use crate::recipe::{ConfigError, Recipe, Result};
 
-/// Reads a config.
-///
-/// # Errors
-///
-/// Fails if it is nested too deeply, has a key twice, or is no data.
+/// Reads a config that is data, without duplicate keys, and not nested too deeply.
 pub(super) fn recipe_of<C: Serialize + ?Sized>(config: &C) -> Result<Recipe> {
     config.serialize(Reader { left: DEEPEST }).map_err(|Problem(problem)| {
         ConfigError::wrong("$", "a config", format_args!("one that cannot be read: {problem}"))
@@ -39,7 +35,7 @@ impl ser::Error for Problem {
 type Read = core::result::Result<Recipe, Problem>;
 type Done = core::result::Result<(), Problem>;
 
-/// Reads a value with at most `left` levels inside.
+/// Reads a value of at most `left` nested levels.
 #[derive(Clone, Copy)]
 struct Reader {
     left: usize,

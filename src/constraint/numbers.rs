@@ -5,10 +5,9 @@ use std::sync::Arc;
 use crate::element::DType;
 use crate::tree::{LeafMut, LeafRef};
 
-/// A raw leaf: its constrained leaf, its own path, and its elements.
 #[derive(Clone, Debug)]
 pub(super) struct RawLeaf {
-    /// The number of the constrained leaf.
+    /// The index of the constrained leaf.
     pub(super) leaf: usize,
     pub(super) path: Arc<str>,
     pub(super) shape: Vec<usize>,

@@ -96,7 +96,6 @@ pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leave
     found_gradients(module, grads).map(Leaves::of)
 }
 
-/// Returns the gradients of a module, held as `H`.
 pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsParams) -> Result<Vec<Leaf<H>>> {
     let leaves = Reader::read(module, grads).leaves()?;
     match grads.len() - leaves.len() {
@@ -210,7 +209,6 @@ impl Leaves {
         Leaves { leaves, buffers: Vec::new() }
     }
 
-    /// Returns each leaf's parameter id and path.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (ParamId, &str)> {
         self.leaves.iter().map(|leaf| (leaf.id, &*leaf.path))
     }

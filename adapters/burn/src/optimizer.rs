@@ -263,7 +263,7 @@ pub fn optimize<M: Module>(
     }
 }
 
-/// Returns the id of the parameter that stands for the tree.
+/// Returns the id of the tensor that stands for the tree.
 fn whole() -> ParamId {
     ParamId::from(0)
 }
@@ -279,7 +279,7 @@ struct Given {
     outcome: Option<Result<Outcome>>,
 }
 
-/// Parameters lent to [`GIVEN`]; dropping this takes them back, also after a panic.
+/// Parameters lent to [`GIVEN`] until the drop, also in a panic.
 struct Lent<'p>(&'p mut Leaves);
 
 impl<'p> Lent<'p> {
@@ -302,10 +302,9 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// A transformation followed by the rate that burn gives each step.
+/// A transformation followed by burn's rate.
 type Scaled<T> = (T, InjectHyperparams<Scale>);
 
-/// A transformation as burn's optimizer.
 #[derive(Clone)]
 struct InBurn<T> {
     chain: Arc<Scaled<T>>,
@@ -379,7 +378,7 @@ impl<T: GradientTransformation<Needs = Nothing>> Optimizer for InBurn<T> {
     }
 }
 
-/// A state in a [`ModuleOptimizer`]; a record stores the bytes of a checkpoint.
+/// The state in a [`ModuleOptimizer`]; a record stores the bytes of a checkpoint.
 #[derive(Clone)]
 enum Kept<T: GradientTransformation<Needs = Nothing>> {
     Live(Arc<Scaled<T>>, Box<OptState<Scaled<T>>>),
@@ -410,5 +409,4 @@ impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
 const UNASKED: &str =
     "the optimizer of `whole_tree` is stepped by `gradchain_burn::optimize`, from `TrainStep::optimize`";
 
-/// The state's name in a record.
 const NAME: &str = "gradchain";

@@ -63,7 +63,6 @@ impl Vars {
         self.write_beside(self.kept(), f)
     }
 
-    /// Lends the variables for writing, with these buffers.
     fn write_beside<R>(&self, kept: &[Kept], f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
         self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
         let (mut f, mut made) = (Some(f), None);
@@ -112,7 +111,7 @@ impl Vars {
     }
 }
 
-/// Runs code with the vector of floats of one of the leaves' types.
+/// Runs code with the float vector of one of the leaves' types.
 macro_rules! with_floats {
     ($storage:expr, $path:expr, $data:ident => $do:expr) => {
         match $storage {
@@ -125,7 +124,6 @@ macro_rules! with_floats {
     };
 }
 
-/// Lends tensors for reading, by path.
 pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
     named.iter().try_for_each(|(path, tensor)| Vars::on_cpu(path, tensor.device()))?;
     let guards: Vec<_> = named.iter().map(|(_, tensor)| tensor.storage_and_layout()).collect();
@@ -146,7 +144,7 @@ pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -
     Ok(f(&tree))
 }
 
-/// The continuation that runs once all variables are open.
+/// The continuation once all variables are open.
 type Then<'t> = dyn FnMut(SlicesMut<'_>) + 't;
 
 /// Stack space for opening one variable; [`open`] allocates more in steps of [`STACK`].
@@ -155,8 +153,7 @@ const STACK: usize = 1 << 20;
 
 /// Opens the variables by recursion and runs the continuation in the innermost call.
 ///
-/// candle lends the memory of a variable only for the duration of a call, so nested calls hold all of them open at
-/// once.
+/// candle lends a variable's memory for the duration of a call, so only nested calls hold all of them open.
 fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> candle_core::Result<()> {
     let Some(((path, var), rest)) = vars.split_first() else {
         then(held);
@@ -166,7 +163,7 @@ fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> can
     stacker::maybe_grow(FRAME, STACK, || var.inplace_op1(&opening))
 }
 
-/// A variable to open, with those open already and those to follow.
+/// A variable to open, those open already, and those to follow.
 struct Opening<'o, 'v, 't> {
     path: &'v str,
     rest: &'v [(String, Var)],

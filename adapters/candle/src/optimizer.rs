@@ -41,7 +41,7 @@ pub struct VarOptimizer<T: GradientTransformation> {
     transformation: T,
     vars: Vars,
     state: OptState<T>,
-    /// The error of the last attempt to set the learning rate.
+    /// The error of the last attempt to set the rate.
     unset: Option<Error>,
 }
 

@@ -74,27 +74,27 @@ pub struct Mpi {
     size: usize,
     timeout: Duration,
     thread: Thread,
-    /// True while the caller waits for a result.
+    /// True while the caller waits.
     waits: Arc<AtomicBool>,
-    /// The sender to the MPI thread, or the reason that it no longer answers.
+    /// The sender to the MPI thread, or the reason that it has ended.
     requests: Mutex<Result<Sender<Call>, String>>,
     /// Disconnects when the MPI thread ends; receives nothing.
     end: Mutex<Receiver<(usize, usize)>>,
 }
 
-/// A request to the MPI thread, with its memory.
+/// A request, with its memory.
 #[derive(Debug)]
 struct Call {
     send: Vec<u8>,
-    /// Bytes for each rank; `None` if all get the same.
+    /// Bytes per rank; `None` if all get the same.
     to: Option<Vec<i32>>,
     received: Vec<u8>,
     from: Vec<i32>,
-    /// The channel that returns the memory when the request is done.
+    /// Returns the memory when the request is done.
     done: Sender<[Vec<u8>; 2]>,
 }
 
-/// Runs the MPI thread until all senders are dropped.
+/// Serves requests until all senders are dropped.
 fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &AtomicBool) {
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else { return };
     let world = universe.world();
@@ -120,7 +120,7 @@ fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &Atom
     }
 }
 
-/// Polls until all has arrived: without pauses while the caller waits, otherwise with growing ones.
+/// Polls until all has arrived: without pauses while the caller waits, else with growing ones.
 fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &AtomicBool) {
     let begun = Instant::now();
     while let Err(not_yet) = request.test() {
@@ -134,7 +134,6 @@ fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &Atom
 }
 
 impl Mpi {
-    /// Sends a request, whose answer comes to the receiver.
     fn ask(
         &self,
         send: Vec<u8>,

@@ -48,7 +48,7 @@ fn next_of(x: f32) -> f32 {
     f32::from_bits(x.to_bits() + 1)
 }
 
-/// Returns numbers of all magnitudes, and quotients as near as possible to half-way between two floats.
+/// Returns numbers of all magnitudes, and quotients nearest to half-way between two floats.
 fn pairs(n: usize) -> [Vec<f32>; 2] {
     let mut state = 0x1234_5678_9abc_def1_u64;
     let mut next = move || {
