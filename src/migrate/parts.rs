@@ -3,7 +3,7 @@
 use super::Migration;
 use crate::state::{INNER, Parts, Verb, below, no_part};
 
-/// The verbs, in order: each sees the state as its predecessors left it.
+/// The verbs, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verbs(Vec<Verb>);
 
@@ -190,19 +190,18 @@ impl Migration {
     }
 }
 
-/// Joins two paths.
 fn joined(part: &str, rest: &str) -> String {
     let between = if part.is_empty() || rest.is_empty() { "" } else { "." };
     format!("{part}{between}{rest}")
 }
 
-/// Splits a member's path into that of the chain and its number.
+/// Splits a member's path into that of the chain and the member's index.
 fn member(at: &str) -> Option<(&str, usize)> {
     let (chain, number) = at.rsplit_once('.').unwrap_or(("", at));
     Some((chain, number.parse().ok()?))
 }
 
-/// Returns the path with the number in that chain shifted, if it is of a member from `first` on.
+/// Returns a path with its index in the chain shifted, if it belongs to a member from `first` on.
 fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
     let (chain, number) = member(at)?;
     let rest = below(path, chain)?;
@@ -212,7 +211,7 @@ fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
 }
 
 impl Verb {
-    /// Returns the new place of a field, `None` if it is dropped; and true if the verb concerns it.
+    /// Returns the field's new place, `None` if dropped, and true if the verb concerns it.
     fn moved(&self, path: &str) -> (Option<String>, bool) {
         let stays = || (Some(path.to_owned()), false);
         match self {
@@ -242,7 +241,7 @@ impl Verb {
         }
     }
 
-    /// Returns the paths of the copies that the verb makes of a field.
+    /// Returns the paths of the verb's copies of a field.
     fn copies(&self, path: &str) -> Vec<String> {
         match self {
             Verb::Take { from, to } => below(path, from).map(|rest| joined(to, rest)).into_iter().collect(),
@@ -254,7 +253,7 @@ impl Verb {
         }
     }
 
-    /// Returns the part that starts as in `init`, with an optional exception inside.
+    /// Returns the part that starts as in `init`, and an exception inside.
     fn starts(&self) -> Option<(String, Option<String>)> {
         match self {
             Verb::Insert(at) | Verb::Fresh(at) => Some((at.clone(), None)),
@@ -263,7 +262,7 @@ impl Verb {
         }
     }
 
-    /// Returns the verb and the path that must exist.
+    /// Returns the verb's name and the path that must exist.
     fn needs(&self) -> Option<(&'static str, &str)> {
         match self {
             Verb::Rename { from, .. } => Some(("rename_part", from)),
@@ -286,13 +285,9 @@ impl Verbs {
         self.0.is_empty()
     }
 
-    /// Returns the new places of the old state's fields, and the new parts, after these verbs and some more.
+    /// Returns the new places of the old fields and the new parts after all verbs, or a message on a missing part.
     ///
     /// Without an old state a cast need not concern a part of it.
-    ///
-    /// # Errors
-    ///
-    /// Returns a message on the first verb that names a missing part.
     pub(crate) fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
         let mut parts = Parts { to, ..Parts::default() };

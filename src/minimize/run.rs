@@ -98,7 +98,6 @@ pub struct Minimization<'a, T: GradientTransformation, P, F> {
 
 type Callback<'a, P> = Box<dyn FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a>;
 
-/// The stopping conditions.
 #[derive(Debug)]
 struct Until {
     gradient_atol: f64,
@@ -220,8 +219,8 @@ impl Until {
     }
 }
 
-/// Number of steps in a row that may leave the parameters unchanged. It exceeds the memory of L-BFGS: each such step
-/// drops one difference, and the last searches go along the gradient.
+/// Consecutive steps that may leave the parameters unchanged. It exceeds the memory of L-BFGS: each such step drops one
+/// difference, so that the last searches go along the gradient.
 const STILL: usize = 20;
 
 impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P, F> {
@@ -347,21 +346,19 @@ impl<T: GradientTransformation, P, F> fmt::Debug for Minimization<'_, T, P, F> {
     }
 }
 
-/// A step that emitted updates.
 #[derive(Clone, Copy)]
 struct Step {
-    /// The value before it.
+    /// The value before the step.
     from: f64,
     length: f64,
     moved: bool,
 }
 
-/// The course of a run so far.
 struct Course {
     until: Until,
     /// The norm of the initial gradient.
     first: Option<f64>,
-    /// The lowest value and the smallest norm so far.
+    /// The lowest value and gradient norm so far.
     lowest: [f64; 2],
     /// Steps since either improved.
     vain: usize,
@@ -398,7 +395,7 @@ impl Course {
     }
 }
 
-/// Adapts a fallible function to code with the errors of this crate; restores the function's own error afterwards.
+/// Adapts a fallible function to the crate's errors; restores its own error afterwards.
 pub(super) fn fallible<P, F, R, A>(
     mut f: F,
     work: impl FnOnce(&mut dyn FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>) -> Result<A>,

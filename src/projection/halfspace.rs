@@ -69,7 +69,7 @@ impl TreeSet for Halfspace {
 
     fn move_to(&self, count: u64, x: &mut dyn Vector) {
         let distance = distance(x, self.b.at(count));
-        // A NaN is not inside.
+        // NaN is outside.
         if distance < 0.0 || distance.is_nan() {
             x.map_with(|x, a| x + distance * a);
         }

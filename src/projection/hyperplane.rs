@@ -72,7 +72,7 @@ impl TreeSet for Hyperplane {
     }
 }
 
-/// Returns the distance to the plane, in units of the length of `a`.
+/// Returns the distance to the plane in units of `‖a‖`.
 pub(super) fn distance(x: &mut dyn Vector, b: f64) -> f64 {
     (b - x.sum_with(|x, a| x * a)) / x.sum_with(|_, a| a * a)
 }

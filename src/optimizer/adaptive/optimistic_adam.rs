@@ -63,7 +63,7 @@ impl OptimisticAdam<false> {
     /// Sets the factor of the latest change of direction.
     pub fn optimism(self, optimism: impl IntoHyperparam) -> OptimisticAdam<true> {
         let (adam, optimistic, rate) = self.chain;
-        // Each has its own factor; they share none.
+        // Each has its own factor.
         let optimistic = optimistic.alpha(rate.learning_rate).beta(optimism);
         OptimisticAdam { chain: (adam, optimistic, scale_by_learning_rate(1.0)) }
     }

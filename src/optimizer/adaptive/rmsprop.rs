@@ -77,7 +77,7 @@ type Centered = Rmsprop<ScaleByStddev, ()>;
 type Heavy = Rmsprop<ScaleByRms, Trace>;
 type HeavyCentered = Rmsprop<ScaleByStddev, Trace>;
 
-/// Implements the optimizer for each of the four types: the common arguments, and those of momentum.
+/// Implements the optimizer for each of the four types.
 macro_rules! variants {
     ($($T:ident = ($Scale:ty, $Momentum:ty) {$($hyperparams:tt)*} {$($options:tt)*} $centered:literal)*) => {$(
         optimizer! {

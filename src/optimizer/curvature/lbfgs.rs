@@ -124,7 +124,6 @@ impl<L: Stage> Lbfgs<L> {
         self.linesearch(identity())
     }
 
-    /// Returns the recipe of the line search; none without one.
     fn linesearch_recipe(&self) -> Option<Recipe> {
         Some(self.chain.2.recipe()).filter(|recipe| *recipe != Recipe::call("identity", []))
     }

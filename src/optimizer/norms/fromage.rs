@@ -96,7 +96,7 @@ impl Rule for FromageStep {
         let rate = self.learning_rate.at(clock.count);
         let square = rate * rate;
         let root = (1.0 + square).sqrt();
-        // 1/root − 1 in a form without cancellation for a small rate.
+        // 1/root − 1, without cancellation at small rates.
         let shrink = if square.is_finite() { -square / (root * (1.0 + root)) } else { 1.0 / root - 1.0 };
         [C::of(-rate / root), C::of(shrink)]
     }

@@ -114,7 +114,7 @@ state_fields!(DadaptAdamwState { count, updates, estim_lr, numerator_weighted })
 pub struct DadaptAdamwRun {
     clock: Clock,
     betas: [f64; 3],
-    /// The learning rate before bias correction, and after it for a leaf updated in every step.
+    /// The learning rate before bias correction, and after it for leaves updated in every step.
     uncorrected: f64,
     rate: f64,
     eps: f64,
@@ -139,7 +139,7 @@ impl TwoPasses for DadaptAdamw {
     type Run = DadaptAdamwRun;
     type Slots<C: Real> = [C; 3];
     type Sums<W: Real> = [W; 2];
-    /// The weights of the running means, of the gradient and of its square; `eps` and the weight decay.
+    /// The weights of the running means, the gradient and its square; `eps` and the weight decay.
     type Scalars<C: Real> = ([[C; 3]; 2], [C; 2]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<DadaptAdamwState> {

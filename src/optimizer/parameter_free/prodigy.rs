@@ -123,9 +123,9 @@ state_fields!(ProdigyState { count, updates, estim_lr, numerator_weighted });
 pub struct ProdigyRun {
     clock: Clock,
     betas: [f64; 3],
-    /// The estimate before this step, and after it.
+    /// The estimate before and after this step.
     estimates: [f64; 2],
-    /// The learning rate before bias correction, and after it for a leaf updated in every step.
+    /// The learning rate before bias correction, and after it for leaves updated in every step.
     uncorrected: f64,
     rate: f64,
     /// Weight of the gradient in `s`.
@@ -156,7 +156,7 @@ impl TwoPasses for Prodigy {
     type Run = ProdigyRun;
     type Slots<C: Real> = [C; 4];
     type Sums<W: Real> = [W; 2];
-    /// The weights of the running means, of the gradient and of its square; the rate, `eps` and the weight decay.
+    /// The weights of the running means, the gradient and its square; the rate, `eps` and the weight decay.
     type Scalars<C: Real> = ([[C; 3]; 2], [C; 3]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProdigyState> {

@@ -79,7 +79,7 @@ optimizer! {
 }
 
 impl ScheduleFreeAdamw {
-    /// Copies the learning rate to both of its places.
+    /// Copies the learning rate to both places.
     fn share(&mut self) {
         let rate = warmed_up(&self.learning_rate, self.warmup_steps);
         let (base, interpolate) = &mut self.chain.chain;
