@@ -117,7 +117,7 @@ impl<T: Stage> Averages for ParamsEma<T> {
             return Some(gain);
         }
         mass.set(decay * mass.get() + gain);
-        // A schedule can reach 1: then the share is 0, not 0/0.
+        // If a schedule reaches 1, the share is 0, not 0/0.
         Some(if gain == 0.0 { 0.0 } else { gain / mass.get() })
     }
 }

@@ -113,7 +113,7 @@ pub type QuantizedState<S> = WrapperState<Exceptions, S>;
 #[derive(Clone, Debug, Default)]
 pub struct Exceptions(Vec<bool>);
 
-/// Not saved: the dtypes of the arrays contain the information.
+/// Not saved: the arrays' dtypes contain it.
 impl State for Exceptions {
     fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}

@@ -171,9 +171,9 @@ impl Rule for ScaleByAdopt {
         let first = clock.updates == 0;
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         let limit = match self.use_clipping {
-            // Limited to zero in the first step, so that no zero is multiplied by infinity.
+            // Zero in the first step, because no zero may be multiplied by infinity.
             _ if first => 0.0,
-            // A power counts the updates of the leaf, as its means do.
+            // A power counts the leaf's updates, as its means do.
             true if matches!(self.clip_value_fn, StepLimit::Power(_)) => self.clip_value_fn.at(clock.updates),
             true => self.clip_value_fn.at(clock.count),
             false => f64::INFINITY,

@@ -126,7 +126,7 @@ impl Rule for ScaleByRadam {
     fn apply<C: Real>(k: RadamScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         *mu = k.mean1.with(*mu, u);
         *nu = k.mean2.with(*nu, u * u);
-        // A product of an infinite update and zero would be NaN.
+        // An infinite update times zero would be NaN.
         let own = if k.nesterov { k.of_update * u } else { C::zero() };
         let ahead = k.of_mean * *mu + own;
         let rectified = k.rectifier * ahead / ((k.unbias2 * *nu + k.eps_root).sqrt() + k.eps);

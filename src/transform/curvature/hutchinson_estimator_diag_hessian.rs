@@ -81,7 +81,7 @@ pub struct HutchinsonState {
     pub count: Count,
     /// The seed; a run resumed from this state keeps it.
     pub key: RandomKey,
-    /// The step size derived from the dtypes of the leaves.
+    /// The step size for the leaves' dtypes.
     suggested: f64,
     point: Moments,
     ahead: Moments,
@@ -90,7 +90,7 @@ pub struct HutchinsonState {
 
 state_fields!(HutchinsonState { count, key } room { point, ahead, behind });
 
-/// Returns the spacing of the numbers of a dtype near 1.
+/// Returns the spacing of a dtype's numbers near 1.
 fn spacing(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2.0_f64.powi(-10),
@@ -100,7 +100,7 @@ fn spacing(dtype: DType) -> f64 {
     }
 }
 
-/// Calls `each` with the place and the sign of every element of a leaf.
+/// Calls `each` with every element's place and sign.
 fn each_sign<C: Real>(leaf: &crate::tree::LeafSpec, key: [u32; 2], mut each: impl FnMut(usize, C)) {
     let (mut number, mut bits) = (0_u64, [0; 4]);
     leaf.each_place(|place| {
@@ -115,7 +115,6 @@ fn each_sign<C: Real>(leaf: &crate::tree::LeafSpec, key: [u32; 2], mut each: imp
     });
 }
 
-/// The random numbers of one estimate.
 #[derive(Clone, Copy)]
 struct Signs {
     seed: u64,
@@ -145,7 +144,7 @@ impl LeafVisitor for Go<'_> {
 
 struct Estimate<'a> {
     signs: Signs,
-    /// Distance between the two points at which gradients were taken.
+    /// Distance between the points of both gradients.
     distance: f64,
     ahead: &'a Moments,
     behind: &'a Moments,

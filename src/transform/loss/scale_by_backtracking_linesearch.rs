@@ -101,7 +101,6 @@ pub struct ScaleByBacktrackingLinesearchState {
     pub value: Scalar,
     /// Statistics of the last search.
     pub info: BacktrackingLinesearchInfo,
-    /// Scratch space for a point.
     point: Moments,
 }
 
@@ -120,7 +119,7 @@ state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error 
 state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
 
 impl ScaleByBacktrackingLinesearch {
-    /// Checks that the number of evaluations, one more, does not overflow.
+    /// Checks that one evaluation more does not overflow.
     fn check_steps(&self) -> Result<()> {
         match self.max_backtracking_steps {
             most @ usize::MAX => Err(Error::argument(Self::NAME, "max_backtracking_steps", "a smaller number", most)),
@@ -154,7 +153,7 @@ impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
     ) {
         let count = state.count.get();
         state.count.increment();
-        // A flushed window of mini-steps has no loss; it reuses the last step size.
+        // A flushed window of mini-steps has no loss and reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
             return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };

@@ -155,7 +155,6 @@ pub struct ScaleByZoomLinesearchState {
     pub grad: Moments,
     /// Statistics of the last search.
     pub info: ZoomLinesearchInfo,
-    /// Scratch space for a point and its gradient.
     point: Moments,
     last: Moments,
 }
@@ -200,7 +199,7 @@ impl WholeTreeTransformation for ScaleByZoomLinesearch {
     fn transform(&self, state: &mut ScaleByZoomLinesearchState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let count = state.count.get();
         state.count.increment();
-        // A flushed window of mini-steps has no loss; it reuses the last step size.
+        // A flushed window of mini-steps has no loss and reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
             return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };

@@ -112,7 +112,7 @@ impl TwoPasses for ScaleByNovograd {
     type Run = NovogradRun;
     type Slots<C: Real> = [C; 1];
     type Sums<W: Real> = [W; 1];
-    /// The fraction of the sum kept, the factor of the gradients, and the weight decay.
+    /// The kept fraction of the sum, the factor of the gradients, and the weight decay.
     type Scalars<C: Real> = [C; 3];
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {

@@ -86,7 +86,7 @@ impl Rule for ScaleByCocob {
     fn apply<C: Real>(alpha: C, [start, gradients, scale, sizes, reward]: &mut [C; 5], u: C, p: C) -> C {
         let zero = C::zero();
         let size = u.abs();
-        // The comparison chooses NaN.
+        // The comparison keeps NaN.
         *scale = select_unpredictable(size <= *scale, *scale, size);
         *sizes += size;
         let won = *reward - u * (p - *start);

@@ -123,7 +123,7 @@ state_fields!(ScaleByDogState { count, max_dist, sum_sq_norm_grads });
 #[derive(Clone, Copy, Debug)]
 pub struct DogScalars {
     eps: f64,
-    /// The factor of the gradients in the first step, if given.
+    /// The factor of the first step's gradients, if given.
     given: Option<f64>,
 }
 

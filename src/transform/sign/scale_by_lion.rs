@@ -90,7 +90,6 @@ words!(LionMode { Hard = "hard", Smooth = "smooth", Refined = "refined" });
 pub struct ScaleByLionState {
     /// Steps done.
     pub count: Count,
-    /// The hyperparameters of this step.
     now: LionScalars<f64>,
 }
 
@@ -103,7 +102,7 @@ pub struct LionScalars<C> {
     take1: C,
     keep2: C,
     take2: C,
-    /// Numbers of at most this size replace their sign by themselves: 1 in mode refined, 0 in mode hard.
+    /// Numbers up to this size replace their own sign: 1 in mode refined, 0 in mode hard.
     linear_below: C,
     smooth_beta: C,
 }
@@ -155,7 +154,7 @@ impl RuleWithMemory for ScaleByLion {
         if x.abs() > k.linear_below { C::one().copysign(x) } else { x }
     }
 
-    // Mode smooth has its own loop: the call of the hyperbolic tangent would keep the other modes from vectorizing.
+    // Mode smooth has its own loop: the call of the hyperbolic tangent would keep the others from vectorizing.
     fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
         self.mode == LionMode::Smooth
     }

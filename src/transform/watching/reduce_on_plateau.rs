@@ -110,7 +110,7 @@ pub enum PlateauMode {
 words!(PlateauMode { Min = "min", Max = "max" });
 
 impl PlateauMode {
-    /// Returns the value before the first, to which every other is an improvement.
+    /// Returns the value that every other improves.
     fn worst(self) -> f64 {
         match self {
             PlateauMode::Min => f64::INFINITY,
@@ -118,7 +118,7 @@ impl PlateauMode {
         }
     }
 
-    /// Returns whether `value` is better than `best` by more than the tolerances.
+    /// Returns true if `value` beats `best` by more than the tolerances.
     fn improves(self, value: f64, best: f64, rtol: f64, atol: f64) -> bool {
         let [value, best] = match self {
             PlateauMode::Min => [value, best],
@@ -153,7 +153,7 @@ pub struct ReduceOnPlateauState {
 state_fields!(ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value } reads read);
 
 impl ReduceOnPlateauState {
-    /// The field `count` is that of the losses in a window.
+    /// `count` is that of the losses in a window.
     fn read(&self, walk: &mut crate::state::StateWalk<'_, '_>) {
         walk.clock(self.steps);
     }
@@ -167,7 +167,6 @@ impl ReduceOnPlateau {
         Ok(())
     }
 
-    /// Returns the state before the first value.
     pub(super) fn unseen(&self) -> ReduceOnPlateauState {
         ReduceOnPlateauState {
             steps: Count::default(),
@@ -180,7 +179,7 @@ impl ReduceOnPlateau {
         }
     }
 
-    /// Adds a value to the mean, and decides once that is complete.
+    /// Adds a value to the mean; decides once that is complete.
     pub(super) fn watch(&self, state: &mut ReduceOnPlateauState, value: f64) {
         let before = state.count.get() as f64;
         state.count.increment();

@@ -84,13 +84,13 @@ pub struct EveryK(Every);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Every {
-    /// The number as it was given.
+    /// As given.
     Whole(i128),
     By(Hyperparam),
 }
 
 impl EveryK {
-    /// Returns the length of the window after this number of emitted updates.
+    /// Returns the window's length after this number of emitted updates.
     fn window(&self, gradient_step: u64) -> f64 {
         match &self.0 {
             Every::Whole(k) => *k as f64,
@@ -98,7 +98,7 @@ impl EveryK {
         }
     }
 
-    /// Returns an error if the window after this number of emitted updates has no valid length.
+    /// Returns an error if that length is invalid.
     fn check(&self, gradient_step: u64) -> Result<()> {
         let k = self.window(gradient_step);
         if k >= 1.0 && k.is_finite() {

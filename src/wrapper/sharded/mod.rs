@@ -114,13 +114,12 @@ pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sha
 pub struct Sharded<T> {
     inner: T,
     collective: Arc<dyn Collective>,
-    /// True if the collective has one rank.
     is_alone: bool,
     parts: usize,
     reduce_dtype: Option<DType>,
 }
 
-/// Each is exact in `f32`, as are its products with short significands.
+/// Exact in `f32`, as are their products with short significands.
 const PARTS: RangeInclusive<usize> = 1..=1 << 24;
 
 impl<T> Sharded<T> {
@@ -179,7 +178,7 @@ pub struct ShardedState<S> {
     shared: Option<Shared>,
 }
 
-/// The buffers of several ranks, besides their share of the state.
+/// Several ranks' buffers, besides their share of the state.
 #[derive(Clone, Debug)]
 struct Shared {
     nested: Nested,

@@ -2,7 +2,6 @@
 
 use super::{Line, Point, excess, guess_or_one};
 
-/// Arguments of a search for one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backtracking {
     pub(crate) max_backtracking_steps: usize,
@@ -14,7 +13,6 @@ pub(crate) struct Backtracking {
     pub(crate) rtol: f64,
 }
 
-/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) t: f64,

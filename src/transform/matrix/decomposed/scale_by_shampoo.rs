@@ -197,7 +197,7 @@ impl LeafVisitor for Precondition<'_> {
         let Some(preconditioned) = updates.checked_sub(self.start) else { return };
         let both = left.dtype(i).is_some() && right.dtype(i).is_some();
         let power = if both { -0.25 } else { -0.5 };
-        // The bound that holds for fresh roots, since `L ⪰ w·G·Gᵀ` and `R ⪰ w·Gᵀ·G`.
+        // The bound of fresh roots: `L ⪰ w·G·Gᵀ` and `R ⪰ w·Gᵀ·G`.
         let most = size[0].min(size[1]) as f64 / self.take;
         let mut fresh = updates < self.every || preconditioned.is_multiple_of(self.every);
         loop {

@@ -179,7 +179,7 @@ impl Scale<'_> {
         }
     }
 
-    /// Accumulates the gradient into the factors of a matrix.
+    /// Accumulates the gradient into both factors.
     fn accumulate<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
         let ScaleBySoapState { left, right, rooms, .. } = &mut *self.state;
         let room = rooms.of::<C>();
@@ -190,7 +190,6 @@ impl Scale<'_> {
         }
     }
 
-    /// Computes the bases of a matrix.
     fn begin<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
         let ScaleBySoapState { left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
         let room = rooms.of::<C>();
@@ -201,7 +200,7 @@ impl Scale<'_> {
         }
     }
 
-    /// Improves the bases of a matrix, and reorders the second moments alike.
+    /// Improves the bases, and reorders the second moments alike.
     fn refresh<C: Real>(&mut self, leaf: usize, places: &Places) {
         let ScaleBySoapState { nu, left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
         let (room, [rows, cols]) = (rooms.of::<C>(), places.size());
@@ -221,7 +220,6 @@ impl Scale<'_> {
         }
     }
 
-    /// Does one step in the basis.
     fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C], updates: u64) {
         let adam = self.adam::<C>(updates - 1);
         let ScaleBySoapState { mu, nu, left_basis, right_basis, rooms, .. } = &mut *self.state;
@@ -262,7 +260,7 @@ impl LeafVisitor for Scale<'_> {
         }
         let size = places.size();
         places.read(leaf.u, &mut self.state.rooms.of::<C>().gradient);
-        // The step uses the bases, not the factors, which may be a step ahead.
+        // The step uses the bases; the factors may be a step ahead.
         self.accumulate::<C>(i, size);
         if updates == 0 {
             self.begin::<C>(i, size);
@@ -275,7 +273,6 @@ impl LeafVisitor for Scale<'_> {
     }
 }
 
-/// The scalars of Adam.
 #[derive(Clone, Copy)]
 struct Adam<C> {
     mean1: Mean<C>,

@@ -158,7 +158,6 @@ impl WholeTreeTransformation for ScaleByMuon {
     }
 }
 
-/// The scalars of the running mean.
 #[derive(Clone, Copy)]
 struct Momentum {
     keep: f64,
