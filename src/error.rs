@@ -159,19 +159,18 @@ impl Error {
         Error(Box::new(Kind::Mismatch { what: what.into(), misfit }))
     }
 
-    /// Returns an error for saved data that does not fit.
     #[cfg(feature = "serde")]
     pub(crate) fn misfit(called: &str, misfit: Misfit) -> Error {
         Error::mismatch(format!("{called} does not fit"), misfit)
     }
 
-    /// Returns an error for a file that is invalid or cannot be accessed.
+    /// Returns an error for an invalid or inaccessible file.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::File { file: file.into(), problem: problem.into(), refused: false }))
     }
 
-    /// Returns an error of the system on a file.
+    /// Returns a system error on a file.
     ///
     /// Only a missing or truncated file, or a folder, counts as damaged: other errors (too many open files, no
     /// permission, a failing disk) say nothing about the file.
@@ -374,11 +373,11 @@ impl core::error::Error for Error {}
 
 const GIVEN: &str = "given";
 
-/// The number of differences and the first ones, a line each; with `{:#}` all.
+/// The number of differences and the first ones, or all with `{:#}`.
 struct Lines<'a, T>(&'a [T]);
 
 impl<T> Lines<'_, T> {
-    /// Limited, so that hints such as proposed verbs stay on the screen.
+    /// Keeps hints such as proposed verbs on the screen.
     const SHOWN: usize = 24;
 }
 

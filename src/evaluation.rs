@@ -127,7 +127,6 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    /// Returns the computation of the parameters to evaluate with.
     pub(crate) fn evaluate(&self) -> Result<Evaluate<'_>> {
         self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
@@ -199,7 +198,6 @@ impl Evaluate<'_> {
     }
 }
 
-/// Converts a leaf's trained parameters to those to evaluate with.
 fn evaluate(e: &Evaluation<'_>, leaf: usize, spec: &LeafSpec, values: &mut [f64]) {
     // A term of weight 0 is not read: it may be infinite.
     let part = |of: f64, x: f64| if of == 0.0 { -0.0 } else { of * x };

@@ -100,7 +100,7 @@ impl Migration {
         self.resolve_beside((old, &[]), (new, &[]))
     }
 
-    /// Resolves paths for two models of leaves and [buffers](crate::tree::Buffer), which verbs name by path too.
+    /// Resolves paths for two models; verbs also name [buffers](crate::tree::Buffer) by path.
     pub(crate) fn resolve_beside(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
         let (there, here) = (old.beside(kept), new.beside(wanted));
         let dropped = any(&self.dropped, &there, "drop")?;
@@ -134,7 +134,7 @@ impl Migration {
 /// The leaves and buffers of a model.
 pub(crate) type Model<'m> = (&'m Structure, &'m [BufferSpec]);
 
-/// Returns the leaves that any mask selects; each selects some.
+/// Returns the union of the masks; each must select a leaf.
 fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
     let what = format!("migrate: {verb}");
     let mut all = vec![false; structure.len()];
@@ -149,7 +149,7 @@ fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
     Ok(all)
 }
 
-/// Returns the path of a leaf at or below `from`, moved to `to`; either may be the root.
+/// Returns a path at or below `from`, moved to `to`; either may be the root.
 fn moved(path: &str, (from, to): &(String, String)) -> String {
     let rest = path[from.len()..].trim_start_matches('/');
     let between = if to.is_empty() || rest.is_empty() { "" } else { "/" };
@@ -202,12 +202,12 @@ impl Resolved {
         self.kept.contains(new)
     }
 
-    /// Returns true if some leaves begin later, so that their updates are counted separately.
+    /// Returns true if some leaves begin later and so count their updates separately.
     pub(crate) fn starts_leaves(&self) -> bool {
         !self.fresh.is_empty()
     }
 
-    /// Starts afresh or drops the leaves that differ so.
+    /// Starts afresh or drops leaves that differ so.
     #[cfg(feature = "serde")]
     pub(crate) fn without(mut self, differences: &[Difference]) -> Resolved {
         (self.identity, self.retyped) = (false, false);
@@ -224,7 +224,7 @@ impl Resolved {
         self
     }
 
-    /// Returns the unexplained differences; old leaves, under their new names, are those found.
+    /// Returns the unexplained differences; old leaves count as found, under their new names.
     pub(crate) fn differences(&self, old: &Structure, new: &Structure) -> Vec<Difference> {
         let (mut found, numbers) = (Vec::new(), new.numbers());
         let mut taken: HashMap<&str, &LeafSpec> = HashMap::new();
@@ -409,13 +409,13 @@ impl<T: Stage> OptState<T> {
 #[cfg(feature = "serde")]
 type Leaf<'a> = (&'a str, &'a [usize]);
 
-/// Returns the renames of unexpected leaves to missing ones.
+/// Returns renames of unexpected leaves to missing ones.
 ///
 /// A rename adds or removes leading levels, or renames one level between leaves of the same shape. The result is one
 /// rename for all, or one per missing leaf; none if ambiguous.
 #[cfg(feature = "serde")]
 pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
-    /// Limits the time for models with very many leaves.
+    /// Bounds the time for models with very many leaves.
     const FEW: usize = 16;
     const MANY: usize = 1000;
     let heads_of = |leaf: &Leaf<'_>| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, leaf)).collect() };
@@ -442,7 +442,7 @@ pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(
     if one_each && apart { all.into_iter().collect() } else { Vec::new() }
 }
 
-/// Returns the heads of two paths with equal last levels, if only extra levels or one level's name differ.
+/// Returns the heads of two paths that differ in extra levels or one level's name only.
 ///
 /// If a name differs, the leaves must have the same shape.
 #[cfg(feature = "serde")]
@@ -455,7 +455,6 @@ fn heads((from, here): &Leaf<'_>, (to, there): &Leaf<'_>) -> Option<(String, Str
     (same > 0 && (is_more || here == there && is_another_name(&head))).then_some(head)
 }
 
-/// Returns true if two heads differ only in the name of their last level.
 #[cfg(feature = "serde")]
 fn is_another_name((from, to): &(String, String)) -> bool {
     let split = |path: &'_ str| path.rsplit_once('/').map_or(String::new(), |(outer, _)| outer.to_owned());

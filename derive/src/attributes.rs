@@ -14,7 +14,7 @@ pub(crate) struct Attributes {
     pub(crate) constraint: Option<TokenStream>,
 }
 
-/// A name in paths, and its place in the source.
+/// A name in paths, and its span.
 pub(crate) struct Name {
     pub(crate) text: String,
     pub(crate) place: Span,

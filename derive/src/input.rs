@@ -78,12 +78,12 @@ impl Input {
 }
 
 impl Generics {
-    /// Returns `<'a, T: Bound, const N: usize>`, as written after `impl`.
+    /// `<'a, T: Bound, const N: usize>`, as after `impl`.
     pub(crate) fn parameters(&self) -> TokenStream {
         bracketed(self.parameters.iter().map(|parameter| &parameter.declared))
     }
 
-    /// Returns `<'a, T, N>`, as written after the name of the type.
+    /// `<'a, T, N>`, as after the type's name.
     pub(crate) fn arguments(&self) -> TokenStream {
         bracketed(self.parameters.iter().map(|parameter| &parameter.argument))
     }

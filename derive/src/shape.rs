@@ -32,7 +32,7 @@ enum Member {
 }
 
 impl Field {
-    /// Returns the fields not skipped; their `#[attribute(...)]` takes the keys in `known`.
+    /// Returns the fields not skipped; `known` are the keys of their `#[attribute(...)]`.
     pub(crate) fn all(fields: &[InputField], attribute: &str, known: &[&str]) -> Result<Vec<Field>> {
         let (mut walked, mut names) = (Vec::new(), Names::default());
         for (index, field) in fields.iter().enumerate() {
@@ -63,7 +63,7 @@ impl Field {
         }
     }
 
-    /// Returns the field's name or number in a pattern.
+    /// Returns the name or number in a pattern.
     fn member(&self) -> TokenStream {
         TokenStream::from(match &self.member {
             Member::Named(name) => TokenTree::from(name.clone()),
@@ -71,7 +71,7 @@ impl Field {
         })
     }
 
-    /// Returns code that tells a reading walk the constraint of the field's leaves, if any.
+    /// Returns code that tells a reading walk the leaves' constraint, if any.
     fn constrain(&self, prefix: Option<&str>) -> Option<TokenStream> {
         let constraint = self.constraint.as_ref()?;
         let key = prefix.map_or_else(|| self.key(), |prefix| format!("{prefix}/{}", self.key()));
@@ -112,8 +112,9 @@ impl Names {
     }
 }
 
-/// Returns the body of a walk, reading or writing, by the reference type of `self`; `constrain` adds the constraints of
-/// the leaves.
+/// Returns a walk's body, reading or writing by the reference type of `self`.
+///
+/// `constrain` adds the leaves' constraints.
 pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> TokenStream {
     if variants.is_empty() {
         return fill("match *self {}", &[]);
@@ -133,7 +134,7 @@ pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> To
     fill("match self { $arms }", &[("arms", &arms)])
 }
 
-/// Returns the conditions of the `impl` for `input`: `bound` for each walked field of a generic type.
+/// Returns the conditions of the `impl`: `bound` for each walked field of a generic type.
 ///
 /// A field that holds the type itself would make the bound depend on itself; its type parameters are bound instead.
 pub(crate) fn conditions(input: &Input, variants: &[Variant], bound: &str) -> Vec<TokenStream> {

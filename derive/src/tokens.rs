@@ -20,7 +20,7 @@ impl Error {
     }
 }
 
-/// A cursor over tokens, which the compiler has parsed, except for attribute arguments.
+/// A cursor over tokens, which the compiler has parsed except in attributes.
 pub(crate) struct Reader {
     tokens: Vec<TokenTree>,
     at: usize,
@@ -134,12 +134,12 @@ pub(crate) fn mentions(tokens: &TokenStream, word: &str) -> bool {
     })
 }
 
-/// Parses `text`, with each `$name` replaced by its tokens in `gaps`, which keep their spans for errors.
+/// Parses `text` with each `$name` replaced by its tokens in `gaps`, which keep their spans.
 pub(crate) fn fill(text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     fill_at(Span::call_site(), text, gaps)
 }
 
-/// Fills as [`fill`], and gives the text's tokens a span too.
+/// As [`fill`], with a span for the text's tokens.
 pub(crate) fn fill_at(place: Span, text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     fill_tokens(place, text.parse().expect("texts here are Rust"), gaps)
 }

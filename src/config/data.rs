@@ -205,7 +205,7 @@ fn toml_of(value: &Value) -> toml::Value {
         Value::Number(n) => match (n.as_i64(), n.as_f64()) {
             (Some(n), _) => toml::Value::Integer(n),
             (None, Some(x)) if n.is_f64() => toml::Value::Float(x),
-            // Beyond TOML's integers: a seed, for example, can be read from a string too.
+            // Beyond TOML's integers: a seed can be read from a string too.
             _ => toml::Value::String(n.to_string()),
         },
         Value::String(text) => toml::Value::String(text.clone()),

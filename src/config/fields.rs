@@ -27,7 +27,7 @@ impl<'a> Fields<'a> {
         entries.iter().find(|(key, _)| *key == name).map(|(_, node)| node).filter(|node| !node.is_none())
     }
 
-    /// Returns true if the argument is given, even as `null`.
+    /// Returns true if given, even as `null`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.entries.iter().flatten().any(|(key, _)| *key == name)
     }

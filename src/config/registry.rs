@@ -67,9 +67,8 @@ pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 /// ```
 pub struct Registry(BTreeMap<&'static str, Entry>);
 
-/// The reader of a name.
 pub(super) enum Entry {
-    /// A transformation whose own arguments are set.
+    /// An object of arguments.
     Part(Choosing),
     /// A value other than an object of arguments, or a holder of a transformation with named arguments.
     Whole { read: fn(&Node<'_>) -> Result<Member>, schema: fn() -> String },
@@ -108,7 +107,7 @@ impl Choosing {
 
 type Make = Box<dyn Fn(&Fields<'_>) -> Result<Made> + Send + Sync>;
 
-/// A transformation whose arguments are to be set.
+/// A transformation before its arguments are set.
 pub(super) enum Made {
     Named(Named),
     /// Has the inner transformation's arguments and its own.
@@ -162,7 +161,6 @@ impl Made {
     }
 }
 
-/// Transformations of per-example gradients.
 pub(super) const PER_EXAMPLE: &[&str] = &["differentially_private_aggregate", "dpsgd"];
 
 /// Names without an entry, and their place instead.
@@ -424,7 +422,7 @@ pub(super) fn nothing() -> Member {
     Box::new(())
 }
 
-/// A transformation with named arguments, masked or not, and the names in its config.
+/// A transformation with named arguments, and their names in its config.
 pub(super) struct Inside(pub(super) Named, pub(super) Vec<&'static str>);
 
 pub(super) fn checked(node: &Node<'_>, transformation: Member) -> Result<Member> {

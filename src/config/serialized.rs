@@ -14,7 +14,6 @@ pub(super) fn recipe_of<C: Serialize + ?Sized>(config: &C) -> Result<Recipe> {
     })
 }
 
-/// The reason why a value is no config.
 #[derive(Debug)]
 struct Problem(String);
 
@@ -55,7 +54,7 @@ impl Reader {
         Entries { reader: self, entries: Vec::new(), key: None, variant: None, is_number: false }
     }
 
-    /// Descends one level: a variant's contents are the value of an object of one entry.
+    /// Enters a variant, whose contents are the value of an object of one entry.
     fn variant(self) -> core::result::Result<Reader, Problem> {
         Ok(Reader { left: self.left.checked_sub(1).ok_or_else(|| Problem(refusal()))? })
     }
@@ -93,7 +92,7 @@ struct Entries {
     is_number: bool,
 }
 
-/// The struct for numbers of `serde_json` with its feature `arbitrary_precision`.
+/// `serde_json`'s struct for numbers, with its feature `arbitrary_precision`.
 const ARBITRARY_NUMBER: &str = "$serde_json::private::Number";
 
 impl Entries {
@@ -239,7 +238,7 @@ impl Serializer for Reader {
     }
 }
 
-/// Implements serializers of compound values: a list of items, or entries under known keys.
+/// Implements serializers of lists, and of entries under known keys.
 macro_rules! compound {
     ($($Trait:ident for $T:ident: $method:ident($($key:ident: $Key:ty)?);)*) => {$(
         impl ser::$Trait for $T {

@@ -55,7 +55,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the smallest and the largest number of the leaf's dtype between the bounds.
+    /// Returns the least and largest number of the leaf's dtype between the bounds.
     fn range(&self, leaf: &Site<'_>) -> Result<(f64, f64)> {
         let Interval { lower, upper } = *self;
         let found = || format!("({lower}, {upper})");

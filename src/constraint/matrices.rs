@@ -20,7 +20,7 @@ pub(super) fn square(leaf: &Site<'_>) -> Result<usize> {
     }
 }
 
-/// Declares raw numbers for a triangle with its diagonal, row by row, per matrix.
+/// Declares raw numbers for each matrix's lower triangle, row by row.
 pub(super) fn triangles(leaf: &Site<'_>) -> Result<Vec<Part>> {
     let n = square(leaf)?;
     let mut shape = leaf.shape()[..leaf.shape().len() - 2].to_vec();
@@ -28,7 +28,6 @@ pub(super) fn triangles(leaf: &Site<'_>) -> Result<Vec<Part>> {
     Ok(vec![Part::new("raw", &shape)])
 }
 
-/// Returns the start of row `i` of a triangle.
 pub(super) fn row(i: usize) -> usize {
     i * (i + 1) / 2
 }

@@ -14,7 +14,6 @@ pub(super) struct RawLeaf {
     pub(super) numbers: Numbers,
 }
 
-/// Elements of a compute type.
 #[derive(Clone, Debug)]
 pub(super) enum Numbers {
     F32(Vec<f32>),

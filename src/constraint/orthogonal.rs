@@ -62,7 +62,7 @@ pub fn orthogonal() -> Orthogonal {
 #[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
 pub struct Orthogonal;
 
-/// The vectors of a matrix: its columns, or its rows if these are fewer.
+/// A matrix's columns, or its rows if fewer.
 #[derive(Clone, Copy)]
 struct Frame {
     rows: usize,
@@ -82,7 +82,6 @@ impl Frame {
         if self.rows >= self.cols { "column" } else { "row" }
     }
 
-    /// Returns the index of a vector's element in the matrix.
     fn place(self, vector: usize, element: usize) -> usize {
         if self.rows >= self.cols { element * self.cols + vector } else { vector * self.cols + element }
     }
@@ -145,13 +144,11 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
     Ok(Factors { q, r, scales })
 }
 
-/// Computes the gradient of the vectors from that of the basis.
 fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
     let (Frame { count, len, .. }, Factors { q, r, scales }) = (frame, factors);
     let mut to = gradient.to_vec();
     for k in 0..count {
         for j in 0..=k {
-            // An element of the lower triangle, and its transpose.
             let product = -dot(&gradient[k * len..][..len], &q[j * len..][..len]);
             add(&mut to[j * len..][..len], product, &q[k * len..][..len]);
             if j < k {

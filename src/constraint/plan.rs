@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::tree::constraint::{Constraint, Part, Site, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
-/// The common part of all raw trees for parameters of one structure.
+/// The common part of all raw trees for one structure.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) structure: Structure,
@@ -55,7 +55,7 @@ impl Plan {
         Ok(Plan { structure, bound })
     }
 
-    /// Returns true if a tree has these leaves, of any dtypes, in this order.
+    /// Returns true if a tree has these leaves, of any dtypes, in order.
     pub(super) fn fits<T: Tree + ?Sized>(&self, tree: &T) -> bool {
         let (mut leaves, mut same) = (self.structure.leaves().iter(), true);
         for_each_leaf(tree, |path, leaf| {
@@ -105,7 +105,7 @@ impl Bound {
         self.parts.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
 
-    /// Collects the raw numbers; fails if one is not finite.
+    /// Collects the raw numbers, which must be finite.
     fn gather(&self, function: &str, raw: &[RawLeaf]) -> Result<Vec<f64>> {
         let mut numbers = Vec::with_capacity(self.len());
         for raw in &raw[self.first..][..self.parts.len()] {
@@ -166,7 +166,7 @@ impl Bound {
     }
 }
 
-/// Scales gradients against overflow of sums and products; returns the divisor, a power of two and thus exact.
+/// Scales gradients against overflow of sums and products; returns the divisor, a power of two.
 fn tame(gradient: &mut [f64]) -> f64 {
     const LARGE: f64 = 1.157920892373162e77; // 2²⁵⁶
     let most = gradient.iter().fold(0.0, |most: f64, g| most.max(g.abs()));

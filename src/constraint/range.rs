@@ -2,7 +2,7 @@
 
 use crate::element::DType;
 
-/// Returns the mantissa bits and the exponents of the smallest normal and the largest number.
+/// Returns the mantissa bits and the exponents of the smallest normal and largest number.
 fn format(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (10, -14, 15),
@@ -20,13 +20,12 @@ pub(super) fn largest(dtype: DType) -> f64 {
     (2.0 - epsilon(dtype)) * 2.0_f64.powi(format(dtype).2)
 }
 
-/// Returns the tolerance for sums of `n` products of this dtype: eight units in the last place, growing like a random
-/// walk.
+/// Returns the tolerance for sums of `n` products: eight units in the last place, growing like a random walk.
 pub(super) fn slack(dtype: DType, n: usize) -> f64 {
     8.0 * epsilon(dtype) * (n.max(1) as f64).sqrt()
 }
 
-/// Returns the least and the largest number strictly between two bounds, if any.
+/// Returns the least and largest number strictly between two bounds, if any.
 pub(super) fn open(dtype: DType, lower: f64, upper: f64) -> Option<(f64, f64)> {
     let (least, most) = (above(dtype, lower).max(-largest(dtype)), (-above(dtype, -upper)).min(largest(dtype)));
     (least <= most).then_some((least, most))

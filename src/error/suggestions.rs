@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Names used elsewhere, in lower case, and here; the known ones of several are suggested.
+/// Names used elsewhere, in lower case, and here; only known ones are suggested.
 const ALIASES: &[(&str, &[&str])] = &[
     ("alpha", &["decay", "learning_rate"]),
     ("base_lr", &["learning_rate", "init_value"]),
@@ -43,11 +43,11 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("wd", &["weight_decay"]),
 ];
 
-/// An unknown name, and the known ones, displayed nearest first.
+/// An unknown name, and the known ones to suggest.
 pub(super) struct Known<'a>(pub(super) &'a str, pub(super) &'a [String]);
 
 impl<'a> Known<'a> {
-    /// Returns the known names, nearest first, and the number of good suggestions.
+    /// Returns the known names, nearest first, and the number of good ones.
     fn nearest(&self) -> (Vec<&'a str>, usize) {
         let Known(name, known) = self;
         let name = &*name.to_lowercase();
@@ -67,7 +67,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Returns true if an unknown name means exactly this known one.
+/// Returns true if an unknown name means only this known one.
 pub(crate) fn is_meant(name: &str, known: &[&str], one: &str) -> bool {
     let known: Vec<String> = known.iter().map(|known| String::from(*known)).collect();
     let (nearest, meant) = Known(name, &known).nearest();
@@ -97,7 +97,7 @@ fn letters(name: &str) -> Vec<char> {
     letters
 }
 
-/// Returns the distance to a known name, or to the last levels of a dotted path.
+/// Returns the distance to a known name or the last levels of a dotted path.
 fn distance(name: &str, known: &str) -> usize {
     let tails = known.match_indices('.').map(|(dot, _)| &known[dot + 1..]);
     tails.fold(edit_distance(name, known), |least, tail| least.min(edit_distance(name, tail)))

@@ -3,7 +3,6 @@
 use super::Migration;
 use crate::state::{INNER, Parts, Verb, below, no_part};
 
-/// The verbs, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verbs(Vec<Verb>);
 
@@ -195,13 +194,13 @@ fn joined(part: &str, rest: &str) -> String {
     format!("{part}{between}{rest}")
 }
 
-/// Splits a member's path into that of the chain and the member's index.
+/// Splits a member's path into the chain's path and the index.
 fn member(at: &str) -> Option<(&str, usize)> {
     let (chain, number) = at.rsplit_once('.').unwrap_or(("", at));
     Some((chain, number.parse().ok()?))
 }
 
-/// Returns a path with its index in the chain shifted, if it belongs to a member from `first` on.
+/// Shifts the index in the chain, if the path belongs to a member from `first` on.
 fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
     let (chain, number) = member(at)?;
     let rest = below(path, chain)?;
@@ -211,7 +210,7 @@ fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
 }
 
 impl Verb {
-    /// Returns the field's new place, `None` if dropped, and true if the verb concerns it.
+    /// Returns the field's new place, unless dropped, and true if the verb concerns it.
     fn moved(&self, path: &str) -> (Option<String>, bool) {
         let stays = || (Some(path.to_owned()), false);
         match self {
@@ -241,7 +240,7 @@ impl Verb {
         }
     }
 
-    /// Returns the paths of the verb's copies of a field.
+    /// Returns the paths of a field's copies.
     fn copies(&self, path: &str) -> Vec<String> {
         match self {
             Verb::Take { from, to } => below(path, from).map(|rest| joined(to, rest)).into_iter().collect(),
@@ -285,9 +284,9 @@ impl Verbs {
         self.0.is_empty()
     }
 
-    /// Returns the new places of the old fields and the new parts after all verbs, or a message on a missing part.
+    /// Returns the old fields' new places and the new parts after all verbs, or a message on a missing part.
     ///
-    /// Without an old state a cast need not concern a part of it.
+    /// Without an old state a cast need not concern a part.
     pub(crate) fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
         let mut parts = Parts { to, ..Parts::default() };

@@ -25,7 +25,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(Around { structure, trial: Trial::new(None, f), point: params.clone(), values, gradient })
     }
 
-    /// Evaluates with element `i` set to `x` rounded to its dtype; also returns that.
+    /// Evaluates with element `i` set to `x`, rounded to its dtype; also returns that.
     pub(super) fn at(&mut self, i: usize, x: f64) -> Result<(f64, f64, Vec<f64>)> {
         let (leaf, element) = place(&self.structure, i);
         let x = with_dtype!(self.structure.leaves()[leaf].dtype(), T => T::from_f64(x).as_f64());
@@ -60,7 +60,7 @@ pub(super) fn place(structure: &Structure, mut i: usize) -> (usize, usize) {
     unreachable!("elements are numbered below the number of elements")
 }
 
-/// Returns an element's path and index, such as `layer/weight[0, 1]`.
+/// Returns an element's name, such as `layer/weight[0, 1]`.
 pub(super) fn name(structure: &Structure, i: usize) -> String {
     let (leaf, element) = place(structure, i);
     let leaf = &structure.leaves()[leaf];

@@ -155,7 +155,7 @@ fn chosen(structure: &Structure, per_leaf: usize) -> Vec<usize> {
     all
 }
 
-/// Returns a central difference and its error estimate, if the value is finite at both steps.
+/// Returns a central difference and its error estimate, if both values are finite.
 fn differences(
     x: f64,
     epsilon: f64,

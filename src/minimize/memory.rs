@@ -44,7 +44,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// Forgets the evaluation, because the function may have changed.
+    /// Forgets the evaluation: the function may have changed.
     pub(super) fn forget(&mut self) {
         self.recall.here.fingerprint = None;
     }
@@ -70,7 +70,6 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// Steps from the evaluated point.
     pub(super) fn step<T: GradientTransformation>(
         &mut self,
         transformation: &T,
@@ -101,7 +100,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(outcome)
     }
 
-    /// Returns the Euclidean norm of the gradient, or within bounds of the projected gradient.
+    /// Returns the norm of the gradient, or within bounds of the projected gradient.
     pub(super) fn gradient_norm(&self, params: &P) -> f64 {
         let norm = self.whole_gradient_norm();
         match &self.within {

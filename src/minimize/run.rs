@@ -395,7 +395,7 @@ impl Course {
     }
 }
 
-/// Adapts a fallible function to the crate's errors; restores its own error afterwards.
+/// Adapts a fallible function to the crate's errors, and restores its own.
 pub(super) fn fallible<P, F, R, A>(
     mut f: F,
     work: impl FnOnce(&mut dyn FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>) -> Result<A>,

@@ -74,7 +74,7 @@ impl Within {
     }
 }
 
-/// Rounds bounds to the leaf's dtype; fails if no number lies between them.
+/// Rounds bounds to the dtype; fails if no number lies between them.
 fn check(function: &str, leaf: &LeafSpec, i: usize, bounds: [f64; 2]) -> Result<[f64; 2]> {
     let place = || format!("{}{}", shown(leaf.path()), index(i, leaf.shape()));
     let [lower, upper] = bounds;

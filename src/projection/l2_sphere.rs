@@ -77,6 +77,6 @@ pub(super) fn length(x: &mut dyn Vector) -> f64 {
 
 pub(super) fn stretch(x: &mut dyn Vector, from: f64, to: f64) {
     let factor = to / from;
-    // At either end of the range the quotient of the lengths overflows or underflows.
+    // The quotient of lengths may overflow or underflow.
     if factor.is_normal() { x.map(|x| x * factor) } else { x.map(|x| x / from * to) }
 }

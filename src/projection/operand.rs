@@ -30,7 +30,7 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Returns the number at a step count, unless it is a tree.
+    /// Returns the number at a count, unless it is a tree.
     pub(super) fn number(&self, count: u64) -> Option<f64> {
         if let Operand::Number(number) = self { Some(number.at(count)) } else { None }
     }
@@ -152,7 +152,6 @@ impl TreeValues {
         Some(&self.0.leaves[self.0.structure.index_of(path)?])
     }
 
-    /// Returns the first value for which `found` holds, and its place.
     fn find(&self, found: impl Fn(f64) -> bool) -> Option<(&str, usize, f64)> {
         self.0.structure.paths().zip(&self.0.leaves).find_map(|(path, values)| {
             let i = values.iter().position(|x| found(*x))?;
@@ -160,8 +159,8 @@ impl TreeValues {
         })
     }
 
-    /// Fails if a tree lacks values of an active leaf or has values of an unknown leaf. A leaf without axes has one
-    /// value for all elements.
+    /// Fails unless a tree has values of the active leaves, and of known ones only. A leaf without axes has one value
+    /// for all elements.
     pub(crate) fn fit(&self, function: &str, argument: &str, structure: &Structure, active: &[bool]) -> Result<()> {
         let ours = &self.0.structure;
         let mut differences = Vec::new();
@@ -183,7 +182,7 @@ impl TreeValues {
         Err(Error::structure(format!("{function}: argument `{argument}` does not fit the tree"), differences))
     }
 
-    /// Returns a leaf's values in row-major order: one per element, or one for all.
+    /// Returns a leaf's values in row-major order.
     pub(super) fn row_major(&self, leaf: &LeafSpec) -> Values {
         match (self.get(leaf.path()), self.0.structure.index_of(leaf.path())) {
             (Some([one]), Some(i)) if self.0.structure.leaves()[i].ndim() == 0 => Values::One(*one),

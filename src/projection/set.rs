@@ -89,7 +89,7 @@ pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
     }
 }
 
-/// Visits the arguments for injection, which excludes trees.
+/// Visits the arguments except trees, for injection.
 pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     visit("projection", Argument::Static(&mut Decided(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
@@ -116,7 +116,7 @@ pub(super) fn check_sum<H: Hash>(arguments: &H) -> u64 {
 /// The tree bounds of an active leaf.
 pub(super) type LeafBounds = [Option<Values>; 2];
 
-/// Checks trees; returns the bounds of each leaf, ordered by `order`.
+/// Checks trees; returns each leaf's bounds, ordered by `order`.
 pub(super) fn bounds<S: ElementSet>(
     set: &S,
     structure: &Structure,

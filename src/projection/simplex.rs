@@ -68,9 +68,9 @@ impl TreeSet for Simplex {
     }
 }
 
-/// The amount subtracted from all elements, so that the non-negative remainders have a given sum.
+/// The amount subtracted from all elements, so that the positive remainders have a given sum.
 pub(super) struct Cut {
-    /// The largest element, and the amount beyond it, apart to keep the digits of small remainders.
+    /// The largest element, and the amount beyond it, apart to keep small remainders exact.
     largest: f64,
     beyond: f64,
 }
@@ -89,8 +89,8 @@ impl Cut {
                 return Cut { largest, beyond };
             }
             beyond += (rests - sum) / count;
-            // In exact arithmetic the cut only rises. Once the count stops falling, only rounding is left, which could
-            // alternate between two counts without end.
+            // In exact arithmetic the cut only rises. Once the count stops falling, rounding could alternate between
+            // two counts without end.
             if last.replace(count).is_some_and(|before| count >= before) {
                 return Cut { largest, beyond };
             }

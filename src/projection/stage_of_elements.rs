@@ -134,9 +134,9 @@ fn arrays(memory: &ProjectElementsState, leaf: usize) -> usize {
 
 /// Returns the update after which `p + u` is between the bounds: `u` itself if it already is.
 ///
-/// `bound − p` is rounded, and `p` plus that may exceed the bound by as much. So an epsilon of itself, at least one
-/// unit in the last place, shortens the update, which puts the exact sum on the inner side. Rounding carries no sum
-/// across a number of its own dtype.
+/// `bound − p` is rounded, and `p` plus that may exceed the bound by as much. An update shortened by an epsilon of
+/// itself, at least one unit in the last place, puts the exact sum on the inner side. Rounding carries no sum across a
+/// number of its own dtype.
 #[inline(always)]
 fn hold<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
     let (above, below) = (p + u > upper, p + u < lower);

@@ -56,7 +56,7 @@ schedule! {
 }
 
 impl CosineRestarts {
-    /// Returns a count's cycle, from 0, its steps done, and its length.
+    /// Returns a count's cycle, the steps done in it, and its length.
     fn cycle(&self, count: u64) -> (u64, u64, u64) {
         let mut steps = self.cycle_steps.max(1);
         if self.steps_factor <= 1 {

@@ -9,7 +9,7 @@ use crate::error::Result;
 pub(super) use crate::recipe::Show;
 use crate::recipe::{FromRecipe, Required, ToRecipe};
 
-/// The generated behaviour of a schedule, which prints as its constructor call.
+/// The generated part of a schedule, which prints as its constructor call.
 pub(super) trait Declared: fmt::Display {
     fn name(&self) -> &'static str;
     /// Checks the ranges; `function` is the name in the message.
@@ -23,7 +23,7 @@ pub(super) trait Argument: fmt::Debug + ToRecipe + FromRecipe {
         write!(f, "{self:?}")
     }
 
-    /// Visits the argument under its name; configs must give it if `is_required`.
+    /// Visits the argument; configs must give it if `is_required`.
     fn visit(&mut self, name: &'static str, is_required: bool, visit: &mut Show<'_>) {
         if is_required { visit(name, &mut Required(self)) } else { visit(name, self) }
     }

@@ -152,7 +152,7 @@ impl InterpolateType {
 
     /// Returns the value at a count; boundaries ascend.
     ///
-    /// The second of two equal boundaries counts, as in a dictionary; short one-cycle schedules have such.
+    /// The second of two equal ones counts, as in a dictionary; short one-cycle schedules have such.
     pub(super) fn value(self, init_value: f64, points: &[(u64, f64)], count: u64) -> f64 {
         let (mut start, mut begin) = (init_value, 0);
         for (i, &(boundary, scale)) in points.iter().enumerate() {

@@ -38,12 +38,11 @@ fn names() -> impl Iterator<Item = &'static str> {
     PROTOTYPES.iter().map(|(name, _)| *name).chain(["noam"])
 }
 
-/// Returns this name's prototype, with arguments still to be set.
+/// Returns a prototype, with arguments still to be set.
 fn prototype(name: &str) -> Option<Schedule> {
     PROTOTYPES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }
 
-/// Returns every name with its arguments' JSON Schema.
 #[cfg(feature = "config")]
 pub(crate) fn schemas() -> Vec<(&'static str, String)> {
     let of = |name: &'static str| {
@@ -207,7 +206,7 @@ impl ToRecipe for Hyperparam {
     }
 }
 
-/// The placeholder's bits for a missing number: a NaN that no arithmetic produces.
+/// The bits of a missing number: a NaN that no arithmetic produces.
 const MISSING: u64 = 0x7ff8_6d69_7373_6e67;
 
 impl Hyperparam {

@@ -262,7 +262,7 @@ impl Mask {
         matches!(self.0, Rule::Constant(true))
     }
 
-    /// Returns true if a mask that selects no leaf must be a mistake: its patterns should match some.
+    /// Returns true if selecting no leaf must be a mistake: patterns should match.
     ///
     /// Functions, `min_ndim` and `any_paths` also serve models without such leaves.
     pub(crate) fn must_match(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result, is_meant};
 use crate::tree::Structure;
 
-/// A glob; it is validated and matched against a tree.
+/// A glob, validated and matched against a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern(Arc<str>);
 
@@ -19,7 +19,7 @@ impl Pattern {
         &self.0
     }
 
-    /// Returns true if a path matches this pattern, which [`resolve`](Self::resolve) found well formed.
+    /// Returns true if a path matches; [`resolve`](Self::resolve) has validated the pattern.
     pub(crate) fn matches(&self, path: &str) -> bool {
         fast_glob::glob_match(&*self.0, path)
     }
@@ -61,7 +61,7 @@ impl Pattern {
     }
 }
 
-/// Returns the pattern with its one unknown level replaced by the nearest known one.
+/// Replaces the pattern's one unknown level by the nearest known one.
 fn misspelt(glob: &str, structure: &Structure) -> Option<String> {
     let known: BTreeSet<&str> = structure.paths().flat_map(|path| path.split('/')).collect();
     let known: Vec<&str> = known.into_iter().collect();

@@ -2,7 +2,7 @@
 
 use crate::part::prelude::*;
 
-/// Weights of the old mean and of the new value in a running mean; they sum to 1.
+/// Weights of the old mean and the new value; they sum to 1.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mean<C> {
     keep: C,
@@ -40,7 +40,7 @@ pub(super) fn growing_first_moment(clock: Clock, decay: f64, momentum_decay: f64
     (next / (1.0 - product * next), (1.0 - now) / (1.0 - product))
 }
 
-/// Returns the weights of mean and update in the bias-corrected first moment, or in its Nesterov form.
+/// Returns the weights of mean and update in the bias-corrected or Nesterov first moment.
 pub(super) fn first_moment(clock: Clock, decay: f64, nesterov: bool) -> (f64, f64) {
     let unbias = 1.0 / clock.bias_correction(decay);
     let next = Clock { updates: clock.updates.saturating_add(1), ..clock };

@@ -122,7 +122,7 @@ impl<P: Rescale> TwoPasses for P {
     type Run = P::Hyperparams;
     type Slots<C: Real> = [C; 0];
     type Sums<W: Real> = <P::Of as SquaresOf>::Sums<W>;
-    /// The scales of elements before squaring, and the factor of the second pass.
+    /// The scales before squaring, and the factor.
     type Scalars<C: Real> = (<P::Of as SquaresOf>::Sums<C>, C);
 
     fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
@@ -181,9 +181,8 @@ impl<P: Rescale> TwoPasses for P {
 pub struct RescaleState {
     /// Steps done.
     pub count: Count,
-    /// Not saved, because each step recomputes them; kept so that steps do not allocate.
+    /// Recomputed in each step, so not saved; kept to avoid allocation.
     pub(super) factors: Vec<f64>,
-    /// The last step's norms, for readings.
     norms: Vec<Norms>,
     /// Each sum's scale by leaf; empty if all are 1.
     scales: Vec<[f64; 2]>,

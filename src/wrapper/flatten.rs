@@ -96,10 +96,8 @@ impl<S: State> State for FlattenState<S> {
     }
 }
 
-/// Buffers: vectors, and leaves at which the loss is evaluated.
 #[derive(Clone, Debug)]
 struct Room {
-    /// The leaves of the vector.
     leaves: Structure,
     active: Vec<bool>,
     nested: Nested,

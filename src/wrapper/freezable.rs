@@ -83,7 +83,7 @@ impl<T: Stage> Freezable<T> {
     }
 }
 
-/// Returns an error unless the inner transformation works on each leaf alone, except for reductions.
+/// Refuses inner transformations that do not work on each leaf alone, except for reductions.
 ///
 /// Windows over steps are refused too: a leaf could rest in part of one.
 pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {

@@ -298,7 +298,7 @@ pub fn injected_hyperparams<S: State>(state: &mut S) -> Vec<(String, &mut Hyperp
     injected(state).0
 }
 
-/// Returns the [`injected_hyperparams`], with the levels that wrappers add to their paths.
+/// As [`injected_hyperparams`], with the levels that wrappers add.
 fn injected<'a, S: State>(state: &'a mut S) -> (Vec<(String, &'a mut Hyperparams)>, Levels) {
     let mut found = Vec::new();
     let mut show = |path: &str, part: &'a mut dyn Any| {
@@ -363,7 +363,7 @@ impl<T: Stage> InjectHyperparamsMemory<T> {
 }
 
 impl<T: Arguments + Stage> InjectHyperparams<T> {
-    /// Collects every argument, and the values and schedules of injected ones.
+    /// Collects all arguments, injected ones with value and schedule.
     fn collect(&self) -> Hyperparams {
         let owner = Arc::new(self.inner.clone());
         let mut found = Hyperparams { owner: Some(owner), values: Vec::new(), fixed: Vec::new() };

@@ -111,7 +111,7 @@ impl MechanizeMemory {
     }
 }
 
-/// A tuner; all tuners' factors are added.
+/// One of several tuners, whose factors are added.
 #[derive(Clone, Debug, Default)]
 struct Tuner {
     r: Scalar,

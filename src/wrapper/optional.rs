@@ -17,7 +17,7 @@ const fn is_left_out<T: Stage>() -> bool {
     T::SLOTS > 0 && T::SHAPE.barriers == 0
 }
 
-/// Returns true if a chain's loop is the same without this member: it has neither barriers nor reductions.
+/// Returns true if a chain's loop is the same without this member.
 const fn fits_either<T: Stage>() -> bool {
     T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0
 }

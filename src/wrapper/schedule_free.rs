@@ -191,7 +191,7 @@ impl State for ScheduleFreeState {
     }
 }
 
-/// Coefficients of `y = b1·x + rest·z` before and after this step, and the share of the new `z` in `x`.
+/// Coefficients of `y = b1·x + rest·z` before and after this step, and the new `z`'s share in `x`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean<C> {
     before: [C; 2],

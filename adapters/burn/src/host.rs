@@ -62,7 +62,7 @@ impl Held for Host {
     const EXPECTED: &'static str =
         "floats in memory that the CPU can address (a tensor on flex; elsewhere `DeviceState` takes a step)";
 
-    /// Takes the tensor's elements, without a copy if they are in row-major order.
+    /// Takes the elements; copies them unless they are in row-major order.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Host, String> {
         let tensor = tensor.inner();
         let (device, dtype) = (tensor.device(), tensor.dtype());
@@ -173,10 +173,9 @@ impl TreeMut for Host {
     }
 }
 
-/// The reason that every [`Host`] is a valid leaf.
 const WHOLE: &str = "the elements are floats, and as many as the shape says";
 
-/// Returns the range of a row-major tensor in its memory, which may hold more.
+/// Returns a row-major tensor's range in its memory.
 #[cfg(feature = "flex")]
 fn range(tensor: &Primitive<Flex>) -> Range<usize> {
     let layout = tensor.layout();

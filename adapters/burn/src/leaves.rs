@@ -146,7 +146,7 @@ pub fn params_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     Ok(params)
 }
 
-/// Returns the same without buffers, for a step.
+/// Returns the leaves without buffers, for a step.
 pub(crate) fn trained_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     let mut taker = Taker::default();
     let hollow = module.clone().map(&mut taker);

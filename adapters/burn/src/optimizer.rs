@@ -51,7 +51,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Refuses a transformation with a rate of its own if the rate is burn's.
+    /// Refuses a transformation with a rate if the rate is burn's.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
         let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
         let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
@@ -65,7 +65,7 @@ fn is_rate(key: &str) -> bool {
     key.ends_with("learning_rate") && !key.starts_with("scale_by") || key.starts_with("step_size")
 }
 
-/// Returns the place and the value of a factor of the updates that is not 1.
+/// Returns the place and value of a factor of the updates other than 1.
 fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
     match recipe {
         Recipe::List(items) => items.iter().enumerate().find_map(|(i, item)| own_rate(&format!("{place}[{i}]"), item)),
@@ -251,7 +251,7 @@ pub fn optimize<M: Module>(
         );
     }
 
-    // burn has erased the optimizer's type and passes it tensors only, so one tensor stands for the whole tree.
+    // burn has erased the optimizer's type and passes tensors only, so one tensor stands for the tree.
     let tensor = Tensor::<1>::zeros([1], &device);
     let mut shown = GradientsParams::new();
     shown.register(whole(), tensor.clone());
@@ -405,7 +405,6 @@ impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
     }
 }
 
-/// The message for a tree that burn steps without [`optimize`].
 const UNASKED: &str =
     "the optimizer of `whole_tree` is stepped by `gradchain_burn::optimize`, from `TrainStep::optimize`";
 

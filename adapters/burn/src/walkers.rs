@@ -13,12 +13,11 @@ use crate::buffers::Kept;
 use crate::host::{self, Host};
 use crate::leaves::Leaf;
 
-/// A parameter or gradient, taken from its tensor.
 pub(crate) trait Held: Sized {
     /// The expected kind of tensor, for messages.
     const EXPECTED: &'static str;
 
-    /// Takes the contents of a tensor, or describes the tensor if they are not accessible.
+    /// Takes a tensor's contents, or describes a tensor with inaccessible ones.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Self, String>;
 
     fn into_tensor<const D: usize>(self) -> Tensor<D>;
@@ -26,14 +25,13 @@ pub(crate) trait Held: Sized {
     /// Returns true if two holders of one id have the same value.
     fn is(&self, other: &Self) -> bool;
 
-    /// Copies leaves that share memory, if a write to one would change another.
+    /// Copies leaves whose shared memory a write would change.
     fn part(leaves: &mut [Leaf<Self>]);
 }
 
-/// The leaves found so far.
 pub(crate) struct Found<H> {
     path: Vec<String>,
-    /// The weight layout of the enclosing layer, per level of the path.
+    /// The enclosing layer's weight layout, per level of the path.
     layouts: Vec<Layout>,
     leaves: Vec<Leaf<H>>,
     places: HashMap<ParamId, usize>,
@@ -102,7 +100,7 @@ impl<H: Held> Found<H> {
         Ok(leaves)
     }
 
-    /// Returns the parameters, of which a module must have some.
+    /// Returns the parameters, at least one.
     pub(crate) fn params(self) -> Result<Vec<Leaf<H>>> {
         let leaves = self.leaves()?;
         if leaves.is_empty() {
@@ -123,7 +121,6 @@ pub(crate) trait Source {
     fn tensor<const D: usize>(&self, param: &Param<Tensor<D>>) -> Option<Tensor<D>>;
 }
 
-/// The parameter itself.
 pub(crate) struct Values;
 
 impl Source for Values {
@@ -204,7 +201,7 @@ impl ModuleMapper for Taker {
     }
 }
 
-/// Puts back trained parameters, also in place of a [`Taker`]'s placeholders, and buffers.
+/// Puts back trained parameters, in their or a [`Taker`]'s places, and buffers.
 pub(crate) struct Putter<H> {
     path: Vec<String>,
     held: HashMap<ParamId, H>,

@@ -136,7 +136,7 @@ impl Vars {
     }
 
     fn chosen(map: &VarMap, mut keep: impl FnMut(&str, &Var) -> bool) -> Result<Vars> {
-        // A panic under the lock leaves the map unchanged or with one variable more.
+        // A panic under the lock adds at most one variable to the map.
         let data = map.data().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let named = data.iter().map(|(name, var)| (path_of(name), var.clone()));
         let (trained, others): (Vec<_>, Vec<_>) = named.partition(|(path, var)| keep(path, var));
@@ -237,7 +237,7 @@ impl Vars {
     }
 }
 
-/// Returns true for variables that candle's layers update in the forward pass.
+/// Returns true for variables that candle's forward pass updates.
 fn is_statistic(path: &str) -> bool {
     matches!(path.rsplit('/').next(), Some("running_mean" | "running_var"))
 }
@@ -246,7 +246,7 @@ fn path_of(name: &str) -> String {
     name.replace('.', "/")
 }
 
-/// Returns the address of the storage, by which tensors that share it are known.
+/// Returns the storage's address, which identifies shared memory.
 fn place(tensor: &Tensor) -> usize {
     std::ptr::from_ref::<Storage>(&tensor.storage_and_layout().0).addr()
 }

@@ -68,7 +68,6 @@ pub(crate) struct Launch<'a, B> {
     pub(crate) numbers: Numbers,
     /// The bindings except numbers.
     pub(crate) buffers: Vec<&'a B>,
-    /// Thread groups of the leaf.
     pub(crate) groups: usize,
 }
 

@@ -124,7 +124,7 @@ impl Kernels for Cuda {
         module.load_function("run").map_err(|error| self.said(error))
     }
 
-    /// Passes the leaves as the kernel argument, as many per launch as fit, in the layout of the source's `Leaf`.
+    /// Passes as many leaves per launch as fit into the kernel argument, in the layout of the source's `Leaf`.
     ///
     /// A copy to the device would wait for earlier work.
     #[allow(private_interfaces, reason = "called by this crate only")]
@@ -136,15 +136,15 @@ impl Kernels for Cuda {
     }
 }
 
-/// A kernel's argument: the table of its leaves.
 #[repr(C)]
 struct Table([u64; TABLE / 8]);
 
 // SAFETY: plain words; a kernel reads the number of words that it was printed for, which is no more.
 unsafe impl DeviceRepr for Table {}
 
-/// Appends a leaf in the layout of the source's `Leaf`: 8-byte numbers and pointers, the leaf's offset, counts, 4-byte
-/// numbers.
+/// Appends a leaf in the layout of the source's `Leaf`.
+///
+/// 8-byte numbers and pointers, the leaf's offset, counts, 4-byte numbers.
 fn add_leaf(table: &mut Vec<u64>, numbers: &Numbers, pointers: &[u64], begin: u32) {
     table.extend(numbers.wide.iter().chain(pointers));
     let fours: Vec<u32> = core::iter::once(begin).chain(numbers.single.iter().copied()).collect();

@@ -53,7 +53,6 @@ impl<B: Backend> std::fmt::Debug for Shared<B> {
 /// True if the kernel starts from stored updates, and a leaf.
 struct Key(bool, LeafProgram);
 
-/// Returns true if one kernel fits both leaves.
 fn alike(leaf: &LeafProgram, other: &LeafProgram) -> bool {
     let types = leaf.arrays.iter().map(|array| array.dtype);
     let arrays = Arc::ptr_eq(&leaf.arrays, &other.arrays) || types.eq(other.arrays.iter().map(|array| array.dtype));
@@ -227,7 +226,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// A leaf's array on a device, and its size in bytes, which bounds every kernel's accesses.
+/// A leaf's array; `bytes` bounds every kernel's accesses.
 struct Held<B: Backend> {
     buffer: B::Buffer,
     bytes: usize,
@@ -320,7 +319,7 @@ impl<B: Backend> DeviceArrays<B> {
         Ok(())
     }
 
-    /// Returns the kernel arguments of a leaf whose sums start at `sums_at` of buffer `sums`.
+    /// Returns the kernel arguments of a leaf with sums from `sums_at` of buffer `sums` on.
     fn told(
         &self,
         of: &LeafProgram,
@@ -372,7 +371,7 @@ impl<B: Backend> DeviceArrays<B> {
 }
 
 impl<B: Backend> Executor for DeviceArrays<B> {
-    /// Returns the batch that the device processes while the host records the next one, in a hundred microseconds.
+    /// Returns the batch size: the device processes a batch while the host records the next, in a hundred microseconds.
     fn leaves_at_a_time(&self) -> usize {
         32
     }
@@ -402,7 +401,6 @@ impl<B: Backend> Executor for DeviceArrays<B> {
         let mut launches: Vec<_> = kernels.iter().map(|_| Vec::new()).collect();
         for ((leaf, kernel), place) in pass.leaves.iter().zip(&which).zip(&places) {
             let launch = self.told(leaf, &kernels[*kernel], *place)?;
-            // A kernel without bindings has no effect.
             if !launch.buffers.is_empty() {
                 shared.count(launch.numbers.bytes(), 0);
                 launches[*kernel].push(launch);

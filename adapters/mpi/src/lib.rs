@@ -76,9 +76,9 @@ pub struct Mpi {
     thread: Thread,
     /// True while the caller waits.
     waits: Arc<AtomicBool>,
-    /// The sender to the MPI thread, or the reason that it has ended.
+    /// `Err` with the reason once the MPI thread has ended.
     requests: Mutex<Result<Sender<Call>, String>>,
-    /// Disconnects when the MPI thread ends; receives nothing.
+    /// Disconnects when the MPI thread ends.
     end: Mutex<Receiver<(usize, usize)>>,
 }
 
@@ -115,7 +115,7 @@ fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &Atom
             Some(parts) => end(world.immediate_all_to_all_varcount_into(scope, parts, room), waits),
             None => end(world.immediate_all_gather_varcount_into(scope, sent, room), waits),
         });
-        // The caller may have stopped waiting, which does not concern the other ranks.
+        // The other ranks go on if the caller has stopped waiting.
         drop(done.send([send, received]));
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn chain_of(members: Vec<Member>) -> Member {
     common.unwrap_or_else(|| Box::new(members))
 }
 
-/// Returns the chain of a clip by the norm and an optimizer of this type, if these are the members.
+/// Returns the chain of a norm clip and an optimizer of this type, if these are the members.
 fn clipped<T: Stage>(members: &[Member]) -> Option<Member>
 where
     ValueAndGradFn: Includes<<(ClipByGlobalNorm, T) as Stage>::Needs>,

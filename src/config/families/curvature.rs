@@ -10,7 +10,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(|| hutchinson_estimator_diag_hessian(0)).part(scale_by_lbfgs);
-    // The default line search if missing, none for `null`. Without a learning rate the direction is the step.
+    // Missing: the default line search; `null`: none. Without a learning rate the direction is the step.
     r.choosing("lbfgs", |given| {
         Ok(match given.get("linesearch") {
             Some(search) => {

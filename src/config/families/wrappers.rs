@@ -33,7 +33,7 @@ pub(super) fn register(r: &mut Registry) {
         .named("allow", || Made::member(allow(nothing(), [])))
         .named("freezable", || Made::member(freezable(nothing())))
         .named("skip_absent", || Made::member(skip_absent(nothing())));
-    // Extra arguments never have the parameters' leaves, so `mask_compatible_extra_args` has no effect.
+    // No extra argument has the parameters' leaves, so `mask_compatible_extra_args` has no effect.
     r.choosing("masked", |_| Ok(Made::member(masked(nothing(), Mask::all())))).taking(&["mask_compatible_extra_args"]);
     r.choosing("multi_steps", |given| {
         let wrapped = multi_steps(nothing(), 1);
@@ -165,7 +165,7 @@ fn read_inject(node: &Node<'_>) -> Result<Member> {
     let inner = fields.get("inner").ok_or_else(missing)?;
     let OneOrMore(mut static_args) = fields.or("static_args", OneOrMore(Vec::<String>::new()))?;
     let Inside(mut inside, of_config) = inner.read()?;
-    // An argument that the builder names differently, such as a `key`, is never injected.
+    // An argument with another name in the builder, such as a `key`, is never injected.
     let mut of_builder = Vec::new();
     inside.arguments(&mut |name, _| of_builder.push(name));
     static_args.retain(|name| of_builder.contains(&&**name) || !of_config.contains(&&**name));

@@ -77,7 +77,7 @@ optimizer! {
 }
 
 impl Mars {
-    /// Passes the decay of the running mean to the correction.
+    /// Passes the mean's decay to the correction.
     fn share(&mut self) {
         self.chain.0.b1.clone_from(&self.chain.2.b1);
     }

@@ -188,7 +188,7 @@ impl MomoRun {
     }
 }
 
-/// Returns the mean product of gradients and parameters, summed over the leaves of this step.
+/// Returns the mean product of gradients and parameters over this step's leaves.
 ///
 /// `keep` returns the kept fraction of a leaf's mean. A resting leaf keeps this mean and that of its gradients, because
 /// the plane depends on both.

@@ -114,7 +114,7 @@ state_fields!(DadaptAdamwState { count, updates, estim_lr, numerator_weighted })
 pub struct DadaptAdamwRun {
     clock: Clock,
     betas: [f64; 3],
-    /// The learning rate before bias correction, and after it for leaves updated in every step.
+    /// The learning rate before bias correction, and after it for a leaf updated in every step.
     uncorrected: f64,
     rate: f64,
     eps: f64,
@@ -187,7 +187,7 @@ impl TwoPasses for DadaptAdamw {
         let b3 = run.betas[2];
         let numerator = b3 * memory.numerator_weighted.get() + (1.0 - b3) * run.rate * agreement;
         memory.numerator_weighted.set(numerator);
-        // Zero gradients carry no information on the distance.
+        // Zero gradients say nothing on the distance.
         if path != 0.0 {
             memory.estim_lr.set(larger(memory.estim_lr.get(), numerator / ((1.0 - b3) * path)));
         }

@@ -123,9 +123,9 @@ state_fields!(ProdigyState { count, updates, estim_lr, numerator_weighted });
 pub struct ProdigyRun {
     clock: Clock,
     betas: [f64; 3],
-    /// The estimate before and after this step.
+    /// Before and after this step.
     estimates: [f64; 2],
-    /// The learning rate before bias correction, and after it for leaves updated in every step.
+    /// The learning rate before bias correction, and after it for a leaf updated in every step.
     uncorrected: f64,
     rate: f64,
     /// Weight of the gradient in `s`.
@@ -211,7 +211,7 @@ impl TwoPasses for Prodigy {
         let [d, _] = run.estimates;
         let numerator = run.betas[2] * memory.numerator_weighted.get() + d / run.start * run.rate * progress;
         memory.numerator_weighted.set(numerator);
-        // Zero gradients carry no information on the distance.
+        // Zero gradients say nothing on the distance.
         if path != 0.0 {
             run.estimates[1] = larger(d, self.estim_lr_coef.at(run.clock.count) * numerator / path);
         }

@@ -171,7 +171,7 @@ impl Rule for ScaleByAdopt {
         let first = clock.updates == 0;
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         let limit = match self.use_clipping {
-            // Zero in the first step, because no zero may be multiplied by infinity.
+            // Zero in the first step, against zero times infinity.
             _ if first => 0.0,
             // A power counts the leaf's updates, as its means do.
             true if matches!(self.clip_value_fn, StepLimit::Power(_)) => self.clip_value_fn.at(clock.updates),
@@ -187,7 +187,7 @@ impl Rule for ScaleByAdopt {
         }
     }
 
-    // Comparisons, not `min` and `max`, which would pass over NaN.
+    // `min` and `max` would drop NaN.
     #[inline(always)]
     fn apply<C: Real>(k: AdoptScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         let root = nu.sqrt();

@@ -117,7 +117,7 @@ impl Rule for ScaleByAmsgrad {
         *mu = k.mean1.with(*mu, u);
         *nu = k.mean2.with(*nu, u * u);
         let now = k.unbias2 * *nu;
-        // Not `max`, which would pass over NaN.
+        // `max` would drop NaN.
         *most = if now <= *most { *most } else { now };
         k.unbias1 * *mu / ((*most + k.eps_root).sqrt() + k.eps)
     }

@@ -100,7 +100,6 @@ fn spacing(dtype: DType) -> f64 {
     }
 }
 
-/// Calls `each` with every element's place and sign.
 fn each_sign<C: Real>(leaf: &crate::tree::LeafSpec, key: [u32; 2], mut each: impl FnMut(usize, C)) {
     let (mut number, mut bits) = (0_u64, [0; 4]);
     leaf.each_place(|place| {

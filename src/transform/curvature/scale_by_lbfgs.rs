@@ -103,7 +103,7 @@ pub struct ScaleByLbfgsState {
 state_fields!(ScaleByLbfgsState { count, params, updates, diff_params_memory, diff_updates_memory, weights_memory });
 
 impl ScaleByLbfgs {
-    /// Checks that the memory fits even if every leaf is empty.
+    /// Checks that the memory fits, even if every leaf is empty.
     fn check_memory(&self) -> Result<()> {
         Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).map_err(|_| {
             Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", self.memory_size)
@@ -185,7 +185,7 @@ impl ScaleByLbfgs {
     }
 }
 
-/// Returns 1 for movable elements and 0 for those held at a bound, if the tree has bounds.
+/// Returns 1 for movable elements and 0 for those held at a bound.
 ///
 /// Held elements leave the direction.
 fn free_elements(state: &mut ScaleByLbfgsState, tree: &mut WholeTree<'_>) -> Option<Moments> {
@@ -205,9 +205,9 @@ fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
     [dot(among, y), dot(among, s)]
 }
 
-/// Returns the weights of the differences over the free elements, and the newest place with a weight.
+/// Returns the differences' weights over the free elements, and the newest place with one.
 ///
-/// Without positive curvature among these elements, which a search along a bent line does not keep, the weight is 0.
+/// The weight is 0 without positive curvature there, which a search along a bent line does not keep.
 fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (Vec<f64>, Option<usize>) {
     let places = state.weights_memory.len();
     let (mut weights, mut newest) = (vec![0.0; places], None);
@@ -222,9 +222,9 @@ fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (V
     (weights, newest)
 }
 
-/// Computes the direction in place of the updates, from the `oldest` place of the ring on.
+/// Computes the direction in place of the updates, from the `oldest` place on.
 ///
-/// Within bounds only the free elements count, with their own weights.
+/// Within bounds only free elements count, with their own weights.
 fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Option<(&Moments, Vec<f64>)>) {
     let ScaleByLbfgsState {
         diff_params_memory: s, diff_updates_memory: y, weights_memory, direction: q, alphas, ..
@@ -287,7 +287,6 @@ fn keep_only(free: &Moments, q: &mut Moments) {
     }
 }
 
-/// Records parameters, updates, and their differences from the last ones.
 struct Remember<'a> {
     state: &'a mut ScaleByLbfgsState,
     last: Option<usize>,
@@ -341,7 +340,7 @@ fn in_row_major_order<C>(leaf: &WholeLeaf<'_, C>, mut each: impl FnMut(usize, us
     }
 }
 
-/// All leaves as one vector, or one place of the memory.
+/// All leaves, or one place of the memory, as a vector.
 #[derive(Clone, Copy)]
 struct Vector<'a> {
     arrays: &'a Moments,

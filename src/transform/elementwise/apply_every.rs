@@ -66,7 +66,7 @@ pub struct ApplyEveryScalars {
 }
 
 impl Rule for ApplyEvery {
-    // Rows without a gradient may have accumulated updates that are due.
+    // Rows without a gradient may have updates that are due.
     const SLOTS: &'static [Slot] = &[Slot::exact("sum").of_all_rows()];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ApplyEveryScalars;

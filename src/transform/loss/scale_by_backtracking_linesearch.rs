@@ -119,7 +119,6 @@ state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error 
 state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
 
 impl ScaleByBacktrackingLinesearch {
-    /// Checks that one evaluation more does not overflow.
     fn check_steps(&self) -> Result<()> {
         match self.max_backtracking_steps {
             most @ usize::MAX => Err(Error::argument(Self::NAME, "max_backtracking_steps", "a smaller number", most)),

@@ -103,7 +103,7 @@ impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let ScaleByRowwiseRssState { sum_of_squares, room, .. } = &mut *self.state;
         let Some(sums) = sum_of_squares.get_mut::<C>(leaf.index) else { return };
-        // Equally long runs belong to the rows in turn; in row-major order each is a row.
+        // Equally long runs belong to the rows in turn.
         let run = leaf.strides().first().map_or(1, |stride| stride.unsigned_abs());
         let size = (leaf.spec.len() / sums.len()) as f64;
         let count = leaf.rows.map_or(sums.len(), <[usize]>::len);

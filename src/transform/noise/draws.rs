@@ -14,7 +14,6 @@ pub struct Draws {
     /// The seed; a run resumed from this state keeps it.
     pub key: RandomKey,
     leaves: Vec<Leaf>,
-    /// Index of this step.
     step: u64,
 }
 
@@ -30,12 +29,12 @@ struct Leaf {
     strides: Option<Strides>,
 }
 
-/// Random numbers per element. A trait, because a function passed on may not be inlined, and then does not vectorize.
+/// Random numbers per element. A trait, because functions passed on may not be inlined, and then do not vectorize.
 pub(super) trait Numbers<const N: usize> {
     type Number: Copy + Default;
     /// Draws an element's number. Must be `#[inline(always)]`, as `blocks`.
     fn one(element: u64, key: [u32; 2]) -> Self::Number;
-    /// Draws the numbers of blocks, from block `first` on.
+    /// Draws the numbers of blocks from `first` on.
     fn blocks(first: u64, key: [u32; 2], to: &mut [[Self::Number; N]]);
 }
 
@@ -72,7 +71,7 @@ impl Draws {
 
     /// Draws a chunk's numbers from its leaf's [`key`](Draws::key), in memory order.
     ///
-    /// In plain loops, because iterators' calls may not be inlined, and then do not vectorize.
+    /// Uses plain loops: iterators' calls may not be inlined, and then do not vectorize.
     #[inline(always)]
     pub(super) fn fill<X: Numbers<N>, const N: usize>(
         &self,

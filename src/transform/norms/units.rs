@@ -7,11 +7,11 @@ use crate::engine::{Job, sum_tile};
 use crate::layout::axes_by_stride;
 use crate::tree::LeafSpec;
 
-/// The memory layout of a leaf as a sequence of units, numbered in memory order.
+/// A leaf in memory as a sequence of units, numbered in memory order.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Units {
-    /// Lengths in memory order, outermost first; true if indices along the axis belong to one unit. Adjacent axes of a
-    /// kind are merged.
+    /// Lengths in memory order, outermost first; true if indices belong to one unit. Adjacent axes of a kind are
+    /// merged.
     axes: Vec<(usize, bool)>,
     pub(super) count: usize,
     /// Elements per unit.
@@ -19,7 +19,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Returns a leaf's units, whose elements differ along the axes for which `within` holds.
+    /// Returns units whose elements differ along the axes for which `within` holds.
     pub(super) fn new(leaf: &LeafSpec, within: impl Fn(usize) -> bool) -> Units {
         let shape = leaf.shape();
         // Even if the other axes are long.
@@ -42,7 +42,7 @@ impl Units {
         self.axes.split_last().map_or(1, |(_, outer)| outer.iter().map(|axis| axis.0).product())
     }
 
-    /// Returns a run: its range, its first element's unit, and true if the others belong to it, not each to the next.
+    /// Returns a run's range, its first unit, and true if all its elements belong to it, not each to the next.
     #[inline(always)]
     fn run(&self, run: usize) -> (Range<usize>, usize, bool) {
         let Some((&(len, same), outer)) = self.axes.split_last() else { return (0..1, 0, true) };

@@ -5,9 +5,9 @@ use crate::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// The common items of [`TwoPasses`](crate::engine::TwoPasses) with a copy of the first parameters.
+/// Items of [`TwoPasses`](crate::engine::TwoPasses) with a copy of the first parameters.
 ///
-/// The first pass sums the [`squares`], the second multiplies by the factor from
+/// The first pass sums [`squares`], the second multiplies by the factor from
 /// [`scalars`](crate::engine::TwoPasses::scalars).
 macro_rules! anchored {
     () => {
@@ -37,11 +37,7 @@ pub(super) fn squares<C: Real>(u: C, p: C, first: C) -> [C::Wide; 2] {
     [u.wide() * u.wide(), distance * distance]
 }
 
-/// Returns each leaf's squared parameter norm.
-///
-/// # Errors
-///
-/// Fails if the parameters are sharded over several processes.
+/// Returns each leaf's squared parameter norm; fails if leaves are sharded over processes.
 pub(super) fn squared_norms(at: &InitContext<'_>) -> Result<Vec<f64>> {
     fn of<C: Real>(x: &[C]) -> f64 {
         let stretches = x.chunks(512);

@@ -102,7 +102,7 @@ pub struct LionScalars<C> {
     take1: C,
     keep2: C,
     take2: C,
-    /// Numbers up to this size replace their own sign: 1 in mode refined, 0 in mode hard.
+    /// Numbers up to this size stay in place of their sign: 1 in mode refined, 0 in mode hard.
     linear_below: C,
     smooth_beta: C,
 }
@@ -154,7 +154,7 @@ impl RuleWithMemory for ScaleByLion {
         if x.abs() > k.linear_below { C::one().copysign(x) } else { x }
     }
 
-    // Mode smooth has its own loop: the call of the hyperbolic tangent would keep the others from vectorizing.
+    // Mode smooth has its own loop: its call of `tanh` would keep the others from vectorizing.
     fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
         self.mode == LionMode::Smooth
     }

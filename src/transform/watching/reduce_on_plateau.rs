@@ -118,7 +118,6 @@ impl PlateauMode {
         }
     }
 
-    /// Returns true if `value` beats `best` by more than the tolerances.
     fn improves(self, value: f64, best: f64, rtol: f64, atol: f64) -> bool {
         let [value, best] = match self {
             PlateauMode::Min => [value, best],

@@ -128,7 +128,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
-        // Compiling whole-chain loops for every member that a config may have would take half as long again.
+        // Whole-chain loops for every member of a config would lengthen compilation by half.
         let pass: Option<PassFn<T>> =
             const { if T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 { Some(T::pass) } else { None } };
         if let Some(pass) = pass {
@@ -150,7 +150,6 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
 }
 
-/// A box's content, for a recorded element.
 struct InBox<'a, T: Stage> {
     inside: &'a T,
     state: &'a T::State,

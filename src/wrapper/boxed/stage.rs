@@ -22,7 +22,6 @@ struct Inside<'a, N> {
     at: ChunkAt,
 }
 
-/// Runs a box's content on a chunk of a compute type.
 struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
 
 impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
@@ -105,7 +104,7 @@ macro_rules! boxed_stage {
         impl<N: Needs> Stage for $Box {
             type Needs = N;
             type State = BoxedState;
-            /// The state's box has the values of a step, so that a step allocates nothing.
+            /// In the state's box, so that a step allocates nothing.
             type Run = ();
             type Kernel<C: Real> = ();
 

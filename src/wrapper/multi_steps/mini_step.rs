@@ -8,7 +8,7 @@ use crate::part::prelude::*;
 /// The accumulation of one mini-step's gradient.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taking<C = f64> {
-    /// The factor of the gradient, or of its distance from the mean.
+    /// Of the gradient, or of its distance from the mean.
     factor: C,
     mean: bool,
     /// True if no gradient counts and the accumulator stays.
@@ -19,7 +19,7 @@ pub struct Taking<C = f64> {
 }
 
 impl MultiStepsMemory {
-    /// Counts a mini-step, unless it lacks gradients or they are discarded; decides whether to emit.
+    /// Counts a mini-step unless its gradients are missing or discarded; decides whether to emit.
     fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Taking {
         let mean = steps.use_grad_mean;
         let mut taking = Taking { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };
@@ -120,7 +120,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
 
 impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     const SLOTS: &'static [Slot] = &[Slot::exact("accumulator")];
-    // `before` only reads, so that the mean can be computed again after a barrier instead of being stored twice.
+    // `before` only reads: after a barrier the mean is computed again instead of being stored twice.
     const ELEMENTS: Elements = Elements::NONE.before(true).after(false).before_reads().completes();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Taking<C>;

@@ -90,7 +90,7 @@ enum Every {
 }
 
 impl EveryK {
-    /// Returns the window's length after this number of emitted updates.
+    /// Returns the window's length after this many emitted updates.
     fn window(&self, gradient_step: u64) -> f64 {
         match &self.0 {
             Every::Whole(k) => *k as f64,
@@ -98,7 +98,6 @@ impl EveryK {
         }
     }
 
-    /// Returns an error if that length is invalid.
     fn check(&self, gradient_step: u64) -> Result<()> {
         let k = self.window(gradient_step);
         if k >= 1.0 && k.is_finite() {

@@ -78,9 +78,9 @@ pub struct PartitionState<S> {
     members: S,
     which: Vec<usize>,
     active: Vec<Vec<bool>>,
-    /// Each member's outcome of the last step.
+    /// Of the last step, by member.
     outcomes: Vec<Outcome>,
-    /// The leaves of members without updates in this step, if others have some; not part of the state.
+    /// Leaves of members without updates in this step, if others have some; not saved.
     resting: Vec<bool>,
 }
 

@@ -127,7 +127,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let cache = at.params_as_moments()?;
         if self.reset_state && at.structure().leaves().iter().any(LeafSpec::is_shared) {
-            // A new state may read all elements at the start of the round, of which this process owns a part.
+            // A new state may read all elements, of which this process owns a part.
             let begin = |params: &[_]| self.adv_optimizer.init_state(&InitContext { params, whole: None, ..*at });
             ParamSource::Arrays(&cache).with(at.structure(), begin)??;
         }

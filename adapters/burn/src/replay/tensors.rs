@@ -8,7 +8,7 @@ use gradchain::{Error, Result};
 use crate::leaves::Leaf;
 use crate::walkers::Held;
 
-/// A parameter or gradient on any device, flattened, and its shape.
+/// A flattened parameter or gradient on any device, and its shape.
 #[derive(Clone, Debug)]
 pub(super) struct Flat {
     pub(super) tensor: Tensor<1>,
@@ -32,7 +32,7 @@ impl Held for Flat {
         self.tensor.reshape::<D, _>(core::array::from_fn::<usize, D, _>(|axis| self.dims[axis]))
     }
 
-    /// Skips the comparison of values, which were compared when the state was made.
+    /// Skips values, which were compared when the state was made.
     fn is(&self, other: &Flat) -> bool {
         (&self.dims, self.tensor.dtype()) == (&other.dims, other.tensor.dtype())
     }

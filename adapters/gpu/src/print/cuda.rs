@@ -165,7 +165,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
         joined(&|(ty, name)| format!("{} {name}", ty.replace(" __restrict__", "")), "; ")
     );
     let sums = printer.program.sums().len();
-    // In a separate function, because its `__restrict__` arguments do not alias.
+    // Separate, because `__restrict__` arguments do not alias.
     let arguments = joined(&|(ty, name)| format!("{ty} {name}"), ", ");
     text += &format!("__device__ __forceinline__ void through({arguments}) {{\n");
     text += "    unsigned group = blockIdx.x - begin, thread = threadIdx.x;\n";
@@ -180,8 +180,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     for k in 0..sums {
         text += &format!("    double lane{k} = 0.0;\n");
     }
-    // A thread's stride, most elements, and loads issued before the first use: the compiler cannot hoist loads over
-    // stores that might alias.
+    // A thread's stride, most elements, and early loads: the compiler cannot hoist loads over stores that might alias.
     let (apart, most, at_once) = if sums > 0 { (16, 64, 8) } else { (256, 4, 4) };
     text += &format!("    unsigned count = first < len ? min({most}u, (len - 1u - first) / {apart}u + 1u) : 0u;\n");
     text += &format!("    for (unsigned j = 0u; j < count; j += {at_once}u) {{\n");

@@ -37,7 +37,7 @@ fn run(@builtin(global_invocation_id) id: vec3<u32>) {{
     )
 }
 
-/// Returns the numbers from 1 to 4 whose roots are nearest to half-way between two floats.
+/// Returns numbers from 1 to 4 with roots nearest to half-way between two floats.
 fn roots_near_half_way() -> Vec<f32> {
     let all = (1.0_f32.to_bits()..4.0_f32.to_bits()).map(f32::from_bits);
     let from_half_way = |x: f32| ((f64::from(x).sqrt() / ONE_BIT).fract() - 0.5).abs();

@@ -34,12 +34,10 @@ pub(crate) enum Bound {
     Numbers,
     /// [`Numbers::wide`].
     Wide,
-    /// The incoming update.
     Update,
     Param,
-    /// The outgoing update.
     Stored,
-    /// A state array, by its index in the program.
+    /// By the index in the program.
     Slot(usize),
     /// Each chunk's sums, beside those of other leaves.
     Sums,
@@ -59,12 +57,11 @@ impl Numbers {
     }
 }
 
-/// A kernel's source.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) text: String,
     pub(crate) bindings: Vec<Bound>,
-    /// The step's numbers and the constants without a literal, in single and double precision.
+    /// Step numbers, and constants without a literal, in single and double precision.
     numbers: [Vec<Op>; 2],
     pairs: bool,
     /// Elements per group.
@@ -216,7 +213,6 @@ impl Printer<'_> {
         writeln!(self.body, "        {ty} t{line} = {value};").expect("a text has room");
     }
 
-    /// Returns the expression of an incoming number.
     fn number(&mut self, op: Op, ty: Type) -> String {
         let numbers = &mut self.numbers[usize::from(ty == Type::F64)];
         numbers.push(op);
@@ -262,7 +258,7 @@ impl Printer<'_> {
         })
     }
 
-    /// Returns an element of an array; CUDA kernels load several before the first use.
+    /// Returns an element; CUDA kernels load several before the first use.
     fn element(&mut self, array: &str) -> String {
         if !self.is_cuda() {
             return format!("{array}[i]");
@@ -273,7 +269,6 @@ impl Printer<'_> {
         format!("{array}_in[k]")
     }
 
-    /// Returns an element converted to the computation's type.
     fn load(&mut self, array: &str, dtype: DType, ty: Type) -> String {
         match (dtype, ty) {
             (DType::F16 | DType::Bf16, _) => {
@@ -288,7 +283,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns a number as an element of the type to which it has been rounded.
+    /// Returns a number as an element of the dtype to which it has been rounded.
     fn store(&mut self, line: u32, dtype: DType) -> String {
         let ty = self.program.lines()[line as usize].1;
         match (dtype, ty) {
@@ -360,10 +355,10 @@ impl Printer<'_> {
         name == "/" && ty == Type::F32 && !self.is_cuda()
     }
 
-    /// Returns true if a WGSL compiler may combine the line with its uses, or with a sum over elements.
+    /// Returns true if a WGSL compiler may combine the line with its uses or a sum over elements.
     ///
-    /// It may fuse a product with a sum, replace `p + (x - p)` by `x`, and reassociate three operands of sums or
-    /// products. NVIDIA's compiler does the first, lavapipe's the others.
+    /// It may fuse a product with a sum (NVIDIA's does), replace `p + (x - p)` by `x`, and reassociate three operands
+    /// (lavapipe's does).
     fn may_be_moved(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {
@@ -417,7 +412,6 @@ impl Printer<'_> {
         })
     }
 
-    /// Stores results and sums, in the loop over elements.
     fn results(&mut self, element: &dyn Fn(&Bound) -> DType) {
         let mut writes: Vec<(String, u32, DType)> = Vec::new();
         for (slot, line) in self.program.new_slots().iter().enumerate().filter(|(slot, _)| self.program.writes(*slot)) {

@@ -53,7 +53,7 @@ pub(super) fn half(array: &str) -> String {
     format!("(atomicLoad(&{array}[i / 2u]) >> (16u * (i % 2u))) & 0xffffu")
 }
 
-/// Toggles the bits of a 16-bit element that differ; no other thread writes this half of the word.
+/// Toggles the differing bits of a 16-bit element; no other thread writes this half of the word.
 pub(super) fn store_half(array: &str, bits: &str) -> String {
     format!("atomicXor(&{array}[i / 2u], (({}) ^ {bits}) << (16u * (i % 2u)));", half(array))
 }
@@ -124,16 +124,16 @@ fn written(name: &str) -> Option<&'static str> {
 }"
         }
         // Compilers may replace `(a + b) - a` by `b`, and `a / c + b / c` by `(a + b) / c`. So rounded values pass
-        // through a sign flip that never happens, which compilers cannot prove: a leaf has less than 2³¹ elements.
+        // through a sign flip that never happens, since a leaf has less than 2³¹ elements, but that compilers must
+        // expect.
         "rounded_f32" => {
             "fn rounded_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ (numbers[0] >> 31u)); }"
         }
         "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return select(x, -x, (numbers[0] >> 31u) > 0u); }",
-        // Corrects a device's quotient: the remainder determines the float nearest to the exact one. Operands are
-        // scaled to between 1 and 2, against overflow and underflow. The exact quotient is never half-way between two
-        // floats, nor nearer to a power of two than to the float below that. Subnormal operands and results are the
-        // device's. Zero and infinite operands are handled here, because some devices fail for infinity divided by a
-        // large number.
+        // Corrects a quotient: the remainder determines the nearest float. Operands are scaled to between 1 and 2,
+        // against overflow and underflow. The exact quotient is never half-way between two floats, nor nearer to a
+        // power of two than to the float below that. Subnormal operands and results stay the device's. Zero and
+        // infinite operands are handled here, because some devices fail for infinity divided by a large number.
         "div_f32" => {
             "fn div_f32(x: f32, y: f32) -> f32 {
     let bits = vec2(bitcast<u32>(x), bitcast<u32>(y));
@@ -159,7 +159,7 @@ fn written(name: &str) -> Option<&'static str> {
     return select(other, bitcast<f32>(exact), normal);
 }"
         }
-        // The same correction, for operands from 1 to 4.
+        // The same for operands from 1 to 4.
         "sqrt_f32" => {
             "fn sqrt_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
@@ -254,7 +254,6 @@ fn written(name: &str) -> Option<&'static str> {
 
 const OF_PAIRS: [&str; 7] =
     ["rounded_f32", "sum_of_f32", "add_pair", "sub_pair", "high_half", "product_f32", "mul_pair"];
-/// The functions that quotients and roots call.
 const EXACT: [&str; 5] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32"];
 
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {

@@ -22,7 +22,7 @@ pub(crate) struct Found {
 }
 
 impl Backtracking {
-    /// Searches from `start`, whose `t` is 0; `before` is the last step size.
+    /// Searches from `start`, at `t` 0; `before` is the last step size.
     pub(crate) fn search(&self, line: &mut impl Line, start: Point, before: f64) -> Found {
         let mut found = Found { t: 0.0, value: start.value, evaluations: 0, decrease_error: f64::INFINITY };
         if start.value.is_nan() || !start.slope.is_finite() {

@@ -12,10 +12,9 @@ use crate::element::{Element, Real, convert, with_dtype};
 use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_held};
 use crate::state::Moments;
 
-/// The loss at a point of the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
-    /// Distance from the start, in multiples of the direction.
+    /// In multiples of the direction.
     pub(super) t: f64,
     pub(super) value: f64,
     pub(super) slope: f64,
@@ -48,11 +47,11 @@ pub(super) trait Line {
     fn keep(&mut self) {}
 }
 
-/// The line from the parameters along a tree's updates; it bends at bounds and follows them.
+/// The line from the parameters along the updates; it bends at bounds and follows them.
 pub(super) struct TreeLine<'a, 't> {
     tree: &'a mut WholeTree<'t>,
     point: &'a mut Moments,
-    /// The gradient of the last evaluation and the kept one, if the search needs slopes.
+    /// Of the last evaluation and the kept one, if the search needs slopes.
     gradients: Option<[&'a mut Moments; 2]>,
     within: Option<Within>,
 }
@@ -76,7 +75,7 @@ impl<'a, 't> TreeLine<'a, 't> {
         TreeLine { tree, point, gradients, within }
     }
 
-    /// Returns the slope at the start; also keeps the gradient passed to the step.
+    /// Returns the slope at the start, and keeps the step's gradient.
     pub(super) fn first_slope(&mut self) -> f64 {
         let gradient = match &mut self.gradients {
             Some([_, kept]) => &mut **kept,
@@ -125,7 +124,6 @@ impl Line for TreeLine<'_, '_> {
     }
 }
 
-/// Copies the gradient passed to the step.
 fn read_gradient(tree: &WholeTree<'_>, to: &mut Moments) {
     for leaf in 0..to.len() {
         if let Some(to) = to.get_mut::<f64>(leaf) {
@@ -154,7 +152,7 @@ impl LeafVisitor for Slope<'_> {
     }
 }
 
-/// The derivative along a line with bounds: an element at a bound does not move out of it.
+/// The derivative along a line with bounds: an element at a bound stays within it.
 struct AlongBounds<'a> {
     /// The point, or `None` for the parameters.
     point: Option<&'a Moments>,
@@ -205,7 +203,7 @@ impl LeafVisitor for Change<'_> {
     }
 }
 
-/// Writes the point of a step: update and sum are rounded to the parameters' dtype.
+/// Writes a step's point: update and sum are rounded to the parameters' dtype.
 struct GoTo<'a> {
     t: f64,
     point: &'a mut Moments,
@@ -228,8 +226,8 @@ fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
     }
 }
 
-/// Multiplies the updates; by 0 all become 0. An update that would leave the bounds ends at the bound, or by rounding
-/// slightly beyond it, where it is cut off.
+/// Multiplies the updates; by 0 all become 0. Updates end at the bounds, or by rounding slightly beyond, where they are
+/// cut off.
 pub(super) struct Stretch<'a> {
     pub(super) t: f64,
     pub(super) bounds: Option<&'a Bounds>,
@@ -250,7 +248,7 @@ impl LeafVisitor for Stretch<'_> {
     }
 }
 
-/// Returns the update shortened to the bound, or by rounding slightly beyond it.
+/// Shortens the update to the bound, or by rounding slightly beyond it.
 fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
     let (bound, out) = if p + u < lower {
         (lower, -C::one())
@@ -263,7 +261,7 @@ fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
     if (p + whole - bound) * out >= C::zero() { whole } else { whole + out * C::epsilon() * whole.abs() }
 }
 
-/// Returns the guess, or 1 if it is no length, as after a failed search.
+/// Returns the guess, or 1 after a failed search.
 fn guess_or_one(guess: f64) -> f64 {
     if guess > 0.0 && guess.is_finite() { guess } else { 1.0 }
 }

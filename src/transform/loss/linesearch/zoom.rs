@@ -16,7 +16,7 @@ pub(crate) struct Zoom {
     pub(crate) interpolation: Interpolation,
 }
 
-/// The result of a search, whose gradient the line keeps.
+/// The result; the line keeps its gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) t: f64,
@@ -34,7 +34,7 @@ struct Judged {
     curvature_error: f64,
 }
 
-/// An interval with an acceptable point. `low` has the lower value, and may be on the right.
+/// An interval with an acceptable point; `low`, with the lower value, may be on the right.
 #[derive(Clone, Copy, Debug)]
 struct Bracket {
     low: Point,
@@ -73,7 +73,7 @@ impl Zoom {
                 Some(bracket) => Some(bracket.narrowed(now)),
             };
             if done || (longest && bracket.is_none()) {
-                // The longest allowed step may be too short for the slope to change.
+                // The longest step may be too short for the slope to change.
                 return now.accepted(line, kept).found(evaluations);
             }
             if evaluations >= self.max_linesearch_steps as u64 || (narrow && kept.point.t > 0.0) {
@@ -123,7 +123,7 @@ impl Judged {
         Found { t, value, evaluations, decrease_error, curvature_error }
     }
 
-    /// Accepts the last evaluated point and keeps its gradient.
+    /// Accepts the last point and keeps its gradient.
     fn accepted(self, line: &mut impl Line, kept: Judged) -> Judged {
         if self.point.t != kept.point.t {
             line.keep();
@@ -131,7 +131,7 @@ impl Judged {
         self
     }
 
-    /// Ends the search: returns the best point with enough decrease, else the last one if its loss is lower.
+    /// Returns the best point with enough decrease, else the last if its loss is lower.
     fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
         let lower = self.decrease_error.is_finite() && self.point.value < kept.point.value;
         if kept.point.t > 0.0 || !lower { kept } else { self.accepted(line, kept) }
@@ -143,7 +143,7 @@ impl Bracket {
         (self.high.t - self.low.t).abs()
     }
 
-    /// Returns the minimum of a cubic or of a parabola, if not too close to an end, else the middle.
+    /// Returns the minimum of a cubic or parabola, if not too close to an end, else the middle.
     fn inside(&self, interpolation: Interpolation) -> f64 {
         let Bracket { low, high, third } = *self;
         let (left, right, length) = (low.t.min(high.t), low.t.max(high.t), self.length());
@@ -171,7 +171,7 @@ impl Bracket {
     }
 }
 
-/// Returns the minimum of the cubic through three points with the slope of the first, or NaN.
+/// Returns the minimum of the cubic with the slope of `a`, or NaN.
 fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
     // (f(a + x) − f(a) − f′(a)·x) / x² is linear in x: the cubic's second and third coefficients.
     let reduced = |p: Point| {
@@ -184,7 +184,7 @@ fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
     a.t + (-second + (second * second - 3.0 * third * a.slope).sqrt()) / (3.0 * third)
 }
 
-/// Returns the minimum of the cubic through two points with their slopes, or NaN.
+/// Returns the minimum of the cubic with both slopes, or NaN.
 fn hermite_minimum(a: Point, b: Point) -> f64 {
     let x = b.t - a.t;
     let first = a.slope + b.slope - 3.0 * (b.value - a.value) / x;
@@ -192,7 +192,7 @@ fn hermite_minimum(a: Point, b: Point) -> f64 {
     b.t - x * (b.slope + second - first) / (b.slope - a.slope + 2.0 * second)
 }
 
-/// Returns the minimum of the parabola through two points with the slope of the first.
+/// Returns the minimum of the parabola with the slope of `a`.
 fn parabola_minimum(a: Point, b: Point) -> f64 {
     let x = b.t - a.t;
     let second = (b.value - a.value - a.slope * x) / (x * x);

@@ -16,7 +16,7 @@ use crate::numeric::order::largest_first;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// The places of a matrix: element `[i, j]` is at `rows[i] + cols[j]`.
+/// Element `[i, j]` of a matrix is at `rows[i] + cols[j]`.
 #[derive(Debug, Hash)]
 pub(super) struct Places {
     pub(super) rows: Vec<usize>,
@@ -84,7 +84,7 @@ fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: 
     Ok(matrix.map(|[rows, cols]| Places { rows, cols }).filter(|places| places.size().iter().any(|n| *n <= most)))
 }
 
-/// Allocates zeroed square arrays for each matrix's sides of at most `most`.
+/// Allocates zeroed square arrays for all sides of at most `most`.
 pub(super) fn square_arrays(
     numbers: &WeightDimensionNumbers,
     most: usize,
@@ -134,7 +134,6 @@ impl Rooms {
     }
 }
 
-/// Scratch space of one compute type.
 pub(super) struct Room<C> {
     pub(super) gradient: Vec<C>,
     pub(super) mean: Vec<C>,
@@ -223,7 +222,7 @@ impl Eigen {
         }
     }
 
-    /// Improves the eigenvectors of an older matrix by one step of orthogonal iteration.
+    /// Improves an older matrix's eigenvectors by one step of orthogonal iteration.
     ///
     /// The columns of `vectors` are sorted by decreasing weight; `order` receives the former column of each.
     pub(super) fn improve<C: Real>(
@@ -250,7 +249,7 @@ impl Eigen {
         }
         largest_first(&mut self.values);
         order(&self.values);
-        // In the new order, into the matrix's memory, which is free.
+        // In the new order, into the matrix's free memory.
         for (to, (_, j)) in self.matrix.chunks_exact_mut(n.max(1)).zip(&self.values) {
             to.copy_from_slice(&self.product[j * n..][..n]);
         }
@@ -265,8 +264,7 @@ impl Eigen {
         self.symmetric.decompose(n, |i, j| matrix[i * n + j].as_f64());
         self.vectors.clear();
         self.matrix.clear();
-        // Rows are eigenvectors, once plain and once times a power of the eigenvalues, which rounding may have made
-        // negative.
+        // Rows are eigenvectors, plain and times a power of the eigenvalues, which rounding may have made negative.
         for k in 0..n {
             let (value, vector) = (self.symmetric.value(k), self.symmetric.vector(k));
             let factor = (if value < 0.0 { ridge } else { value + ridge }).powf(power);

@@ -179,7 +179,6 @@ impl Scale<'_> {
         }
     }
 
-    /// Accumulates the gradient into both factors.
     fn accumulate<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
         let ScaleBySoapState { left, right, rooms, .. } = &mut *self.state;
         let room = rooms.of::<C>();

@@ -4,7 +4,6 @@ use crate::element::Real;
 use crate::engine::Job;
 use crate::numeric::split::{FEW, Split, each_of, half, in_parts, worth_sharing};
 
-/// An element-wise chunk of an unfactored leaf.
 pub(super) struct Plain<'a, C> {
     pub(super) u: &'a [C],
     pub(super) v: &'a mut [C],
@@ -44,13 +43,12 @@ pub(super) struct Factor<'a, C> {
 /// Independent partial sums, so that reductions vectorize; they fix the order of addition.
 const LANES: usize = 8;
 
-/// The most row blocks of a matrix, and the least elements of a block.
+/// The most row blocks of a matrix, and a block's least elements.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 
 pub(super) struct Factored<'a, C> {
     pub(super) u: &'a [C],
-    /// The strides and lengths of both axes.
     pub(super) steps: [usize; 2],
     pub(super) size: [usize; 2],
     /// The factors of the second longest axis and of the longest.
@@ -64,8 +62,8 @@ pub(super) struct Factored<'a, C> {
 impl<C: Real> Factored<'_, C> {
     pub(super) fn update(self, keep: f64, epsilon: f64) {
         let [n, m] = self.size;
-        // Squares are summed along the first axis by block, then block by block. Blocks depend on the matrix alone, not
-        // on the number of threads.
+        // Sums squares along the first axis by block, then the blocks, which depend on the matrix alone, not on the
+        // number of threads.
         let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
         let lanes = if self.steps == [m, 1] { 1 } else { LANES };
         self.room.clear();
@@ -128,7 +126,7 @@ fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut
         }
         return;
     }
-    // Several columns side by side, because each is a dependent chain of additions.
+    // Side by side, because each column is a dependent chain of additions.
     for (b, cols) in cols.chunks_mut(LANES).enumerate() {
         for (i, row) in rows.iter_mut().enumerate() {
             for (lane, col) in cols.iter_mut().enumerate() {
@@ -140,7 +138,7 @@ fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut
     }
 }
 
-/// Sums of squares of contiguous rows, by row, and by column per row block.
+/// Sums squares of contiguous rows by row, and per row block by column.
 struct Squares<'a, C> {
     u: &'a [C],
     rows: &'a mut [f64],
@@ -178,7 +176,7 @@ impl<C: Real> Job for Squares<'_, C> {
     }
 }
 
-/// Rows summed together, so that column sums are loaded and stored once for all.
+/// Rows summed together, which loads and stores column sums once.
 const TOGETHER: usize = 4;
 
 /// Sums the squares of `R` rows, each row and column in order.

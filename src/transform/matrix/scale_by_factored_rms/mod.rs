@@ -108,7 +108,7 @@ pub struct ScaleByFactoredRmsState {
     pub v_col: Moments,
     /// Means of leaves that are not factored.
     pub v: Moments,
-    /// The factors of rows and columns in this step, shaped like the means.
+    /// Factors of rows and columns in this step, shaped like the means.
     by_row: Moments,
     by_col: Moments,
     layouts: Arc<[Layout]>,
@@ -117,12 +117,12 @@ pub struct ScaleByFactoredRmsState {
 
 state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } knows { layouts } room { by_row, by_col });
 
-/// Returns the stride of axis `a` in row-major means over the axis `gone`.
+/// Returns the stride of axis `a` in row-major means over axis `gone`.
 fn step_without(shape: &[usize], gone: usize, a: usize) -> usize {
     if a == gone { 0 } else { (a + 1..shape.len()).filter(|&b| b != gone).map(|b| shape[b]).product() }
 }
 
-/// The axes of a factored leaf in memory order, outermost first: length, strides in row and column means.
+/// Axes in memory order, outermost first: length, strides in row and column means.
 #[derive(Clone, Debug, Hash, Default)]
 struct Layout {
     axes: Vec<[usize; 3]>,
@@ -135,7 +135,7 @@ impl Layout {
         Layout { axes: axes.map(|a| [shape[a], step_without(shape, along, a), step_without(shape, down, a)]).collect() }
     }
 
-    /// Visits `len` elements as runs along the innermost axis: the range, and the places of its first means.
+    /// Visits runs along the innermost axis: their ranges, and the places of their first means.
     fn each(&self, start: usize, len: usize, mut run: impl FnMut(Range<usize>, [usize; 2])) {
         let (inner, outer) = self.axes.split_last().map_or(([1, 0, 0], &[][..]), |(inner, outer)| (*inner, outer));
         let mut done = 0;
@@ -246,7 +246,7 @@ impl<C: Real> Job for Roots<'_, C> {
     }
 }
 
-/// The factors of neighbours along an axis: of rows and columns, with strides.
+/// Factors along an axis: of rows and columns, with strides.
 struct Products<'a, C> {
     row: (&'a [C], usize),
     col: (&'a [C], usize),
@@ -309,7 +309,7 @@ impl LeafObserver for Means<'_> {
         let (shape, strides) = (leaf.shape(), leaf.strides());
         let [n, m] = [shape[down], shape[along]];
         let steps = |a: usize| [strides[a] as usize, step_without(shape, along, a), step_without(shape, down, a)];
-        // The start of matrix `b` in the leaf and in both factors: the other axes, last fastest.
+        // Where matrix `b` starts in the leaf and both factors: the other axes, last fastest.
         for b in 0..u.len() / (n * m).max(1) {
             let (mut rest, mut at) = (b, [0; 3]);
             for a in (0..shape.len()).rev().filter(|&a| a != down && a != along) {
@@ -320,7 +320,7 @@ impl LeafObserver for Means<'_> {
             let [at, at_row, at_col] = at;
             let row = Factor { mean: &mut row[at_row..], by: &mut by_row[at_row..], step: steps(down)[1] };
             let col = Factor { mean: &mut col[at_col..], by: &mut by_col[at_col..], step: steps(along)[2] };
-            // The order of summation follows the axes, which usually are in memory order.
+            // Sums in the order of the axes, which usually are in memory order.
             let (exchanged, axes) = (down > along, [down.min(along), down.max(along)]);
             let (steps, size) = (axes.map(|a| strides[a] as usize), axes.map(|a| shape[a]));
             Factored { u: &u[at..], steps, size, row, col, exchanged, room }.update(keep, self.epsilon);

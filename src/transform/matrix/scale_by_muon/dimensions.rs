@@ -148,7 +148,7 @@ impl WeightDimensionNumbers {
         self
     }
 
-    /// Returns a leaf's dimension numbers; `layout` gives the rows without an entry.
+    /// Returns a leaf's dimension numbers; `layout` decides without an entry.
     pub(crate) fn of(&self, leaf: &LeafSpec, layout: Layout) -> Option<DimensionNumbers> {
         let numbers = |axes: &MatrixAxes| match axes {
             MatrixAxes::NoMatrix => None,
@@ -188,14 +188,13 @@ impl WeightDimensionNumbers {
     }
 }
 
-/// The places of a leaf's matrices: element `[i, j]` of the matrix at `m` is at `m + down[i] + along[j]`, with no more
-/// rows than columns.
+/// Element `[i, j]` of a matrix at `m` is at `m + down[i] + along[j]`, with no more rows than columns.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Places {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
-    /// Successive transpositions `[a, b, c, d]` to `[a, c, b, d]`, from memory order to row-major matrices.
+    /// Transpositions `[a, b, c, d]` to `[a, c, b, d]`, in turn, from memory order to row-major matrices.
     pub(super) turns: Vec<[usize; 4]>,
 }
 
@@ -237,7 +236,7 @@ fn places_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Places 
     Places { matrices, down, along, turns }
 }
 
-/// Returns the places of rows and columns of a leaf's only matrix: element `[i, j]` is at the sum of both.
+/// Returns the places of rows and columns of a leaf's only matrix: element `[i, j]` is at their sum.
 ///
 /// Returns `None` for no matrix, an error for several.
 #[cfg(feature = "faer")]
@@ -279,7 +278,7 @@ fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     turns
 }
 
-/// Returns the places along some axes, the last fastest; none for a leaf without elements.
+/// Returns the places along some axes, the last fastest; none for an empty leaf.
 fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
     if leaf.len() == 0 {
         return Vec::new();

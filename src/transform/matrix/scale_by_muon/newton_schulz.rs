@@ -128,7 +128,6 @@ pub(super) const LEAST: f64 = 1e-8;
 
 /// One or several matrices `x` on any device.
 pub(super) trait Matrices {
-    /// Divides `x` by its norm, if the method uses one.
     fn begin(&mut self, preconditioning: Preconditioning);
     /// `a ← x·xᵀ`
     fn gram(&mut self);
@@ -193,7 +192,7 @@ struct Wide {
 }
 
 impl Scratch {
-    /// Replaces a matrix by the iteration's result; returns the inner product of both.
+    /// Orthogonalizes a matrix; returns the inner product of old and new.
     pub(super) fn orthogonalize<C: Real>(
         &mut self,
         u: &mut [C],
@@ -232,7 +231,7 @@ impl Wide {
     fn spectral_norm<C: Real>(&mut self, x: &[C], [n, m]: [usize; 2]) -> f64 {
         self.x.clear();
         self.x.extend(x.iter().map(|x| x.as_f64()));
-        // Scaled against overflow and underflow of squares.
+        // Against overflow and underflow of squares.
         let largest = self.x.iter().fold(0.0, |largest: f64, x| if x.is_nan() { *x } else { largest.max(x.abs()) });
         if largest == 0.0 || !largest.is_finite() {
             return largest;
@@ -300,7 +299,7 @@ impl<C: Real> Matrices for Here<'_, C> {
         match preconditioning {
             Preconditioning::Frobenius | Preconditioning::Spectral => {}
             Preconditioning::Aol => {
-                // `squared` is free until `polynomial` writes it; it holds the factors.
+                // `squared` holds the factors until `polynomial` writes it.
                 for i in 0..n {
                     let sum = sum_tile(&a[i * n..][..n], |a| a.as_f64().abs());
                     squared[i] = C::of(factor(sum));
@@ -309,7 +308,7 @@ impl<C: Real> Matrices for Here<'_, C> {
                     let row = squared[i];
                     x[i * m..][..m].iter_mut().for_each(|x| *x *= row);
                     let line = a[i * n..][..n].iter_mut().zip(&*squared);
-                    // The product of factors first: equal for `[i, j]` and `[j, i]`, so that `a` stays symmetric.
+                    // The product of factors first, equal for `[i, j]` and `[j, i]`, keeps `a` symmetric.
                     line.for_each(|(a, col)| *a *= row * *col);
                 }
             }
@@ -331,8 +330,7 @@ const LARGE: f64 = 1e9;
 
 /// Returns the first divisor of `x`: its norm plus `eps`, which is relative for small norms.
 ///
-/// The last two methods divide by norms of their own; for them only very small and very large matrices are normalized,
-/// against underflow and overflow.
+/// For the last two methods, which divide by norms of their own, it only prevents underflow and overflow.
 fn divisor(norm: f64, eps: f64, preconditioning: Preconditioning) -> f64 {
     // `min` would drop NaN.
     let at_most_1 = |x: f64| if x > 1.0 { 1.0 } else { x };

@@ -7,7 +7,6 @@ use crate::engine::{Line, RemoteLeaf};
 use crate::state::Moments;
 
 impl Orthogonalize<'_> {
-    /// Returns the updates of a leaf.
     pub(super) fn remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
         let ScaleByMuonState { updates, mu, places, .. } = &mut *self.state;
         let rule = self.rule;

@@ -69,7 +69,7 @@ impl<C: Real> Job for Elements<'_, C> {
     }
 }
 
-/// The bounds of the elements from `start` on: the least number of their places along all axes.
+/// The bounds of elements from `start` on: the least number of their places along all axes.
 pub(super) struct Least<'a, C> {
     pub(super) layout: &'a Layout,
     pub(super) start: usize,
@@ -132,11 +132,10 @@ impl Layout {
     }
 }
 
-/// A block of the outermost axis: computes the next numbers of all axes, run by run.
+/// Computes the next numbers of all axes from a block of the outermost axis, run by run.
 pub(super) struct Rows<'a, C> {
     pub(super) k: Scalars<C>,
     pub(super) layout: &'a Layout,
-    /// The first index.
     pub(super) first: usize,
     pub(super) u: &'a [C],
     pub(super) mu: &'a [C],
@@ -173,7 +172,7 @@ impl<C: Real> Job for Rows<'_, C> {
 }
 
 impl<C: Real> Rows<'_, C> {
-    /// Handles `R` runs at a time: loads the inner axis's numbers once, reads `R` memory streams.
+    /// Handles `R` runs: loads the inner axis's numbers once, reads `R` memory streams.
     #[inline(always)]
     fn together<const R: usize>(self) {
         let Rows { k, layout, first, u, mu, next } = self;
@@ -221,7 +220,8 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             for r in 0..R {
                 for i in 0..LANES {
                     let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
-                    // With several runs the last `larger` does not choose the stored value, so no masked store arises.
+                    // With several runs the last `larger` does not choose the stored value, so LLVM makes no masked
+                    // store.
                     let before = if R == 1 { always.store(most[i]) } else { most[i] };
                     most[i] = before.larger(v);
                     largest[r][i] = largest[r][i].larger(v);
@@ -251,8 +251,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     }
 }
 
-/// Returns the smaller of a bound and a number, NaN if the number is, in one instruction. The caller handles NaN
-/// bounds.
+/// Returns the smaller number, NaN if `number` is, in one instruction. The caller handles NaN bounds.
 #[inline(always)]
 fn smaller<C: Real>(bound: C, number: C) -> C {
     select_unpredictable(bound < number, bound, number)

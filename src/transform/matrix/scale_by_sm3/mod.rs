@@ -86,9 +86,9 @@ pub struct ScaleBySm3State {
     pub count: Count,
     /// One number for each index of each axis, the axes one after another.
     pub mu: Moments,
-    /// `mu` before the step, of leaves with two axes or more: the bounds of their elements.
+    /// `mu` before the step, of leaves with two axes or more.
     before: Moments,
-    /// Scratch space for the next `mu`, per block.
+    /// The next `mu`, per block.
     next: Moments,
     layouts: Arc<[Layout]>,
     now: Scalars<f64>,
@@ -110,7 +110,7 @@ struct Layout {
     per: usize,
 }
 
-/// The most blocks of a leaf, and the least elements of a block.
+/// The most blocks of a leaf, and a block's least elements.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 

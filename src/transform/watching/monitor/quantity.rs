@@ -95,7 +95,7 @@ impl Quantity {
         }
     }
 
-    /// Adds a chunk to its sums, which it takes from the front of the iterator.
+    /// Adds a chunk to its sums, taken from the front of the iterator.
     pub(super) fn add<C: Real>(&self, simd: SimdLevel, u: &[C], p: &[C], sums: &mut core::slice::IterMut<'_, f64>) {
         let (measure, x) = match &self.0 {
             Kind::Updates(measure) => (measure, u),
@@ -116,7 +116,7 @@ impl Quantity {
         add(if small { scaled(1.0 / SMALL) } else { 0.0 });
     }
 
-    /// Returns the quantity over `elements` elements, from its sums, which begin at `first`.
+    /// Returns the quantity from its sums, which begin at `first`.
     pub(super) fn of_sums(&self, first: usize, sum: &dyn Fn(usize) -> f64, elements: usize) -> f64 {
         match &self.0 {
             Kind::Updates(measure) | Kind::Params(measure) if measure.is_norm() => {

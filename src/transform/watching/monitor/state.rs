@@ -72,7 +72,7 @@ pub struct MonitorState {
     by_leaf: Named<PerLeaf<Scalar>>,
     by_group: Named<Named<Scalar>>,
     means: Named<MeanState>,
-    /// The measured leaves, their groups and shapes; derived from the parameters.
+    /// Measured leaves, their groups and shapes; derived from the parameters.
     active: Vec<bool>,
     group_of: Vec<usize>,
     shapes: Vec<Vec<usize>>,
@@ -91,7 +91,6 @@ impl<S: State> State for Named<S> {
     }
 }
 
-/// The running means of one measurement.
 #[derive(Clone, Debug)]
 struct MeanState {
     count: Count,
@@ -221,7 +220,6 @@ impl MeanState {
 }
 
 impl Mean {
-    /// Returns the mean with one more measurement.
     fn next(&self, clock: Clock, kept: &mut Scalar, measured: f64) -> f64 {
         let decay = self.decay.at(clock.count);
         let ema = decay * kept.get() + (1.0 - decay) * measured;

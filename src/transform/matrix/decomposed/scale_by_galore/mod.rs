@@ -212,7 +212,7 @@ impl Inside {
     }
 }
 
-/// A matrix's places in its leaf, longer side first; rows first if square.
+/// A matrix's places in its leaf, longer side first, or rows if square.
 #[derive(Clone, Debug, Hash)]
 struct Places {
     long: Vec<usize>,
@@ -414,7 +414,6 @@ impl LeafVisitor for Project<'_> {
     }
 }
 
-/// Replaces the gradients by the base optimizer's updates, projected back.
 struct ProjectBack<'a> {
     projector: &'a Moments,
     inside: &'a mut Inside,
