@@ -237,10 +237,10 @@ macro_rules! wrapper {
 ///
 /// A field starts at the value after its type, or else at its default. Users set fields in `set`, which stay when the
 /// state starts anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` determine its
-/// [meaning](crate::state::StateWalk::meaning). Those `beside` are no state. `evaluate
-/// |memory| expr` returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to walks over
-/// [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`; `reads name;`
-/// names the method with further [readings](crate::state::StateWalk::reading).
+/// [meaning](crate::state::StateWalk::meaning). Those `beside` are no state.
+/// `evaluate |memory| expr` returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to
+/// walks over [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`;
+/// `reads name;` names the method with further [readings](crate::state::StateWalk::reading).
 macro_rules! memory {
     (
         $(#[$meta:meta])*

@@ -150,7 +150,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the same as a fraction of the initial norm; the two are added.
+    /// Sets the tolerance of the gradient relative to the initial norm; it adds to the absolute one.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn gradient_rtol(mut self, gradient_rtol: f64) -> Self {
@@ -166,7 +166,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the same as a fraction of the value; the two are added.
+    /// Sets the tolerance of the value relative to it; it adds to the absolute one.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn value_rtol(mut self, value_rtol: f64) -> Self {
@@ -182,7 +182,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the same as a fraction of the norm of the parameters; the two are added.
+    /// Sets the tolerance of the step relative to the norm of the parameters; it adds to the absolute one.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn step_rtol(mut self, step_rtol: f64) -> Self {

@@ -6,8 +6,8 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
 ///
-/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number for
-/// all of them: 1 fixes the sum of the elements.
+/// `a` is a number for all elements (1 fixes their sum), or a tree with the same leaves, each with as many elements or
+/// one.
 ///
 /// # Arithmetic
 ///

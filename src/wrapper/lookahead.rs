@@ -18,7 +18,7 @@ use crate::state::{EvaluateAs, start_anew};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written only when synchronizing.
+/// One float of state per parameter, read and written only when synchronizing.
 ///
 /// # Errors
 ///

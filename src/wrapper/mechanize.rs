@@ -26,7 +26,7 @@ use crate::state::StateWalk;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. One additional pass.
+/// One float of state per parameter. One additional pass.
 ///
 /// # Errors
 ///

@@ -30,9 +30,9 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written when the average moves. Fuses if the inner transformation
-/// does; reads parameters. A step adds the parameters that the previous step left while they are in registers: the
-/// average needs no additional pass.
+/// One float of state per parameter, read and written when the average moves. Fuses if the inner transformation does;
+/// reads parameters. A step adds the parameters that the previous step left while they are in registers: the average
+/// needs no additional pass.
 ///
 /// # Errors
 ///

@@ -35,8 +35,8 @@ use crate::transform::LeafTypes;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, two for each 16-bit parameter. Fuses if the base optimizer does, except on
-/// 16-bit leaves; reads parameters.
+/// One float of state per parameter, two for each 16-bit parameter. Fuses if the base optimizer does, except on 16-bit
+/// leaves; reads parameters.
 ///
 /// # Errors
 ///

@@ -118,8 +118,8 @@ pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsP
 ///
 /// # Cost
 ///
-/// Three walks over the module, two clones of its other fields, and a tensor of one element for each parameter.
-/// Elements are copied only if they are shared, for example with a clone of the module, or not in row-major order.
+/// Three walks over the module, two clones of its other fields, and a tensor of one element per parameter. Elements are
+/// copied only if they are shared, for example with a clone of the module, or not in row-major order.
 ///
 /// # Errors
 ///

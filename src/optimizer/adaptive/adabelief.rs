@@ -15,7 +15,7 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -41,8 +41,8 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 ///
 /// Zhuang and others, [AdaBelief optimizer: adapting stepsizes by the belief in observed
 /// gradients](https://arxiv.org/abs/2010.07468), 2020. Optax,
-/// [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_belief`](crate::transform::scale_by_belief) says. PyTorch has none.
+/// [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as
+/// [`scale_by_belief`](crate::transform::scale_by_belief). PyTorch has none.
 pub fn adabelief(learning_rate: impl IntoHyperparam) -> Adabelief {
     Adabelief { chain: (scale_by_belief(), scale_by_learning_rate(learning_rate)) }
 }

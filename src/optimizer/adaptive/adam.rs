@@ -13,7 +13,7 @@ use crate::transform::{ScaleByAdam, ScaleByLearningRate, scale_by_adam, scale_by
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -36,8 +36,8 @@ use crate::transform::{ScaleByAdam, ScaleByLearningRate, scale_by_adam, scale_by
 ///
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014. Optax,
 /// [`adam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: moments of 16-bit leaves are `f32`
-/// unless `mu_dtype` and `nu_dtype` ask otherwise. PyTorch's `Adam(weight_decay=...)` adds L2 regularization; here that
-/// is `chain((add_decayed_weights(w), adam(lr)))`.
+/// unless `mu_dtype` or `nu_dtype` is set. PyTorch's `Adam(weight_decay=...)` adds L2 regularization; here that is
+/// `chain((add_decayed_weights(w), adam(lr)))`.
 pub fn adam(learning_rate: impl IntoHyperparam) -> Adam {
     Adam { chain: (scale_by_adam(), scale_by_learning_rate(learning_rate)) }
 }

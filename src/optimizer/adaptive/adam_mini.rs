@@ -17,8 +17,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter and one for each block. Two passes, between which the updates are stored: one
-/// more float for each parameter, which is not part of the state.
+/// One float of state per parameter and one per block. Two passes, which store the updates in between: one more float
+/// per parameter, not part of the state.
 ///
 /// # Errors
 ///

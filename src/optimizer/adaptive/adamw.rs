@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass, mask or not.
+/// Two floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///

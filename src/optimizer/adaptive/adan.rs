@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Four floats of state for each parameter; one pass, mask or not.
+/// Four floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///

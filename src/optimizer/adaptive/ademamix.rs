@@ -19,7 +19,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass, mask or not.
+/// Three floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -45,9 +45,9 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137),
-/// 2024. Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_ademamix`](crate::transform::scale_by_ademamix) says; a mask is a [`Mask`]. Its default `alpha` is not
-/// that of the part, as in Optax. PyTorch has none.
+/// 2024. Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`scale_by_ademamix`](crate::transform::scale_by_ademamix); a mask is a [`Mask`]. Its default `alpha` is not that of
+/// the part, as in Optax. PyTorch has none.
 pub fn ademamix(learning_rate: impl IntoHyperparam) -> Ademamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Ademamix { chain: (scale_by_ademamix().alpha(5.0), decay, scale_by_learning_rate(learning_rate)) }

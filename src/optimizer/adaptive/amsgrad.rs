@@ -14,7 +14,7 @@ use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, sc
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -39,8 +39,8 @@ use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, sc
 /// # References
 ///
 /// Reddi, Kale and Kumar, [On the convergence of Adam and beyond](https://arxiv.org/abs/1904.09237), 2018. Optax,
-/// [`amsgrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_amsgrad`]
-/// says. PyTorch: `Adam(amsgrad=True)`, see there.
+/// [`amsgrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as [`scale_by_amsgrad`]. PyTorch:
+/// `Adam(amsgrad=True)`, see there.
 pub fn amsgrad(learning_rate: impl IntoHyperparam) -> Amsgrad {
     Amsgrad { chain: (scale_by_amsgrad(), scale_by_learning_rate(learning_rate)) }
 }

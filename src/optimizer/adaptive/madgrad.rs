@@ -14,7 +14,7 @@ use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, s
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///

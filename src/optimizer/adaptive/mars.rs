@@ -19,8 +19,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Two passes, between which the corrected gradients are stored: one more
-/// float for each parameter, which is not part of the state.
+/// Three floats of state per parameter. Two passes, which store the corrected gradients in between: one more float per
+/// parameter, not part of the state.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -39,9 +39,9 @@ use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate
 /// # References
 ///
 /// Liu and others, [On the variance of the adaptive learning rate and beyond](https://arxiv.org/abs/1908.03265), 2019.
-/// Optax, [`radam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_radam`](crate::transform::scale_by_radam) says. PyTorch's `RAdam(weight_decay=...)` adds L2
-/// regularization; here that is an [`add_decayed_weights`](crate::add_decayed_weights) before this.
+/// Optax, [`radam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as
+/// [`scale_by_radam`](crate::transform::scale_by_radam). PyTorch's `RAdam(weight_decay=...)` adds L2 regularization;
+/// here that is an [`add_decayed_weights`](crate::add_decayed_weights) before this.
 pub fn radam(learning_rate: impl IntoHyperparam) -> Radam {
     Radam { chain: (scale_by_radam(), scale_by_learning_rate(learning_rate)) }
 }

@@ -15,7 +15,7 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, one more if [centered](Rmsprop::centered), one more with
+/// One float of state per parameter, one more if [centered](Rmsprop::centered), one more with
 /// [momentum](Rmsprop::momentum). One pass.
 ///
 /// # Errors

@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass, mask or not.
+/// Two floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -45,9 +45,9 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Morwani and others, [Connections between schedule-free optimizers, AdEMAMix, and accelerated SGD
 /// variants](https://arxiv.org/abs/2502.02431), 2025. Optax,
-/// [`simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_simplified_ademamix`](crate::transform::scale_by_simplified_ademamix) says; a mask is a [`Mask`]. PyTorch
-/// has none.
+/// [`simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`scale_by_simplified_ademamix`](crate::transform::scale_by_simplified_ademamix); a mask is a [`Mask`]. PyTorch has
+/// none.
 pub fn simplified_ademamix(learning_rate: impl IntoHyperparam) -> SimplifiedAdemamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     SimplifiedAdemamix { chain: (scale_by_simplified_ademamix(), decay, scale_by_learning_rate(learning_rate)) }

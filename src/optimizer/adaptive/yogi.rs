@@ -15,7 +15,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -41,8 +41,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 ///
 /// Zaheer and others, [Adaptive methods for nonconvex
 /// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018. Optax,
-/// [`yogi`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_yogi`](crate::transform::scale_by_yogi) says. PyTorch has none.
+/// [`yogi`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as
+/// [`scale_by_yogi`](crate::transform::scale_by_yogi). PyTorch has none.
 pub fn yogi(learning_rate: impl IntoHyperparam) -> Yogi {
     Yogi { chain: (scale_by_yogi(), scale_by_learning_rate(learning_rate)) }
 }

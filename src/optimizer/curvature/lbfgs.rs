@@ -26,8 +26,8 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// `2·memory_size + 2` floats of state for each parameter and two passes; with the line search 3 floats more, another
-/// pass, and one evaluation of the loss or a few.
+/// `2·memory_size + 2` floats of state per parameter and two passes; with the line search 3 floats more, another pass,
+/// and one evaluation of the loss or a few.
 ///
 /// # Errors
 ///

@@ -23,8 +23,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter, and scratch space for one more. Two passes, and the cost of
-/// `hessian_diagonal_fn` every `update_interval` steps.
+/// Two floats of state per parameter, and scratch space for one more. Two passes, and the cost of `hessian_diagonal_fn`
+/// every `update_interval` steps.
 ///
 /// # Errors
 ///

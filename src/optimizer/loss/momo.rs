@@ -36,7 +36,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes, between which nothing is stored.
+/// One float of state per parameter. Two passes, between which nothing is stored.
 ///
 /// # Errors
 ///

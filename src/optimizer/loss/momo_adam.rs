@@ -38,7 +38,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Two passes, between which nothing is stored.
+/// Two floats of state per parameter. Two passes, between which nothing is stored.
 ///
 /// # Errors
 ///

@@ -13,7 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRowwiseRss, scale_by_learning
 ///
 /// # Cost
 ///
-/// One float of state for each row; two passes. [Row-sparse gradients](crate::tree::SparseRows) touch only their rows.
+/// One float of state per row; two passes. [Row-sparse gradients](crate::tree::SparseRows) touch only their rows.
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes; the first reads and reduces.
+/// One float of state per parameter. Two passes; the first reads and reduces.
 ///
 /// # Errors
 ///

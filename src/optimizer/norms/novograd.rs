@@ -13,7 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_r
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, half of [`adam`](crate::adam())'s. Two passes; the first reads and reduces.
+/// One float of state per parameter, half of [`adam`](crate::adam())'s. Two passes; the first reads and reduces.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Five floats of state for each parameter; one pass.
+/// Five floats of state per parameter; one pass.
 ///
 /// # Errors
 ///

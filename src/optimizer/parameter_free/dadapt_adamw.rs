@@ -27,7 +27,7 @@ use crate::range::DECAY;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///

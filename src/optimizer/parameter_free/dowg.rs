@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes.
+/// One float of state per parameter. Two passes.
 ///
 /// # Errors
 ///

@@ -28,7 +28,7 @@ use crate::range::DECAY;
 ///
 /// # Cost
 ///
-/// Four floats of state for each parameter. Two passes, between which nothing is stored.
+/// Four floats of state per parameter. Two passes, between which nothing is stored.
 ///
 /// # Errors
 ///

@@ -22,7 +22,7 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///

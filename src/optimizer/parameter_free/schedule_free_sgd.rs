@@ -18,7 +18,7 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter; one pass.
+/// One float of state per parameter; one pass.
 ///
 /// # Errors
 ///

@@ -17,8 +17,8 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes, between which the updates are stored: one more float for each
-/// parameter, which is not part of the state.
+/// One float of state per parameter. Two passes, which store the updates in between: one more float per parameter, not
+/// part of the state.
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ use crate::transform::{Scale, ScaleByRprop, scale, scale_by_rprop};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ use crate::transform::moment::Mean;
 /// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
 /// [`scale_by_adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `clip_value_fn` is a
 /// [`StepLimit`]; the first update is zero also where the gradient over `eps` overflows; moments of 16-bit leaves are
-/// `f32` unless `mu_dtype` asks otherwise. PyTorch has none.
+/// `f32` unless `mu_dtype` is set. PyTorch has none.
 pub fn scale_by_adopt() -> ScaleByAdopt {
     ScaleByAdopt::with()
 }

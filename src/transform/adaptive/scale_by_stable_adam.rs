@@ -23,7 +23,7 @@ use crate::transform::rescale::{factor_in, shrink};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. One more pass, before which the updates are stored; reads parameters.
+/// Two floats of state per parameter. One more pass, before which the updates are stored; reads parameters.
 ///
 /// # Errors
 ///

@@ -9,7 +9,7 @@ use crate::state::RandomKey;
 ///
 /// # Arithmetic
 ///
-/// With a sign `z` for each parameter, `+1` or `−1` at random, and `h` the step size:
+/// With a sign `z` per parameter, `+1` or `−1` at random, and `h` the step size:
 ///
 /// ```text
 /// u ← z·(∇loss(p + h·z) − ∇loss(p − h·z)) / 2h
@@ -24,7 +24,7 @@ use crate::state::RandomKey;
 ///
 /// # Cost
 ///
-/// Room for three floats for each parameter; two gradients.
+/// Room for three floats per parameter; two gradients.
 ///
 /// # Errors
 ///

@@ -28,7 +28,7 @@ use crate::tree::{Cursor, dense_strides, is_safe, length};
 ///
 /// # Cost
 ///
-/// `2·memory_size + 2` floats of state for each parameter. One more pass; between the two, the vectors are read
+/// `2·memory_size + 2` floats of state per parameter. One more pass; between the two, the vectors are read
 /// `4·memory_size` times. Reads parameters.
 ///
 /// # Errors

@@ -20,8 +20,8 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter, and scratch space for one more. The estimate, made every `update_interval`
-/// steps, has the updates stored in memory.
+/// Two floats of state per parameter, and scratch space for one more. The estimate, made every `update_interval` steps,
+/// has the updates stored in memory.
 ///
 /// # Errors
 ///

@@ -17,7 +17,7 @@ use core::hint::select_unpredictable;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///

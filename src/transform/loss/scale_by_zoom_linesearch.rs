@@ -33,8 +33,8 @@ use crate::recipe::words;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, the gradient where the search ended, and scratch space for two. One more
-/// pass; reads parameters. `1` to `max_linesearch_steps` evaluations of loss and gradient, usually one with L-BFGS.
+/// One float of state per parameter, the gradient where the search ended, and scratch space for two. One more pass;
+/// reads parameters. `1` to `max_linesearch_steps` evaluations of loss and gradient, usually one with L-BFGS.
 ///
 /// # Errors
 ///
@@ -42,8 +42,8 @@ use crate::recipe::words;
 ///
 /// # Example
 ///
-/// On `w²/2` from 2, the gradient is the way to the minimum, but a tenth of it is short of it; steps of twice, four and
-/// eight times that are tried, until one has a slope of a tenth of the first:
+/// On `w²/2` from 2, a tenth of the gradient is too short a step; twice, four and eight times that are tried, until the
+/// slope is a tenth of the first:
 ///
 /// ```
 /// use gradchain::extra;

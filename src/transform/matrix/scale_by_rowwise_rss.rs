@@ -1,7 +1,7 @@
 use crate::engine::squares;
 use crate::part::prelude::*;
 
-/// Divides updates by the root of the summed mean squares of their row: one number for each row.
+/// Divides updates by the root of the summed mean squares of their row: one number per row.
 ///
 /// A row is one index of the first axis: the vector of a word in an embedding. A leaf without axes is one row.
 ///
@@ -16,8 +16,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each row. One more pass, before which the updates are stored; reads no parameters.
-/// [Row-sparse gradients](crate::tree::SparseRows) touch only their rows, and the updates replace the gradients.
+/// One float of state per row. One more pass, before which the updates are stored; reads no parameters. [Row-sparse
+/// gradients](crate::tree::SparseRows) touch only their rows, and the updates replace the gradients.
 ///
 /// # Errors
 ///

@@ -10,8 +10,7 @@ use crate::tree::LeafSpec;
 /// A leaf in memory as a sequence of units, numbered in memory order.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Units {
-    /// Lengths in memory order, outermost first; true if indices belong to one unit. Adjacent axes of a kind are
-    /// merged.
+    /// Lengths in memory order, outermost first; true if indices belong to one unit. Adjacent axes merge if alike.
     axes: Vec<(usize, bool)>,
     pub(super) count: usize,
     /// Elements per unit.

@@ -3,7 +3,7 @@ use core::hint::select_unpredictable;
 
 /// Bets on each element's gradient as on a coin, with the gains of earlier bets: no learning rate.
 ///
-/// The update is the step itself, not a direction: put nothing that scales it after it.
+/// The update is the step itself, not a direction: no later stage may scale it.
 ///
 /// # Arithmetic
 ///
@@ -19,7 +19,7 @@ use core::hint::select_unpredictable;
 ///
 /// # Cost
 ///
-/// Five floats of state for each parameter. Fuses; reads parameters.
+/// Five floats of state per parameter. Fuses; reads parameters.
 ///
 /// # Errors
 ///

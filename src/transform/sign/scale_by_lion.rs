@@ -15,7 +15,7 @@ use crate::recipe::words;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses, except in mode smooth, which does not vectorize; reads no parameters.
+/// One float of state per parameter. Fuses, except in mode smooth, which does not vectorize; reads no parameters.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ use crate::recipe::words;
 ///
 /// Chen and others, [Symbolic discovery of optimization algorithms](https://arxiv.org/abs/2302.06675), 2023, program 1.
 /// Optax, [`scale_by_lion`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a
-/// 16-bit leaf is `f32` unless `mu_dtype` asks otherwise.
+/// 16-bit leaf is `f32` unless `mu_dtype` is set.
 pub fn scale_by_lion() -> ScaleByLion {
     ScaleByLion::with()
 }

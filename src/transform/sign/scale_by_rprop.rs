@@ -23,7 +23,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///

@@ -58,8 +58,8 @@ use crate::recipe::words;
 /// # References
 ///
 /// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses are
-/// kept in `f64`, in Optax in the type of the parameters; the relative tolerance is a part of the best value's size,
-/// where Optax tests `mean < (1 − rtol)·best_value − atol`, by which a negative loss improves while it rises;
+/// kept in `f64`, in Optax in the type of the parameters; the relative tolerance is a fraction of the best value's
+/// size, where Optax tests `mean < (1 − rtol)·best_value − atol`, by which a negative loss improves while it rises;
 /// [`mode`](ReduceOnPlateau::mode) is an addition; `patience` and `accumulation_size` of 0 are refused: with them Optax
 /// reduces on improvement, or never. PyTorch's `ReduceLROnPlateau` has the same `mode`, tests either a relative or an
 /// absolute improvement (`threshold_mode`), the relative one as Optax does, and reduces after more than `patience`

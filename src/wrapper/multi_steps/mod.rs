@@ -43,7 +43,7 @@ use crate::tree::TreeMut;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. A mini-step that does not emit reads the gradient and reads and writes the
+/// One float of state per parameter. A mini-step that does not emit reads the gradient and reads and writes the
 /// accumulator: 12 bytes for each `f32`. An emitting one costs 8 more than the transformation alone, and 4 more for
 /// each inner barrier, after which the mean is computed again instead of stored. A skip function takes an additional
 /// pass over the gradients.

@@ -50,7 +50,7 @@ pub use group::IntoGroup;
 /// # References
 ///
 /// Optax, [`partition`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html) (`multi_transform`).
-/// Differs: labels are [`Labels`], never a function that is told from a tree by being callable.
+/// Differs: labels are [`Labels`], not distinguished by callability.
 pub fn partition<G: IntoGroup>(transforms: G, labels: impl Into<Labels>) -> Partition<G::Group> {
     let (names, members) = transforms.into_group();
     Partition { names, members, labels: labels.into() }

@@ -18,8 +18,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// the parameters. In a step the ranks reduce their gradients to the owners of the state, each rank computes the
 /// updates of its share, and all get all updates.
 ///
-/// Leaves are cut into the engine's chunks of 16384 elements, and each rank gets as many bytes of them. Parts that need
-/// whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::optimizer::sm3()) or
+/// Leaves are cut into the engine's chunks of 16384 elements, and each rank gets the same number of bytes. Parts that
+/// need whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::optimizer::sm3()) or
 /// [`adafactor`](crate::adafactor()), get whole leaves, each owned by one rank; their cost is divided as evenly as
 /// possible. Norms and other reductions are added in the order of chunks, whichever rank computed them.
 ///

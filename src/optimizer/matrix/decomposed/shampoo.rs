@@ -24,7 +24,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// See [`scale_by_shampoo`], and one float of state for each parameter.
+/// See [`scale_by_shampoo`], and one float of state per parameter.
 ///
 /// # Errors
 ///

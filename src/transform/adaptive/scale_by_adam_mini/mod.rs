@@ -23,8 +23,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter and one for each block. One more pass, before which the updates are stored;
-/// reads no parameters.
+/// One float of state per parameter and one per block. One more pass, before which the updates are stored; reads no
+/// parameters.
 ///
 /// # Errors
 ///

@@ -38,7 +38,7 @@ use crate::tree::LeafSpec;
 ///
 /// # Cost
 ///
-/// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass,
+/// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float per parameter. One more pass,
 /// before which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and
 /// each refresh of a root of `n × n` about `12n³`, in `f64`: for large matrices set a large frequency, or use
 /// [`scale_by_soap`](crate::transform::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no

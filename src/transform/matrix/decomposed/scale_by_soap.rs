@@ -32,9 +32,9 @@ use crate::tree::LeafSpec;
 /// # Cost
 ///
 /// For a matrix of `n × m`, `2nm + 2n² + 2m²` floats of state, and in memory four copies of the largest matrix and
-/// three of the square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before
-/// which the updates are stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis
-/// `5n³` more, in `f64`, and the first step about `12n³` for each side, once. Each product allocates some 2 MB for its
+/// three of the square of its side in `f64`; for other leaves two floats per parameter. One more pass, before which the
+/// updates are stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis `5n³`
+/// more, in `f64`, and the first step about `12n³` for each side, once. Each product allocates some 2 MB for its
 /// factors. Reads no parameters. The crate faer does the decompositions. Results do not depend on the number of
 /// threads; between CPU models the last bits differ.
 ///

@@ -36,9 +36,9 @@ use means::{Factor, Factored, Plain};
 ///
 /// # Cost
 ///
-/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which
-/// only reads the updates. It has them stored in memory if an earlier stage changed them, and gradients copied if they
-/// are 16-bit or have another memory order than the parameters. Reads no parameters.
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one per parameter. One more pass, which only
+/// reads the updates. It has them stored in memory if an earlier stage changed them, and gradients copied if they are
+/// 16-bit or have another memory order than the parameters. Reads no parameters.
 ///
 /// # Errors
 ///

@@ -30,9 +30,8 @@ use loops::{Elements, Least, Rows, Scalars};
 ///
 /// # Cost
 ///
-/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, which only
-/// reads: it reads the gradients once more, and has updates stored only if an earlier stage changed them. Reads no
-/// parameters.
+/// For a leaf of `n × m`, `n + m` floats of state, and one per parameter for the mean. One more pass, which only reads:
+/// it reads the gradients once more, and has updates stored only if an earlier stage changed them. Reads no parameters.
 ///
 /// # Errors
 ///

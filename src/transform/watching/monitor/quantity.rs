@@ -186,7 +186,7 @@ impl ToRecipe for Quantity {
 /// # References
 ///
 /// Optax, [`measure_with_ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean is
-/// `f64` unless `accumulator_dtype` asks otherwise.
+/// `f64` unless `accumulator_dtype` is set.
 pub fn measure_with_ema(measure: impl Into<Quantity>, decay: impl IntoHyperparam) -> MeasureWithEma {
     MeasureWithEma { measure: measure.into(), decay: decay.into(), debias: true, accumulator_dtype: None }
 }
