@@ -28,6 +28,7 @@ pub(super) fn triangles(leaf: &Site<'_>) -> Result<Vec<Part>> {
     Ok(vec![Part::new("raw", &shape)])
 }
 
+/// Returns the start of row `i` of a triangle.
 pub(super) fn row(i: usize) -> usize {
     i * (i + 1) / 2
 }

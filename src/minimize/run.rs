@@ -346,6 +346,7 @@ impl<T: GradientTransformation, P, F> fmt::Debug for Minimization<'_, T, P, F> {
     }
 }
 
+/// A step that emitted updates.
 #[derive(Clone, Copy)]
 struct Step {
     /// The value before the step.

@@ -39,6 +39,7 @@ pub struct ProjectElementsState {
     bounds: Vec<LeafBounds>,
     /// Numeric bounds in this step.
     numbers: [f64; 2],
+    /// A hash of the trees.
     trees: u64,
 }
 

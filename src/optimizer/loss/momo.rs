@@ -154,6 +154,7 @@ impl Model {
         1.0 + self.rate * self.weight_decay
     }
 
+    /// Returns the subtracted fraction of a parameter.
     pub(super) fn decay(&self) -> f64 {
         self.rate * self.weight_decay / self.damping()
     }

@@ -196,6 +196,7 @@ fn free_elements(state: &mut ScaleByLbfgsState, tree: &mut WholeTree<'_>) -> Opt
     Some(free)
 }
 
+/// Returns `yᵀy` and `yᵀs` over the free elements.
 fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
     let mut among = free.clone();
     among.fill(0.0);

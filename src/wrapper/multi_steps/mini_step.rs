@@ -51,6 +51,7 @@ impl MultiStepsMemory {
         taking
     }
 
+    /// Adds a gradient of positive weight to the window.
     fn take(&mut self, taking: &mut Taking, at: &StepContext<'_>, weight: f64) {
         let total = self.weight.get() + weight;
         taking.factor = if taking.mean { weight / total } else { weight };

@@ -266,6 +266,7 @@ fn guess_or_one(guess: f64) -> f64 {
     if guess > 0.0 && guess.is_finite() { guess } else { 1.0 }
 }
 
+/// Returns the positive part; infinite for NaN.
 fn excess(x: f64) -> f64 {
     if x.is_nan() { f64::INFINITY } else { x.max(0.0) }
 }

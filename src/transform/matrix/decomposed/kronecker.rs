@@ -111,6 +111,7 @@ pub(super) struct Rooms {
     double: Room<f64>,
 }
 
+/// A clone starts empty.
 impl Clone for Rooms {
     fn clone(&self) -> Rooms {
         Rooms::default()

@@ -40,7 +40,7 @@ impl<C: Real> Scalars<C> {
     }
 }
 
-/// Computes the next bounds of elements with their own.
+/// Computes the next bounds of elements with a bound each.
 pub(super) struct Elements<'a, C> {
     pub(super) k: Scalars<C>,
     pub(super) u: &'a [C],

@@ -176,6 +176,7 @@ struct Inside {
     svd: Svd,
 }
 
+/// A clone has its own scratch space.
 impl Clone for Inside {
     fn clone(&self) -> Inside {
         let work = self.work.fresh_for(&self.structure, &self.active);
