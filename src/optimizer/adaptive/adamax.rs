@@ -52,6 +52,6 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the largest size, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to every size.";
+            eps [0.eps] "Sets the term added to every size.";
     }
 }

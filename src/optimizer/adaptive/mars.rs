@@ -63,7 +63,7 @@ optimizer! {
             learning_rate [4.learning_rate] "Sets the learning rate.",
             b1 [2.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [2.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [2.eps] "Sets what is added to the root.",
+            eps [2.eps] "Sets the term added to the root.",
             gamma [0.gamma]
                 "Sets how much of the difference to the last gradient is made up for; with 0 it is AdamW with clipped gradients.",
             max_norm [1.max_norm] "Sets the largest norm of a leaf's corrected gradient.",

@@ -89,7 +89,7 @@ optimizer! {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             decay_rate [0.decay_rate] "Sets how fast the mean of squares becomes long.",
-            eps [0.epsilon] "Sets what is added to squares.";
+            eps [0.epsilon] "Sets the term added to squares.";
         options:
             dtype_momentum: Option<DType> [.dtype_momentum]
                 "Sets the type of the running mean; by default the one that arithmetic is done in.",
