@@ -135,7 +135,6 @@ pub fn recipe_of(name: &str, arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Recip
     Recipe::Map(vec![(name.into(), Recipe::Map(entries))])
 }
 
-/// Returns the numbers and schedules among arguments.
 pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Given {
     let mut all = Vec::new();
     arguments(&mut |name, argument| {

@@ -45,7 +45,7 @@ enum Kind {
         what: String,
         pattern: String,
         paths: Vec<String>,
-        /// A similar pattern that would match leaves.
+        /// A similar pattern that matches leaves.
         meant: Option<String>,
     },
     UnknownName {
@@ -62,7 +62,7 @@ enum Kind {
     File {
         file: String,
         problem: String,
-        /// True if the system refused to read or write it; its contents are then unknown.
+        /// True if the system refused access; the contents are then unknown.
         refused: bool,
     },
     State {
@@ -78,16 +78,16 @@ enum Kind {
         problem: String,
     },
     Poisoned,
-    /// At least two errors, each of another kind than this.
+    /// At least two errors, each of another kind.
     Several(Vec<Error>),
 }
 
-/// The misfits, and hints, a line each.
+/// The misfits and hints, one per line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Misfit {
     pub(crate) lines: Vec<String>,
     pub(crate) hints: Vec<String>,
-    /// Lines with verbs of a migration, which together make it fit.
+    /// Verbs of a migration that together make it fit, one per line.
     pub(crate) proposed: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ impl From<Vec<String>> for Misfit {
 }
 
 impl Error {
-    /// Returns an error for two trees, or a tree and a state, that do not fit, with every difference.
+    /// Returns an error with every difference between two trees, or a tree and a state.
     pub(crate) fn structure(what: impl Into<String>, differences: Vec<Difference>) -> Error {
         Error(Box::new(Kind::Structure { what: what.into(), differences }))
     }
@@ -119,7 +119,7 @@ impl Error {
         }))
     }
 
-    /// Names the function or the leaf of the argument.
+    /// Names the argument's function or leaf.
     pub(crate) fn of(mut self, place: String) -> Error {
         if let Kind::Argument { function, .. } = &mut *self.0 {
             *function = place;
@@ -151,32 +151,29 @@ impl Error {
         Error(Box::new(Kind::State { place: place.into(), problem: problem.into() }))
     }
 
-    /// Returns an error for a state of another transformation.
     pub(crate) fn other_transformation(place: String) -> Error {
         Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 
-    /// Returns an error for a state that does not fit its target.
     pub(crate) fn mismatch(what: impl Into<String>, misfit: Misfit) -> Error {
         Error(Box::new(Kind::Mismatch { what: what.into(), misfit }))
     }
 
-    /// Returns an error for saved data that does not fit its target.
     #[cfg(feature = "serde")]
     pub(crate) fn misfit(called: &str, misfit: Misfit) -> Error {
         Error::mismatch(format!("{called} does not fit"), misfit)
     }
 
-    /// Returns an error for a file that cannot be written or read, or is invalid.
+    /// Returns an error for an invalid or inaccessible file.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn file(file: impl Into<String>, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::File { file: file.into(), problem: problem.into(), refused: false }))
     }
 
-    /// Returns an error of the system on a file.
+    /// Returns a system error on a file.
     ///
-    /// A missing or truncated file, or a folder, counts as damaged; any other error (too many open files, no
-    /// permission, a failing disk) says nothing about the file.
+    /// Only a missing or truncated file, or a folder, counts as damaged: other errors (too many open files, no
+    /// permission, a failing disk) say nothing about the file.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn io(file: impl Into<String>, error: &std::io::Error) -> Error {
         use std::io::ErrorKind::{InvalidData, IsADirectory, NotFound, UnexpectedEof};
@@ -184,13 +181,11 @@ impl Error {
         Error(Box::new(Kind::File { file: file.into(), problem: error.to_string(), refused }))
     }
 
-    /// Returns whether the system refused to read or write a file, so that its contents are unknown.
     #[cfg(feature = "checkpoint")]
     pub(crate) fn is_refused(&self) -> bool {
         self.is(|kind| matches!(kind, Kind::File { refused: true, .. }))
     }
 
-    /// Returns an error for element arithmetic that cannot be recorded.
     pub(crate) fn unrecordable(part: &str, problem: &'static str) -> Error {
         Error(Box::new(Kind::Unrecordable { part: part.into(), problem }))
     }
@@ -248,7 +243,6 @@ impl Error {
         }
     }
 
-    /// Returns the errors that it combines.
     pub(crate) fn each(self) -> Vec<Error> {
         match *self.0 {
             Kind::Several(all) => all,
@@ -256,12 +250,10 @@ impl Error {
         }
     }
 
-    /// Returns an error for a missing argument.
     pub(crate) fn missing(function: &str, argument: &str) -> Error {
         Error::argument(function, argument, GIVEN, "nothing")
     }
 
-    /// Returns whether it is for a [missing](Error::missing) argument.
     #[cfg(feature = "config")]
     pub(crate) fn is_missing(&self) -> bool {
         matches!(&*self.0, Kind::Argument { expected, .. } if expected == GIVEN)
@@ -379,14 +371,13 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// The expectation for an argument without a default.
 const GIVEN: &str = "given";
 
-/// The number of differences, and the first ones, each on a line of its own; with `{:#}` all.
+/// The number of differences and the first ones, or all with `{:#}`.
 struct Lines<'a, T>(&'a [T]);
 
 impl<T> Lines<'_, T> {
-    /// Limited, so that hints, such as proposed verbs, stay on the screen.
+    /// Keeps hints such as proposed verbs on the screen.
     const SHOWN: usize = 24;
 }
 

@@ -127,11 +127,6 @@ impl<T: Stage> OptState<T> {
         Ok(())
     }
 
-    /// Returns how to compute the parameters to evaluate with.
-    ///
-    /// # Errors
-    ///
-    /// As [`eval_params`](Self::eval_params), except for the structure of the parameters.
     pub(crate) fn evaluate(&self) -> Result<Evaluate<'_>> {
         self.fits()?;
         let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
@@ -181,14 +176,13 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// The computation of parameters to evaluate with, leaf by leaf.
+/// The computation of parameters to evaluate with, by leaf.
 pub(crate) struct Evaluate<'a> {
     structure: &'a Structure,
     by_leaf: Vec<Option<Evaluation<'a>>>,
 }
 
 impl Evaluate<'_> {
-    /// Converts trained parameters to those to evaluate with.
     pub(crate) fn apply<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
         let (mut leaves, mut path) = (leaf::Table::new(), String::new());
         table::params_mut(params, self.structure, &mut leaves, &mut path)?;
@@ -204,9 +198,8 @@ impl Evaluate<'_> {
     }
 }
 
-/// Converts the trained parameters of a leaf to those to evaluate with.
 fn evaluate(e: &Evaluation<'_>, leaf: usize, spec: &LeafSpec, values: &mut [f64]) {
-    // A term with weight 0 is not read: it may be infinite.
+    // A term of weight 0 is not read: it may be infinite.
     let part = |of: f64, x: f64| if of == 0.0 { -0.0 } else { of * x };
     let one = |p: f64, m: f64| part(e.of_params, p) + part(e.of_moments, m);
     let same_order = e.moments.strides(leaf) == spec.strides();

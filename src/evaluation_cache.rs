@@ -2,7 +2,6 @@
 
 use crate::state::Moments;
 
-/// The cached evaluation at one point.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CachedEvaluation {
     /// Fingerprint of the point; `None` if empty.
@@ -11,12 +10,11 @@ pub(crate) struct CachedEvaluation {
     pub(crate) gradient: Moments,
 }
 
-/// The cached evaluations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EvaluationCache {
-    /// The evaluation at the parameters.
+    /// At the parameters.
     pub(crate) here: CachedEvaluation,
-    /// The last evaluation of this step, and the best one before. A line search ends at one of the two.
+    /// The step's last evaluation, and the best one before: a line search ends at either.
     pub(crate) last: CachedEvaluation,
     pub(crate) best: CachedEvaluation,
 }

@@ -86,24 +86,21 @@ impl Migration {
         self
     }
 
-    /// Returns whether it renames leaves.
     #[cfg(feature = "serde")]
     pub(crate) fn renames(&self) -> bool {
         !self.renames.is_empty()
     }
 
-    /// Returns whether it concerns parts of the state.
     #[cfg(feature = "serde")]
     pub(crate) fn moves_parts(&self) -> bool {
         !self.parts.is_empty()
     }
 
-    /// Resolves it for leaves of these two structures.
     pub(crate) fn resolve(&self, old: &Structure, new: &Structure) -> Result<Resolved> {
         self.resolve_beside((old, &[]), (new, &[]))
     }
 
-    /// The same for two models of leaves and [buffers](crate::tree::Buffer), which verbs name by path too.
+    /// Resolves paths for two models; verbs also name [buffers](crate::tree::Buffer) by path.
     pub(crate) fn resolve_beside(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
         let (there, here) = (old.beside(kept), new.beside(wanted));
         let dropped = any(&self.dropped, &there, "drop")?;
@@ -114,7 +111,7 @@ impl Migration {
         let (mut to, mut values) = (HashMap::new(), HashMap::new());
         for (number, ((path, rename), dropped)) in there.paths().zip(renames).zip(&dropped).enumerate() {
             let new = rename.map_or_else(|| path.to_owned(), |i| moved(path, &self.renames[i]));
-            // A dropped leaf loses its state; its value may have become a buffer's.
+            // A dropped leaf loses its state; its value may become a buffer's.
             if !dropped || number < old.len() {
                 values.insert(new.clone(), path.to_owned());
             }
@@ -137,7 +134,7 @@ impl Migration {
 /// The leaves and buffers of a model.
 pub(crate) type Model<'m> = (&'m Structure, &'m [BufferSpec]);
 
-/// Returns the leaves that any of the masks selects; each selects some.
+/// Returns the union of the masks; each must select a leaf.
 fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
     let what = format!("migrate: {verb}");
     let mut all = vec![false; structure.len()];
@@ -152,26 +149,25 @@ fn any(masks: &[Mask], structure: &Structure, verb: &str) -> Result<Vec<bool>> {
     Ok(all)
 }
 
-/// Returns the path of a leaf at or below `from`, moved to `to`; either may be the root.
+/// Returns a path at or below `from`, moved to `to`; either may be the root.
 fn moved(path: &str, (from, to): &(String, String)) -> String {
     let rest = path[from.len()..].trim_start_matches('/');
     let between = if to.is_empty() || rest.is_empty() { "" } else { "/" };
     format!("{to}{between}{rest}")
 }
 
-/// A migration between two structures.
 pub(crate) struct Resolved {
     to: HashMap<String, String>,
     fresh: HashSet<String>,
-    /// The leaves whose type may change.
+    /// Leaves whose dtype may change.
     cast: HashSet<String>,
-    /// The buffers that keep their values here.
+    /// Buffers that keep their values.
     #[cfg_attr(not(feature = "serde"), expect(dead_code, reason = "only what was saved has buffers"))]
     kept: HashSet<String>,
-    /// The old path by the new one, also of dropped leaves.
+    /// Old paths by new ones, also of dropped leaves.
     values: HashMap<String, String>,
     identity: bool,
-    /// True if the leaves differ in their types only.
+    /// True if only dtypes of leaves differ.
     retyped: bool,
     parts: parts::Verbs,
 }
@@ -201,18 +197,17 @@ impl Moves for Resolved {
 }
 
 impl Resolved {
-    /// Returns whether a buffer keeps its value here.
     #[cfg(feature = "serde")]
     pub(crate) fn is_kept(&self, new: &str) -> bool {
         self.kept.contains(new)
     }
 
-    /// Returns whether some leaves begin later than others, so that their updates are counted separately.
+    /// Returns true if some leaves begin later and so count their updates separately.
     pub(crate) fn starts_leaves(&self) -> bool {
         !self.fresh.is_empty()
     }
 
-    /// Returns the same, with leaves that differ so started afresh or dropped.
+    /// Starts afresh or drops leaves that differ so.
     #[cfg(feature = "serde")]
     pub(crate) fn without(mut self, differences: &[Difference]) -> Resolved {
         (self.identity, self.retyped) = (false, false);
@@ -229,8 +224,7 @@ impl Resolved {
         self
     }
 
-    /// Returns the unexplained differences: new leaves are the expected ones, old ones, under their new names, the
-    /// found.
+    /// Returns the unexplained differences; old leaves count as found, under their new names.
     pub(crate) fn differences(&self, old: &Structure, new: &Structure) -> Vec<Difference> {
         let (mut found, numbers) = (Vec::new(), new.numbers());
         let mut taken: HashMap<&str, &LeafSpec> = HashMap::new();
@@ -390,7 +384,6 @@ impl<T: Stage> OptState<T> {
         counts_by_leaf(&items(&**self, self.structure()).iter().map(ItemSpec::of).collect::<Vec<_>>())
     }
 
-    /// Takes the values of another state.
     fn take_over<S: State>(&mut self, from: &S, structure: &Structure, moves: &impl Moves) -> Result<()> {
         let from = items(from, structure);
         let own = self.shared_structure();
@@ -413,17 +406,16 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// A leaf's path and shape.
 #[cfg(feature = "serde")]
 type Leaf<'a> = (&'a str, &'a [usize]);
 
-/// Returns the renames of unexpected leaves to missing ones.
+/// Returns renames of unexpected leaves to missing ones.
 ///
-/// A rename adds or removes leading levels, or changes the name of one level between leaves of the same shape. The
-/// result is one rename for all of either, or one for each missing leaf; none if ambiguous.
+/// A rename adds or removes leading levels, or renames one level between leaves of the same shape. The result is one
+/// rename for all, or one per missing leaf; none if ambiguous.
 #[cfg(feature = "serde")]
 pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
-    /// Limits, so that messages on models with very many leaves take no time.
+    /// Bounds the time for models with very many leaves.
     const FEW: usize = 16;
     const MANY: usize = 1000;
     let heads_of = |leaf: &Leaf<'_>| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, leaf)).collect() };
@@ -450,9 +442,9 @@ pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(
     if one_each && apart { all.into_iter().collect() } else { Vec::new() }
 }
 
-/// Returns the heads of two paths with the same last levels, if only extra levels, or the name of one level, differ.
+/// Returns the heads of two paths that differ in extra levels or one level's name only.
 ///
-/// In the latter case the leaves must have the same shape.
+/// If a name differs, the leaves must have the same shape.
 #[cfg(feature = "serde")]
 fn heads((from, here): &Leaf<'_>, (to, there): &Leaf<'_>) -> Option<(String, String)> {
     let [from, to]: [Vec<&str>; 2] = [from, to].map(|path| path.split('/').collect());
@@ -463,7 +455,6 @@ fn heads((from, here): &Leaf<'_>, (to, there): &Leaf<'_>) -> Option<(String, Str
     (same > 0 && (is_more || here == there && is_another_name(&head))).then_some(head)
 }
 
-/// Returns whether two heads differ only in the name of their last level.
 #[cfg(feature = "serde")]
 fn is_another_name((from, to): &(String, String)) -> bool {
     let split = |path: &'_ str| path.rsplit_once('/').map_or(String::new(), |(outer, _)| outer.to_owned());

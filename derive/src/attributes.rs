@@ -5,7 +5,6 @@ use proc_macro::{Ident, Literal, Span, TokenStream, TokenTree};
 use crate::input::Attribute;
 use crate::tokens::{Error, Reader, Result, unwrapped};
 
-/// The attributes of one type, variant or field.
 #[derive(Default)]
 pub(crate) struct Attributes {
     pub(crate) skip: bool,
@@ -15,14 +14,14 @@ pub(crate) struct Attributes {
     pub(crate) constraint: Option<TokenStream>,
 }
 
-/// A name in paths, and its place in the source.
+/// A name in paths, and its span.
 pub(crate) struct Name {
     pub(crate) text: String,
     pub(crate) place: Span,
 }
 
 impl Attributes {
-    /// Reads every `#[name(...)]`; only the keys in `known` are accepted.
+    /// Reads every `#[name(...)]`; keys outside `known` are errors.
     pub(crate) fn read(attributes: &[Attribute], name: &str, known: &[&str]) -> Result<Attributes> {
         let mut found = Attributes::default();
         for attribute in attributes.iter().filter(|attribute| attribute.name.to_string() == name) {
@@ -80,12 +79,11 @@ fn value(key: &str, place: Span, reader: &mut Reader) -> Result<TokenStream> {
     if value.is_empty() { Err(Error::new(place, format!("expected `{key} = ...`"))) } else { Ok(value) }
 }
 
-/// Returns the span at which the compiler reports errors in these tokens.
+/// Returns the span of errors in these tokens.
 pub(crate) fn place_of(tokens: &TokenStream) -> Span {
     tokens.clone().into_iter().next().map_or_else(Span::call_site, |token| token.span())
 }
 
-/// Returns the name in a string literal.
 fn name(value: TokenStream) -> Result<Name> {
     let place = place_of(&value);
     let mut reader = Reader::new(unwrapped(value));
@@ -103,14 +101,14 @@ fn name(value: TokenStream) -> Result<Name> {
     Err(Error::new(place, problem))
 }
 
-/// Returns the text between the quotes of a literal, with its escapes.
+/// Returns the text between a literal's quotes, with its escapes.
 fn text_of(literal: &Literal) -> Option<String> {
     let literal = literal.to_string();
     let unraw = literal.strip_prefix('r').map_or(&*literal, |raw| raw.trim_matches('#'));
     Some(unraw.strip_prefix('"')?.strip_suffix('"')?.into())
 }
 
-/// Returns the text of an identifier, without the `r#` of a raw one.
+/// Returns an identifier without the `r#` of a raw one.
 pub(crate) fn unraw(ident: &Ident) -> String {
     let text = ident.to_string();
     text.strip_prefix("r#").map_or(text.clone(), String::from)

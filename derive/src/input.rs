@@ -4,7 +4,6 @@ use proc_macro::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
 use crate::tokens::{Reader, is_punct, unwrapped};
 
-/// A struct, an enum or a union.
 pub(crate) struct Input {
     pub(crate) attributes: Vec<Attribute>,
     /// `struct`, `enum` or `union`.
@@ -46,9 +45,9 @@ pub(crate) struct Generics {
 }
 
 struct Parameter {
-    /// The parameter with its bounds, without its default.
+    /// With bounds, without the default.
     declared: TokenStream,
-    /// The argument that stands for it in the type.
+    /// As the argument in the type.
     argument: TokenStream,
     is_type: bool,
 }
@@ -79,17 +78,16 @@ impl Input {
 }
 
 impl Generics {
-    /// Returns `<'a, T: Bound, const N: usize>`, as written after `impl`.
+    /// `<'a, T: Bound, const N: usize>`, as after `impl`.
     pub(crate) fn parameters(&self) -> TokenStream {
         bracketed(self.parameters.iter().map(|parameter| &parameter.declared))
     }
 
-    /// Returns `<'a, T, N>`, as written after the name of the type.
+    /// `<'a, T, N>`, as after the type's name.
     pub(crate) fn arguments(&self) -> TokenStream {
         bracketed(self.parameters.iter().map(|parameter| &parameter.argument))
     }
 
-    /// Returns the type parameters.
     pub(crate) fn types(&self) -> impl Iterator<Item = &TokenStream> {
         self.parameters.iter().filter(|parameter| parameter.is_type).map(|parameter| &parameter.argument)
     }
@@ -118,13 +116,13 @@ fn skip_visibility(reader: &mut Reader) {
         Some(TokenTree::Group(group)) => holds(group.delimiter(), &mut Reader::new(group.stream())),
         _ => false,
     };
-    // A macro that takes a visibility passes it in a group without delimiters.
+    // A macro's visibility arrives in a group without delimiters.
     if is_group(reader, |delimiter, inner| {
         delimiter == Delimiter::None && (inner.is_at_end() || inner.skip_word("pub"))
     }) {
         reader.next();
     } else if reader.skip_word("pub") {
-        // Other parentheses are the type of the field, a tuple.
+        // Other parentheses begin a tuple type.
         let restricts = |delimiter, inner: &mut Reader| {
             let module = |inner: &mut Reader| ["crate", "self", "super"].iter().any(|word| inner.skip_word(word));
             delimiter == Delimiter::Parenthesis && (inner.skip_word("in") || module(inner) && inner.is_at_end())
@@ -135,7 +133,7 @@ fn skip_visibility(reader: &mut Reader) {
     }
 }
 
-/// Reads the parameters between the angle brackets after the type's name; the opening bracket has been read.
+/// Reads the parameters after the opening angle bracket.
 fn parameters(reader: &mut Reader) -> Vec<Parameter> {
     let mut found = Vec::new();
     while !reader.skip('>') && !reader.is_at_end() {
@@ -193,7 +191,7 @@ fn variants(group: &Group) -> Vec<InputVariant> {
             }
             _ => Vec::new(),
         };
-        // The number of the variant, if it has one.
+        // The discriminant.
         reader.expression();
         reader.skip(',');
         found.push(InputVariant { attributes, name, fields });

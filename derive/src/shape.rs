@@ -8,13 +8,12 @@ use crate::attributes::{Attributes, place_of, unraw};
 use crate::input::{Input, InputField};
 use crate::tokens::{Error, Result, fill, fill_at, mentions};
 
-/// A variant of an enum, or a struct, which is one variant without a name.
+/// A variant of an enum; a struct is one variant without a name.
 pub(crate) struct Variant {
     /// `Self` or `Self::Name`.
     pub(crate) pattern: TokenStream,
-    /// The path component before the keys of the fields: the name of the variant.
+    /// The variant's name, before the keys of the fields.
     pub(crate) prefix: Option<String>,
-    /// The fields that are walked.
     pub(crate) fields: Vec<Field>,
 }
 
@@ -23,7 +22,6 @@ pub(crate) struct Field {
     member: Member,
     ty: TokenStream,
     renamed: Option<String>,
-    /// True if the field is a buffer, not a child.
     buffer: bool,
     constraint: Option<TokenStream>,
 }
@@ -34,7 +32,7 @@ enum Member {
 }
 
 impl Field {
-    /// Returns the fields that are not skipped; `#[attribute(...)]` on them takes the keys in `known`.
+    /// Returns the fields not skipped; `known` are the keys of their `#[attribute(...)]`.
     pub(crate) fn all(fields: &[InputField], attribute: &str, known: &[&str]) -> Result<Vec<Field>> {
         let (mut walked, mut names) = (Vec::new(), Names::default());
         for (index, field) in fields.iter().enumerate() {
@@ -65,7 +63,7 @@ impl Field {
         }
     }
 
-    /// Returns the field's name or number in a pattern.
+    /// Returns the name or number in a pattern.
     fn member(&self) -> TokenStream {
         TokenStream::from(match &self.member {
             Member::Named(name) => TokenTree::from(name.clone()),
@@ -73,18 +71,18 @@ impl Field {
         })
     }
 
-    /// Returns code that tells a reading walk the constraint of the field's leaves, if it has one.
+    /// Returns code that tells a reading walk the leaves' constraint, if any.
     fn constrain(&self, prefix: Option<&str>) -> Option<TokenStream> {
         let constraint = self.constraint.as_ref()?;
         let key = prefix.map_or_else(|| self.key(), |prefix| format!("{prefix}/{}", self.key()));
         let text = format!(
             "#[allow(clippy::redundant_closure)] ::gradchain::tree::Walk::constraint(__walk, {key:?}, || $constraint);"
         );
-        // The span makes the compiler point at an expression that is no constraint.
+        // The span points errors at an expression that is no constraint.
         Some(fill_at(place_of(constraint), &text, &[("constraint", constraint)]))
     }
 
-    /// Returns code that shows the field, bound to the variable `value`, to a walk of type `walk`.
+    /// Returns code that shows the field, bound to `value`, to a walk of type `walk`.
     fn visit(&self, walk: &str, prefix: Option<&str>, value: &str) -> TokenStream {
         let key = self.key();
         let call = match (prefix, &self.member) {
@@ -98,12 +96,12 @@ impl Field {
             }
             (None, _) => format!("child::<$ty>(__walk, {key:?}, {value})"),
         };
-        // The explicit type and the span make the compiler point at a field that is not a tree.
+        // Type and span point errors at a field that is no tree.
         fill_at(place_of(&self.ty), &format!("{walk}::{call};"), &[("ty", &self.ty)])
     }
 }
 
-/// The names in use at one level of a path.
+/// The names in use at one level.
 #[derive(Default)]
 pub(crate) struct Names(HashSet<String>);
 
@@ -114,9 +112,9 @@ impl Names {
     }
 }
 
-/// Returns the body of a walk, for reading or writing alike: `self` is a shared or a mutable reference.
+/// Returns a walk's body, reading or writing by the reference type of `self`.
 ///
-/// With `constrain`, the walk also gets the constraints of the leaves.
+/// `constrain` adds the leaves' constraints.
 pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> TokenStream {
     if variants.is_empty() {
         return fill("match *self {}", &[]);
@@ -136,7 +134,7 @@ pub(crate) fn visit_all(variants: &[Variant], walk: &str, constrain: bool) -> To
     fill("match self { $arms }", &[("arms", &arms)])
 }
 
-/// Returns the conditions of the `impl` for `input`: each walked field of a generic type is bound by `bound`.
+/// Returns the conditions of the `impl`: `bound` for each walked field of a generic type.
 ///
 /// A field that holds the type itself would make the bound depend on itself; its type parameters are bound instead.
 pub(crate) fn conditions(input: &Input, variants: &[Variant], bound: &str) -> Vec<TokenStream> {
@@ -155,7 +153,6 @@ pub(crate) fn conditions(input: &Input, variants: &[Variant], bound: &str) -> Ve
     conditions
 }
 
-/// Returns `impl Trait for` the type, with a method.
 pub(crate) fn implement(input: &Input, conditions: &[TokenStream], name: &str, method: TokenStream) -> TokenStream {
     let mut list = TokenStream::new();
     for condition in conditions {

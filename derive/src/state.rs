@@ -17,7 +17,7 @@ pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
     let variants = [Variant { pattern: fill("Self", &[]), prefix: None, fields }];
     let mut conditions = conditions(input, &variants, "::gradchain::state::State");
     if input.generics.types().next().is_some() {
-        // The supertraits of `State`, which a type parameter in a skipped field might lack.
+        // The supertraits of `State`, which a skipped field's type parameter might lack.
         let all =
             "Self: ::core::clone::Clone + ::core::fmt::Debug + ::core::marker::Send + ::core::marker::Sync + 'static";
         conditions.push(fill(all, &[]));

@@ -2,7 +2,7 @@
 
 use proc_macro::{Delimiter, Group, Ident, Spacing, Span, TokenStream, TokenTree};
 
-/// An error in the caller's code, with the span that the compiler shows.
+/// An error with its span in the caller's code.
 pub(crate) struct Error {
     pub(crate) place: Span,
     pub(crate) message: String,
@@ -20,9 +20,7 @@ impl Error {
     }
 }
 
-/// Reads tokens from the first to the last.
-///
-/// The compiler has parsed all of them, except for the arguments of attributes.
+/// A cursor over tokens, which the compiler has parsed except in attributes.
 pub(crate) struct Reader {
     tokens: Vec<TokenTree>,
     at: usize,
@@ -47,28 +45,24 @@ impl Reader {
         self.peek().is_none()
     }
 
-    /// Consumes the next token if it is this character.
     pub(crate) fn skip(&mut self, character: char) -> bool {
         let found = self.peek().is_some_and(|token| is_punct(token, character));
         self.at += usize::from(found);
         found
     }
 
-    /// Consumes and returns the next token if it is an identifier or a keyword.
     pub(crate) fn ident(&mut self) -> Option<Ident> {
         let Some(TokenTree::Ident(ident)) = self.peek().cloned() else { return None };
         self.at += 1;
         Some(ident)
     }
 
-    /// Consumes the next token if it is this word.
     pub(crate) fn skip_word(&mut self, word: &str) -> bool {
         let found = matches!(self.peek(), Some(TokenTree::Ident(ident)) if ident.to_string() == word);
         self.at += usize::from(found);
         found
     }
 
-    /// Consumes and returns the next token if it is a group with these delimiters.
     pub(crate) fn group(&mut self, delimiter: Delimiter) -> Option<Group> {
         match self.peek().cloned() {
             Some(TokenTree::Group(group)) if group.delimiter() == delimiter => {
@@ -79,14 +73,14 @@ impl Reader {
         }
     }
 
-    /// Reads the tokens of a type, of bounds or of predicates, up to a token that `ends` them.
+    /// Reads a type, bounds or predicates up to a token that `ends` them.
     ///
-    /// Angle brackets form no group in a token stream, so the reader counts them.
+    /// Angle brackets form no group, so the reader counts them.
     pub(crate) fn ty(&mut self, ends: impl Fn(&TokenTree) -> bool) -> TokenStream {
         self.until(ends, |_| true)
     }
 
-    /// Reads the tokens of an expression, up to a comma.
+    /// Reads an expression up to a comma.
     ///
     /// Here `<` opens a bracket only where it begins or continues a path, as in `f::<A, B>()`.
     pub(crate) fn expression(&mut self) -> TokenStream {
@@ -122,7 +116,7 @@ fn is_begin_of_arrow(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Punct(punct) if punct.as_char() == '-' && punct.spacing() == Spacing::Joint)
 }
 
-/// Removes the groups without delimiters that macros put around their arguments.
+/// Removes the delimiterless groups that macros put around arguments.
 pub(crate) fn unwrapped(tokens: TokenStream) -> TokenStream {
     let mut reader = Reader::new(tokens.clone());
     match reader.group(Delimiter::None) {
@@ -131,7 +125,7 @@ pub(crate) fn unwrapped(tokens: TokenStream) -> TokenStream {
     }
 }
 
-/// Returns true if the tokens contain a word, at any depth.
+/// Returns true if the tokens contain a word at any depth.
 pub(crate) fn mentions(tokens: &TokenStream, word: &str) -> bool {
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Ident(ident) => ident.to_string() == word,
@@ -140,14 +134,12 @@ pub(crate) fn mentions(tokens: &TokenStream, word: &str) -> bool {
     })
 }
 
-/// Parses `text`, with `$name` replaced by the tokens of that name in `gaps`.
-///
-/// The replaced tokens keep their spans, at which the compiler then points.
+/// Parses `text` with each `$name` replaced by its tokens in `gaps`, which keep their spans.
 pub(crate) fn fill(text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     fill_at(Span::call_site(), text, gaps)
 }
 
-/// Like [`fill`], with a span for the tokens of the text too.
+/// As [`fill`], with a span for the text's tokens.
 pub(crate) fn fill_at(place: Span, text: &str, gaps: &[(&str, &TokenStream)]) -> TokenStream {
     fill_tokens(place, text.parse().expect("texts here are Rust"), gaps)
 }

@@ -13,7 +13,7 @@ const FIELD: &[&str] = &["skip", "buffer", "rename", "constraint"];
 pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
     let read_only = Attributes::read(&input.attributes, "tree", &["read_only"])?.read_only;
     let variants = variants(input)?;
-    // Only reading walks get the constraints; writing walks show the same leaves.
+    // Only reading walks get the constraints.
     let read = "fn walk<'__tree>(&'__tree self, __walk: &mut ::gradchain::tree::Walk<'__tree, '_>) { $body }";
     let read = fill(read, &[("body", &visit_all(&variants, "::gradchain::tree::Walk", true))]);
     let mut both = implement(input, &conditions(input, &variants, "::gradchain::Tree"), "::gradchain::Tree", read);

@@ -51,7 +51,6 @@ impl Config {
         ALL.read(&Node::root(&recipe, &*ALL)).map(|_| Config(value_of(&recipe)))
     }
 
-    /// Checks a value of any depth.
     fn checked(value: Value) -> Result<Config> {
         match recipe_of(&value) {
             Ok(recipe) => ALL.read(&Node::root(&recipe, &*ALL)).map(|_| Config(value)),
@@ -184,7 +183,7 @@ impl<'de> Deserialize<'de> for Config {
     }
 }
 
-/// Converts to JSON; NaN and infinities are strings, and opaque values are unreadable strings.
+/// Converts to JSON; NaN, infinities and opaque values become strings.
 fn value_of(recipe: &Recipe) -> Value {
     match recipe {
         Recipe::Null => Value::Null,
@@ -206,7 +205,7 @@ fn toml_of(value: &Value) -> toml::Value {
         Value::Number(n) => match (n.as_i64(), n.as_f64()) {
             (Some(n), _) => toml::Value::Integer(n),
             (None, Some(x)) if n.is_f64() => toml::Value::Float(x),
-            // Beyond TOML's integers: a seed, for example, which can be read from a string too.
+            // Beyond TOML's integers: a seed can be read from a string too.
             _ => toml::Value::String(n.to_string()),
         },
         Value::String(text) => toml::Value::String(text.clone()),

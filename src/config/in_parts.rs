@@ -22,7 +22,7 @@ pub(super) fn in_parts(optimizer: impl Chosen) -> Made {
 }
 
 impl Registry {
-    /// Adds an optimizer as a chain of boxes, replacing an entry of its name.
+    /// Adds an optimizer as a chain of boxes, in place of any entry of its name.
     pub(super) fn in_parts<T: Arguments + Chosen>(
         &mut self,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -31,19 +31,18 @@ impl Registry {
     }
 }
 
-/// A type-erased optimizer, and its members.
 struct InParts {
     optimizer: Box<dyn Chosen>,
     members: Vec<Member>,
 }
 
-/// The interface of an optimizer besides its members.
+/// An optimizer without its members.
 pub(super) trait Chosen: fmt::Debug + Send + Sync + 'static {
     fn copy(&self) -> Box<dyn Chosen>;
     fn name(&self) -> &'static str;
     fn describe(&self) -> String;
     fn arguments(&mut self, visit: &mut Visit<'_>);
-    /// Copies each member into its box. Reuses filled boxes, so that a step that sets arguments does not allocate.
+    /// Copies each member into its box, reusing filled boxes to avoid allocation in steps.
     fn put_into(&self, boxes: &mut Vec<Member>);
 }
 
@@ -119,7 +118,6 @@ impl Optimizer for InParts {
     }
 }
 
-/// A chain whose members can be boxed.
 pub(super) trait Boxes {
     /// As [`Chosen::put_into`].
     fn put_into(&self, boxes: &mut Vec<Member>);

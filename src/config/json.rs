@@ -5,12 +5,10 @@ use serde_json::Value;
 use crate::recipe::json::{Bounded, from_text, number};
 use crate::recipe::{ConfigError, Result};
 
-/// Parses JSON.
 pub(super) fn json_in(text: &str) -> Result<Value> {
     from_text(text).map(|Bounded(value)| value).map_err(|error| ConfigError::wrong("$", "JSON", error))
 }
 
-/// Parses TOML.
 pub(super) fn toml_in(text: &str) -> Result<Value> {
     // No TOML document begins with a brace.
     let expected = if text.trim_start().starts_with('{') { "TOML (`Config::from_json` reads JSON)" } else { "TOML" };

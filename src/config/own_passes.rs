@@ -13,7 +13,7 @@ use crate::wrapper::Boxed;
 
 type Member = Boxed<ValueAndGradFn>;
 
-/// Returns the transformation of a whole config, with its own passes if it is one of these optimizers.
+/// Gives a whole config its own passes, if it is one of these optimizers.
 pub(super) fn with_own_passes(member: Member) -> Member {
     let common = common::<Adamw>(&member)
         .or_else(|| common::<Adam>(&member))
@@ -31,7 +31,6 @@ where
     Some(Box::new(OwnPasses(member.downcast_ref::<T>()?.clone())))
 }
 
-/// An optimizer that is a whole chain.
 #[derive(Clone, Debug)]
 pub(super) struct OwnPasses<T>(T);
 

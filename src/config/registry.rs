@@ -18,7 +18,7 @@ use crate::wrapper::{Boxed, narrow};
 /// A transformation of any needs, which are known once it is built.
 pub type Member = Boxed<ValueAndGradFn>;
 
-/// The same with named arguments, which can be injected.
+/// A [`Member`] with named arguments, which can be injected.
 pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 
 /// The transformations that configs can name: those of the crate, and yours.
@@ -67,9 +67,8 @@ pub(super) type Named = crate::wrapper::Named<ValueAndGradFn>;
 /// ```
 pub struct Registry(BTreeMap<&'static str, Entry>);
 
-/// The reader of one name.
 pub(super) enum Entry {
-    /// A transformation whose own arguments are set.
+    /// An object of arguments.
     Part(Choosing),
     /// A value other than an object of arguments, or a holder of a transformation with named arguments.
     Whole { read: fn(&Node<'_>) -> Result<Member>, schema: fn() -> String },
@@ -87,19 +86,16 @@ pub(super) struct Choosing {
 }
 
 impl Choosing {
-    /// Declares the arguments that the constructor reads.
     pub(super) fn taking(&mut self, taken: &'static [&'static str]) -> &mut Choosing {
         self.taken = taken;
         self
     }
 
-    /// Declares arguments that may be given to all types, and are ignored by those without them.
     pub(super) fn beside(&mut self, beside: &'static [&'static str]) -> &mut Choosing {
         self.beside = beside;
         self
     }
 
-    /// Declares arguments that some types have.
     pub(super) fn shown(&mut self, shown: &'static [&'static str]) {
         self.shown = shown;
     }
@@ -111,10 +107,10 @@ impl Choosing {
 
 type Make = Box<dyn Fn(&Fields<'_>) -> Result<Made> + Send + Sync>;
 
-/// A transformation whose arguments are to be set.
+/// A transformation before its arguments are set.
 pub(super) enum Made {
     Named(Named),
-    /// With the arguments of the inner transformation, and its own.
+    /// Has the inner transformation's arguments and its own.
     Inside(Named),
     Member(Member),
 }
@@ -165,10 +161,9 @@ impl Made {
     }
 }
 
-/// Transformations of per-example gradients, which are no transformations of gradients.
 pub(super) const PER_EXAMPLE: &[&str] = &["differentially_private_aggregate", "dpsgd"];
 
-/// Names without an entry: of Optax, no transformations of gradients, and of ours, those of another feature.
+/// Names without an entry, and their place instead.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("measure_with_ema", "one of the `measures` of a `monitor`"),
     ("skip_large_updates", "a `should_skip_update_fn` of `multi_steps`"),
@@ -180,7 +175,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("scale_by_soap", DECOMPOSED),
 ];
 
-/// The message for transformations with matrix decompositions.
 const DECOMPOSED: &str = "there with the feature `faer` of gradchain";
 
 impl core::fmt::Debug for Registry {
@@ -222,7 +216,6 @@ impl Registry {
         self
     }
 
-    /// Adds a constructor whose type depends on arguments.
     pub(super) fn choosing(
         &mut self,
         name: &'static str,
@@ -308,7 +301,6 @@ impl Registry {
         self.build(&toml_in(text)?)
     }
 
-    /// Returns the transformation at a node.
     pub(super) fn read(&self, node: &Node<'_>) -> Result<Member> {
         let (name, inside) = node.call()?;
         match self.entry(name, node)? {
@@ -317,7 +309,6 @@ impl Registry {
         }
     }
 
-    /// Returns the transformation of this name, with these arguments.
     pub(super) fn made(&self, name: &str, node: &Node<'_>, inside: &Node<'_>) -> Result<Made> {
         let Entry::Part(part) = self.entry(name, node)? else {
             return Err(no_hyperparams(node, name));
@@ -325,7 +316,7 @@ impl Registry {
         // A value other than an object is refused below, where the expected contents are known.
         let mut made = (part.make)(&Fields::of(inside).unwrap_or_else(|_| Fields::nothing()))?;
         let set = inside.set_all(part.taken, part.beside, &mut |visit| made.each(visit));
-        // Also checks the ranges of the readable arguments.
+        // Also checks the readable arguments.
         let refused = made.validate().map_err(|error| ConfigError::refused(inside.place(), error));
         ConfigError::both(set, refused.or_else(ConfigError::of_given))?;
         Ok(made)
@@ -348,7 +339,6 @@ impl Registry {
         }
     }
 
-    /// Returns the JSON Schema of a config of this name.
     pub(super) fn schema_of(&self, name: &str) -> String {
         match &self.0[name] {
             Entry::Whole { schema, .. } => schema(),
@@ -390,7 +380,6 @@ impl Registry {
         }
     }
 
-    /// Returns the names of the possible arguments of a config of this name.
     pub(super) fn arguments_of(&self, name: &str) -> Vec<&'static str> {
         let Some(Entry::Part(part)) = self.0.get(name) else { return Vec::new() };
         let mut names: Vec<_> = part.others().collect();
@@ -428,15 +417,14 @@ fn no_hyperparams(node: &Node<'_>, name: &str) -> ConfigError {
     ConfigError::wrong(node.place(), "a transformation with hyperparameters", format!("`{name}`"))
 }
 
-/// Returns a placeholder for a transformation from a config.
+/// Returns a placeholder for a config's transformation.
 pub(super) fn nothing() -> Member {
     Box::new(())
 }
 
-/// A transformation with named arguments, masked or not; and the names in its config.
+/// A transformation with named arguments, and their names in its config.
 pub(super) struct Inside(pub(super) Named, pub(super) Vec<&'static str>);
 
-/// Checks the ranges of the arguments.
 pub(super) fn checked(node: &Node<'_>, transformation: Member) -> Result<Member> {
     transformation.validate().map_err(|error| ConfigError::refused(node.place(), error))?;
     Ok(transformation)

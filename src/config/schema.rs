@@ -52,12 +52,11 @@ impl Registry {
     }
 }
 
-/// Returns the schema of an object of one entry.
 fn call(name: &str, inside: Value) -> Value {
     json!({"type": "object", "properties": {name: inside}, "required": [name], "additionalProperties": false})
 }
 
-/// Parses a hand-written schema; an invalid one stays a string, which the tests find.
+/// Parses a schema; an invalid one stays a string, which the tests find.
 fn parsed(schema: &str) -> Value {
     serde_json::from_str(schema).unwrap_or_else(|_| Value::String(schema.into()))
 }

@@ -7,18 +7,13 @@ use serde::ser::{self, Serialize, Serializer};
 use crate::recipe::json::{DEEPEST, refusal};
 use crate::recipe::{ConfigError, Recipe, Result};
 
-/// Reads a config.
-///
-/// # Errors
-///
-/// Fails if it is nested too deeply, has a key twice, or is no data.
+/// Reads a config that is data, without duplicate keys, and not nested too deeply.
 pub(super) fn recipe_of<C: Serialize + ?Sized>(config: &C) -> Result<Recipe> {
     config.serialize(Reader { left: DEEPEST }).map_err(|Problem(problem)| {
         ConfigError::wrong("$", "a config", format_args!("one that cannot be read: {problem}"))
     })
 }
 
-/// The reason why a value is no config.
 #[derive(Debug)]
 struct Problem(String);
 
@@ -39,7 +34,7 @@ impl ser::Error for Problem {
 type Read = core::result::Result<Recipe, Problem>;
 type Done = core::result::Result<(), Problem>;
 
-/// Reads a value with at most `left` levels inside.
+/// Reads a value of at most `left` nested levels.
 #[derive(Clone, Copy)]
 struct Reader {
     left: usize,
@@ -59,7 +54,7 @@ impl Reader {
         Entries { reader: self, entries: Vec::new(), key: None, variant: None, is_number: false }
     }
 
-    /// Descends one level: a variant's contents are the value of an object of one entry.
+    /// Enters a variant, whose contents are the value of an object of one entry.
     fn variant(self) -> core::result::Result<Reader, Problem> {
         Ok(Reader { left: self.left.checked_sub(1).ok_or_else(|| Problem(refusal()))? })
     }
@@ -97,7 +92,7 @@ struct Entries {
     is_number: bool,
 }
 
-/// The struct for numbers of `serde_json` with its feature `arbitrary_precision`.
+/// `serde_json`'s struct for numbers, with its feature `arbitrary_precision`.
 const ARBITRARY_NUMBER: &str = "$serde_json::private::Number";
 
 impl Entries {
@@ -243,7 +238,7 @@ impl Serializer for Reader {
     }
 }
 
-/// Implements serializers of compound values: a list of items, or entries under known keys.
+/// Implements serializers of lists, and of entries under known keys.
 macro_rules! compound {
     ($($Trait:ident for $T:ident: $method:ident($($key:ident: $Key:ty)?);)*) => {$(
         impl ser::$Trait for $T {

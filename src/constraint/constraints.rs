@@ -59,7 +59,7 @@ pub struct Constraints {
 #[derive(Clone, Debug)]
 enum Place {
     On(Mask),
-    /// The path of a field with an attribute, and all below it.
+    /// An attribute of a field: its path and all below it.
     Field(String),
 }
 

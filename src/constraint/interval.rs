@@ -55,7 +55,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Returns the smallest and the largest number of the leaf's type between the bounds.
+    /// Returns the least and largest number of the leaf's dtype between the bounds.
     fn range(&self, leaf: &Site<'_>) -> Result<(f64, f64)> {
         let Interval { lower, upper } = *self;
         let found = || format!("({lower}, {upper})");
@@ -76,7 +76,7 @@ impl Constraint for Interval {
     fn constrain(&self, leaf: &Site<'_>, raw: &[f64], to: &mut [f64]) -> Result<()> {
         let (least, most) = self.range(leaf)?;
         for (to, r) in to.iter_mut().zip(raw) {
-            // A mean of the bounds: unlike `lower + (upper − lower)·σ`, it keeps all digits at both ends.
+            // A mean of the bounds: unlike `lower + (upper − lower)·σ`, exact at both ends.
             *to = (self.lower * sigmoid(-r) + self.upper * sigmoid(*r)).clamp(least, most);
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Constraint for Interval {
                 return Err(leaf.refuse_element(i, &format!("strictly between {lower} and {upper}"), x));
             }
             let (below, beyond) = (unit * x - unit * lower, unit * upper - unit * x);
-            // Not the logarithm of the quotient, which overflows for the smallest numbers.
+            // The logarithm of the quotient would overflow for the smallest numbers.
             let quotient = below / beyond;
             *to = if quotient.is_normal() { quotient.ln() } else { below.ln() - beyond.ln() };
         }

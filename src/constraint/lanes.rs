@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::numeric::sums::sum_tile;
 use crate::tree::constraint::Site;
 
-/// The places of a vector's elements, in a leaf in row-major order: two nested strides.
+/// The places of a vector's elements in a row-major leaf: two nested strides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lane {
     pub(super) start: usize,
@@ -32,7 +32,7 @@ impl Lane {
     }
 }
 
-/// Returns the vectors along an axis, by default the last. Each has at least one element.
+/// Returns the non-empty vectors along an axis, by default the last.
 pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, axis.or(leaf.shape().len().checked_sub(1)))?;
     if len == 0 && outer * inner > 0 {
@@ -42,7 +42,7 @@ pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterato
     Ok((0..outer).flat_map(move |a| (0..inner).map(move |b| lane(a, b))))
 }
 
-/// Returns, for each index of an axis, all elements there. Each has at least one.
+/// Returns the elements at each index of an axis; fails if there are none.
 pub(super) fn across(leaf: &Site<'_>, axis: usize) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, Some(axis))?;
     if len > 0 && outer * inner == 0 {
@@ -51,7 +51,7 @@ pub(super) fn across(leaf: &Site<'_>, axis: usize) -> Result<impl Iterator<Item 
     Ok((0..len).map(move |j| Lane { start: j * inner, outer: (outer, len * inner), inner: (inner, 1) }))
 }
 
-/// Returns the number of elements before an axis, along it, and after it.
+/// Returns the numbers of elements before, along and after an axis.
 fn split(leaf: &Site<'_>, axis: Option<usize>) -> Result<[usize; 3]> {
     let shape = leaf.shape();
     match axis {
@@ -65,7 +65,7 @@ fn split(leaf: &Site<'_>, axis: Option<usize>) -> Result<[usize; 3]> {
     }
 }
 
-/// A length as a product of two factors that neither overflow nor vanish.
+/// A length as a product of two factors that neither overflow nor underflow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Length {
     most: f64,
@@ -77,13 +77,12 @@ impl Length {
         self.most * self.rest
     }
 
-    /// Returns `x` divided by the length.
     pub(super) fn divide(self, x: f64) -> f64 {
         x / self.rest / self.most
     }
 }
 
-/// Normalizes a vector, and returns its former length, unless that was zero.
+/// Normalizes a vector; returns its former length unless zero.
 pub(super) fn normalize(vector: &mut [f64]) -> Option<Length> {
     let most = vector.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
     if most == 0.0 {

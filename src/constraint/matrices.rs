@@ -4,7 +4,7 @@ use super::range::slack;
 use crate::error::Result;
 use crate::tree::constraint::{Part, Site};
 
-/// Returns the rows and columns of the matrices in the last two axes.
+/// Returns the rows and columns of the last two axes.
 pub(super) fn size(leaf: &Site<'_>) -> Result<[usize; 2]> {
     match leaf.shape() {
         [.., rows, cols] => Ok([*rows, *cols]),
@@ -12,7 +12,7 @@ pub(super) fn size(leaf: &Site<'_>) -> Result<[usize; 2]> {
     }
 }
 
-/// Returns the rows of the square matrices in the last two axes.
+/// Returns the rows of square matrices.
 pub(super) fn square(leaf: &Site<'_>) -> Result<usize> {
     match size(leaf)? {
         [rows, cols] if rows == cols => Ok(rows),
@@ -20,7 +20,7 @@ pub(super) fn square(leaf: &Site<'_>) -> Result<usize> {
     }
 }
 
-/// Declares raw numbers for a triangle with its diagonal, row by row, for each of the matrices.
+/// Declares raw numbers for each matrix's lower triangle, row by row.
 pub(super) fn triangles(leaf: &Site<'_>) -> Result<Vec<Part>> {
     let n = square(leaf)?;
     let mut shape = leaf.shape()[..leaf.shape().len() - 2].to_vec();
@@ -28,14 +28,14 @@ pub(super) fn triangles(leaf: &Site<'_>) -> Result<Vec<Part>> {
     Ok(vec![Part::new("raw", &shape)])
 }
 
-/// Returns the start of a row of a triangle.
+/// Returns the start of row `i` of a triangle.
 pub(super) fn row(i: usize) -> usize {
     i * (i + 1) / 2
 }
 
-/// Reads the triangle of a matrix that is symmetric up to rounding: the mean of both sides.
+/// Reads the triangle of a matrix that is symmetric up to rounding, as the mean of both sides.
 ///
-/// `first` is the number of the matrix's first element in the leaf.
+/// `first` is the index of the matrix's first element in the leaf.
 pub(super) fn read_symmetric(leaf: &Site<'_>, first: usize, n: usize, matrix: &[f64], to: &mut [f64]) -> Result<()> {
     if let Some(i) = matrix.iter().position(|x| !x.is_finite()) {
         return Err(leaf.refuse_element(first + i, "finite", matrix[i]));
@@ -47,7 +47,7 @@ pub(super) fn read_symmetric(leaf: &Site<'_>, first: usize, n: usize, matrix: &[
             if (low - high).abs() > slack(leaf.dtype(), n) * largest {
                 return Err(leaf.refuse_element(first + i * n + j, &format!("{high}, as mirrored"), low));
             }
-            // Halved first, since the sum of two large numbers overflows.
+            // Halved first, because the sum of two large numbers overflows.
             to[row(i) + j] = if low == high { low } else { low / 2.0 + high / 2.0 };
         }
     }

@@ -5,17 +5,15 @@ use std::sync::Arc;
 use crate::element::DType;
 use crate::tree::{LeafMut, LeafRef};
 
-/// A raw leaf: its constrained leaf, its own path, and its elements.
 #[derive(Clone, Debug)]
 pub(super) struct RawLeaf {
-    /// The number of the constrained leaf.
+    /// The index of the constrained leaf.
     pub(super) leaf: usize,
     pub(super) path: Arc<str>,
     pub(super) shape: Vec<usize>,
     pub(super) numbers: Numbers,
 }
 
-/// Elements of a compute type.
 #[derive(Clone, Debug)]
 pub(super) enum Numbers {
     F32(Vec<f32>),

@@ -62,12 +62,12 @@ pub fn orthogonal() -> Orthogonal {
 #[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
 pub struct Orthogonal;
 
-/// The vectors of a matrix: the columns, or the rows if these are fewer.
+/// A matrix's columns, or its rows if fewer.
 #[derive(Clone, Copy)]
 struct Frame {
     rows: usize,
     cols: usize,
-    /// The number of vectors, and the elements of each.
+    /// Number of vectors, and elements of each.
     count: usize,
     len: usize,
 }
@@ -82,7 +82,6 @@ impl Frame {
         if self.rows >= self.cols { "column" } else { "row" }
     }
 
-    /// Returns the place in the matrix of a vector's element.
     fn place(self, vector: usize, element: usize) -> usize {
         if self.rows >= self.cols { element * self.cols + vector } else { vector * self.cols + element }
     }
@@ -99,7 +98,7 @@ impl Frame {
     }
 }
 
-/// An orthonormal basis and a triangle that produce the vectors, each divided by its largest element.
+/// An orthonormal basis and the triangle that yields the vectors, each divided by its largest element.
 struct Factors {
     q: Vec<f64>,
     /// `count × count`; the products of basis vector `i` with vector `k` at `i·count + k`.
@@ -111,12 +110,11 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     sum_pairs(a, b, |a: f64, b| a * b)
 }
 
-/// Adds a multiple of a vector.
 fn add(to: &mut [f64], factor: f64, from: &[f64]) {
     to.iter_mut().zip(from).for_each(|(to, x)| *to += factor * x);
 }
 
-/// Factorizes by Gram-Schmidt, twice for each vector, which is as exact as reflections.
+/// Factorizes by Gram-Schmidt with reorthogonalization, as exact as Householder reflections.
 fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
     let Frame { count, len, .. } = frame;
     let mut q = frame.read(matrix);
@@ -135,7 +133,7 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
             }
         }
         let length = normalize(vector).map_or(0.0, |length| length.value());
-        // The remainder of a dependent vector is rounding, and that of a zero vector NaN.
+        // The remainder of a dependent vector is rounding, of a zero vector NaN.
         let independent = length > 4.0 * len as f64 * f64::EPSILON;
         if !independent {
             let found = format!("{} {k}, which depends on those before it", frame.name());
@@ -146,13 +144,11 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
     Ok(Factors { q, r, scales })
 }
 
-/// Computes the gradient of the vectors from that of the basis.
 fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
     let (Frame { count, len, .. }, Factors { q, r, scales }) = (frame, factors);
     let mut to = gradient.to_vec();
     for k in 0..count {
         for j in 0..=k {
-            // An element of the lower triangle, and its transpose.
             let product = -dot(&gradient[k * len..][..len], &q[j * len..][..len]);
             add(&mut to[j * len..][..len], product, &q[k * len..][..len]);
             if j < k {
@@ -168,7 +164,7 @@ fn pull_back(frame: Frame, factors: &Factors, gradient: &[f64]) -> Vec<f64> {
         }
         vector.iter_mut().for_each(|x| *x /= r[k * count + k]);
     }
-    // Each vector was divided by a number on which the basis does not depend.
+    // The basis does not depend on the divisors of the vectors.
     for (vector, scale) in to.chunks_exact_mut(len).zip(scales) {
         vector.iter_mut().for_each(|x| *x /= scale);
     }

@@ -9,29 +9,26 @@ use crate::error::{Error, Result};
 use crate::tree::constraint::{Constraint, Part, Site, index, shown};
 use crate::tree::{LeafRef, LeafSpec, Structure, Tree, for_each_leaf};
 
-/// The part that all raw trees for parameters of one structure share.
+/// The common part of all raw trees for one structure.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// The constrained parameters.
     pub(super) structure: Structure,
-    /// In the order of the leaves.
+    /// In leaf order.
     pub(super) bound: Vec<Bound>,
 }
 
-/// A leaf and its constraint.
 #[derive(Debug)]
 pub(super) struct Bound {
-    /// The number of the leaf.
     pub(super) leaf: usize,
     constraint: Arc<dyn Constraint>,
-    /// Path and shape of each raw leaf.
+    /// Path and shape per raw leaf.
     parts: Vec<(Arc<str>, Vec<usize>)>,
-    /// The number of the first part among all raw leaves.
+    /// Index of the first part among all raw leaves.
     first: usize,
 }
 
 impl Plan {
-    /// Binds constraints to leaves; both are in order.
+    /// Binds constraints to leaves; both in order.
     pub(super) fn new(structure: Structure, found: Vec<(usize, Arc<dyn Constraint>)>) -> Result<Plan> {
         let mut paths: HashSet<&str> = structure.paths().collect();
         found.iter().for_each(|(leaf, _)| _ = paths.remove(structure.leaves()[*leaf].path()));
@@ -58,7 +55,7 @@ impl Plan {
         Ok(Plan { structure, bound })
     }
 
-    /// Returns whether a tree has these leaves, of any types, in this order.
+    /// Returns true if a tree has these leaves, of any dtypes, in order.
     pub(super) fn fits<T: Tree + ?Sized>(&self, tree: &T) -> bool {
         let (mut leaves, mut same) = (self.structure.leaves().iter(), true);
         for_each_leaf(tree, |path, leaf| {
@@ -71,7 +68,6 @@ impl Plan {
         &self.structure.leaves()[bound.leaf]
     }
 
-    /// Returns raw leaves that map to the values of these leaves.
     pub(super) fn unconstrain(&self, leaves: &[LeafRef<'_>]) -> Result<Vec<RawLeaf>> {
         let mut all = Vec::new();
         for bound in &self.bound {
@@ -85,12 +81,10 @@ impl Plan {
         Ok(all)
     }
 
-    /// Returns the values of each constrained leaf in turn.
     pub(super) fn constrain(&self, raw: &[RawLeaf]) -> Result<Vec<Vec<f64>>> {
         self.bound.iter().map(|bound| bound.constrain(self.spec(bound), raw)).collect()
     }
 
-    /// Returns the gradients of all raw leaves.
     pub(super) fn pull_back(&self, raw: &[RawLeaf], gradient: &[LeafRef<'_>]) -> Result<Vec<RawLeaf>> {
         let mut all = Vec::new();
         for bound in &self.bound {
@@ -102,18 +96,16 @@ impl Plan {
     }
 }
 
-/// Returns the path of a raw leaf.
 fn below(path: &str, name: &str) -> Arc<str> {
     if path.is_empty() { name.into() } else { format!("{path}/{name}").into() }
 }
 
 impl Bound {
-    /// Returns the number of raw numbers.
     fn len(&self) -> usize {
         self.parts.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
 
-    /// Collects the raw numbers; fails if one is not finite.
+    /// Collects the raw numbers, which must be finite.
     fn gather(&self, function: &str, raw: &[RawLeaf]) -> Result<Vec<f64>> {
         let mut numbers = Vec::with_capacity(self.len());
         for raw in &raw[self.first..][..self.parts.len()] {
@@ -144,7 +136,7 @@ impl Bound {
         }
         self.constraint.constrain(&Site::new("constrain", spec), &raw, &mut values)?;
         let most = largest(spec.dtype());
-        // Also refuses values slightly beyond the largest number that would round to it.
+        // Also refuses values beyond the largest number that would round to it.
         if let Some(i) = values.iter().position(|x| x.is_nan() || x.abs() > most) {
             let place = format!("{}{}", shown(spec.path()), index(i, spec.shape()));
             let expected = format!("within the range of {}", spec.dtype());
@@ -163,7 +155,7 @@ impl Bound {
         self.constraint.pull_back(&Site::new("pull_back", spec), &raw, &gradient, &mut pulled)?;
         pulled.iter_mut().for_each(|g| *g *= scale);
         if gradient.iter().all(|g| g.is_finite()) {
-            // Infinities overflowed. NaN is a difference of infinities, which has no direction.
+            // Infinities overflowed; NaN is a difference of infinities, without a direction.
             pulled.iter_mut().for_each(|g| *g = g.clamp(-f64::MAX, f64::MAX));
             if pulled.iter().any(|g| g.is_nan()) {
                 let found = "raw numbers so near to having none that the gradient overflows";
@@ -174,8 +166,7 @@ impl Bound {
     }
 }
 
-/// Scales gradients whose sums and products would overflow, and returns the divisor: a power of two, which loses no
-/// digit.
+/// Scales gradients against overflow of sums and products; returns the divisor, a power of two.
 fn tame(gradient: &mut [f64]) -> f64 {
     const LARGE: f64 = 1.157920892373162e77; // 2²⁵⁶
     let most = gradient.iter().fold(0.0, |most: f64, g| most.max(g.abs()));

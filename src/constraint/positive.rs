@@ -100,7 +100,7 @@ impl Positive {
     fn slope(self, r: f64) -> f64 {
         match self {
             Positive::Softplus => sigmoid(r),
-            // Finite, so that a zero gradient does not become NaN.
+            // Finite, because zero gradients times infinity are NaN.
             Positive::Exp => r.exp().min(f64::MAX),
         }
     }

@@ -60,7 +60,7 @@ pub fn positive_definite() -> PositiveDefinite {
 #[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
 pub struct PositiveDefinite;
 
-/// Returns the factor of raw numbers.
+/// Returns the Cholesky factor, whose raw diagonal is logarithmic.
 fn factor(n: usize, raw: &[f64]) -> Vec<f64> {
     let mut factor = raw.to_vec();
     for i in 0..n {

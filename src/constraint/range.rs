@@ -2,7 +2,7 @@
 
 use crate::element::DType;
 
-/// Returns the bits of the fraction, and the exponents of the smallest normal and the largest number.
+/// Returns the mantissa bits and the exponents of the smallest normal and largest number.
 fn format(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (10, -14, 15),
@@ -12,29 +12,26 @@ fn format(dtype: DType) -> (i32, i32, i32) {
     }
 }
 
-/// Returns the distance from 1 to the next number.
 pub(super) fn epsilon(dtype: DType) -> f64 {
     2.0_f64.powi(-format(dtype).0)
 }
 
-/// Returns the largest finite number.
 pub(super) fn largest(dtype: DType) -> f64 {
     (2.0 - epsilon(dtype)) * 2.0_f64.powi(format(dtype).2)
 }
 
-/// Returns the tolerated error of sums over `n` products computed elsewhere in this type: eight units in the last
-/// place, growing like a random walk.
+/// Returns the tolerance for sums of `n` products: eight units in the last place, growing like a random walk.
 pub(super) fn slack(dtype: DType, n: usize) -> f64 {
     8.0 * epsilon(dtype) * (n.max(1) as f64).sqrt()
 }
 
-/// Returns the smallest and the largest number of a type strictly between two bounds, if any.
+/// Returns the least and largest number strictly between two bounds, if any.
 pub(super) fn open(dtype: DType, lower: f64, upper: f64) -> Option<(f64, f64)> {
     let (least, most) = (above(dtype, lower).max(-largest(dtype)), (-above(dtype, -upper)).min(largest(dtype)));
     (least <= most).then_some((least, most))
 }
 
-/// Returns the smallest number of a type that is more than `x`.
+/// Returns the least number above `x`.
 fn above(dtype: DType, x: f64) -> f64 {
     if dtype == DType::F64 {
         return x.next_up();

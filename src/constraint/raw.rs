@@ -163,7 +163,6 @@ impl<P> Raw<P> {
     }
 }
 
-/// Writes the values of constrained leaves.
 fn fill<P: TreeMut>(params: &mut P, plan: &Plan, values: Vec<Vec<f64>>) -> Result<()> {
     let mut leaves = leaves_mut(params);
     if !leaves.iter().map(|leaf| leaf.shape()).eq(plan.structure.leaves().iter().map(|leaf| leaf.shape())) {
@@ -193,7 +192,7 @@ impl<P: TreeMut> TreeMut for Raw<P> {
     }
 }
 
-/// Returns a function that yields the raw leaves in the place of a leaf, in turn.
+/// Returns a function that yields the raw leaves of a leaf, in turn.
 fn parts<'a>(leaves: &'a [RawLeaf]) -> impl FnMut(usize) -> Option<(Arc<str>, LeafRef<'a>)> {
     let mut parts = leaves.iter().peekable();
     move |leaf| parts.next_if(|part| part.leaf == leaf).map(|part| (part.path.clone(), part.show()))

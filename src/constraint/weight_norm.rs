@@ -61,7 +61,7 @@ impl WeightNorm {
         self
     }
 
-    /// Returns the rows, and the raw numbers of lengths and of directions.
+    /// Returns the rows, and the raw lengths and directions.
     fn split<'r>(&self, leaf: &Site<'_>, raw: &'r [f64]) -> Result<(impl Iterator<Item = Lane>, &'r [f64], &'r [f64])> {
         let (lengths, directions) = raw.split_at(leaf.shape().get(self.axis).map_or(0, |len| *len));
         Ok((across(leaf, self.axis)?, lengths, directions))

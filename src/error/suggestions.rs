@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// Names elsewhere, in lower case, and here. Of several names those that are known are suggested.
+/// Names used elsewhere, in lower case, and here; only known ones are suggested.
 const ALIASES: &[(&str, &[&str])] = &[
     ("alpha", &["decay", "learning_rate"]),
     ("base_lr", &["learning_rate", "init_value"]),
@@ -43,11 +43,11 @@ const ALIASES: &[(&str, &[&str])] = &[
     ("wd", &["weight_decay"]),
 ];
 
-/// An unknown name, and the known ones, to display the nearest first.
+/// An unknown name, and the known ones to suggest.
 pub(super) struct Known<'a>(pub(super) &'a str, pub(super) &'a [String]);
 
 impl<'a> Known<'a> {
-    /// Returns the known names, the nearest first, and the number of good suggestions.
+    /// Returns the known names, nearest first, and the number of good ones.
     fn nearest(&self) -> (Vec<&'a str>, usize) {
         let Known(name, known) = self;
         let name = &*name.to_lowercase();
@@ -67,7 +67,7 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Returns whether an unknown name means exactly this one of the known names.
+/// Returns true if an unknown name means only this known one.
 pub(crate) fn is_meant(name: &str, known: &[&str], one: &str) -> bool {
     let known: Vec<String> = known.iter().map(|known| String::from(*known)).collect();
     let (nearest, meant) = Known(name, &known).nearest();
@@ -90,20 +90,20 @@ impl fmt::Display for Known<'_> {
     }
 }
 
-/// Returns the sorted letters, which detect transpositions.
+/// Returns the sorted letters, to detect transpositions.
 fn letters(name: &str) -> Vec<char> {
     let mut letters: Vec<char> = name.chars().collect();
     letters.sort_unstable();
     letters
 }
 
-/// Returns the distance of a name to a known one, or to the last levels of a dotted path.
+/// Returns the distance to a known name or the last levels of a dotted path.
 fn distance(name: &str, known: &str) -> usize {
     let tails = known.match_indices('.').map(|(dot, _)| &known[dot + 1..]);
     tails.fold(edit_distance(name, known), |least, tail| least.min(edit_distance(name, tail)))
 }
 
-/// Levenshtein distance in characters.
+/// Returns the Levenshtein distance in characters.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -159,7 +159,7 @@ macro_rules! part {
                     self
                 }
             )*)?
-            // Not `impl Into<usize>`, which a plain `5` does not implement.
+            // A plain `5` does not implement `Into<usize>`.
             $($(
                 #[doc = concat!("Sets [`", stringify!($n), "`](struct@", stringify!($T), ").")]
                 pub fn $n(mut self, $n: $N) -> Self {
@@ -344,7 +344,7 @@ macro_rules! optimizer {
                     let $q_of = &mut *self;
                     match $given {
                         Some(given) => visit(stringify!($q), Argument::Hyperparam(given)),
-                        // An absent argument has no place in the state and cannot be set in a run.
+                        // An absent argument has no place in the state and cannot be set later.
                         None => visit(stringify!($q), Argument::Static(&mut $crate::recipe::Decided($crate::recipe::Recipe::Null))),
                     }
                 })+)?

@@ -136,7 +136,7 @@ macro_rules! wrapper {
 
     // An argument without a default is a parameter of `with`.
     (@with $W:ident $T:ident ($($parameter:tt)*) ($($value:tt)*)) => {
-        /// Returns the wrapper of a transformation, with these arguments and defaults for the others.
+        /// Returns the wrapper with these arguments, and defaults for the others.
         pub(crate) fn with(inner: $T, $($parameter)*) -> Self {
             $W { inner, $($value)* }
         }
@@ -151,7 +151,7 @@ macro_rules! wrapper {
         $crate::wrapper!(@with $W $T $parameters ($($value)* $a: $default,) $($rest)*);
     };
 
-    // The others have a setter each. Not `impl Into<u64>`, which a plain `5` does not implement.
+    // The others have a setter each. A plain `5` does not implement `Into<u64>`.
     (@setter $docs:tt $a:ident $A:tt ()) => {};
     (@setter $docs:tt $a:ident (Hyperparam) $default:tt) => {
         $crate::wrapper!(@setter $docs $a (impl $crate::schedule::IntoHyperparam), $a.into());
@@ -184,7 +184,7 @@ macro_rules! wrapper {
         }
     };
 
-    // Arguments other than constructor parameters are optional.
+    // All but constructor parameters are optional.
     (@argument $self:ident $a:ident (@may $A:ident) $default:tt) => {
         $crate::arguments::Argument::Static(&mut $self.$a)
     };
@@ -233,14 +233,14 @@ macro_rules! wrapper {
     };
 }
 
-/// Declares the memory of a part: the struct, its default, and [`State`](crate::state::State).
+/// Declares a part's memory: struct, default, and [`State`](crate::state::State).
 ///
-/// A field starts at the value after its type, or else at its default. Fields in `set` are set by users, and stay when
-/// the state starts anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` are arguments that
-/// determine its [meaning](crate::state::StateWalk::meaning). Those `beside` are not part of the state. `evaluate
-/// |memory| expr` returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to walks over
-/// [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`; `reads name;`
-/// names the method with further [readings](crate::state::StateWalk::reading).
+/// A field starts at the value after its type, or else at its default. Users set fields in `set`, which stay when the
+/// state starts anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` determine its
+/// [meaning](crate::state::StateWalk::meaning). Those `beside` are no state.
+/// `evaluate |memory| expr` returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to
+/// walks over [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`;
+/// `reads name;` names the method with further [readings](crate::state::StateWalk::reading).
 macro_rules! memory {
     (
         $(#[$meta:meta])*

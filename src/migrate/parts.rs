@@ -3,7 +3,6 @@
 use super::Migration;
 use crate::state::{INNER, Parts, Verb, below, no_part};
 
-/// The verbs, in order: each sees the state as its predecessors left it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verbs(Vec<Verb>);
 
@@ -190,19 +189,18 @@ impl Migration {
     }
 }
 
-/// Joins two paths.
 fn joined(part: &str, rest: &str) -> String {
     let between = if part.is_empty() || rest.is_empty() { "" } else { "." };
     format!("{part}{between}{rest}")
 }
 
-/// Splits a member's path into that of the chain and its number.
+/// Splits a member's path into the chain's path and the index.
 fn member(at: &str) -> Option<(&str, usize)> {
     let (chain, number) = at.rsplit_once('.').unwrap_or(("", at));
     Some((chain, number.parse().ok()?))
 }
 
-/// Returns the path with the number in that chain shifted, if it is of a member from `first` on.
+/// Shifts the index in the chain, if the path belongs to a member from `first` on.
 fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
     let (chain, number) = member(at)?;
     let rest = below(path, chain)?;
@@ -212,7 +210,7 @@ fn shifted(path: &str, at: &str, first: usize, by: isize) -> Option<String> {
 }
 
 impl Verb {
-    /// Returns the new place of a field, `None` if it is dropped; and true if the verb concerns it.
+    /// Returns the field's new place, unless dropped, and true if the verb concerns it.
     fn moved(&self, path: &str) -> (Option<String>, bool) {
         let stays = || (Some(path.to_owned()), false);
         match self {
@@ -242,7 +240,7 @@ impl Verb {
         }
     }
 
-    /// Returns the paths of the copies that the verb makes of a field.
+    /// Returns the paths of a field's copies.
     fn copies(&self, path: &str) -> Vec<String> {
         match self {
             Verb::Take { from, to } => below(path, from).map(|rest| joined(to, rest)).into_iter().collect(),
@@ -254,7 +252,7 @@ impl Verb {
         }
     }
 
-    /// Returns the part that starts as in `init`, with an optional exception inside.
+    /// Returns the part that starts as in `init`, and an exception inside.
     fn starts(&self) -> Option<(String, Option<String>)> {
         match self {
             Verb::Insert(at) | Verb::Fresh(at) => Some((at.clone(), None)),
@@ -263,7 +261,7 @@ impl Verb {
         }
     }
 
-    /// Returns the verb and the path that must exist.
+    /// Returns the verb's name and the path that must exist.
     fn needs(&self) -> Option<(&'static str, &str)> {
         match self {
             Verb::Rename { from, .. } => Some(("rename_part", from)),
@@ -286,13 +284,9 @@ impl Verbs {
         self.0.is_empty()
     }
 
-    /// Returns the new places of the old state's fields, and the new parts, after these verbs and some more.
+    /// Returns the old fields' new places and the new parts after all verbs, or a message on a missing part.
     ///
-    /// Without an old state a cast need not concern a part of it.
-    ///
-    /// # Errors
-    ///
-    /// Returns a message on the first verb that names a missing part.
+    /// Without an old state a cast need not concern a part.
     pub(crate) fn parts(&self, old: &[&str], more: &[Verb]) -> Result<Parts, String> {
         let to = old.iter().map(|field| vec![(*field).to_owned()]).collect();
         let mut parts = Parts { to, ..Parts::default() };

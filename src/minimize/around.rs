@@ -8,12 +8,11 @@ use crate::tree::constraint::{index, shown};
 use crate::tree::stretch::{leaves, leaves_mut};
 use crate::tree::{Structure, TreeMut};
 
-/// A function and a point, with elements numbered leaf by leaf, each leaf's in row-major order.
+/// A function and a point, whose elements are numbered leaf by leaf in row-major order.
 pub(super) struct Around<P, F> {
     pub(super) structure: Structure,
     trial: Trial<P, F>,
     point: P,
-    /// The elements of the point.
     pub(super) values: Vec<f64>,
     gradient: Moments,
 }
@@ -26,7 +25,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(Around { structure, trial: Trial::new(None, f), point: params.clone(), values, gradient })
     }
 
-    /// Evaluates where element `i` is `x` rounded to its leaf's type; also returns the rounded `x`.
+    /// Evaluates with element `i` set to `x`, rounded to its dtype; also returns that.
     pub(super) fn at(&mut self, i: usize, x: f64) -> Result<(f64, f64, Vec<f64>)> {
         let (leaf, element) = place(&self.structure, i);
         let x = with_dtype!(self.structure.leaves()[leaf].dtype(), T => T::from_f64(x).as_f64());
@@ -37,7 +36,6 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok((x, value, gradient))
     }
 
-    /// Evaluates at the point itself.
     pub(super) fn here(&mut self) -> Result<(f64, Vec<f64>)> {
         let value = self.trial.call(&self.point, &self.structure, &mut self.gradient)?;
         Ok((value, self.gradient.views().flat_map(|(_, leaf)| leaf.to_f64()).collect()))
@@ -51,7 +49,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
     }
 }
 
-/// Returns the leaf of an element, and its place in the leaf.
+/// Returns the leaf of an element, and the index in it.
 pub(super) fn place(structure: &Structure, mut i: usize) -> (usize, usize) {
     for (leaf, spec) in structure.leaves().iter().enumerate() {
         match i.checked_sub(spec.len()) {
@@ -62,14 +60,13 @@ pub(super) fn place(structure: &Structure, mut i: usize) -> (usize, usize) {
     unreachable!("elements are numbered below the number of elements")
 }
 
-/// Returns the path and the index of an element, such as `layer/weight[0, 1]`.
+/// Returns an element's name, such as `layer/weight[0, 1]`.
 pub(super) fn name(structure: &Structure, i: usize) -> String {
     let (leaf, element) = place(structure, i);
     let leaf = &structure.leaves()[leaf];
     format!("{}{}", shown(leaf.path()), index(element, leaf.shape()))
 }
 
-/// Returns the distance from 1 to the next number.
 pub(super) fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,

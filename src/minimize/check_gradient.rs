@@ -144,7 +144,6 @@ impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
     }
 }
 
-/// Returns the numbers of the elements to compare.
 fn chosen(structure: &Structure, per_leaf: usize) -> Vec<usize> {
     let (mut all, mut first) = (Vec::new(), 0);
     for leaf in structure.leaves() {
@@ -156,7 +155,7 @@ fn chosen(structure: &Structure, per_leaf: usize) -> Vec<usize> {
     all
 }
 
-/// Returns a central difference and its error estimate, if the value is finite at two steps.
+/// Returns a central difference and its error estimate, if both values are finite.
 fn differences(
     x: f64,
     epsilon: f64,

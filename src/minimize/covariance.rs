@@ -53,7 +53,7 @@ impl Covariance {
             let found = format!("a relative difference of {asymmetry:.1e} with `{}`", named(*j));
             return Err(Error::argument(FUNCTION, &named(*i), expected, found));
         }
-        // Scaled to a diagonal of ones, so that units do not matter.
+        // Scaled to a unit diagonal, so that units do not matter.
         let scale: Vec<f64> = matrix.diag().iter().map(|curvature| curvature.sqrt().recip()).collect();
         let scaled = Array2::from_shape_fn(matrix.dim(), |(i, j)| scale[i] * matrix[[i, j]] * scale[j]);
         let factor = cholesky(&scaled, noise * free.len() as f64).map_err(|(row, left)| {
@@ -115,9 +115,9 @@ impl Covariance {
     }
 }
 
-/// Returns the lower factor `L` of `L·Lᵀ`, for a matrix with a diagonal of ones.
+/// Returns the Cholesky factor `L` of a matrix with a unit diagonal.
 ///
-/// The error is the first row with a remainder of at most `least` after those before it, and the remainder.
+/// The error is the first row whose remainder is at most `least`, and the remainder.
 fn cholesky(matrix: &Array2<f64>, least: f64) -> Result<Array2<f64>, (usize, f64)> {
     let n = matrix.nrows();
     let mut factor = Array2::<f64>::zeros((n, n));
@@ -142,7 +142,7 @@ fn inverse(factor: &Array2<f64>) -> Array2<f64> {
     let n = factor.nrows();
     let mut columns = Array2::<f64>::zeros((n, n));
     for c in 0..n {
-        // L·z = e_c: z is the column of L⁻¹.
+        // Solves `L·z = e_c`: z is a column of L⁻¹.
         for i in c..n {
             let before: f64 = (c..i).map(|k| factor[[i, k]] * columns[[k, c]]).sum();
             columns[[i, c]] = (f64::from(u8::from(i == c)) - before) / factor[[i, i]];

@@ -77,10 +77,10 @@ pub struct HessianAt<'a, P, F> {
 #[derive(Clone, Debug)]
 pub struct Hessian {
     pub(super) structure: Structure,
-    /// The element number of each row.
+    /// The element of each row.
     pub(super) free: Vec<usize>,
     pub(super) matrix: Array2<f64>,
-    /// The largest difference between a derivative and its transpose, relative to the two curvatures, and its rows.
+    /// The largest difference between transposed derivatives, relative to both curvatures, and its rows.
     pub(super) asymmetry: (f64, [usize; 2]),
     /// Relative error bound of the curvatures.
     pub(super) noise: f64,
@@ -212,7 +212,6 @@ impl Hessian {
     }
 }
 
-/// Returns the typical size of each element.
 fn sizes(function: &str, size: &Operand, structure: &Structure) -> Result<Vec<f64>> {
     match size.tree() {
         Some(tree) => tree.fit(function, "typical_size", structure, &vec![true; structure.len()])?,
@@ -224,7 +223,7 @@ fn sizes(function: &str, size: &Operand, structure: &Structure) -> Result<Vec<f6
     Ok(structure.leaves().iter().flat_map(|leaf| size.of_leaf(leaf)).collect())
 }
 
-/// Returns two points near `x` and within the bounds: one on each side if they fit.
+/// Returns two points near `x` within the bounds, on both sides if possible.
 fn points(x: f64, step: f64, [lower, upper]: [f64; 2]) -> [f64; 2] {
     let (below, above) = (x - lower, upper - x);
     if step <= below && step <= above {

@@ -13,7 +13,6 @@ use crate::state::Moments;
 use crate::transformation::{GradientTransformation, OptState};
 use crate::tree::{Structure, TreeMut, fingerprint, is_safe, length};
 
-/// The function, and its cached evaluations.
 pub(super) struct Memory<P, F> {
     trial: Trial<P, F>,
     pub(super) recall: Box<EvaluationCache>,
@@ -37,7 +36,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(memory)
     }
 
-    /// Moves the parameters into bounds, and keeps them there in later steps.
+    /// Moves the parameters into bounds, also in later steps.
     pub(super) fn keep_within(&mut self, bounds: [&Operand; 2], params: &mut P) -> Result<()> {
         let within = Within::new("minimize", &self.structure, bounds)?;
         within.project(params);
@@ -45,7 +44,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// Forgets the value at the parameters: the function may have changed.
+    /// Forgets the evaluation: the function may have changed.
     pub(super) fn forget(&mut self) {
         self.recall.here.fingerprint = None;
     }
@@ -59,7 +58,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// Evaluates value and gradient at the parameters unless known.
+    /// Evaluates value and gradient at the parameters, unless cached.
     pub(super) fn look(&mut self, params: &P) -> Result<()> {
         let (print, here) = (Some(fingerprint(params)), &mut self.recall.here);
         if here.fingerprint != print {
@@ -71,7 +70,6 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(())
     }
 
-    /// Does a step from the point that was evaluated.
     pub(super) fn step<T: GradientTransformation>(
         &mut self,
         transformation: &T,
@@ -102,7 +100,7 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
         Ok(outcome)
     }
 
-    /// Returns the Euclidean norm of the gradient; within bounds, of the projected gradient.
+    /// Returns the norm of the gradient, or within bounds of the projected gradient.
     pub(super) fn gradient_norm(&self, params: &P) -> f64 {
         let norm = self.whole_gradient_norm();
         match &self.within {
@@ -129,7 +127,6 @@ impl<P: TreeMut + Clone, F: FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>> 
     }
 }
 
-/// Caches the evaluations.
 struct Watched<'a, P, F> {
     trial: &'a mut Trial<P, F>,
     last: &'a mut CachedEvaluation,

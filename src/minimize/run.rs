@@ -98,7 +98,6 @@ pub struct Minimization<'a, T: GradientTransformation, P, F> {
 
 type Callback<'a, P> = Box<dyn FnMut(&Progress<'_, P>) -> ControlFlow<()> + 'a>;
 
-/// The stopping conditions.
 #[derive(Debug)]
 struct Until {
     gradient_atol: f64,
@@ -151,7 +150,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the same as a fraction of the initial norm; the two are added.
+    /// Sets the tolerance of the gradient relative to the initial norm; it adds to the absolute one.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn gradient_rtol(mut self, gradient_rtol: f64) -> Self {
@@ -167,7 +166,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the same as a fraction of the value; the two are added.
+    /// Sets the tolerance of the value relative to it; it adds to the absolute one.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn value_rtol(mut self, value_rtol: f64) -> Self {
@@ -183,7 +182,7 @@ impl<'a, T: GradientTransformation, P, F> Minimization<'a, T, P, F> {
         self
     }
 
-    /// Sets the same as a fraction of the norm of the parameters; the two are added.
+    /// Sets the tolerance of the step relative to the norm of the parameters; it adds to the absolute one.
     ///
     /// [At least 0](AT_LEAST_0).
     pub fn step_rtol(mut self, step_rtol: f64) -> Self {
@@ -220,8 +219,8 @@ impl Until {
     }
 }
 
-/// Number of steps in a row that may leave the parameters unchanged. It exceeds the memory of L-BFGS: each such step
-/// drops one difference, and the last searches go along the gradient.
+/// Consecutive steps that may leave the parameters unchanged. It exceeds the memory of L-BFGS: each such step drops one
+/// difference, so that the last searches go along the gradient.
 const STILL: usize = 20;
 
 impl<'a, T: GradientTransformation, P: TreeMut + Clone, F> Minimization<'a, T, P, F> {
@@ -350,18 +349,17 @@ impl<T: GradientTransformation, P, F> fmt::Debug for Minimization<'_, T, P, F> {
 /// A step that emitted updates.
 #[derive(Clone, Copy)]
 struct Step {
-    /// The value before it.
+    /// The value before the step.
     from: f64,
     length: f64,
     moved: bool,
 }
 
-/// The course of a run so far.
 struct Course {
     until: Until,
     /// The norm of the initial gradient.
     first: Option<f64>,
-    /// The lowest value and the smallest norm so far.
+    /// The lowest value and gradient norm so far.
     lowest: [f64; 2],
     /// Steps since either improved.
     vain: usize,
@@ -398,7 +396,7 @@ impl Course {
     }
 }
 
-/// Adapts a fallible function to code with the errors of this crate; restores the function's own error afterwards.
+/// Adapts a fallible function to the crate's errors, and restores its own.
 pub(super) fn fallible<P, F, R, A>(
     mut f: F,
     work: impl FnOnce(&mut dyn FnMut(&P, Option<GradientSink<'_>>) -> Result<f64>) -> Result<A>,

@@ -11,11 +11,10 @@ use crate::tree::constraint::{index, shown};
 use crate::tree::stretch::{leaves, leaves_mut};
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, length};
 
-/// The bounds of each element, as numbers of its leaf's type, in row-major order.
+/// Each element's bounds, as numbers of its dtype, in row-major order.
 #[derive(Debug)]
 pub(super) struct Within {
     leaves: Vec<Vec<[f64; 2]>>,
-    /// The same, for the parts of a step.
     pub(super) bounds: Arc<Bounds>,
 }
 
@@ -46,7 +45,7 @@ impl Within {
         Ok(Within { leaves: all, bounds })
     }
 
-    /// Moves parameters that are out of bounds to the nearest bound; the others stay bitwise identical.
+    /// Moves parameters to the nearest bound; those within the bounds stay bitwise identical.
     pub(super) fn project<P: TreeMut>(&self, params: &mut P) {
         for (leaf, bounds) in leaves_mut(params).iter_mut().zip(&self.leaves) {
             let before = leaf.to_f64();
@@ -57,7 +56,7 @@ impl Within {
         }
     }
 
-    /// Returns `‖p − project(p − g)‖`, for a finite gradient.
+    /// Returns `‖p − project(p − g)‖` for a finite gradient.
     pub(super) fn gradient_norm<P: Tree>(&self, params: &P, gradient: &Moments) -> f64 {
         let mut parts = Vec::new();
         for ((leaf, (_, gradient)), bounds) in leaves(params).iter().zip(gradient.views()).zip(&self.leaves) {
@@ -70,13 +69,12 @@ impl Within {
         length(&mut || parts.iter().copied())
     }
 
-    /// Iterates over the bounds of all elements, leaf by leaf.
     pub(super) fn elements(&self) -> impl Iterator<Item = [f64; 2]> + '_ {
         self.leaves.iter().flatten().copied()
     }
 }
 
-/// Rounds bounds to the leaf's type; fails if no number lies between them.
+/// Rounds bounds to the dtype; fails if no number lies between them.
 fn check(function: &str, leaf: &LeafSpec, i: usize, bounds: [f64; 2]) -> Result<[f64; 2]> {
     let place = || format!("{}{}", shown(leaf.path()), index(i, leaf.shape()));
     let [lower, upper] = bounds;

@@ -1,6 +1,6 @@
-// Every optimizer whose type does not depend on its arguments, one per line. This file is not a module: the registry of
-// configs and the tests include it and define both methods of `to`. In configs, `part` keeps the type and so compiles
-// its own loop; `in_parts` makes a chain of boxes, which compiles none. `required()` stands for a mandatory number.
+// Every optimizer whose type does not depend on its arguments, one per line. The registry of configs and the tests
+// include this file and define both methods of `to`. In configs, `part` compiles the type's own loop; `in_parts` makes
+// a chain of boxes, which compiles none. `required()` is a mandatory number.
 {
     // adaptive
     to.part(|| acprop(required()));

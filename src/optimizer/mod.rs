@@ -23,7 +23,7 @@ pub use norms::*;
 pub use parameter_free::*;
 pub use sign::*;
 
-// By name, not by glob: only then does the compiler name the missing feature.
+// By name: with a glob the compiler would not name the missing feature.
 #[cfg(feature = "faer")]
 #[cfg_attr(docsrs, doc(cfg(feature = "faer")))]
 pub use matrix::decomposed::{Galore, Shampoo, Soap, galore, shampoo, soap};

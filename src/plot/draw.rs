@@ -24,11 +24,11 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(0xb0, 0x80, 0x00),
     RGBColor(0x56, 0x50, 0xc4),
 ];
-/// Largest absolute value for which labels can be computed.
+/// Largest magnitude with labels.
 const LARGEST: f64 = 1e100;
-/// Integer coordinates per pixel, so that curves are smooth.
+/// Integer coordinates per pixel, for smooth curves.
 const PIXEL: u32 = 4;
-/// The height of a line of text below a chart, and the width of one letter of its monospaced font.
+/// Line height below a chart, and the font's letter width.
 const TEXT: [u32; 2] = [15 * PIXEL, 7 * PIXEL];
 const MARGIN: u32 = 8 * PIXEL;
 const SMALL: u32 = 11 * PIXEL;
@@ -80,7 +80,6 @@ pub fn grid(charts: &[Chart], columns: usize, size: [u32; 2]) -> Result<String> 
     Ok(picture.replacen(&size([all.0, all.1]), &size([all.0 / PIXEL, all.1 / PIXEL]), 1))
 }
 
-/// A chart, and the numbers at its edges.
 struct Frame<'a> {
     chart: &'a Chart,
     x: Range<f64>,
@@ -120,14 +119,12 @@ impl<'a> Frame<'a> {
         Ok(Frame { chart, x, y })
     }
 
-    /// Returns the names of lines, wrapped into lines of text, each in its color.
     fn names(&self, width: u32) -> Vec<(RGBColor, &'a str)> {
         let most = ((width - 2 * MARGIN) / TEXT[1]).max(8) as usize;
         let named = self.colored().filter(|(line, _)| !line.name.is_empty());
         named.flat_map(|(line, color)| wrap(&line.name, most).into_iter().map(move |text| (color, text))).collect()
     }
 
-    /// Returns the lines with their colors.
     fn colored(&self) -> impl Iterator<Item = (&'a Line, RGBColor)> {
         let mut colors = COLORS.into_iter().cycle();
         self.chart.lines.iter().map(move |line| {
@@ -195,7 +192,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Widens a range to have room for labels: distinct numbers between its edges.
+/// Widens a range to fit labels: distinct numbers between its edges.
 fn wide(range: Range<f64>) -> Range<f64> {
     let size = range.start.abs().max(range.end.abs());
     let least = if size == 0.0 { 1.0 } else { (size * 1e-9).max(1.0 / LARGEST) };
@@ -206,7 +203,7 @@ fn is_seen(chart: &Chart, x: f64, y: f64) -> bool {
     x.is_finite() && y.is_finite() && (y > 0.0 || !chart.logarithmic)
 }
 
-/// Returns a number as a label, with no more digits than distinguish neighbours.
+/// Returns a label with just enough digits to distinguish neighbours.
 fn short(x: f64) -> String {
     let size = x.abs();
     if size != 0.0 && !(1e-3..1e5).contains(&size) {
@@ -216,7 +213,7 @@ fn short(x: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Wraps a text into lines of at most `most` letters: a call between its methods or arguments, other text at a space.
+/// Wraps at `most` letters: a call between methods or arguments, other text at a space.
 fn wrap(mut text: &str, most: usize) -> Vec<&str> {
     let mut lines = Vec::new();
     while let Some((limit, _)) = text.char_indices().nth(most) {

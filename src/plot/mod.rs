@@ -122,7 +122,7 @@ impl Chart {
     /// Adds the line of a [schedule](Schedule::plot), named by its constructor call, so that several share a frame.
     pub fn schedule(self, schedule: &Schedule, last: u64) -> Chart {
         let parts = last.min(1000);
-        // Evenly spaced counts, if there are more than 1001.
+        // Evenly spaced counts, if more than 1001.
         let counts = (0..=parts).map(|i| (u128::from(last) * u128::from(i) / u128::from(parts.max(1))) as u64);
         self.points(schedule.to_string(), counts.map(|count| (count as f64, schedule.at(count))))
     }

@@ -5,8 +5,7 @@ use crate::tree::TreeMut;
 
 /// Moves each element between two bounds: the nearest point of a box.
 ///
-/// Each bound is a number, or a tree with the leaves of the first and as many elements in each, or one for a whole
-/// leaf.
+/// Each bound is a number, or a tree with the same leaves, each with as many elements or one.
 ///
 /// # Arithmetic
 ///

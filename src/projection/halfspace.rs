@@ -7,8 +7,8 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point on one side of a plane: `⟨a, x⟩ ≤ b`.
 ///
-/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number for
-/// all of them: 1 constrains the sum of the elements.
+/// `a` is a number for all elements (1 constrains their sum), or a tree with the same leaves, each with as many
+/// elements or one.
 ///
 /// # Arithmetic
 ///
@@ -69,7 +69,7 @@ impl TreeSet for Halfspace {
 
     fn move_to(&self, count: u64, x: &mut dyn Vector) {
         let distance = distance(x, self.b.at(count));
-        // A NaN is not inside.
+        // NaN is outside.
         if distance < 0.0 || distance.is_nan() {
             x.map_with(|x, a| x + distance * a);
         }

@@ -6,8 +6,8 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest point of a plane: `⟨a, x⟩ = b`.
 ///
-/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number for
-/// all of them: 1 fixes the sum of the elements.
+/// `a` is a number for all elements (1 fixes their sum), or a tree with the same leaves, each with as many elements or
+/// one.
 ///
 /// # Arithmetic
 ///
@@ -72,7 +72,7 @@ impl TreeSet for Hyperplane {
     }
 }
 
-/// Returns the distance to the plane, in units of the length of `a`.
+/// Returns the distance to the plane in units of `‖a‖`.
 pub(super) fn distance(x: &mut dyn Vector, b: f64) -> f64 {
     (b - x.sum_with(|x, a| x * a)) / x.sum_with(|_, a| a * a)
 }

@@ -62,7 +62,7 @@ projection! {
 impl TreeSet for L1Ball {
     fn move_to(&self, count: u64, x: &mut dyn Vector) {
         let scale = self.scale.at(count);
-        // A NaN is not inside.
+        // NaN is outside.
         let norm = x.sum(f64::abs);
         if norm > scale || norm.is_nan() {
             shrink(x, scale);

@@ -64,7 +64,6 @@ impl TreeSet for L1Sphere {
     }
 }
 
-/// Moves a vector to the sphere.
 pub(super) fn shrink(x: &mut dyn Vector, scale: f64) {
     let cut = Cut::new(x, f64::abs, scale);
     x.map(|x| cut.rest(x.abs()).copysign(x));

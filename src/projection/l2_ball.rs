@@ -59,7 +59,7 @@ projection! {
 impl TreeSet for L2Ball {
     fn move_to(&self, count: u64, x: &mut dyn Vector) {
         let (norm, scale) = (length(x), self.scale.at(count));
-        // A NaN is not inside.
+        // NaN is outside.
         if norm > scale || norm.is_nan() {
             stretch(x, norm, scale);
         }

@@ -75,9 +75,8 @@ pub(super) fn length(x: &mut dyn Vector) -> f64 {
     if most == 0.0 || !most.is_finite() { most } else { most * x.sum(|x| (x / most) * (x / most)).sqrt() }
 }
 
-/// Scales a vector from one length to another.
 pub(super) fn stretch(x: &mut dyn Vector, from: f64, to: f64) {
     let factor = to / from;
-    // At either end of the range the quotient of the lengths overflows or vanishes.
+    // The quotient of lengths may overflow or underflow.
     if factor.is_normal() { x.map(|x| x * factor) } else { x.map(|x| x / from * to) }
 }

@@ -30,12 +30,12 @@ pub enum Operand {
 }
 
 impl Operand {
-    /// Returns the number at a step count, unless it is a tree.
+    /// Returns the number at a count, unless it is a tree.
     pub(super) fn number(&self, count: u64) -> Option<f64> {
         if let Operand::Number(number) = self { Some(number.at(count)) } else { None }
     }
 
-    /// Returns the number, if it is the same at every step.
+    /// Returns a number that is the same at every step.
     pub(crate) fn fixed(&self) -> Option<f64> {
         if let Operand::Number(Hyperparam::Number(number)) = self { Some(*number) } else { None }
     }
@@ -46,7 +46,7 @@ impl Operand {
 }
 
 impl Operand {
-    /// Returns the values for the elements of a leaf in row-major order, without schedules; NaN for missing ones.
+    /// Returns a leaf's values in row-major order, without schedules; NaN for missing ones.
     pub(crate) fn of_leaf(&self, leaf: &LeafSpec) -> Vec<f64> {
         let values = match self {
             Operand::Number(_) => Values::One(self.fixed().unwrap_or(f64::NAN)),
@@ -152,7 +152,6 @@ impl TreeValues {
         Some(&self.0.leaves[self.0.structure.index_of(path)?])
     }
 
-    /// Returns the first value for which `found` holds, with its place.
     fn find(&self, found: impl Fn(f64) -> bool) -> Option<(&str, usize, f64)> {
         self.0.structure.paths().zip(&self.0.leaves).find_map(|(path, values)| {
             let i = values.iter().position(|x| found(*x))?;
@@ -160,8 +159,8 @@ impl TreeValues {
         })
     }
 
-    /// Refuses a tree that lacks values of an active leaf, or has values of an unknown leaf. A leaf without axes has
-    /// one value for all elements.
+    /// Fails unless a tree has values of the active leaves, and of known ones only. A leaf without axes has one value
+    /// for all elements.
     pub(crate) fn fit(&self, function: &str, argument: &str, structure: &Structure, active: &[bool]) -> Result<()> {
         let ours = &self.0.structure;
         let mut differences = Vec::new();
@@ -183,7 +182,7 @@ impl TreeValues {
         Err(Error::structure(format!("{function}: argument `{argument}` does not fit the tree"), differences))
     }
 
-    /// Returns the values of a leaf in row-major order: one per element, or one for all.
+    /// Returns a leaf's values in row-major order.
     pub(super) fn row_major(&self, leaf: &LeafSpec) -> Values {
         match (self.get(leaf.path()), self.0.structure.index_of(leaf.path())) {
             (Some([one]), Some(i)) if self.0.structure.leaves()[i].ndim() == 0 => Values::One(*one),
@@ -191,7 +190,7 @@ impl TreeValues {
         }
     }
 
-    /// Returns the same in the memory order of the leaf's state.
+    /// Returns a leaf's values in the memory order of its state.
     pub(super) fn in_memory_order(&self, leaf: &LeafSpec) -> Values {
         let Values::Each(values) = self.row_major(leaf) else { return self.row_major(leaf) };
         let (mut ordered, mut next) = (values.clone(), values.iter());
@@ -268,7 +267,6 @@ impl FromRecipe for Operand {
     }
 }
 
-/// Shape and values of a leaf in a config.
 struct Leaf {
     shape: Vec<usize>,
     data: Vec<f64>,
@@ -285,7 +283,6 @@ impl FromRecipe for Leaf {
     }
 }
 
-/// The values for the elements of one leaf.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
     One(f64),
@@ -300,7 +297,7 @@ impl Values {
         }
     }
 
-    /// Returns those of a chunk; `room` has its length.
+    /// Returns the values of a chunk; `room` has its length.
     pub(super) fn stretch<'a>(&'a self, start: usize, room: &'a mut [f64]) -> &'a [f64] {
         match self {
             Values::One(value) => Values::fill(*value, room),
@@ -308,7 +305,6 @@ impl Values {
         }
     }
 
-    /// Returns a chunk of one value.
     pub(super) fn fill(value: f64, room: &mut [f64]) -> &[f64] {
         room.fill(value);
         room

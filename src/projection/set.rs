@@ -33,19 +33,17 @@ pub trait Set: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// Name of the function in messages and configs.
     const NAME: &'static str;
 
-    /// Checks the arguments.
     fn check(&self) -> Result<()>;
 
-    /// Visits the arguments.
     fn arguments(&mut self, show: &mut Show<'_>);
 }
 
 /// A set that holds each element between two bounds.
 pub trait ElementSet: Set {
-    /// Returns the bounds that are numbers, at a step count.
+    /// Returns the numeric bounds at a step count.
     fn numbers(&self, count: u64) -> [f64; 2];
 
-    /// Returns the bounds that are trees, with their names.
+    /// Returns the tree bounds, by name.
     fn trees(&self) -> [Option<(&'static str, &TreeValues)>; 2] {
         [None, None]
     }
@@ -62,7 +60,6 @@ pub trait TreeSet: Set {
     fn move_to(&self, count: u64, x: &mut dyn Vector);
 }
 
-/// The visitor of a set's arguments.
 pub(super) type Show<'a> = dyn FnMut(&'static str, Described<'_>) + 'a;
 
 /// An argument of a set.
@@ -85,7 +82,6 @@ impl<'a> From<&'a mut Operand> for Described<'a> {
     }
 }
 
-/// Refuses a zero direction.
 pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
     match set.along() {
         Some((name, a)) if a.fixed() == Some(0.0) => Err(Error::argument(S::NAME, name, "not zero everywhere", 0)),
@@ -93,7 +89,7 @@ pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
     }
 }
 
-/// Visits the arguments of a projection for injection, which excludes trees.
+/// Visits the arguments except trees, for injection.
 pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     visit("projection", Argument::Static(&mut Decided(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
@@ -102,7 +98,7 @@ pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     });
 }
 
-/// Visits the arguments of a projection for configs.
+/// Visits the arguments for configs.
 pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     visit("projection", Argument::Static(&mut Decided(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
@@ -111,17 +107,16 @@ pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
     });
 }
 
-/// Returns a hash of the arguments.
 pub(super) fn check_sum<H: Hash>(arguments: &H) -> u64 {
     let mut hasher = DefaultHasher::new();
     arguments.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The bounds of an active leaf that are trees.
+/// The tree bounds of an active leaf.
 pub(super) type LeafBounds = [Option<Values>; 2];
 
-/// Returns the bounds of each leaf, ordered by `order`; checks trees.
+/// Checks trees; returns each leaf's bounds, ordered by `order`.
 pub(super) fn bounds<S: ElementSet>(
     set: &S,
     structure: &Structure,
@@ -131,10 +126,9 @@ pub(super) fn bounds<S: ElementSet>(
     bounds_between(S::NAME, (set.trees(), set.numbers(0)), structure, active, order)
 }
 
-/// A tree of bounds, by the name of its argument.
 type Named<'a> = (&'static str, &'a TreeValues);
 
-/// Returns the bounds of each leaf; not generic over sets, so that it compiles once, as `values_along`.
+/// Not generic over sets, so that it compiles once, as `values_along`.
 fn bounds_between(
     set: &'static str,
     (trees, numbers): ([Option<Named<'_>>; 2], [f64; 2]),
@@ -165,7 +159,7 @@ fn crossing(function: &str, path: &str, lower: f64, upper: f64) -> Error {
     Error::argument(function, "upper", "nowhere less than the lower bound", found)
 }
 
-/// Clamps `x` between two bounds. Not `clamp`, which panics, nor `min` and `max`, which lose a NaN.
+/// Clamps `x`; unlike `clamp` never panics, unlike `min` and `max` keeps NaN.
 pub(super) fn between(x: f64, lower: f64, upper: f64) -> f64 {
     if x > upper {
         upper
@@ -193,7 +187,6 @@ pub(super) fn project_elements<S: ElementSet, T: TreeMut + ?Sized>(set: &S, tree
     Ok(())
 }
 
-/// Returns both bounds of a leaf.
 pub(super) fn sides([lower, upper]: LeafBounds, numbers: [f64; 2]) -> [Values; 2] {
     [lower.unwrap_or(Values::One(numbers[0])), upper.unwrap_or(Values::One(numbers[1]))]
 }
@@ -209,7 +202,7 @@ pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut 
     Ok(())
 }
 
-/// Returns the values of the vector of a set, for each leaf; none without such a vector.
+/// Returns the values of the set's vector per leaf; none without a vector.
 pub(super) fn beside<S: TreeSet>(
     set: &S,
     structure: &Structure,
@@ -242,8 +235,8 @@ fn values_along(
     if some || empty { Ok(values) } else { Err(Error::argument(set, name, "not zero everywhere", "zeros")) }
 }
 
-/// Declares a set: the struct, range checks of its arguments, their visitor, and the projection, over `elements` or
-/// over the whole `tree` as one vector. The function named by `check` tests further conditions.
+/// Declares a set: struct, range checks, visitor of arguments, and the projection, over `elements` or over the `tree`
+/// as one vector. `check` names a function for further conditions.
 macro_rules! projection {
     (
         $(#[$meta:meta])*

@@ -68,19 +68,18 @@ impl TreeSet for Simplex {
     }
 }
 
-/// The amount subtracted from all elements, so that the non-negative remainders have a given sum.
+/// The amount subtracted from all elements, so that the positive remainders have a given sum.
 pub(super) struct Cut {
-    /// The largest element, and the amount beyond it, kept apart to preserve the digits of small remainders.
+    /// The largest element, and the amount beyond it, apart to keep small remainders exact.
     largest: f64,
     beyond: f64,
 }
 
 impl Cut {
-    /// Computes the cut for elements `f(x)`.
     pub(super) fn new(x: &mut dyn Vector, f: impl Fn(f64) -> f64, sum: f64) -> Cut {
         let largest = x.max(&f);
         let below = |x: f64| f(x) - largest;
-        // Two lower bounds of the exact cut: the largest element alone would have the sum, or all elements.
+        // Two lower bounds of the exact cut: one element has the whole sum, or all share it.
         let from_all = (x.sum(below) - sum) / x.elements() as f64;
         let mut beyond = if from_all > -sum || from_all.is_nan() { from_all } else { -sum };
         let mut last: Option<f64> = None;
@@ -90,22 +89,21 @@ impl Cut {
                 return Cut { largest, beyond };
             }
             beyond += (rests - sum) / count;
-            // In exact arithmetic the cut only rises. If the count no longer falls, the last cut was exact but for
-            // rounding, which could alternate between two counts without end.
+            // In exact arithmetic the cut only rises. Once the count stops falling, rounding could alternate between
+            // two counts without end.
             if last.replace(count).is_some_and(|before| count >= before) {
                 return Cut { largest, beyond };
             }
         }
     }
 
-    /// Returns the remainder of an element.
     pub(super) fn rest(&self, x: f64) -> f64 {
         let rest = x - self.largest - self.beyond;
         if rest < 0.0 { 0.0 } else { rest }
     }
 }
 
-/// Returns the sum and the number of the positive remainders.
+/// Returns the sum and the number of positive remainders.
 fn rests(x: &mut dyn Vector, rest: impl Fn(f64) -> f64) -> (f64, f64) {
     let (mut sum, mut count) = (0.0, 0.0);
     x.read(&mut |x, _| {

@@ -35,9 +35,9 @@ impl<S: ElementSet> Arguments for ProjectElements<S> {
 pub struct ProjectElementsState {
     /// Steps done, the count for schedules.
     pub count: Count,
-    /// Bounds that are trees, in the leaves' memory order; not saved.
+    /// Tree bounds, in the leaves' memory order; not saved.
     bounds: Vec<LeafBounds>,
-    /// Bounds that are numbers, in this step.
+    /// Numeric bounds in this step.
     numbers: [f64; 2],
     /// A hash of the trees.
     trees: u64,
@@ -128,16 +128,16 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
     }
 }
 
-/// Returns the number of a leaf's bounds that differ between elements.
+/// Returns how many of a leaf's bounds differ between elements.
 fn arrays(memory: &ProjectElementsState, leaf: usize) -> usize {
     memory.bounds[leaf].iter().filter(|side| matches!(side, Some(Values::Each(_)))).count()
 }
 
 /// Returns the update after which `p + u` is between the bounds: `u` itself if it already is.
 ///
-/// `bound − p` is rounded, and `p` plus that may exceed the bound by as much. The update is then shortened by an
-/// epsilon of itself, at least one unit in its last place, so that the exact sum is on the inner side. Rounding does
-/// not carry a sum across a number of its own type.
+/// `bound − p` is rounded, and `p` plus that may exceed the bound by as much. An update shortened by an epsilon of
+/// itself, at least one unit in the last place, puts the exact sum on the inner side. Rounding carries no sum across a
+/// number of its own dtype.
 #[inline(always)]
 fn hold<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
     let (above, below) = (p + u > upper, p + u < lower);

@@ -33,15 +33,14 @@ impl<S: TreeSet> Arguments for ProjectTree<S> {
 pub struct ProjectTreeState {
     /// Steps done, the count for schedules.
     pub count: Count,
-    /// The vector of the set, in the leaves' memory order; not saved.
+    /// The set's vector, in the leaves' memory order; not saved.
     beside: Vec<Values>,
-    /// A hash of the tree that the vector was read from, if any.
+    /// A hash of the vector's tree, if any.
     tree: u64,
 }
 
 state_fields!(ProjectTreeState { count } means { tree });
 
-/// Returns the vector of a set, if it is a tree.
 fn tree<S: TreeSet>(set: &S) -> Option<&TreeValues> {
     set.along().and_then(|(_, operand)| operand.tree())
 }

@@ -9,23 +9,20 @@ use crate::tree::{LeafMut, LeafRef};
 
 /// A vector, and beside it a second vector of the set, such as a normal, or an empty one.
 pub trait Vector {
-    /// Returns the number of elements.
     fn elements(&self) -> usize;
     /// Visits all elements in chunks.
     fn read(&mut self, each: &mut dyn FnMut(&[f64], &[f64]));
-    /// Visits all elements in chunks, to be overwritten.
+    /// Overwrites all elements in chunks.
     fn rewrite(&mut self, each: &mut dyn FnMut(&mut [f64], &[f64]));
 }
 
 impl dyn Vector + '_ {
-    /// Returns `Σ f(x)`.
     pub(super) fn sum(&mut self, f: impl Fn(f64) -> f64) -> f64 {
         let mut sum = 0.0;
         self.read(&mut |x, _| sum += sum_tile(x, &f));
         sum
     }
 
-    /// Returns `Σ f(x, a)`.
     pub(super) fn sum_with(&mut self, f: impl Fn(f64, f64) -> f64) -> f64 {
         let (mut sum, mut products) = (0.0, [0.0; STRETCH]);
         self.read(&mut |x, a| {
@@ -47,18 +44,16 @@ impl dyn Vector + '_ {
         most.unwrap_or(0.0)
     }
 
-    /// Computes `x ← f(x)`.
     pub(super) fn map(&mut self, f: impl Fn(f64) -> f64) {
         self.rewrite(&mut |x, _| x.iter_mut().for_each(|x| *x = f(*x)));
     }
 
-    /// Computes `x ← f(x, a)`.
     pub(super) fn map_with(&mut self, f: impl Fn(f64, f64) -> f64) {
         self.rewrite(&mut |x, a| x.iter_mut().zip(a).for_each(|(x, a)| *x = f(*x, *a)));
     }
 }
 
-/// The leaves of a tree; `beside` has an entry for each, or none.
+/// The leaves of a tree; `beside` has an entry per leaf, or none.
 pub(super) struct TreeVector<'a, 'b> {
     pub(super) leaves: &'a mut [LeafMut<'b>],
     pub(super) beside: &'a [Values],

@@ -6,8 +6,8 @@ use crate::tree::TreeMut;
 
 /// Moves a tree, as one vector, to the nearest multiple of another.
 ///
-/// `a` is a tree with the leaves of the first and as many elements in each, or one for a whole leaf; or a number for
-/// all of them: then every element becomes the mean.
+/// `a` is a number for all elements, which then become their mean, or a tree with the same leaves, each with as many
+/// elements or one.
 ///
 /// # Arithmetic
 ///

@@ -45,7 +45,7 @@ schedule! {
 
 impl Kind for Clamp {
     fn value(&self, count: u64) -> f64 {
-        // Not `f64::clamp`, which panics if the two are in the wrong order; nor `max` alone, which replaces a NaN.
+        // `f64::clamp` would panic if the two are in the wrong order, `max` alone would replace NaN.
         let value = self.schedule.at(count);
         if value.is_nan() { value } else { value.max(self.min_value).min(self.max_value) }
     }

@@ -56,7 +56,7 @@ schedule! {
 }
 
 impl CosineRestarts {
-    /// Returns the cycle of a count, from 0, the number of its steps done, and its length.
+    /// Returns a count's cycle, the steps done in it, and its length.
     fn cycle(&self, count: u64) -> (u64, u64, u64) {
         let mut steps = self.cycle_steps.max(1);
         if self.steps_factor <= 1 {

@@ -9,24 +9,21 @@ use crate::error::Result;
 pub(super) use crate::recipe::Show;
 use crate::recipe::{FromRecipe, Required, ToRecipe};
 
-/// The generated behaviour of a schedule, which prints as its constructor call.
+/// The generated part of a schedule, which prints as its constructor call.
 pub(super) trait Declared: fmt::Display {
-    /// Returns the name of the constructor.
     fn name(&self) -> &'static str;
-    /// Checks the arguments with a range; `function` is the name in the message.
+    /// Checks the ranges; `function` is the name in the message.
     fn check_ranges(&self, function: &str) -> Result<()>;
-    /// Visits every argument under its name.
     fn arguments(&mut self, visit: &mut Show<'_>);
 }
 
-/// An argument of a schedule.
 pub(super) trait Argument: fmt::Debug + ToRecipe + FromRecipe {
-    /// Writes it as in the call.
+    /// Writes the argument as in the call.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:?}")
     }
 
-    /// Visits it under its name; configs must give it if `is_required`.
+    /// Visits the argument; configs must give it if `is_required`.
     fn visit(&mut self, name: &'static str, is_required: bool, visit: &mut Show<'_>) {
         if is_required { visit(name, &mut Required(self)) } else { visit(name, self) }
     }
@@ -74,11 +71,10 @@ impl Argument for Vec<Schedule> {
     }
 }
 
-/// Declares a schedule: the struct, setters of the arguments with a default, range checks, printing, and its
-/// [recipe](crate::recipe).
+/// Declares a schedule: struct, setters, range checks, printing, and [recipe](crate::recipe).
 ///
-/// Parentheses contain the arguments of the call, braces those with a default. Ranges are those of
-/// [`range`](crate::range) by name, and optional. `Kind::check` holds further conditions.
+/// Parentheses contain the arguments of the call, braces those with a default. Optional ranges name those of
+/// [`range`](crate::range). `Kind::check` holds further conditions.
 macro_rules! schedule {
     (
         $(#[$meta:meta])*

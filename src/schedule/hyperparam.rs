@@ -38,7 +38,7 @@ pub enum Hyperparam {
     Schedule(Schedule),
 }
 
-// Not derived, so that `clone` of each transformation, which has several, does not inline it.
+// Not derived, so that a transformation's `clone` does not inline it for each hyperparameter.
 impl Clone for Hyperparam {
     #[inline(never)]
     fn clone(&self) -> Hyperparam {
@@ -56,7 +56,7 @@ impl Hyperparam {
     /// use gradchain::schedule::{Hyperparam, linear};
     /// assert_eq!(Hyperparam::from(linear(0.0, 4.0, 4)).at(3), 3.0);
     /// ```
-    // Every rule calls it several times; inlining would duplicate the choice among the schedules.
+    // Every rule calls it several times; inlining would duplicate the match on schedules.
     #[inline(never)]
     pub fn at(&self, count: u64) -> f64 {
         match self {

@@ -205,16 +205,13 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// The behaviour of one kind of schedule.
 trait Kind: declared::Declared {
-    /// Returns the value at a count.
     fn value(&self, count: u64) -> f64;
     /// Checks conditions beyond ranges; `function` is the name in the message.
     fn check(&self, function: &str) -> Result<()> {
         let _ = function;
         Ok(())
     }
-    /// Checks all arguments.
     fn check_all(&self, function: &str) -> Result<()> {
         self.check_ranges(function)?;
         self.check(function)
@@ -262,7 +259,6 @@ macro_rules! kinds {
     };
 }
 
-/// Calls a macro with the names of all kinds.
 macro_rules! each_kind {
     ($call:ident) => {
         $call!(
@@ -302,17 +298,16 @@ impl From<f64> for Schedule {
     }
 }
 
-/// Returns an argument error unless `ok`.
 fn require(ok: bool, function: &str, argument: &str, expected: &str, found: impl fmt::Display) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::argument(function, argument, expected, found)) }
 }
 
-/// Returns an argument error at the first value that is not finite.
+/// Returns an error for the first value that is not finite.
 fn finite(function: &str, arguments: &[(&str, f64)]) -> Result<()> {
     arguments.iter().try_for_each(|&(name, value)| require(value.is_finite(), function, name, "a finite number", value))
 }
 
-/// Returns the progress of a transition from 0 to 1, `count` steps after its begin.
+/// Returns a transition's progress from 0 to 1.
 fn fraction(count: u64, steps: u64) -> f64 {
     count.min(steps) as f64 / steps as f64
 }

@@ -150,9 +150,9 @@ impl InterpolateType {
         }
     }
 
-    /// Returns the value at a count, for boundaries in ascending order.
+    /// Returns the value at a count; boundaries ascend.
     ///
-    /// The second of two equal boundaries counts, as in a dictionary; one-cycle schedules of few steps have such.
+    /// The second of two equal ones counts, as in a dictionary; short one-cycle schedules have such.
     pub(super) fn value(self, init_value: f64, points: &[(u64, f64)], count: u64) -> f64 {
         let (mut start, mut begin) = (init_value, 0);
         for (i, &(boundary, scale)) in points.iter().enumerate() {
@@ -231,7 +231,6 @@ impl fmt::Display for PiecewiseInterpolate {
     }
 }
 
-/// Sorts boundaries, each with its factor.
 pub(super) fn sorted(boundaries_and_scales: impl IntoIterator<Item = (u64, f64)>) -> Vec<(u64, f64)> {
     let mut sorted: Vec<_> = boundaries_and_scales.into_iter().collect();
     sorted.sort_by_key(|(boundary, _)| *boundary);

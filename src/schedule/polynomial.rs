@@ -109,7 +109,7 @@ schedule! {
 
 impl Kind for Polynomial {
     fn value(&self, count: u64) -> f64 {
-        // Makes the first value exact too: `(a − b) + b` need not be `a`.
+        // Makes the first value exact: `(a − b) + b` need not be `a`.
         if count <= self.transition_begin || self.transition_steps == 0 {
             return self.init_value;
         }

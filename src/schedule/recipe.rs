@@ -6,10 +6,9 @@ use super::*;
 use crate::recipe::Required;
 use crate::recipe::{self, ConfigError, FromRecipe, Node, Recipe, Setting, ToRecipe, words};
 
-/// A name, and a constructor of an instance to read into.
+/// A name, and the constructor of an instance to read into.
 type Prototype = (&'static str, fn() -> Schedule);
 
-/// One prototype per name.
 const PROTOTYPES: &[Prototype] = &[
     ("constant", || constant(0.0).into()),
     ("linear", || linear(0.0, 0.0, 1).into()),
@@ -39,12 +38,11 @@ fn names() -> impl Iterator<Item = &'static str> {
     PROTOTYPES.iter().map(|(name, _)| *name).chain(["noam"])
 }
 
-/// Returns the prototype of this name, with arguments still to be set.
+/// Returns a prototype, with arguments still to be set.
 fn prototype(name: &str) -> Option<Schedule> {
     PROTOTYPES.iter().find(|(known, _)| *known == name).map(|(_, make)| make())
 }
 
-/// Returns every name, with the JSON Schema of its arguments.
 #[cfg(feature = "config")]
 pub(crate) fn schemas() -> Vec<(&'static str, String)> {
     let of = |name: &'static str| {
@@ -91,7 +89,7 @@ impl FromRecipe for Schedule {
         if name == "schedule" {
             return inside.read();
         }
-        // `noam` does not store its parameters: it is an `inverse_sqrt` whose peak follows from them.
+        // `noam` is an `inverse_sqrt` whose peak follows from parameters that it does not store.
         if name == "noam" {
             let fields = inside.fields(&["model_width", "warmup_steps"])?;
             return Ok(noam(fields.required("model_width")?, fields.required::<Whole>("warmup_steps")?.0).into());
@@ -142,7 +140,7 @@ impl FromRecipe for Whole {
     }
 }
 
-/// An argument stored in another form than it is given in.
+/// An argument stored in another form than given.
 struct Kept<'a, T, R> {
     value: &'a mut T,
     is_required: bool,
@@ -168,17 +166,14 @@ impl<T: ToRecipe, R: FromRecipe> Setting for Kept<'_, T, R> {
     }
 }
 
-/// Returns a number of steps as an argument.
 pub(super) fn steps(value: &mut u64, is_required: bool) -> impl Setting {
     Kept { value, is_required, keep: |Whole(steps)| steps }
 }
 
-/// Returns the boundaries between schedules as a required argument.
 pub(super) fn boundaries(value: &mut Vec<u64>) -> impl Setting {
     Kept { value, is_required: true, keep: |all: Vec<Whole>| all.into_iter().map(|Whole(at)| at).collect() }
 }
 
-/// Returns boundaries with factors, in any order, as an optional argument.
 pub(super) fn pairs(value: &mut Vec<(u64, f64)>) -> impl Setting {
     let keep = |pairs: Option<Vec<(Whole, f64)>>| {
         super::piecewise::sorted(pairs.into_iter().flatten().map(|(Whole(at), scale)| (at, scale)))
@@ -211,7 +206,7 @@ impl ToRecipe for Hyperparam {
     }
 }
 
-/// The bits of the placeholder for a missing number: a NaN that no arithmetic produces.
+/// The bits of a missing number: a NaN that no arithmetic produces.
 const MISSING: u64 = 0x7ff8_6d69_7373_6e67;
 
 impl Hyperparam {

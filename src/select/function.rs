@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use crate::tree::LeafSpec;
 
-/// A function of a leaf's path, shape and type.
 #[derive(Clone)]
 pub(super) struct Function<T> {
     call: Arc<dyn Fn(&LeafSpec) -> T + Send + Sync>,
-    /// The type of a function without captures, all of whose values are equal.
+    /// The type of a function without captures; all its values are equal.
     stateless: Option<TypeId>,
 }
 

@@ -39,7 +39,7 @@ use crate::tree::{LeafSpec, Structure};
 pub struct Labels {
     rule: Rule,
     otherwise: Option<Label>,
-    /// A note of `plan` on some leaves, and these leaves.
+    /// A note of `plan`, and its leaves.
     note: Option<(&'static str, Mask)>,
 }
 
@@ -166,12 +166,11 @@ impl Labels {
         }
     }
 
-    /// Adds a note for `plan`: a text, and the leaves for which a function holds.
     pub(crate) fn noting(self, text: &'static str, of: impl Fn(&LeafSpec) -> bool + Send + Sync + 'static) -> Labels {
         Labels { note: Some((text, Mask::by(of))), ..self }
     }
 
-    /// Returns the text of the note, and its leaves among the active ones.
+    /// Returns the note, and its active leaves.
     pub(crate) fn note(&self, structure: &Structure, active: &[bool]) -> Option<(&'static str, Vec<String>)> {
         let (text, of) = self.note.as_ref()?;
         let noted = of.resolve(structure, "partition").ok()?;
@@ -179,7 +178,7 @@ impl Labels {
         Some((*text, leaves.map(|((path, _), _)| path.into()).collect()))
     }
 
-    /// Returns true if this group must be a mistake without leaves: its leaves are named one by one or by patterns.
+    /// Returns true if this group must have leaves, which are named singly or by patterns.
     pub(crate) fn must_match(&self, group: &str) -> bool {
         let named = match &self.rule {
             Rule::By(_) => false,
@@ -189,7 +188,7 @@ impl Labels {
         named && self.note.is_none()
     }
 
-    /// Returns the possible labels, each once, and the index of each leaf's label.
+    /// Returns the distinct labels, and the index of each leaf's label.
     pub(crate) fn groups(&self, structure: &Structure, what: &str) -> Result<(Vec<Label>, Vec<usize>)> {
         let mut all: Vec<Label> = match &self.rule {
             Rule::By(function) => structure.leaves().iter().map(|leaf| function.of(leaf)).collect(),

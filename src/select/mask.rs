@@ -45,7 +45,7 @@ pub struct Mask(Rule);
 enum Rule {
     Constant(bool),
     Paths(Vec<Pattern>),
-    /// The same, but patterns may match nothing.
+    /// Patterns that may match nothing.
     AnyPaths(Vec<Pattern>),
     By(Function<bool>),
     MinNdim(usize),
@@ -258,19 +258,18 @@ impl Not for Mask {
 }
 
 impl Mask {
-    /// Returns whether it selects every leaf.
     pub(crate) fn is_all(&self) -> bool {
         matches!(self.0, Rule::Constant(true))
     }
 
-    /// Returns true if a mask that selects no leaf must be a mistake: its patterns should match some.
+    /// Returns true if selecting no leaf must be a mistake: patterns should match.
     ///
-    /// Functions, `min_ndim` and `any_paths` serve models of all kinds, also those without such leaves.
+    /// Functions, `min_ndim` and `any_paths` also serve models without such leaves.
     pub(crate) fn must_match(&self) -> bool {
         self.0.must_match()
     }
 
-    /// Returns whether it is data: it contains no function.
+    /// Returns true unless it contains a function.
     pub(crate) fn is_data(&self) -> bool {
         self.0.is_data()
     }
@@ -313,7 +312,7 @@ impl Rule {
                 Ok(assigned.into_iter().flatten().map(|entry| entries[entry].1).collect())
             }
             Rule::Not(rule) => Ok(rule.resolve(structure, what)?.into_iter().map(bool::not).collect()),
-            // Both sides are resolved, so that a misspelt pattern is found on either.
+            // Both sides are resolved, so that misspelt patterns are found on either.
             Rule::And(a, b) => Ok(zip(a.resolve(structure, what)?, b.resolve(structure, what)?, |a, b| a && b)),
             Rule::Or(a, b) => Ok(zip(a.resolve(structure, what)?, b.resolve(structure, what)?, |a, b| a || b)),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result, is_meant};
 use crate::tree::Structure;
 
-/// A glob; it is validated and matched once a tree is known.
+/// A glob, validated and matched against a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Pattern(Arc<str>);
 
@@ -15,23 +15,21 @@ impl Pattern {
         Pattern(glob.into())
     }
 
-    /// Returns the pattern as written.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
 
-    /// Returns whether a path matches a pattern that [`resolve`](Self::resolve) has found well formed.
+    /// Returns true if a path matches; [`resolve`](Self::resolve) has validated the pattern.
     pub(crate) fn matches(&self, path: &str) -> bool {
         fast_glob::glob_match(&*self.0, path)
     }
 
-    /// Returns whether each leaf matches.
     pub(crate) fn any(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let glob = &*self.0;
         fast_glob::validate(glob).map_err(|problem| {
             Error::argument(what, "pattern", "a well-formed glob", format_args!("`{glob}`: {problem}"))
         })?;
-        // A negation matches nearly everything, which would hide a misspelt one.
+        // A negation matches nearly everything, which would hide misspelt names.
         if glob.starts_with('!') {
             let expected = "without a leading `!` (negate the mask instead; a key that starts so is written `\\!`)";
             return Err(Error::argument(what, "pattern", expected, format_args!("`{glob}`")));
@@ -39,7 +37,7 @@ impl Pattern {
         Ok(structure.paths().map(|path| self.matches(path)).collect())
     }
 
-    /// Returns whether each leaf matches; fails without a match.
+    /// Returns the matching leaves; fails without any.
     pub(crate) fn resolve(&self, structure: &Structure, what: &str) -> Result<Vec<bool>> {
         let glob = &*self.0;
         let matches = |glob: &str| structure.paths().map(|path| fast_glob::glob_match(glob, path)).collect::<Vec<_>>();
@@ -63,7 +61,7 @@ impl Pattern {
     }
 }
 
-/// Returns the pattern with its one unknown level replaced by the nearest known one.
+/// Replaces the pattern's one unknown level by the nearest known one.
 fn misspelt(glob: &str, structure: &Structure) -> Option<String> {
     let known: BTreeSet<&str> = structure.paths().flat_map(|path| path.split('/')).collect();
     let known: Vec<&str> = known.into_iter().collect();

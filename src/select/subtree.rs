@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::tree::Structure;
 pub(crate) use crate::tree::holds;
 
-/// Returns the entry of each leaf. Every entry has a leaf and no leaf has two; if `complete`, none has none.
+/// Returns each leaf's entry. Every entry has a leaf, no leaf has two, and if `complete` each has one.
 pub(crate) fn assign(
     entries: &[&str],
     structure: &Structure,
@@ -19,7 +19,7 @@ pub(crate) fn assign(
     let mut problems = Vec::new();
     let mut assigned = Vec::with_capacity(structure.len());
     for leaf in structure.paths() {
-        // All levels above the leaf, and the leaf itself.
+        // All levels above the leaf, and the leaf.
         let above = leaf.match_indices('/').map(|(at, _)| &leaf[..at]).chain([leaf, ""]);
         let mut under: Vec<usize> = above.filter_map(|path| by_path.get(path)).flatten().copied().collect();
         under.sort_unstable();

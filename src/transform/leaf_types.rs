@@ -14,7 +14,6 @@ impl LeafTypes {
         LeafTypes(at.structure().leaves().iter().map(LeafSpec::dtype).collect())
     }
 
-    /// Returns how to round to the dtype of a leaf.
     pub(crate) fn rounding(&self, leaf: usize) -> Rounding {
         Rounding::to(self.0[leaf])
     }

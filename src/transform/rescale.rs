@@ -75,7 +75,7 @@ pub trait SquaresOf {
     fn all(sum: impl Fn(usize) -> Squares) -> Self::All;
 }
 
-/// Squares a number. `f64` values are scaled first; squares of `f32` always lie within the range of `f64`.
+/// Squares a number. `f64` values are scaled first; squares of `f32` always fit `f64`.
 #[inline(always)]
 fn square<C: Real>(x: C, scale: C) -> C::Wide {
     let x = if const { matches!(C::DTYPE, DType::F64) && !C::RECORDS } { x * scale } else { x };
@@ -122,7 +122,7 @@ impl<P: Rescale> TwoPasses for P {
     type Run = P::Hyperparams;
     type Slots<C: Real> = [C; 0];
     type Sums<W: Real> = <P::Of as SquaresOf>::Sums<W>;
-    /// The scales of the elements before they are squared, and the factor of the second pass.
+    /// The scales before squaring, and the factor.
     type Scalars<C: Real> = (<P::Of as SquaresOf>::Sums<C>, C);
 
     fn start(&self, at: &InitContext<'_>) -> Result<RescaleState> {
@@ -181,16 +181,14 @@ impl<P: Rescale> TwoPasses for P {
 pub struct RescaleState {
     /// Steps done.
     pub count: Count,
-    /// Recomputed in each step, hence not saved; kept so that a step need not allocate.
+    /// Recomputed in each step, so not saved; kept to avoid allocation.
     pub(super) factors: Vec<f64>,
-    /// The norms of the last step, for readings.
     norms: Vec<Norms>,
-    /// Per leaf, the scale of each sum; empty if all scales are 1.
+    /// Each sum's scale by leaf; empty if all are 1.
     scales: Vec<[f64; 2]>,
     by_leaf: bool,
 }
 
-/// The norms from one sum.
 #[derive(Clone, Debug)]
 struct Norms {
     name: &'static str,
@@ -211,7 +209,7 @@ impl RescaleState {
         self.scales.get(leaf).map_or(1.0, |scales| scales[i])
     }
 
-    /// Scales the leaves whose sum, or the total for a common factor, is outside the range of `f64`.
+    /// Rescales leaves whose sum, or a common factor's total, is outside the range of `f64`.
     fn rescale(&mut self, sums: Sums<'_>, by_leaf: bool, again: &mut dyn FnMut(usize)) {
         let RescaleState { norms, scales, factors, .. } = self;
         for (i, Norms { of_leaf, .. }) in norms.iter().enumerate() {
@@ -228,7 +226,7 @@ impl RescaleState {
         }
     }
 
-    /// Returns the sum over all leaves. If one leaf was scaled, the sums of the others are scaled alike.
+    /// Returns the sum over all leaves; if one was scaled, scales the others alike.
     fn total(&self, i: usize, sums: Sums<'_>) -> Squares {
         let Some(scale) = self.scales.iter().map(|scales| scales[i]).find(|scale| *scale != 1.0) else {
             return Squares { sum: sums.total(i), scale: 1.0 };
@@ -284,22 +282,21 @@ impl RescaleState {
     }
 }
 
-/// Returns the sum over one leaf.
 fn of_leaf(scales: &[[f64; 2]], i: usize, leaf: usize, sums: Sums<'_>) -> Squares {
     Squares { sum: sums.leaf(i, leaf), scale: scales.get(leaf).map_or(1.0, |scales| scales[i]) }
 }
 
-/// Returns the factor that reduces `norm` to `most`: 1 if it is not larger, 0 if it is infinite, NaN if it is NaN.
+/// Returns the factor that reduces `norm` to at most `most`: 0 for infinity, NaN for NaN.
 pub(super) fn shrink(norm: f64, most: f64) -> f64 {
     if norm <= most { 1.0 } else { most / norm }
 }
 
-/// Returns the larger of `norm` and `least`; NaN if `norm` is NaN, which `max` would drop.
+/// Returns the larger number; unlike `max` keeps NaN.
 pub(super) fn at_least(norm: f64, least: f64) -> f64 {
     if norm <= least { least } else { norm }
 }
 
-/// Converts a factor to the compute type. Saturates at the largest number, since infinity times zero is NaN.
+/// Converts a factor. Saturates at the largest number, because infinity times zero is NaN.
 #[inline]
 pub(super) fn factor_in<C: Real>(factor: f64) -> C {
     let largest = C::max_value();

@@ -126,9 +126,9 @@ impl<T: Stage> Reducing for Cautious<T> {
     const PASSES: ReducingPasses = ReducingPasses::TWO.meets().keeps_zeros();
     type Slots<C: Real> = [C; 0];
     type Accumulated<W: Real> = [W; 0];
-    /// The number of elements that are left.
+    /// Elements left.
     type Measured<W: Real> = [W; 1];
-    /// The sign that turns inner updates along the gradient, and the factor of the leaf.
+    /// The sign that turns inner updates along the gradient, and the leaf's factor.
     type Scalars<C: Real> = [C; 2];
 
     fn scalars<C: Real>(&self, memory: &CautiousMemory, leaf: usize) -> [C; 2] {
@@ -145,7 +145,7 @@ impl<T: Stage> Reducing for Cautious<T> {
     fn meet<C: Real>([turn, _]: [C; 2], _: &mut [C; 0], update: C, gradient: C) -> C {
         let along = turn * update;
         let zero = C::zero();
-        // The product of the two could vanish.
+        // Their product could underflow.
         let against = ((gradient >= zero) & (along <= zero)) | ((gradient <= zero) & (along >= zero));
         if against { zero } else { update }
     }

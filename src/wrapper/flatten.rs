@@ -96,10 +96,8 @@ impl<S: State> State for FlattenState<S> {
     }
 }
 
-/// The buffers of a step: the vectors, and leaves at which the loss is evaluated.
 #[derive(Clone, Debug)]
 struct Room {
-    /// The leaves that make up the vector.
     leaves: Structure,
     active: Vec<bool>,
     nested: Nested,
@@ -126,7 +124,6 @@ impl Room {
     }
 }
 
-/// Returns the common dtype of two dtypes.
 fn promoted(a: DType, b: DType) -> DType {
     match (a, b) {
         (a, b) if a == b => a,
@@ -145,7 +142,7 @@ fn scatter<C: Element, F: Element>(leaf: &LeafSpec, from: &[F], to: &mut [C]) {
     leaf.each_place(|i| from.next().into_iter().for_each(|from| to[i] = convert(*from)));
 }
 
-/// A cursor that writes the vector leaf by leaf.
+/// Writes the vector leaf by leaf.
 struct Along<'a> {
     vector: &'a mut Moments,
     at: usize,
@@ -166,7 +163,7 @@ impl Along<'_> {
         }
     }
 
-    /// Copies from the array of a leaf, in the state's memory order, if it has one.
+    /// Copies a leaf's array, if any, from the state's memory order.
     fn array(&mut self, i: usize, leaf: &LeafSpec, array: &Moments) {
         match array.dtype(i) {
             Some(DType::F64) => self.gather(leaf, array.get::<f64>(i).unwrap_or_default()),
@@ -176,13 +173,12 @@ impl Along<'_> {
     }
 }
 
-/// Copies the arrays of leaves into the vector.
 fn join(leaves: &Structure, arrays: &Moments, vector: &mut Moments) {
     let mut along = Along::start(vector);
     leaves.leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, arrays));
 }
 
-/// A cursor that reads a vector leaf by leaf.
+/// Reads a vector leaf by leaf.
 struct Split<'a> {
     vector: &'a Moments,
     at: usize,
@@ -210,7 +206,6 @@ impl Split<'_> {
 
 struct Gather<'a> {
     grads: Along<'a>,
-    /// The cursor of the parameters, if they are read.
     params: Option<Along<'a>>,
 }
 
@@ -229,14 +224,13 @@ impl LeafVisitor for Split<'_> {
     }
 }
 
-/// Evaluates the loss at a point given as a vector.
+/// Evaluates the loss at a vector.
 struct AskFlat<'a> {
     ask: &'a mut dyn Ask,
     structure: &'a Structure,
     params: &'a Table,
     point: &'a mut Moments,
     gradient: &'a mut Moments,
-    /// The bounds of the leaves, as vectors.
     bounds: Option<Arc<Bounds>>,
 }
 

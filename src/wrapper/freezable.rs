@@ -83,8 +83,9 @@ impl<T: Stage> Freezable<T> {
     }
 }
 
-/// Returns an error unless the inner transformation works on each leaf on its own, except for reductions. It must have
-/// no windows over steps either, because a leaf could rest in part of a window.
+/// Refuses inner transformations that do not work on each leaf alone, except for reductions.
+///
+/// Windows over steps are refused too: a leaf could rest in part of one.
 pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
     let refuse = |expected: &str| Err(Error::argument(P::NAME, P::KEY, expected, part.inner().describe()));
     if part.inner().shape().joins {
@@ -184,7 +185,7 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// Returns the outermost ones: a leaf that rests there rests in all inner ones.
+/// Returns the outermost ones: a leaf that rests there also rests inside.
 fn all_frozen<S: State>(state: &mut S) -> Vec<&mut FreezableMemory> {
     let mut all: Vec<(String, &mut FreezableMemory)> = Vec::new();
     state.walk_mut(&mut StateWalkMut::of_parts(&mut |path, part| {

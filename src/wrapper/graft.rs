@@ -111,7 +111,7 @@ pub struct GraftState<D, M> {
     nested: [Nested; 2],
     gradient: Moments,
     updates: Moments,
-    /// The norm of each leaf's update, of the magnitude and then of the direction.
+    /// Norms of each leaf's update: of the magnitude, of the direction.
     norms: [Vec<f64>; 2],
     outcome: Outcome,
 }
@@ -235,7 +235,6 @@ fn norms_of(leaves: &[LeafSpec], updates: &Moments, norms: &mut [f64]) {
     }
 }
 
-/// Writes the direction's updates with the magnitude's norms.
 struct Emit<'a> {
     updates: &'a Moments,
     norms: &'a [Vec<f64>; 2],
@@ -245,7 +244,7 @@ impl LeafVisitor for Emit<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let [magnitude, direction] = [0, 1].map(|of| self.norms[of][leaf.index]);
         let from = self.updates.get::<C>(leaf.index).unwrap_or_default();
-        // Divided first: the quotient of the norms may be out of the dtype's range.
+        // Divided first, because the quotient of the norms may exceed the dtype's range.
         let divisor = if direction == 0.0 { 1.0 } else { direction };
         for (u, x) in leaf.u.iter_mut().zip(from) {
             *u = C::of(x.as_f64() / divisor * magnitude);

@@ -87,10 +87,10 @@ impl<T> InjectHyperparams<T> {
 /// The hyperparameters of an [`inject_hyperparams`], by name.
 #[derive(Clone, Debug, Default)]
 pub struct Hyperparams {
-    /// The transformation as built, before any value was set.
+    /// The transformation before any value was set.
     owner: Option<Arc<dyn Owner>>,
     values: Vec<Value>,
-    /// Names of arguments that are not injected.
+    /// Arguments that are not injected.
     fixed: Vec<&'static str>,
 }
 
@@ -102,19 +102,17 @@ struct Value {
 }
 
 impl Value {
-    /// Returns the value in the step with this count.
     fn at(&self, count: u64) -> f64 {
         self.schedule.as_ref().map_or(self.value.get(), |schedule| schedule.at(count))
     }
 }
 
-/// A transformation whose hyperparameters are set.
 trait Owner: fmt::Debug + Send + Sync {
     fn name(&self) -> &'static str;
     #[cfg(feature = "serde")]
     fn recipe(&self) -> Recipe;
 
-    /// Returns an error if it cannot be built with these numbers.
+    /// Returns an error if the transformation refuses these numbers.
     fn takes(&self, values: &[Value]) -> Result<()>;
 }
 
@@ -187,7 +185,7 @@ impl Hyperparams {
         }
     }
 
-    /// Returns the transformation of the hyperparameters, as it was built.
+    /// Returns the recipe as built.
     #[cfg(feature = "serde")]
     pub(crate) fn of(&self) -> Option<Recipe> {
         self.owner.as_ref().map(|owner| owner.recipe())
@@ -251,7 +249,7 @@ impl<T: Stage> OptState<T> {
             part.is_none_or(is_part) && has(hyperparams, name)
         };
         if !all.iter().any(|(path, hyperparams)| is_asked(path, hyperparams)) {
-            // In the form of the request: with the part, or without.
+            // In the request's form: with the part, or without.
             let of = |path: &str, name: &str| match levels.shown(path).rsplit_once('.').filter(|_| part.is_some()) {
                 Some((part, _)) => format!("{part}.{name}"),
                 None => name.into(),
@@ -272,7 +270,7 @@ impl<T: Stage> OptState<T> {
     }
 }
 
-/// Returns true if a path of dotted names contains these, in sequence.
+/// Returns true if a dotted path contains these names in sequence.
 fn is_within(path: &str, part: &str) -> bool {
     format!(".{path}.").contains(&format!(".{part}."))
 }
@@ -300,7 +298,7 @@ pub fn injected_hyperparams<S: State>(state: &mut S) -> Vec<(String, &mut Hyperp
     injected(state).0
 }
 
-/// As [`injected_hyperparams`], with the levels that wrappers add to the paths.
+/// As [`injected_hyperparams`], with the levels that wrappers add.
 fn injected<'a, S: State>(state: &'a mut S) -> (Vec<(String, &'a mut Hyperparams)>, Levels) {
     let mut found = Vec::new();
     let mut show = |path: &str, part: &'a mut dyn Any| {
@@ -365,7 +363,7 @@ impl<T: Stage> InjectHyperparamsMemory<T> {
 }
 
 impl<T: Arguments + Stage> InjectHyperparams<T> {
-    /// Collects every argument, with its value and schedule if it is injected.
+    /// Collects all arguments, injected ones with value and schedule.
     fn collect(&self) -> Hyperparams {
         let owner = Arc::new(self.inner.clone());
         let mut found = Hyperparams { owner: Some(owner), values: Vec::new(), fixed: Vec::new() };
@@ -427,7 +425,7 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
             if self.static_args.iter().any(|s| s == name) {
                 return;
             }
-            // Arguments come in the same order as in `collect`.
+            // In the order of `collect`.
             if let Some(v) = values.next() {
                 *hyperparam = Hyperparam::Number(self.rounded(v.at(count.get())));
             }

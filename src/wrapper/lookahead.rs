@@ -18,7 +18,7 @@ use crate::state::{EvaluateAs, start_anew};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written only when synchronizing.
+/// One float of state per parameter, read and written only when synchronizing.
 ///
 /// # Errors
 ///
@@ -97,7 +97,7 @@ impl<S: State> LookaheadState<S> {
 }
 
 impl<T: Stage> Lookahead<T> {
-    /// Returns true if the next step in which the fast optimizer emits synchronizes.
+    /// Returns true if the next step that emits synchronizes.
     fn synchronizes(&self, memory: &LookaheadMemory<T::State>) -> bool {
         memory.steps_since_sync.get().saturating_add(1) >= self.sync_period
     }
@@ -112,7 +112,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         Ok(())
     }
 
-    /// Checks that the optimizer can start from the current parameters, which it may refuse.
+    /// Checks that the optimizer can start from the current parameters.
     fn check(&self, memory: &LookaheadMemory<T::State>, at: &StepContext<'_>) -> Result<()> {
         match self.reset_state && self.synchronizes(memory) {
             true => at.can_begin_anew(&self.inner, &memory.active),

@@ -43,7 +43,7 @@ use crate::select::Mask;
 /// # References
 ///
 /// Optax, [`masked`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: a mask is a [`Mask`],
-/// never a function that is told from a tree of parameters by being callable; freezing has a method of its own.
+/// not distinguished by callability; freezing has a method of its own.
 pub fn masked<T>(inner: T, mask: impl Into<Mask>) -> Masked<T> {
     Masked::with(inner, mask.into(), false)
 }

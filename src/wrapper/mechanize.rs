@@ -26,7 +26,7 @@ use crate::state::StateWalk;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. One additional pass.
+/// One float of state per parameter. One additional pass.
 ///
 /// # Errors
 ///
@@ -111,7 +111,7 @@ impl MechanizeMemory {
     }
 }
 
-/// A tuner; the factors of all tuners are added.
+/// One of several tuners, whose factors are added.
 #[derive(Clone, Debug, Default)]
 struct Tuner {
     r: Scalar,
@@ -127,7 +127,7 @@ impl Tuner {
         let Tuner { r, m, v, s } = self;
         let clipped = if h.abs() > m.get() { m.get().copysign(h) } else { h };
         let least = beta * m.get();
-        // Comparisons propagate NaN, which `max` would drop.
+        // Comparisons keep NaN, which `max` would drop.
         m.set(if least > h.abs() + eps { least } else { h.abs() + eps });
         v.set(beta * beta * v.get() + h * h);
         r.set(beta * r.get() + clipped * s.get());
@@ -177,7 +177,7 @@ impl<T: Stage> Reducing for Mechanize<T> {
         .accesses([&[Access::Read], &[], &[Access::Read]])
         .rarely([&[Access::Write], &[], &[Access::Read]]);
     type Slots<C: Real> = [C; 1];
-    /// Squares of gradients and parameters, and the products of both with the distance to `x₀`.
+    /// Squares of gradients and parameters, and their products with the distance to `x₀`.
     type Accumulated<W: Real> = [W; 4];
     type Measured<W: Real> = [W; 0];
     /// True in the first step, which stores `x₀`; the factors of the distance to it.

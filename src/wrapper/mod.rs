@@ -1,4 +1,4 @@
-//! Wrappers: chains, masks, partitions, and all that decides when its inner transformation runs.
+//! Wrappers: chains, masks, partitions, and transformations that decide when an inner one runs.
 //!
 //! Guide: [Around an optimizer](https://docs.rs/gradchain/latest/gradchain/_guide/wrappers/index.html).
 

@@ -12,13 +12,12 @@ use crate::state::StateWalk;
 #[derive(Clone, Copy)]
 pub struct OptionalKernel<K>(Option<K>);
 
-/// Returns true if the loop of a chain omits this member: it has arrays and is often absent.
+/// Returns true if a chain's loop omits this member: it has arrays and is often absent.
 const fn is_left_out<T: Stage>() -> bool {
     T::SLOTS > 0 && T::SHAPE.barriers == 0
 }
 
-/// Returns true if the loop of a chain is the same with this member and without. A member with barriers or reductions
-/// is always part of the loop.
+/// Returns true if a chain's loop is the same without this member.
 const fn fits_either<T: Stage>() -> bool {
     T::SLOTS == 0 && T::SHAPE.barriers == 0 && T::SHAPE.sums == 0
 }
@@ -37,7 +36,7 @@ impl<T: Stage> Transform for Option<T> {
     }
 
     fn recipe(&self) -> Recipe {
-        // An empty chain, which has no state either.
+        // An empty chain, without state.
         self.as_ref().map_or_else(|| ().recipe(), Transform::recipe)
     }
 

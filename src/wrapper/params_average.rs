@@ -19,8 +19,9 @@ pub trait Averages: Holds {
     /// Returns true if the average starts as the parameters of `init`, with a weight of 1, instead of empty.
     fn starts_as_params(&self) -> bool;
 
-    /// Returns the share in the average of the parameters after this step; `None` if they are omitted. `steps` counts
-    /// this step, `averaged` does not; `mass` is the weight of the average, which the call updates.
+    /// Returns the share of this step's parameters in the average; `None` if omitted.
+    ///
+    /// `steps` counts this step, `averaged` does not; the call updates `mass`, the weight of the average.
     fn share(&self, steps: Count, averaged: Count, mass: &mut Scalar) -> Option<f64>;
 }
 
@@ -109,11 +110,11 @@ impl<P: Averages> Wrapper for P {
 pub struct Take<C> {
     share: C,
     rest: C,
-    /// True if the average has more weight than the parameters.
+    /// True if the average outweighs the parameters.
     near: bool,
 }
 
-/// Runs after the inner transformation. State before it would make the engine store the updates earlier than at the
+/// Runs after the inner transformation: state before it would make the engine store the updates earlier than at the
 /// last inner barrier.
 impl<P: Averages> Arithmetic for P {
     const SLOTS: &'static [Slot] = &[Slot::exact("average")];

@@ -30,9 +30,9 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written when the average moves. Fuses if the inner transformation
-/// does; reads parameters. A step adds the parameters that the previous step left while they are in registers: the
-/// average needs no additional pass.
+/// One float of state per parameter, read and written when the average moves. Fuses if the inner transformation does;
+/// reads parameters. A step adds the parameters that the previous step left while they are in registers: the average
+/// needs no additional pass.
 ///
 /// # Errors
 ///
@@ -117,7 +117,7 @@ impl<T: Stage> Averages for ParamsEma<T> {
             return Some(gain);
         }
         mass.set(decay * mass.get() + gain);
-        // A schedule can reach 1: then the share is 0, not 0/0.
+        // If a schedule reaches 1, the share is 0, not 0/0.
         Some(if gain == 0.0 { 0.0 } else { gain / mass.get() })
     }
 }

@@ -22,9 +22,9 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, read and written only in the step after one whose parameters are averaged.
-/// That step fuses if the inner transformation does; it reads parameters. Other steps do not access the average, and
-/// cost only that the update goes through L1.
+/// One float of state per parameter, read and written only in the step after one whose parameters are averaged. That
+/// step fuses if the inner transformation does; it reads parameters. Other steps do not access the average, and cost
+/// only that the update goes through L1.
 ///
 /// # Errors
 ///

@@ -39,10 +39,10 @@ use crate::state::{StateWalk, StateWalkMut};
 /// non-negative number becomes zero only if it is zero.
 ///
 /// **Error.** Of a number `x` in a block with scale `s`, less than one step between codes: for roots `s·(2·√(|x|/s) +
-/// 2/127)/127`, for fourth roots of at least `s/10⁴` a part `5/(255·(x/s)^¼)` of `x`, for logarithms an eighth of `x`.
-/// In a running mean with decay `b` each error shrinks by the factor `b` per step, so that errors sum to at most `1/(1
-/// − b)` times the largest one; their signs are random, so that they amount to about `1/√(1 − b²)` times one. [The
-/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html) has measurements.
+/// 2/127)/127`, for fourth roots of at least `s/10⁴` the fraction `5/(255·(x/s)^¼)` of `x`, for logarithms an eighth of
+/// `x`. In a running mean with decay `b` each error shrinks by the factor `b` per step, so that errors sum to at most
+/// `1/(1 − b)` times the largest one; their signs are random, so that they amount to about `1/√(1 − b²)` times one.
+/// [The guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html) has measurements.
 ///
 /// **Infinities and NaN** are kept, and affect no other number: the scale is the absolute value of the largest finite
 /// one. In a block that contains them the two codes next to zero represent infinities and NaN.
@@ -52,8 +52,8 @@ use crate::state::{StateWalk, StateWalkMut};
 ///
 /// # Cost
 ///
-/// 1.016 bytes for each number of state: 2.03 for each parameter of Adam, in place of 8. More arithmetic: if one thread
-/// has the memory bandwidth to itself, a step takes longer than with state in `f32`; see [the
+/// 1.016 bytes for each number of state: 2.03 per parameter of Adam, in place of 8. More arithmetic: if one thread has
+/// the memory bandwidth to itself, a step takes longer than with state in `f32`; see [the
 /// guide](https://docs.rs/gradchain/latest/gradchain/_guide/few_bits/index.html).
 ///
 /// # Errors
@@ -113,7 +113,7 @@ pub type QuantizedState<S> = WrapperState<Exceptions, S>;
 #[derive(Clone, Debug, Default)]
 pub struct Exceptions(Vec<bool>);
 
-/// Not saved: the dtypes of the arrays contain the information.
+/// Not saved: the arrays' dtypes contain it.
 impl State for Exceptions {
     fn walk<'a>(&'a self, _: &mut StateWalk<'a, '_>) {}
     fn walk_mut<'a>(&'a mut self, _: &mut StateWalkMut<'a, '_>) {}

@@ -35,8 +35,8 @@ use crate::transform::LeafTypes;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, two for each 16-bit parameter. Fuses if the base optimizer does, except on
-/// 16-bit leaves; reads parameters.
+/// One float of state per parameter, two for each 16-bit parameter. Fuses if the base optimizer does, except on 16-bit
+/// leaves; reads parameters.
 ///
 /// # Errors
 ///
@@ -191,8 +191,7 @@ impl State for ScheduleFreeState {
     }
 }
 
-/// The coefficients for leaves that keep `x`: `y = b1·x + rest·z`, before this step and after it, and the share of the
-/// new `z` in `x`.
+/// Coefficients of `y = b1·x + rest·z` before and after this step, and the new `z`'s share in `x`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean<C> {
     before: [C; 2],
@@ -212,7 +211,7 @@ impl Interpolate {
     fn weigh(&self, state: &mut ScheduleFreeState) -> f64 {
         let count = state.count.get();
         let rate = self.learning_rate.at(count.saturating_add(1));
-        // A comparison, because `max` would drop a NaN.
+        // `max` would drop NaN.
         let largest = if state.max_lr.get() > rate { state.max_lr.get() } else { rate };
         let weight = largest.powf(self.weight_lr_power.at(count));
         let sum = state.weight_sum.get() + weight;
@@ -269,8 +268,7 @@ impl RuleWithMemory for Interpolate {
         })
     }
 
-    /// Rounded `y` do not determine `x`: moves of `y` shorter than half the distance between two numbers of its dtype
-    /// are lost.
+    /// Rounded `y` do not determine `x`: moves below half the spacing of `y`'s dtype are lost.
     fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
         at.is_rounded(leaf)
     }
@@ -298,7 +296,7 @@ impl RuleWithMemory for Interpolate {
         self.state_dtype.is_some()
     }
 
-    // If `z` is rounded when it is stored, `y` is mixed with the stored value.
+    // `y` is mixed with the stored, rounded `z`.
     #[inline(always)]
     fn apply_apart<C: Real>(
         &self,
@@ -329,7 +327,6 @@ impl RuleWithMemory for Interpolate {
     }
 }
 
-/// Moves `z` and returns the update of `y`.
 #[inline(always)]
 fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let gap = *z - p;
@@ -337,8 +334,9 @@ fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     k.of_gap * gap + k.of_step * u
 }
 
-/// Moves `z`, stored as a `T`, and the mean `x`. Returns the update from `p` to the new `y`, rounded to the leaf's
-/// dtype. If `p` is not the result of the previous step, it was changed between steps, and `x` follows.
+/// Moves `z`, stored as a `T`, and the mean `x`; returns the rounded update from `p` to the new `y`.
+///
+/// If `p` is not the previous step's result, it was changed between steps, and `x` follows.
 #[inline(always)]
 fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mut C), u: C, p: C) -> C {
     let [b1, rest] = k.before;
@@ -353,7 +351,7 @@ fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mu
     if there == p { C::zero() } else { there - p }
 }
 
-/// As [`mix`], with `z` rounded to another dtype. Computes the terms that do not depend on the rounded `z` first.
+/// Mixes as [`mix`] with a `z` rounded to another dtype; terms without the rounded `z` come first.
 #[inline(always)]
 fn rounding<C: Real, T: Element>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let before = k.of_gap * (*z - p) - k.of_step * *z;

@@ -60,7 +60,7 @@ impl Buffer for Kept {
     }
 }
 
-/// Returns the buffers of a module, in burn's order.
+/// Returns the buffers, in burn's order.
 pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
     #[derive(Default)]
     struct Found {
@@ -98,7 +98,7 @@ pub(crate) fn buffers<M: Module>(module: &M) -> Vec<Kept> {
         }
     }
 
-    // Running statistics include the last batch only after this call; no other public one merges it.
+    // Merges the last batch into running statistics; no other public call does.
     drop(module.valid());
     let mut found = Found::default();
     module.visit(&mut found);

@@ -16,16 +16,13 @@ use ndarray::{ArcArray, IxDyn};
 use crate::leaves::Leaf;
 use crate::walkers::Held;
 
-/// The tensor type of a backend.
 type Primitive<B> = <Float as BackendPrimitive<B>>::Primitive;
 
 #[cfg(feature = "ndarray")]
 #[allow(deprecated, reason = "as long as burn has it")]
 type NdArray = burn::backend::NdArray;
 
-/// The elements of a float tensor, in row-major order.
-///
-/// A clone shares memory, as a clone of a tensor does.
+/// The elements of a float tensor, in row-major order. Clones share memory.
 #[derive(Clone, Debug)]
 pub(crate) enum Host {
     #[cfg(feature = "flex")]
@@ -65,7 +62,7 @@ impl Held for Host {
     const EXPECTED: &'static str =
         "floats in memory that the CPU can address (a tensor on flex; elsewhere `DeviceState` takes a step)";
 
-    /// Takes the tensor's elements, without a copy if they are in row-major order.
+    /// Takes the elements; copies them unless they are in row-major order.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Host, String> {
         let tensor = tensor.inner();
         let (device, dtype) = (tensor.device(), tensor.dtype());
@@ -98,14 +95,14 @@ impl Held for Host {
         }
     }
 
-    /// Returns true if both share memory or are bitwise equal.
+    /// Returns true if both share memory or are bitwise identical.
     fn is(&self, other: &Host) -> bool {
         let (a, b) = (self.leaf(), other.leaf());
         let bits = |leaf: &LeafRef<'_>| leaf.to_f64().into_iter().map(f64::to_bits).collect::<Vec<_>>();
         (a.dtype(), a.shape()) == (b.dtype(), b.shape()) && (self.address() == other.address() || bits(&a) == bits(&b))
     }
 
-    /// Copies tensors that began as clones but have separate ids: they are not one parameter.
+    /// Copies tensors that began as clones but have separate ids: they are separate parameters.
     fn part(leaves: &mut [Leaf<Host>]) {
         let mut known = HashSet::new();
         leaves.iter_mut().filter(|leaf| !known.insert(leaf.held.address())).for_each(|leaf| leaf.held.own());
@@ -113,12 +110,11 @@ impl Held for Host {
 }
 
 impl Host {
-    /// Copies the elements if they are shared, so that a write changes nothing else.
+    /// Copies shared elements before a write.
     pub(crate) fn own(&mut self) {
         let _ = self.leaf_mut();
     }
 
-    /// Returns the address of the first element.
     fn address(&self) -> *const u8 {
         match self {
             #[cfg(feature = "flex")]
@@ -130,7 +126,6 @@ impl Host {
         }
     }
 
-    /// Returns the elements for reading.
     fn leaf(&self) -> LeafRef<'_> {
         match self {
             #[cfg(feature = "flex")]
@@ -147,7 +142,7 @@ impl Host {
         .expect(WHOLE)
     }
 
-    /// Returns the elements for writing; copies them first if they are shared.
+    /// Returns the elements for writing, after copying shared ones.
     fn leaf_mut(&mut self) -> LeafMut<'_> {
         match self {
             #[cfg(feature = "flex")]
@@ -178,10 +173,9 @@ impl TreeMut for Host {
     }
 }
 
-/// The reason that every [`Host`] is a valid leaf.
 const WHOLE: &str = "the elements are floats, and as many as the shape says";
 
-/// Returns the range of a row-major tensor's elements in its memory, which may hold more.
+/// Returns a row-major tensor's range in its memory.
 #[cfg(feature = "flex")]
 fn range(tensor: &Primitive<Flex>) -> Range<usize> {
     let layout = tensor.layout();

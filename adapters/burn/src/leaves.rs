@@ -96,7 +96,6 @@ pub fn gradients<M: Module>(module: &M, grads: &GradientsParams) -> Result<Leave
     found_gradients(module, grads).map(Leaves::of)
 }
 
-/// Returns the gradients of a module, held as `H`.
 pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsParams) -> Result<Vec<Leaf<H>>> {
     let leaves = Reader::read(module, grads).leaves()?;
     match grads.len() - leaves.len() {
@@ -119,8 +118,8 @@ pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsP
 ///
 /// # Cost
 ///
-/// Three walks over the module, two clones of its other fields, and a tensor of one element for each parameter.
-/// Elements are copied only if they are shared, for example with a clone of the module, or not in row-major order.
+/// Three walks over the module, two clones of its other fields, and a tensor of one element per parameter. Elements are
+/// copied only if they are shared, for example with a clone of the module, or not in row-major order.
 ///
 /// # Errors
 ///
@@ -147,7 +146,7 @@ pub fn params_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     Ok(params)
 }
 
-/// Returns the same without buffers, for a step.
+/// Returns the leaves without buffers, for a step.
 pub(crate) fn trained_mut<M: Module>(module: &mut M) -> Result<LeavesMut<'_, M>> {
     let mut taker = Taker::default();
     let hollow = module.clone().map(&mut taker);
@@ -210,7 +209,6 @@ impl Leaves {
         Leaves { leaves, buffers: Vec::new() }
     }
 
-    /// Returns each leaf's parameter id and path.
     pub(crate) fn ids(&self) -> impl Iterator<Item = (ParamId, &str)> {
         self.leaves.iter().map(|leaf| (leaf.id, &*leaf.path))
     }

@@ -51,7 +51,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Refuses a transformation with a rate of its own if the rate is burn's.
+    /// Refuses a transformation with a rate if the rate is burn's.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
         let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
         let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
@@ -65,7 +65,7 @@ fn is_rate(key: &str) -> bool {
     key.ends_with("learning_rate") && !key.starts_with("scale_by") || key.starts_with("step_size")
 }
 
-/// Returns the place and the value of a factor of the updates that is not 1.
+/// Returns the place and value of a factor of the updates other than 1.
 fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
     match recipe {
         Recipe::List(items) => items.iter().enumerate().find_map(|(i, item)| own_rate(&format!("{place}[{i}]"), item)),
@@ -251,7 +251,7 @@ pub fn optimize<M: Module>(
         );
     }
 
-    // burn has erased the optimizer's type and passes it tensors only, so one tensor stands for the whole tree.
+    // burn has erased the optimizer's type and passes tensors only, so one tensor stands for the tree.
     let tensor = Tensor::<1>::zeros([1], &device);
     let mut shown = GradientsParams::new();
     shown.register(whole(), tensor.clone());
@@ -263,7 +263,7 @@ pub fn optimize<M: Module>(
     }
 }
 
-/// Returns the id of the parameter that stands for the tree.
+/// Returns the id of the tensor that stands for the tree.
 fn whole() -> ParamId {
     ParamId::from(0)
 }
@@ -279,7 +279,7 @@ struct Given {
     outcome: Option<Result<Outcome>>,
 }
 
-/// Parameters lent to [`GIVEN`]; dropping this takes them back, also after a panic.
+/// Parameters lent to [`GIVEN`] until the drop, also in a panic.
 struct Lent<'p>(&'p mut Leaves);
 
 impl<'p> Lent<'p> {
@@ -302,10 +302,9 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// A transformation followed by the rate that burn gives each step.
+/// A transformation followed by burn's rate.
 type Scaled<T> = (T, InjectHyperparams<Scale>);
 
-/// A transformation as burn's optimizer.
 #[derive(Clone)]
 struct InBurn<T> {
     chain: Arc<Scaled<T>>,
@@ -379,7 +378,7 @@ impl<T: GradientTransformation<Needs = Nothing>> Optimizer for InBurn<T> {
     }
 }
 
-/// A state in a [`ModuleOptimizer`]; a record stores the bytes of a checkpoint.
+/// The state in a [`ModuleOptimizer`]; a record stores the bytes of a checkpoint.
 #[derive(Clone)]
 enum Kept<T: GradientTransformation<Needs = Nothing>> {
     Live(Arc<Scaled<T>>, Box<OptState<Scaled<T>>>),
@@ -406,9 +405,7 @@ impl<T: GradientTransformation<Needs = Nothing>> RecordState for Kept<T> {
     }
 }
 
-/// The message for a tree that burn steps without [`optimize`].
 const UNASKED: &str =
     "the optimizer of `whole_tree` is stepped by `gradchain_burn::optimize`, from `TrainStep::optimize`";
 
-/// The state's name in a record.
 const NAME: &str = "gradchain";

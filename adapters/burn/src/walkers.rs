@@ -13,28 +13,25 @@ use crate::buffers::Kept;
 use crate::host::{self, Host};
 use crate::leaves::Leaf;
 
-/// A parameter or gradient, taken from its tensor.
 pub(crate) trait Held: Sized {
     /// The expected kind of tensor, for messages.
     const EXPECTED: &'static str;
 
-    /// Takes the contents of a tensor, or describes the tensor if they are not accessible.
+    /// Takes a tensor's contents, or describes a tensor with inaccessible ones.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Self, String>;
 
-    /// Returns a tensor with these contents.
     fn into_tensor<const D: usize>(self) -> Tensor<D>;
 
     /// Returns true if two holders of one id have the same value.
     fn is(&self, other: &Self) -> bool;
 
-    /// Copies leaves that share memory, if a write to one would change another.
+    /// Copies leaves whose shared memory a write would change.
     fn part(leaves: &mut [Leaf<Self>]);
 }
 
-/// The leaves that a walk has found so far.
 pub(crate) struct Found<H> {
     path: Vec<String>,
-    /// The weight layout of the enclosing layer, for each part of the path.
+    /// The enclosing layer's weight layout, per level of the path.
     layouts: Vec<Layout>,
     leaves: Vec<Leaf<H>>,
     places: HashMap<ParamId, usize>,
@@ -48,7 +45,7 @@ impl<H> Default for Found<H> {
 }
 
 impl<H> Found<H> {
-    /// Enters a field of a layer, whose kind is burn's name of it.
+    /// Enters a field of a layer of burn's kind `container`.
     fn enter(&mut self, name: &str, container: &str) {
         self.path.push(name.into());
         self.layouts.push(layout_of(container));
@@ -60,7 +57,7 @@ impl<H> Found<H> {
     }
 }
 
-/// Returns burn's weight layout for a kind of layer: outputs first for convolutions, inputs first for others.
+/// Returns the weight layout: outputs first for convolutions, inputs first for other layers.
 fn layout_of(container: &str) -> Layout {
     let name = container.strip_prefix("Struct:").unwrap_or_default();
     if name.starts_with("Conv") || name.starts_with("DeformConv") { Layout::OutIn } else { Layout::InOut }
@@ -94,7 +91,6 @@ impl<H: Held> Found<H> {
         Ok(())
     }
 
-    /// Returns the leaves, or the first error.
     pub(crate) fn leaves(self) -> Result<Vec<Leaf<H>>> {
         let Found { mut leaves, problem, .. } = self;
         if let Some(problem) = problem {
@@ -104,7 +100,7 @@ impl<H: Held> Found<H> {
         Ok(leaves)
     }
 
-    /// Returns the parameters; none at all is an error.
+    /// Returns the parameters, at least one.
     pub(crate) fn params(self) -> Result<Vec<Leaf<H>>> {
         let leaves = self.leaves()?;
         if leaves.is_empty() {
@@ -120,12 +116,11 @@ impl<H: Held> Found<H> {
     }
 }
 
-/// The tensor that a [`Reader`] reads for each trained parameter.
+/// The tensor read for each trained parameter.
 pub(crate) trait Source {
     fn tensor<const D: usize>(&self, param: &Param<Tensor<D>>) -> Option<Tensor<D>>;
 }
 
-/// The parameter itself.
 pub(crate) struct Values;
 
 impl Source for Values {
@@ -134,7 +129,7 @@ impl Source for Values {
     }
 }
 
-/// A copy of the parameter in host memory, or the parameter if it is there.
+/// The parameter in host memory, copied if it is elsewhere.
 pub(crate) struct Copies;
 
 impl Source for Copies {
@@ -143,21 +138,18 @@ impl Source for Copies {
     }
 }
 
-/// Its gradient.
 impl Source for &GradientsParams {
     fn tensor<const D: usize>(&self, param: &Param<Tensor<D>>) -> Option<Tensor<D>> {
         self.get(param.id)
     }
 }
 
-/// Finds leaves to read.
 pub(crate) struct Reader<S, H> {
     pub(crate) source: S,
     pub(crate) found: Found<H>,
 }
 
 impl<S: Source, H: Held> Reader<S, H> {
-    /// Walks over a module and returns the leaves found.
     pub(crate) fn read<M: Module>(module: &M, source: S) -> Found<H> {
         let mut reader = Reader { source, found: Found::default() };
         module.visit(&mut reader);
@@ -183,9 +175,7 @@ impl<S: Source, H: Held> ModuleVisitor for Reader<S, H> {
     }
 }
 
-/// Takes the trained parameters out of a module.
-///
-/// It leaves tensors of one element with the same autodiff settings.
+/// Takes the trained parameters out of a module; leaves one-element tensors with the same autodiff settings.
 #[derive(Default)]
 pub(crate) struct Taker {
     pub(crate) found: Found<Host>,
@@ -211,17 +201,17 @@ impl ModuleMapper for Taker {
     }
 }
 
-/// Puts values back in place of trained parameters, or of a [`Taker`]'s placeholders, and of buffers.
+/// Puts back trained parameters, in their or a [`Taker`]'s places, and buffers.
 pub(crate) struct Putter<H> {
     path: Vec<String>,
     held: HashMap<ParamId, H>,
-    /// The tensors put so far, by id: a parameter in two places is one tensor in both.
+    /// By id, so that a parameter in two places stays one tensor.
     put: GradientsParams,
     buffers: HashMap<String, TensorData>,
 }
 
 impl<H: Held> Putter<H> {
-    /// Returns the module with these values, and the buffers that were written.
+    /// Returns the module with these values, and the buffers written.
     pub(crate) fn put<M: Module>(
         module: M,
         leaves: impl IntoIterator<Item = Leaf<H>>,
@@ -232,7 +222,6 @@ impl<H: Held> Putter<H> {
         module.map(&mut Putter { path: Vec::new(), held, put: GradientsParams::new(), buffers })
     }
 
-    /// Returns the new contents of the buffer at this path.
     fn buffer(&mut self) -> Option<TensorData> {
         if self.buffers.is_empty() { None } else { self.buffers.remove(&self.path.join("/")) }
     }
@@ -278,7 +267,6 @@ impl<H: Held> ModuleMapper for Putter<H> {
     }
 }
 
-/// Returns a tensor with the data's type.
 fn made<const D: usize, K: Basic>(data: TensorData, device: &Device) -> Tensor<D, K> {
     let dtype = data.dtype();
     Tensor::from_data(data, (device, dtype))

@@ -9,7 +9,7 @@ use gradchain::{Error, Result};
 pub(crate) struct Kept {
     pub(crate) path: String,
     pub(crate) var: Var,
-    /// True if it is untrained by its name alone.
+    /// True if only its name makes it untrained.
     pub(crate) by_name: bool,
 }
 

@@ -115,7 +115,7 @@ impl Restore<'_> {
 }
 
 impl Drop for Restore<'_> {
-    /// Ignores candle's error: a drop during a panic or an error return cannot report it.
+    /// Ignores candle's error, which a drop cannot report.
     fn drop(&mut self) {
         _ = self.restore();
     }

@@ -59,7 +59,6 @@ mod table;
 #[doc = include_str!("../guide.md")]
 pub mod _guide {}
 
-/// Converts an error of candle.
 fn of_candle(error: candle_core::Error) -> gradchain::Error {
     gradchain::Error::state("candle", error.to_string())
 }

@@ -63,7 +63,6 @@ impl Vars {
         self.write_beside(self.kept(), f)
     }
 
-    /// Lends the variables for writing, with these buffers.
     fn write_beside<R>(&self, kept: &[Kept], f: impl FnOnce(&mut SlicesMut<'_>) -> R) -> Result<R> {
         self.iter().try_for_each(|(path, var)| Vars::on_cpu(path, var.device()))?;
         let (mut f, mut made) = (Some(f), None);
@@ -112,7 +111,7 @@ impl Vars {
     }
 }
 
-/// Runs code with the vector of floats of one of the leaves' types.
+/// Runs code with the float vector of a leaf's dtype.
 macro_rules! with_floats {
     ($storage:expr, $path:expr, $data:ident => $do:expr) => {
         match $storage {
@@ -125,14 +124,13 @@ macro_rules! with_floats {
     };
 }
 
-/// Lends tensors for reading, by path.
 pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -> R) -> Result<R> {
     named.iter().try_for_each(|(path, tensor)| Vars::on_cpu(path, tensor.device()))?;
     let guards: Vec<_> = named.iter().map(|(_, tensor)| tensor.storage_and_layout()).collect();
     let mut tree = Slices::new().layout(Weights::OutIn);
     for ((path, _), (storage, layout)) in named.iter().zip(&guards) {
         let Storage::Cpu(storage) = &**storage else { unreachable!("a tensor on the CPU has a storage there") };
-        // ndarray checks the strides of empty arrays, and candle's may be anything.
+        // ndarray checks the strides of empty arrays; candle's are arbitrary.
         let dense = layout.contiguous_offsets().or((layout.shape().elem_count() == 0).then_some((0, 0)));
         tree = with_floats!(storage, path, data => match dense {
             Some((start, end)) => tree.with(*path, &data[start..end], layout.dims())?,
@@ -146,17 +144,15 @@ pub(crate) fn lend<R>(named: Vec<(&str, &Tensor)>, f: impl FnOnce(&Slices<'_>) -
     Ok(f(&tree))
 }
 
-/// The continuation that runs once all variables are open.
 type Then<'t> = dyn FnMut(SlicesMut<'_>) + 't;
 
-/// Stack space for opening one variable; [`open`] allocates more in steps of [`STACK`].
+/// Stack space per variable; [`open`] allocates more in steps of [`STACK`].
 const FRAME: usize = 32 << 10;
 const STACK: usize = 1 << 20;
 
-/// Opens the variables by recursion and runs the continuation in the innermost call.
+/// Opens the variables by recursion; runs the continuation in the innermost call.
 ///
-/// candle lends the memory of a variable only for the duration of a call, so nested calls hold all of them open at
-/// once.
+/// candle lends a variable's memory for the duration of a call, so only nested calls hold all of them open.
 fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> candle_core::Result<()> {
     let Some(((path, var), rest)) = vars.split_first() else {
         then(held);
@@ -166,7 +162,7 @@ fn open(vars: &[(String, Var)], held: SlicesMut<'_>, then: &mut Then<'_>) -> can
     stacker::maybe_grow(FRAME, STACK, || var.inplace_op1(&opening))
 }
 
-/// A variable to open, with those open already and those to follow.
+/// A variable to open, the open ones, and those to follow.
 struct Opening<'o, 'v, 't> {
     path: &'v str,
     rest: &'v [(String, Var)],

@@ -41,7 +41,7 @@ pub struct VarOptimizer<T: GradientTransformation> {
     transformation: T,
     vars: Vars,
     state: OptState<T>,
-    /// The error of the last attempt to set the learning rate.
+    /// The error of the last attempt to set the rate.
     unset: Option<Error>,
 }
 
@@ -91,7 +91,7 @@ impl<T: GradientTransformation<Needs = Nothing>> candle_nn::Optimizer for VarOpt
         stepped.map(drop).map_err(candle_core::Error::wrap)
     }
 
-    /// Returns the learning rate, or NaN if none or several arguments have this name.
+    /// Returns the learning rate, or NaN unless one argument has this name.
     fn learning_rate(&self) -> f64 {
         let readings = self.transformation.readings(&self.state);
         readings.and_then(|readings| readings.get("learning_rate")).unwrap_or(f64::NAN)

@@ -37,9 +37,9 @@ use crate::buffers::Kept;
 #[derive(Clone, Debug)]
 pub struct Vars {
     named: Vec<(String, Var)>,
-    /// The untrained variables, sorted by path.
+    /// Untrained variables, sorted by path.
     kept: Vec<Kept>,
-    /// The storage address of each variable and its index, sorted by address.
+    /// Each variable's storage address and index, sorted by address.
     places: Vec<(usize, usize)>,
 }
 
@@ -136,7 +136,7 @@ impl Vars {
     }
 
     fn chosen(map: &VarMap, mut keep: impl FnMut(&str, &Var) -> bool) -> Result<Vars> {
-        // A panic under the lock leaves the map unchanged or with one variable more.
+        // A panic under the lock adds at most one variable to the map.
         let data = map.data().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let named = data.iter().map(|(name, var)| (path_of(name), var.clone()));
         let (trained, others): (Vec<_>, Vec<_>) = named.partition(|(path, var)| keep(path, var));
@@ -214,7 +214,6 @@ impl Vars {
         &self.named
     }
 
-    /// Returns the gradients that exist, by path.
     pub(crate) fn gradients<'a>(&'a self, grads: &'a GradStore) -> Result<Vec<(&'a str, &'a Tensor)>> {
         let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
         if let Some(kept) = self.kept.iter().find(|kept| kept.by_name && grads.get(&kept.var).is_some()) {
@@ -230,7 +229,6 @@ impl Vars {
         Ok(found)
     }
 
-    /// Returns an error for memory that is not on the CPU.
     pub(crate) fn on_cpu(path: &str, device: &Device) -> Result<()> {
         if device.is_cpu() {
             return Ok(());
@@ -239,7 +237,7 @@ impl Vars {
     }
 }
 
-/// Returns true for variables that candle's layers update in the forward pass.
+/// Returns true for variables that candle's forward pass updates.
 fn is_statistic(path: &str) -> bool {
     matches!(path.rsplit('/').next(), Some("running_mean" | "running_var"))
 }
@@ -248,7 +246,7 @@ fn path_of(name: &str) -> String {
     name.replace('.', "/")
 }
 
-/// Returns the address of the storage, which only tensors that share it have in common.
+/// Returns the storage's address, which identifies shared memory.
 fn place(tensor: &Tensor) -> usize {
     std::ptr::from_ref::<Storage>(&tensor.storage_and_layout().0).addr()
 }

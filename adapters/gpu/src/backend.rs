@@ -66,13 +66,11 @@ pub trait Kernels: Sized {
 /// The arguments of a kernel for one leaf.
 pub(crate) struct Launch<'a, B> {
     pub(crate) numbers: Numbers,
-    /// The bindings other than numbers.
+    /// The bindings except numbers.
     pub(crate) buffers: Vec<&'a B>,
-    /// The number of thread groups for the leaf.
     pub(crate) groups: usize,
 }
 
-/// Wraps a device's error message.
 pub(crate) fn failure(device: &str, problem: impl std::fmt::Display) -> Error {
     Error::state(device, problem.to_string())
 }

@@ -124,19 +124,18 @@ impl Kernels for Cuda {
         module.load_function("run").map_err(|error| self.said(error))
     }
 
-    /// Passes the leaves as the kernel argument, as many per launch as fit, in the layout of the source's `Leaf`.
+    /// Passes as many leaves per launch as fit into the kernel argument, in the layout of the source's `Leaf`.
     ///
-    /// This avoids a copy to the device, which would wait for earlier work.
+    /// A copy to the device would wait for earlier work.
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn launch(&self, kernel: &CudaFunction, leaves: &[Launch<'_, CudaSlice<u8>>]) -> Result<()> {
         let Some(Launch { numbers, buffers, .. }) = leaves.first() else { return Ok(()) };
-        // The first two single-precision numbers are counts, as is the offset of the leaf.
+        // The first two single-precision numbers and the leaf's offset are counts.
         let bytes = leaf_bytes(numbers.wide.len() + buffers.len(), numbers.single.len() - 2);
         leaves.chunks(TABLE / bytes).try_for_each(|leaves| self.launch_some(kernel, leaves))
     }
 }
 
-/// The argument of a kernel: a table of its leaves.
 #[repr(C)]
 struct Table([u64; TABLE / 8]);
 
@@ -145,7 +144,7 @@ unsafe impl DeviceRepr for Table {}
 
 /// Appends a leaf in the layout of the source's `Leaf`.
 ///
-/// 8-byte numbers and pointers come first, then the leaf's offset, then counts and 4-byte numbers.
+/// 8-byte numbers and pointers, the leaf's offset, counts, 4-byte numbers.
 fn add_leaf(table: &mut Vec<u64>, numbers: &Numbers, pointers: &[u64], begin: u32) {
     table.extend(numbers.wide.iter().chain(pointers));
     let fours: Vec<u32> = core::iter::once(begin).chain(numbers.single.iter().copied()).collect();

@@ -39,7 +39,7 @@ impl Wgpu {
         let wide = wide && adapter.features().contains(Features::SHADER_F64);
         let descriptor = wgpu::DeviceDescriptor {
             required_features: if wide { Features::SHADER_F64 } else { Features::empty() },
-            // A chain with much state needs many bindings, and a large leaf a large one.
+            // Chains with much state need many bindings, large leaves large ones.
             required_limits: adapter.limits(),
             ..wgpu::DeviceDescriptor::default()
         };
@@ -68,7 +68,7 @@ impl Wgpu {
         self.guarded(|| self.device.create_buffer(&descriptor))
     }
 
-    /// Runs `does` and returns the errors that the device reports meanwhile.
+    /// Returns the device errors reported while `does` runs.
     fn guarded<T>(&self, does: impl FnOnce() -> T) -> Result<T> {
         let scopes = [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
         let scopes = scopes.map(|filter| self.device.push_error_scope(filter));
@@ -108,7 +108,7 @@ impl Backend for Wgpu {
         self.read_all(&[(buffer, bytes)])
     }
 
-    /// Copies all to one buffer, to wait only once.
+    /// Copies all to one buffer, to wait once.
     fn read_all(&self, buffers: &[(&wgpu::Buffer, usize)]) -> Result<Vec<u8>> {
         let padded = |bytes: usize| (bytes as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
         let size: u64 = buffers.iter().map(|(_, bytes)| padded(*bytes)).sum();
@@ -174,7 +174,7 @@ impl Kernels for Wgpu {
 
     #[allow(private_interfaces, reason = "called by this crate only")]
     fn launch(&self, kernel: &wgpu::ComputePipeline, leaves: &[Launch<'_, wgpu::Buffer>]) -> Result<()> {
-        // The numbers of all leaves share one buffer, at the device's alignment for bindings.
+        // All leaves' numbers share a buffer, aligned for bindings.
         let apart = self.device.limits().min_storage_buffer_offset_alignment as usize;
         let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(leaves.len()));
         let mut add = |part: Vec<u8>| {

@@ -50,10 +50,9 @@ impl<B: Backend> std::fmt::Debug for Shared<B> {
     }
 }
 
-/// The key of a kernel: true if it starts from stored updates, and a leaf.
+/// True if the kernel starts from stored updates, and a leaf.
 struct Key(bool, LeafProgram);
 
-/// Returns true if one kernel fits both leaves: equal programs, and equal dtypes of parameters and state arrays.
 fn alike(leaf: &LeafProgram, other: &LeafProgram) -> bool {
     let types = leaf.arrays.iter().map(|array| array.dtype);
     let arrays = Arc::ptr_eq(&leaf.arrays, &other.arrays) || types.eq(other.arrays.iter().map(|array| array.dtype));
@@ -227,7 +226,7 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// A leaf's array on a device, with its size in bytes, which bounds every kernel's accesses.
+/// A leaf's array; `bytes` bounds every kernel's accesses.
 struct Held<B: Backend> {
     buffer: B::Buffer,
     bytes: usize,
@@ -241,7 +240,7 @@ pub struct DeviceArrays<B: Backend> {
     gradients: HashMap<usize, Held<B>>,
     stored: HashMap<usize, Held<B>>,
     state: Arrays<Held<B>>,
-    /// The buffers for sums of a pass: one for each leaf, or one for all.
+    /// A pass's buffers for sums: one per leaf, or one for all.
     sums: Vec<Held<B>>,
     structure: Structure,
     shared: Rc<Shared<B>>,
@@ -305,7 +304,7 @@ impl<B: Backend> DeviceArrays<B> {
         download(&self.state, state, |held| self.shared.read(&held.buffer, held.bytes))
     }
 
-    /// Allocates the temporary arrays that the leaf needs and that do not exist yet.
+    /// Allocates the leaf's missing temporary arrays.
     fn make_room(&mut self, of: &LeafProgram) -> Result<()> {
         let (leaf, size) = (of.leaf, of.program.dtype().size());
         if of.program.update().is_some() && !self.stored.contains_key(&leaf) {
@@ -320,7 +319,7 @@ impl<B: Backend> DeviceArrays<B> {
         Ok(())
     }
 
-    /// Returns the kernel arguments of a leaf that writes its sums to buffer `sums`, from `sums_at` on.
+    /// Returns the kernel arguments of a leaf with sums from `sums_at` of buffer `sums` on.
     fn told(
         &self,
         of: &LeafProgram,
@@ -352,7 +351,7 @@ impl<B: Backend> DeviceArrays<B> {
         Ok(Launch { numbers: compiled.printed.numbers([of.len, sums_at], &of.scalars), buffers, groups })
     }
 
-    /// Allocates space for each leaf's sums; returns each leaf's buffer and offset.
+    /// Allocates all sums; returns each leaf's buffer and offset.
     fn places_of_sums(&mut self, counts: &[usize]) -> Result<Vec<[usize; 2]>> {
         let (mut places, mut sizes) = (Vec::with_capacity(counts.len()), Vec::new());
         for (leaf, count) in counts.iter().enumerate() {
@@ -372,17 +371,17 @@ impl<B: Backend> DeviceArrays<B> {
 }
 
 impl<B: Backend> Executor for DeviceArrays<B> {
-    /// The device processes these leaves while the host records the next, which takes a hundred microseconds.
+    /// Returns the batch size: the device processes a batch while the host records the next, in a hundred microseconds.
     fn leaves_at_a_time(&self) -> usize {
         32
     }
 
-    /// Launches all leaves with the same program together, and waits once for all sums.
+    /// Launches leaves with equal programs together; waits once for all sums.
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let shared = self.shared.clone();
         let (mut kernels, mut counts, mut which) = (Vec::<Rc<Compiled<B>>>::new(), Vec::new(), Vec::<usize>::new());
         for (i, leaf) in pass.leaves.iter().enumerate() {
-            // Most leaves equal the previous one, which this check detects cheaply.
+            // Most leaves equal the previous one; this check is cheap.
             let same = i.checked_sub(1).filter(|before| alike(&pass.leaves[*before], leaf));
             let kernel = match same {
                 Some(before) => which[before],
@@ -402,7 +401,6 @@ impl<B: Backend> Executor for DeviceArrays<B> {
         let mut launches: Vec<_> = kernels.iter().map(|_| Vec::new()).collect();
         for ((leaf, kernel), place) in pass.leaves.iter().zip(&which).zip(&places) {
             let launch = self.told(leaf, &kernels[*kernel], *place)?;
-            // A kernel without bindings has no effect.
             if !launch.buffers.is_empty() {
                 shared.count(launch.numbers.bytes(), 0);
                 launches[*kernel].push(launch);
@@ -411,7 +409,7 @@ impl<B: Backend> Executor for DeviceArrays<B> {
         for (kernel, launches) in kernels.iter().zip(&launches).filter(|(_, launches)| !launches.is_empty()) {
             shared.backend.launch(&kernel.kernel, launches)?;
         }
-        // Sums of leaves that share a buffer are stored in leaf order.
+        // A shared buffer holds sums in leaf order.
         let mut filled: Vec<(&B::Buffer, usize)> = Vec::new();
         for (count, [buffer, at]) in counts.iter().zip(&places) {
             filled.truncate(*buffer);

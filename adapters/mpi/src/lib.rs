@@ -74,27 +74,27 @@ pub struct Mpi {
     size: usize,
     timeout: Duration,
     thread: Thread,
-    /// True while the caller waits for a result.
+    /// True while the caller waits.
     waits: Arc<AtomicBool>,
-    /// The sender to the MPI thread, or the reason that it no longer answers.
+    /// `Err` with the reason once the MPI thread has ended.
     requests: Mutex<Result<Sender<Call>, String>>,
-    /// Disconnects when the MPI thread ends; receives nothing.
+    /// Disconnects when the MPI thread ends.
     end: Mutex<Receiver<(usize, usize)>>,
 }
 
-/// A request to the MPI thread, with its memory.
+/// A request, with its memory.
 #[derive(Debug)]
 struct Call {
     send: Vec<u8>,
-    /// Bytes for each rank; `None` if all get the same.
+    /// Bytes per rank; `None` if all get the same.
     to: Option<Vec<i32>>,
     received: Vec<u8>,
     from: Vec<i32>,
-    /// The channel that returns the memory when the request is done.
+    /// Returns the memory when the request is done.
     done: Sender<[Vec<u8>; 2]>,
 }
 
-/// Runs the MPI thread until all senders are dropped.
+/// Serves requests until all senders are dropped.
 fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &AtomicBool) {
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else { return };
     let world = universe.world();
@@ -115,12 +115,12 @@ fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &Atom
             Some(parts) => end(world.immediate_all_to_all_varcount_into(scope, parts, room), waits),
             None => end(world.immediate_all_gather_varcount_into(scope, sent, room), waits),
         });
-        // The caller may have stopped waiting, which does not concern the other ranks.
+        // The other ranks go on if the caller has stopped waiting.
         drop(done.send([send, received]));
     }
 }
 
-/// Polls until all has arrived: without pauses while the caller waits, otherwise with growing ones.
+/// Polls until all has arrived: without pauses while the caller waits, else with growing ones.
 fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &AtomicBool) {
     let begun = Instant::now();
     while let Err(not_yet) = request.test() {
@@ -134,7 +134,6 @@ fn end<'a, R: ?Sized, S: Scope<'a>>(mut request: Request<'a, R, S>, waits: &Atom
 }
 
 impl Mpi {
-    /// Sends a request, whose answer comes to the receiver.
     fn ask(
         &self,
         send: Vec<u8>,

@@ -12,7 +12,6 @@ use crate::needs::{Includes, ValueAndGradFn};
 use crate::optimizer::{Adam, Adamw, Lion, Sgd};
 use crate::transform::ClipByGlobalNorm;
 
-/// Returns a chain of these members.
 pub(super) fn chain_of(members: Vec<Member>) -> Member {
     let common = clipped::<Adamw>(&members)
         .or_else(|| clipped::<Adam>(&members))
@@ -21,7 +20,7 @@ pub(super) fn chain_of(members: Vec<Member>) -> Member {
     common.unwrap_or_else(|| Box::new(members))
 }
 
-/// Returns the chain of a clip by the norm and an optimizer of this type, if the members are these.
+/// Returns the chain of a norm clip and an optimizer of this type, if these are the members.
 fn clipped<T: Stage>(members: &[Member]) -> Option<Member>
 where
     ValueAndGradFn: Includes<<(ClipByGlobalNorm, T) as Stage>::Needs>,
@@ -41,7 +40,7 @@ mod tests {
     use crate::recipe::{Node, Recipe};
     use crate::transform::Trace;
 
-    /// Returns whether a config's chain of these members is a value of this type.
+    /// Returns true if a config's chain of these members has this type.
     fn is<T: Stage>(names: &[&str]) -> bool {
         let member = |name: &&str| match *name {
             "clip_by_global_norm" => Recipe::call(name, [("max_norm", Recipe::Number(1.0))]),

@@ -10,7 +10,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(|| hutchinson_estimator_diag_hessian(0)).part(scale_by_lbfgs);
-    // A missing line search is the default one, and `null` is none. Without a learning rate the direction is the step.
+    // Missing: the default line search; `null`: none. Without a learning rate the direction is the step.
     r.choosing("lbfgs", |given| {
         Ok(match given.get("linesearch") {
             Some(search) => {
@@ -29,7 +29,7 @@ pub(super) fn register(r: &mut Registry) {
         Ok(Made::named(if clips { scaled } else { scaled.without_clipping() }))
     })
     .taking(&["hessian_diagonal_fn"]);
-    // The win rate is in the state; nothing is printed.
+    // The win rate is in the state instead of being printed.
     r.choosing("sophia", |given| {
         let scaled = sophia(required(), diagonal(given)?);
         let clips = given.get("clip_threshold").is_some() || !given.has("clip_threshold");

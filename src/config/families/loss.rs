@@ -5,7 +5,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(scale_by_polyak);
-    // The state records the search, so `verbose` has no use; the evaluator keeps gradients.
+    // The state records the search instead of `verbose`; the evaluator keeps gradients.
     r.choosing("scale_by_backtracking_linesearch", |given| {
         given.off("verbose")?;
         given.off("store_grad")?;

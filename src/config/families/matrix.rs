@@ -8,7 +8,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(scale_by_factored_rms).part(scale_by_muon).part(scale_by_rowwise_rss).part(scale_by_sm3);
-    // Absent arguments stay absent, since the type depends on them.
+    // Absent arguments stay absent, because the type depends on them.
     r.choosing("adafactor", |given| {
         let there = |name, default: Option<f64>| given.or(name, default.map(Into::into));
         let there = |name, default| Ok(there(name, default)?.map(|h: crate::schedule::Hyperparam| h.at(0)));
@@ -33,7 +33,6 @@ pub(super) fn register(r: &mut Registry) {
     decomposed::register(r);
 }
 
-/// Transformations that need decompositions.
 #[cfg(feature = "faer")]
 mod decomposed {
     use super::*;

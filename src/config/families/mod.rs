@@ -21,7 +21,6 @@ use super::registry::Registry;
 use crate::arguments::required;
 use crate::optimizer::*;
 
-/// All names of the crate.
 pub(super) static ALL: LazyLock<Registry> = LazyLock::new(Registry::new);
 
 impl Default for Registry {
@@ -54,7 +53,6 @@ impl Registry {
     }
 }
 
-/// Adds the optimizers of the list.
 fn list(to: &mut Registry) {
     include!("../../optimizer/list.rs");
 }

@@ -6,7 +6,6 @@ use crate::recipe::OneOrMore;
 use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
-    // One axis, or a list of them.
     r.choosing("adaptive_grad_clip", |given| {
         let axis = given.or::<Option<OneOrMore<isize>>>("axis", None)?.map(|axes| axes.0);
         Ok(Made::named(adaptive_grad_clip(required()).axis(axis)))

@@ -6,7 +6,7 @@ use crate::transform::*;
 
 pub(super) fn register(r: &mut Registry) {
     r.part(scale_by_cocob).part(scale_by_distance_over_gradients);
-    // The presence of an estimate is fixed, since the type depends on it.
+    // The type depends on the presence of an estimate.
     r.choosing("dowg", |given| {
         let guessed = given.get("init_estim_sq_dist").is_some();
         Ok(Made::named(if guessed { dowg().init_estim_sq_dist(1.0) } else { dowg() }))

@@ -6,10 +6,8 @@ use crate::projection::*;
 use crate::recipe::ConfigError;
 use crate::transform::{keep_params_nonnegative, project};
 
-/// A name, and the constructor of a projection on its set.
 type Set = (&'static str, fn() -> Made);
 
-/// The sets, by name.
 const SETS: &[Set] = &[
     ("projection_box", || Made::named(project(box_set(required(), required())))),
     ("projection_halfspace", || Made::named(project(halfspace(required(), required())))),

@@ -29,11 +29,11 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(params_swa)
         .wrapper(quantized)
         .wrapper(|inner| schedule_free(inner, required()))
-        // These have the arguments of the inner transformation, if any.
+        // With the inner transformation's arguments, if any.
         .named("allow", || Made::member(allow(nothing(), [])))
         .named("freezable", || Made::member(freezable(nothing())))
         .named("skip_absent", || Made::member(skip_absent(nothing())));
-    // `mask_compatible_extra_args` has no effect: no extra argument has the parameters' leaves.
+    // No extra argument has the parameters' leaves, so `mask_compatible_extra_args` has no effect.
     r.choosing("masked", |_| Ok(Made::member(masked(nothing(), Mask::all())))).taking(&["mask_compatible_extra_args"]);
     r.choosing("multi_steps", |given| {
         let wrapped = multi_steps(nothing(), 1);
@@ -99,7 +99,6 @@ pub(super) fn register(r: &mut Registry) {
     });
 }
 
-/// Returns the JSON Schema of an object of arguments.
 fn object(arguments: &[(&str, String)], required: &[&str]) -> String {
     let properties: Vec<_> = arguments.iter().map(|(name, schema)| format!("{name:?}: {schema}")).collect();
     let properties = properties.join(", ");
@@ -166,7 +165,7 @@ fn read_inject(node: &Node<'_>) -> Result<Member> {
     let inner = fields.get("inner").ok_or_else(missing)?;
     let OneOrMore(mut static_args) = fields.or("static_args", OneOrMore(Vec::<String>::new()))?;
     let Inside(mut inside, of_config) = inner.read()?;
-    // An argument of the config that the builder names differently, such as a `key`, is never injected.
+    // An argument with another name in the builder, such as a `key`, is never injected.
     let mut of_builder = Vec::new();
     inside.arguments(&mut |name, _| of_builder.push(name));
     static_args.retain(|name| of_builder.contains(&&**name) || !of_config.contains(&&**name));
@@ -249,7 +248,7 @@ impl FromRecipe for When {
     }
 }
 
-/// A condition on the step, as one type, so that conditional wrappers compile once for all of them.
+/// Any condition on the step: one type, so that conditional wrappers compile once.
 #[derive(Clone, Debug)]
 enum OfStep {
     Less(StepLt),
@@ -285,7 +284,6 @@ impl Condition for OfStep {
     }
 }
 
-/// Returns one of the two wrappers, with the condition.
 fn conditionally(given: &Fields<'_>, mask: bool) -> Result<Made> {
     fn made(mask: bool, condition: impl Condition) -> Result<Made> {
         Ok(match mask {

@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass, mask or not.
+/// Two floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -44,8 +44,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Zhuang and others, [Momentum centering and asynchronous update for adaptive gradient
 /// methods](https://arxiv.org/abs/2110.05454), 2021. Optax,
-/// [`acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_acprop`](crate::transform::scale_by_acprop) says; a mask is a [`Mask`]. PyTorch has none.
+/// [`acprop`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`scale_by_acprop`](crate::transform::scale_by_acprop); a mask is a [`Mask`]. PyTorch has none.
 pub fn acprop(learning_rate: impl IntoHyperparam) -> Acprop {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Acprop { chain: (scale_by_acprop(), decay, scale_by_learning_rate(learning_rate)) }
@@ -58,8 +58,8 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the mean of squared differences, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added to the mean of squared differences at every step.",
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added to the mean of squared differences at every step.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.";

@@ -15,7 +15,7 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -41,8 +41,8 @@ use crate::transform::{ScaleByBelief, ScaleByLearningRate, scale_by_belief, scal
 ///
 /// Zhuang and others, [AdaBelief optimizer: adapting stepsizes by the belief in observed
 /// gradients](https://arxiv.org/abs/2010.07468), 2020. Optax,
-/// [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_belief`](crate::transform::scale_by_belief) says. PyTorch has none.
+/// [`adabelief`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as
+/// [`scale_by_belief`](crate::transform::scale_by_belief). PyTorch has none.
 pub fn adabelief(learning_rate: impl IntoHyperparam) -> Adabelief {
     Adabelief { chain: (scale_by_belief(), scale_by_learning_rate(learning_rate)) }
 }
@@ -55,8 +55,8 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the mean of squared differences, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added to the mean of squared differences at every step.";
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added to the mean of squared differences at every step.";
         options:
             nesterov: bool [0.nesterov] "Sets whether the mean looks one step ahead.";
     }

@@ -19,7 +19,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass, mask or not.
+/// Two floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ optimizer! {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             rho [1.rho] "Sets the decay of both means, in `[0, 1)`.",
-            eps [1.eps] "Sets what is added under both roots.",
+            eps [1.eps] "Sets the term added under both roots.",
             weight_decay [0.inner.weight_decay] "Sets the decay of the weights, which is added to the gradient.";
         options:
             weight_decay_mask: Mask [0.mask] "Sets which leaves decay.";

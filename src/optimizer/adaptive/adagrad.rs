@@ -13,7 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, 
 ///
 /// # Cost
 ///
-/// One float of state for each parameter; one pass.
+/// One float of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -38,9 +38,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByRss, scale_by_learning_rate, 
 ///
 /// Duchi, Hazan and Singer, [Adaptive subgradient methods for online learning and stochastic
 /// optimization](https://jmlr.org/papers/v12/duchi11a.html), 2011. Optax,
-/// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_rss`]
-/// says. PyTorch's `Adagrad` starts from 0 and has `eps` 1e-10 beside the root, see there; its `lr_decay` is a schedule
-/// here.
+/// [`adagrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as [`scale_by_rss`]. PyTorch's
+/// `Adagrad` starts from 0 and has `eps` 1e-10 beside the root, see there; its `lr_decay` is a schedule here.
 pub fn adagrad(learning_rate: impl IntoHyperparam) -> Adagrad {
     Adagrad { chain: (scale_by_rss(), scale_by_learning_rate(learning_rate)) }
 }
@@ -51,8 +50,8 @@ optimizer! {
     Adagrad as "adagrad" = (ScaleByRss, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            initial_accumulator_value [0.initial_accumulator_value] "Sets what the sum of squares starts from.",
-            eps [0.eps] "Sets what is added under the root or to it.";
+            initial_accumulator_value [0.initial_accumulator_value] "Sets the initial sum of squares.",
+            eps [0.eps] "Sets the term added under the root or to it.";
         options:
             eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.";
     }

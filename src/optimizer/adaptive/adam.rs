@@ -13,7 +13,7 @@ use crate::transform::{ScaleByAdam, ScaleByLearningRate, scale_by_adam, scale_by
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -36,8 +36,8 @@ use crate::transform::{ScaleByAdam, ScaleByLearningRate, scale_by_adam, scale_by
 ///
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014. Optax,
 /// [`adam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: moments of 16-bit leaves are `f32`
-/// unless `mu_dtype` and `nu_dtype` ask otherwise. PyTorch's `Adam(weight_decay=...)` adds L2 regularization; here that
-/// is `chain((add_decayed_weights(w), adam(lr)))`.
+/// unless `mu_dtype` or `nu_dtype` is set. PyTorch's `Adam(weight_decay=...)` adds L2 regularization; here that is
+/// `chain((add_decayed_weights(w), adam(lr)))`.
 pub fn adam(learning_rate: impl IntoHyperparam) -> Adam {
     Adam { chain: (scale_by_adam(), scale_by_learning_rate(learning_rate)) }
 }
@@ -50,8 +50,8 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.";
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",

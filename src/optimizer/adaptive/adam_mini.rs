@@ -17,8 +17,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter and one for each block. Two passes, between which the updates are stored: one
-/// more float for each parameter, which is not part of the state.
+/// One float of state per parameter and one per block. Two passes, which store the updates in between: one more float
+/// per parameter, not part of the state.
 ///
 /// # Errors
 ///
@@ -57,7 +57,7 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
+            eps [0.eps] "Sets the term added to the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",

@@ -13,7 +13,7 @@ use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scal
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -38,8 +38,8 @@ use crate::transform::{ScaleByAdamax, ScaleByLearningRate, scale_by_adamax, scal
 /// # References
 ///
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, algorithm 2.
-/// Optax, [`adamax`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_adamax`](crate::transform::scale_by_adamax) says. PyTorch's `Adamax` has a learning rate of 2e-3.
+/// Optax, [`adamax`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as
+/// [`scale_by_adamax`](crate::transform::scale_by_adamax). PyTorch's `Adamax` has a learning rate of 2e-3.
 pub fn adamax(learning_rate: impl IntoHyperparam) -> Adamax {
     Adamax { chain: (scale_by_adamax(), scale_by_learning_rate(learning_rate)) }
 }
@@ -52,6 +52,6 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the largest size, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to every size.";
+            eps [0.eps] "Sets the term added to every size.";
     }
 }

@@ -19,7 +19,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass, mask or not.
+/// Three floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -45,9 +45,9 @@ use crate::wrapper::{Masked, masked};
 /// # References
 ///
 /// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137),
-/// 2024. Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_ademamix`](crate::transform::scale_by_ademamix) says; a mask is a [`Mask`]. Its default `alpha` is not
-/// that of the part, as in Optax. PyTorch has none.
+/// 2024. Optax, [`ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`scale_by_ademamix`](crate::transform::scale_by_ademamix); a mask is a [`Mask`]. Its default `alpha` is not that of
+/// the part, as in Optax. PyTorch has none.
 pub fn ademamix(learning_rate: impl IntoHyperparam) -> Ademamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     Ademamix { chain: (scale_by_ademamix().alpha(5.0), decay, scale_by_learning_rate(learning_rate)) }
@@ -62,8 +62,8 @@ optimizer! {
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             b3 [0.b3] "Sets the decay of the slow mean, in `[0, 1]`.",
             alpha [0.alpha] "Sets how much the slow mean counts.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.",
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",

@@ -13,7 +13,7 @@ use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_ad
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -41,8 +41,8 @@ use crate::transform::{ScaleByAdopt, ScaleByLearningRate, StepLimit, scale_by_ad
 ///
 /// Taniguchi and others, [ADOPT: modified Adam can converge with any β₂ with the optimal
 /// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
-/// [`adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_adopt`](crate::transform::scale_by_adopt) says. PyTorch has none.
+/// [`adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`scale_by_adopt`](crate::transform::scale_by_adopt). PyTorch has none.
 pub fn adopt(learning_rate: impl IntoHyperparam) -> Adopt {
     Adopt { chain: (scale_by_adopt(), scale_by_learning_rate(learning_rate)) }
 }

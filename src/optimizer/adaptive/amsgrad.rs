@@ -14,7 +14,7 @@ use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, sc
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -39,8 +39,8 @@ use crate::transform::{ScaleByAmsgrad, ScaleByLearningRate, scale_by_amsgrad, sc
 /// # References
 ///
 /// Reddi, Kale and Kumar, [On the convergence of Adam and beyond](https://arxiv.org/abs/1904.09237), 2018. Optax,
-/// [`amsgrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`scale_by_amsgrad`]
-/// says. PyTorch: `Adam(amsgrad=True)`, see there.
+/// [`amsgrad`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as [`scale_by_amsgrad`]. PyTorch:
+/// `Adam(amsgrad=True)`, see there.
 pub fn amsgrad(learning_rate: impl IntoHyperparam) -> Amsgrad {
     Amsgrad { chain: (scale_by_amsgrad(), scale_by_learning_rate(learning_rate)) }
 }
@@ -53,8 +53,8 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.";
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             bias_correction_mu: bool [0.bias_correction_mu] "Sets whether the first moment is freed of its start at zero.",

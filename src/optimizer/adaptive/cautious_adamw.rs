@@ -17,8 +17,8 @@ use crate::wrapper::{Cautious, Masked, cautious, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Two passes, between which the updates are stored: one more float for each
-/// parameter, which is not part of the state.
+/// Two floats of state per parameter. Two passes, which store the updates in between: one more float per parameter, not
+/// part of the state.
 ///
 /// # Errors
 ///
@@ -58,10 +58,10 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.inner.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.inner.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.inner.eps] "Sets what is added to the root.",
-            eps_root [0.inner.eps_root] "Sets what is added under the root.",
+            eps [0.inner.eps] "Sets the term added to the root.",
+            eps_root [0.inner.eps_root] "Sets the term added under the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
-            xi [0.xi] "Sets what is added to the number of elements that agree; positive.";
+            xi [0.xi] "Sets the term added to the number of elements that agree; positive.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
             mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the type of the first moment.",

@@ -14,7 +14,7 @@ use crate::transform::{AddDecayedWeights, ScaleByMadgrad, add_decayed_weights, s
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -50,6 +50,6 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             momentum [1.momentum] "Sets which part of the way is not gone in a step, in `[0, 1)`.",
             weight_decay [0.weight_decay] "Sets how much of the parameters is added to the gradients.",
-            eps [1.eps] "Sets what is added to the cube root, and to the learning rate.";
+            eps [1.eps] "Sets the term added to the cube root, and to the learning rate.";
     }
 }

@@ -19,8 +19,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Two passes, between which the corrected gradients are stored: one more
-/// float for each parameter, which is not part of the state.
+/// Three floats of state per parameter. Two passes, which store the corrected gradients in between: one more float per
+/// parameter, not part of the state.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ optimizer! {
             learning_rate [4.learning_rate] "Sets the learning rate.",
             b1 [2.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [2.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [2.eps] "Sets what is added to the root.",
+            eps [2.eps] "Sets the term added to the root.",
             gamma [0.gamma]
                 "Sets how much of the difference to the last gradient is made up for; with 0 it is AdamW with clipped gradients.",
             max_norm [1.max_norm] "Sets the largest norm of a leaf's corrected gradient.",
@@ -77,7 +77,7 @@ optimizer! {
 }
 
 impl Mars {
-    /// Passes the decay of the running mean to the correction.
+    /// Passes the mean's decay to the correction.
     fn share(&mut self) {
         self.chain.0.b1.clone_from(&self.chain.2.b1);
     }

@@ -11,7 +11,7 @@ use crate::schedule::IntoHyperparam;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///

@@ -11,7 +11,7 @@ use crate::schedule::IntoHyperparam;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass, mask or not.
+/// Two floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -37,8 +37,8 @@ use crate::schedule::IntoHyperparam;
 ///
 /// Dozat, [Incorporating Nesterov momentum into Adam](https://openreview.net/forum?id=OM0jvwB8jIp57ZJjtNEZ), 2016;
 /// Loshchilov and Hutter, [Decoupled weight decay regularization](https://arxiv.org/abs/1711.05101), 2017. Optax,
-/// [`nadamw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what [`adamw`] says.
-/// PyTorch: `NAdam(decoupled_weight_decay=True)`, with [`momentum_decay`](Adamw::momentum_decay).
+/// [`nadamw`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as [`adamw`]. PyTorch:
+/// `NAdam(decoupled_weight_decay=True)`, with [`momentum_decay`](Adamw::momentum_decay).
 pub fn nadamw(learning_rate: impl IntoHyperparam) -> Adamw {
     adamw(learning_rate).nesterov(true)
 }

@@ -15,7 +15,7 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ impl OptimisticAdam<false> {
     /// Sets the factor of the latest change of direction.
     pub fn optimism(self, optimism: impl IntoHyperparam) -> OptimisticAdam<true> {
         let (adam, optimistic, rate) = self.chain;
-        // Each has its own factor; they share none.
+        // Each has its own factor.
         let optimistic = optimistic.alpha(rate.learning_rate).beta(optimism);
         OptimisticAdam { chain: (adam, optimistic, scale_by_learning_rate(1.0)) }
     }
@@ -75,8 +75,8 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.";
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
@@ -91,8 +91,8 @@ optimizer! {
             optimism [1.beta] "Sets how much of the latest change of direction there is.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.";
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",

@@ -17,7 +17,7 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -61,8 +61,8 @@ optimizer! {
             beta [1.beta] "Sets how much of its change there is.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.";
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",

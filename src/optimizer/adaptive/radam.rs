@@ -13,7 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -39,9 +39,9 @@ use crate::transform::{ScaleByLearningRate, ScaleByRadam, scale_by_learning_rate
 /// # References
 ///
 /// Liu and others, [On the variance of the adaptive learning rate and beyond](https://arxiv.org/abs/1908.03265), 2019.
-/// Optax, [`radam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_radam`](crate::transform::scale_by_radam) says. PyTorch's `RAdam(weight_decay=...)` adds L2
-/// regularization; here that is an [`add_decayed_weights`](crate::add_decayed_weights) before this.
+/// Optax, [`radam`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as
+/// [`scale_by_radam`](crate::transform::scale_by_radam). PyTorch's `RAdam(weight_decay=...)` adds L2 regularization;
+/// here that is an [`add_decayed_weights`](crate::add_decayed_weights) before this.
 pub fn radam(learning_rate: impl IntoHyperparam) -> Radam {
     Radam { chain: (scale_by_radam(), scale_by_learning_rate(learning_rate)) }
 }
@@ -54,8 +54,8 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.",
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.",
             threshold [0.threshold] "Sets for how many gradients the second moment must stand before it is divided by.";
         options:
             nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";

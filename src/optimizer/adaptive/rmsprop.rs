@@ -15,7 +15,7 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, one more if [centered](Rmsprop::centered), one more with
+/// One float of state per parameter, one more if [centered](Rmsprop::centered), one more with
 /// [momentum](Rmsprop::momentum). One pass.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ type Centered = Rmsprop<ScaleByStddev, ()>;
 type Heavy = Rmsprop<ScaleByRms, Trace>;
 type HeavyCentered = Rmsprop<ScaleByStddev, Trace>;
 
-/// Implements the optimizer for each of the four types: the common arguments, and those of momentum.
+/// Implements the optimizer for each of the four types.
 macro_rules! variants {
     ($($T:ident = ($Scale:ty, $Momentum:ty) {$($hyperparams:tt)*} {$($options:tt)*} $centered:literal)*) => {$(
         optimizer! {
@@ -85,8 +85,8 @@ macro_rules! variants {
                 hyperparams:
                     learning_rate [1.learning_rate] "Sets the learning rate.",
                     decay [0.decay] "Sets the decay of the mean of squares, in `[0, 1)`.",
-                    eps [0.eps] "Sets what is added under the root or to it.",
-                    initial_scale [0.initial_scale] "Sets what the mean of squares starts from."
+                    eps [0.eps] "Sets the term added under the root or to it.",
+                    initial_scale [0.initial_scale] "Sets the initial mean of squares."
                     $($hyperparams)*;
                 options:
                     eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.",

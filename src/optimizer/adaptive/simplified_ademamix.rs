@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass, mask or not.
+/// Two floats of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -45,9 +45,9 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Morwani and others, [Connections between schedule-free optimizers, AdEMAMix, and accelerated SGD
 /// variants](https://arxiv.org/abs/2502.02431), 2025. Optax,
-/// [`simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: what
-/// [`scale_by_simplified_ademamix`](crate::transform::scale_by_simplified_ademamix) says; a mask is a [`Mask`]. PyTorch
-/// has none.
+/// [`simplified_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: as
+/// [`scale_by_simplified_ademamix`](crate::transform::scale_by_simplified_ademamix); a mask is a [`Mask`]. PyTorch has
+/// none.
 pub fn simplified_ademamix(learning_rate: impl IntoHyperparam) -> SimplifiedAdemamix {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     SimplifiedAdemamix { chain: (scale_by_simplified_ademamix(), decay, scale_by_learning_rate(learning_rate)) }
@@ -61,8 +61,8 @@ optimizer! {
             b1 [0.b1] "Sets how much of the sum is kept from one step to the next.",
             b2 [0.b2] "Sets the decay of the mean of squares, in `[0, 1)`.",
             alpha [0.alpha] "Sets how much more the newest gradient counts.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.",
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.";

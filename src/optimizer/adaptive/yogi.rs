@@ -15,7 +15,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -41,8 +41,8 @@ use crate::transform::{ScaleByLearningRate, ScaleByYogi, scale_by_learning_rate,
 ///
 /// Zaheer and others, [Adaptive methods for nonconvex
 /// optimization](https://papers.nips.cc/paper/8186-adaptive-methods-for-nonconvex-optimization), 2018. Optax,
-/// [`yogi`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: none but what
-/// [`scale_by_yogi`](crate::transform::scale_by_yogi) says. PyTorch has none.
+/// [`yogi`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: as
+/// [`scale_by_yogi`](crate::transform::scale_by_yogi). PyTorch has none.
 pub fn yogi(learning_rate: impl IntoHyperparam) -> Yogi {
     Yogi { chain: (scale_by_yogi(), scale_by_learning_rate(learning_rate)) }
 }
@@ -55,6 +55,6 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets 1 less how much of each square the second moment moves by; in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.";
+            eps [0.eps] "Sets the term added to the root.";
     }
 }

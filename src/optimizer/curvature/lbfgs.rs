@@ -26,8 +26,8 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// `2·memory_size + 2` floats of state for each parameter and two passes; with the line search 3 floats more, another
-/// pass, and one evaluation of the loss or a few.
+/// `2·memory_size + 2` floats of state per parameter and two passes; with the line search 3 floats more, another pass,
+/// and one evaluation of the loss or a few.
 ///
 /// # Errors
 ///
@@ -124,7 +124,6 @@ impl<L: Stage> Lbfgs<L> {
         self.linesearch(identity())
     }
 
-    /// Returns the recipe of the line search; none without one.
     fn linesearch_recipe(&self) -> Option<Recipe> {
         Some(self.chain.2.recipe()).filter(|recipe| *recipe != Recipe::call("identity", []))
     }

@@ -23,8 +23,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter, and scratch space for one more. Two passes, and the cost of
-/// `hessian_diagonal_fn` every `update_interval` steps.
+/// Two floats of state per parameter, and scratch space for one more. Two passes, and the cost of `hessian_diagonal_fn`
+/// every `update_interval` steps.
 ///
 /// # Errors
 ///
@@ -77,7 +77,7 @@ optimizer! {
             b1 [0.b1] "Sets the decay of the mean of the gradients, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the mean of the diagonals, in `[0, 1)`.",
             eps [0.eps] "Sets the least that is divided by.",
-            gamma [0.gamma] "Sets what the mean of the diagonals is multiplied by.",
+            gamma [0.gamma] "Sets the factor of the mean of the diagonals.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             weight_decay_mask: Mask [1.mask] "Sets which leaves decay.",

@@ -13,7 +13,7 @@ use crate::transform::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter; one pass.
+/// One float of state per parameter; one pass.
 ///
 /// # Errors
 ///

@@ -16,7 +16,7 @@ use crate::transform::{ScaleByLearningRate, Trace, scale_by_learning_rate, trace
 ///
 /// # Cost
 ///
-/// No state for elements; with momentum one float for each parameter. One pass.
+/// No state for elements; with momentum one float per parameter. One pass.
 ///
 /// # Errors
 ///

@@ -36,7 +36,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes, between which nothing is stored.
+/// One float of state per parameter. Two passes, between which nothing is stored.
 ///
 /// # Errors
 ///
@@ -137,7 +137,6 @@ pub struct MomoRun {
     tau: f64,
 }
 
-/// The model of the loss.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     /// The learning rate, `α`.
@@ -155,7 +154,7 @@ impl Model {
         1.0 + self.rate * self.weight_decay
     }
 
-    /// Returns the fraction of a parameter that is subtracted.
+    /// Returns the subtracted fraction of a parameter.
     pub(super) fn decay(&self) -> f64 {
         self.rate * self.weight_decay / self.damping()
     }
@@ -190,10 +189,10 @@ impl MomoRun {
     }
 }
 
-/// Returns the mean product of gradients and parameters, summed over the leaves of this step.
+/// Returns the mean product of gradients and parameters over this step's leaves.
 ///
-/// `keep` returns the fraction of a leaf's mean that is kept. The mean of a resting leaf waits, as that of its
-/// gradients does, since the plane depends on both.
+/// `keep` returns the kept fraction of a leaf's mean. A resting leaf keeps this mean and that of its gradients, because
+/// the plane depends on both.
 pub(super) fn mean_product(gamma: &mut PerLeaf<Scalar>, sums: Sums<'_>, keep: impl Fn(usize) -> f64) -> f64 {
     let moved = gamma.iter_mut().filter(|(leaf, _)| !sums.rests(*leaf)).map(|(leaf, mean)| {
         let keep = keep(leaf);
@@ -210,7 +209,7 @@ impl TwoPasses for Momo {
     type Run = MomoRun;
     type Slots<C: Real> = [C; 1];
     type Sums<W: Real> = [W; 3];
-    /// The weights of the mean and of the gradient; `τ` and the weight decay.
+    /// The weights of the mean and the gradient; `τ` and the weight decay.
     type Scalars<C: Real> = [[C; 2]; 2];
 
     fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {

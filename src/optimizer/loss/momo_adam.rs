@@ -38,7 +38,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Two passes, between which nothing is stored.
+/// Two floats of state per parameter. Two passes, between which nothing is stored.
 ///
 /// # Errors
 ///
@@ -115,14 +115,14 @@ pub struct MomoAdamRun {
     tau: f64,
 }
 
-/// Returns the divisor of the first moment, `D`, from the second.
+/// Returns the divisor of the first moment, `D`.
 #[inline(always)]
 fn divisor<C: Real>([unbias, eps]: [C; 2], v: C) -> C {
     eps + (unbias * v).sqrt()
 }
 
 impl MomoAdamRun {
-    /// Returns the factor of `v` in a leaf, and the constant added to its root.
+    /// Returns the factor of a leaf's `v`, and the constant added to its root.
     fn divisor(&self, memory: &MomoState, leaf: usize) -> [f64; 2] {
         let clock = self.clock.of_leaf(&memory.updates, leaf);
         [1.0 / clock.bias_correction(self.betas[1]), self.eps]
@@ -136,7 +136,7 @@ impl TwoPasses for MomoAdam {
     type Run = MomoAdamRun;
     type Slots<C: Real> = [C; 2];
     type Sums<W: Real> = [W; 3];
-    /// The weights of the means, of the gradient and of its square, and the divisor; `τ` and the weight decay.
+    /// The weights of the means, the gradient and its square, and the divisor; `τ` and the weight decay.
     type Scalars<C: Real> = ([[C; 2]; 3], [C; 2]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<MomoState> {

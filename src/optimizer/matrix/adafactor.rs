@@ -26,8 +26,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter; one more for each
-/// parameter with momentum. Four passes; three without clipping or without the parameters' scale, two without both.
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one per parameter; one more per parameter with
+/// momentum. Four passes; three without clipping or without the parameters' scale, two without both.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ use crate::wrapper::{Masked, masked};
 /// cost](https://arxiv.org/abs/1804.04235), 2018. Optax,
 /// [`adafactor`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the learning rate is mandatory
 /// (1 there by default); until step `decay_offset` is past the decay of the second moment is 0, where Optax gives NaN;
-/// the momentum of `f64` leaves is `f64` unless `dtype_momentum` says otherwise. PyTorch's `Adafactor` takes no rate
-/// above `1 / √t`, factors every matrix, and multiplies its decay by the rate.
+/// the momentum of `f64` leaves is `f64` unless `dtype_momentum` is set. PyTorch's `Adafactor` takes no rate above
+/// `1 / √t`, factors every matrix, and multiplies its decay by the rate.
 pub fn adafactor(learning_rate: impl IntoHyperparam) -> Adafactor {
     Adafactor {
         weight_decay_mask: Mask::all(),
@@ -89,7 +89,7 @@ optimizer! {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             decay_rate [0.decay_rate] "Sets how fast the mean of squares becomes long.",
-            eps [0.epsilon] "Sets what is added to squares.";
+            eps [0.epsilon] "Sets the term added to squares.";
         options:
             dtype_momentum: Option<DType> [.dtype_momentum]
                 "Sets the type of the running mean; by default the one that arithmetic is done in.",

@@ -109,12 +109,12 @@ optimizer! {
             learning_rate [members_mut().0.3.learning_rate]
                 "Sets the learning rate, of the other leaves too unless they have one of their own.",
             beta [members_mut().0.0.beta] "Sets the decay of the matrices' running mean, in `[0, 1)`.",
-            eps [members_mut().0.0.eps] "Sets what is added to norms, and to the root in adam.",
+            eps [members_mut().0.0.eps] "Sets the term added to norms, and to the root in adam.",
             weight_decay [members_mut().0.2.inner.weight_decay]
                 "Sets the decay of the matrices for each unit of learning rate.",
             adam_b1 [members_mut().1.chain.0.b1] "Sets the decay of adam's first moment, in `[0, 1)`.",
             adam_b2 [members_mut().1.chain.0.b2] "Sets the decay of adam's second moment, in `[0, 1)`.",
-            adam_eps_root [members_mut().1.chain.0.eps_root] "Sets what adam adds under the root.",
+            adam_eps_root [members_mut().1.chain.0.eps_root] "Sets the term that adam adds under the root.",
             adam_weight_decay [members_mut().1.chain.1.inner.weight_decay]
                 "Sets the decay of the other leaves for each unit of learning rate.";
         options:

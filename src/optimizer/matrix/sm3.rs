@@ -13,7 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleBySm3, scale_by_learning_rate, 
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, and one for each row and column. Two passes.
+/// One float of state per parameter, and one for each row and column. Two passes.
 ///
 /// # Errors
 ///

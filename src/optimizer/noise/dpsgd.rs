@@ -68,7 +68,7 @@ impl Dpsgd {
 }
 
 impl Dpsgd<Trace> {
-    /// Sets whether the sum looks one step ahead (Nesterov momentum).
+    /// Sets whether to use Nesterov momentum.
     pub fn nesterov(self, nesterov: bool) -> Self {
         self.map(|sgd| sgd.nesterov(nesterov))
     }

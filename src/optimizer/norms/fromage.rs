@@ -55,7 +55,7 @@ optimizer! {
     Fromage as "fromage" = (ScaleByTrustRatio, FromageStep) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            min_norm [0.min_norm] "Sets what smaller norms are taken to be.";
+            min_norm [0.min_norm] "Sets the lower bound of norms.";
     }
 }
 
@@ -96,7 +96,7 @@ impl Rule for FromageStep {
         let rate = self.learning_rate.at(clock.count);
         let square = rate * rate;
         let root = (1.0 + square).sqrt();
-        // 1/root − 1 in a form without cancellation for a small rate.
+        // 1/root − 1, without cancellation at small rates.
         let shrink = if square.is_finite() { -square / (root * (1.0 + root)) } else { 1.0 / root - 1.0 };
         [C::of(-rate / root), C::of(shrink)]
     }

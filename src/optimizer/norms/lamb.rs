@@ -18,8 +18,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Two passes, between which the updates are stored: one more float for each
-/// parameter, which is not part of the state.
+/// Two floats of state per parameter. Two passes, which store the updates in between: one more float per parameter, not
+/// part of the state.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ use crate::wrapper::{Masked, masked};
 /// You and others, [Large batch optimization for deep learning: training BERT in 76
 /// minutes](https://arxiv.org/abs/1904.00962), 2019, algorithm 2, with the identity for φ. Optax,
 /// [`lamb`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; moments of
-/// 16-bit leaves are `f32` unless `mu_dtype` and `nu_dtype` ask otherwise. PyTorch has no LAMB.
+/// 16-bit leaves are `f32` unless `mu_dtype` or `nu_dtype` is set. PyTorch has no LAMB.
 pub fn lamb(learning_rate: impl IntoHyperparam) -> Lamb {
     let decay = masked(add_decayed_weights(0.0), Mask::all());
     let rate = scale_by_learning_rate(learning_rate);
@@ -60,8 +60,8 @@ optimizer! {
             learning_rate [3.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.",
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",

@@ -19,7 +19,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes; the first reads and reduces.
+/// One float of state per parameter. Two passes; the first reads and reduces.
 ///
 /// # Errors
 ///
@@ -60,7 +60,7 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.",
             trust_coefficient [1.inner.trust_coefficient] "Sets the ratio of a step's norm to the parameters'.",
-            eps [1.inner.eps] "Sets what is added to the norm of the updates.",
+            eps [1.inner.eps] "Sets the term added to the norm of the updates.",
             momentum [3.decay] "Sets how much of the sum of steps is kept from one step to the next.";
         options:
             weight_decay_mask: Mask [0.mask] "Sets which leaves decay.",

@@ -13,7 +13,7 @@ use crate::transform::{ScaleByLearningRate, ScaleByNovograd, scale_by_learning_r
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, half of [`adam`](crate::adam())'s. Two passes; the first reads and reduces.
+/// One float of state per parameter, half of [`adam`](crate::adam())'s. Two passes; the first reads and reduces.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets how much of the sum is kept from one step to the next, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the squared norm, in `[0, 1)`.",
-            eps [0.eps] "Sets what is added to the root.",
-            eps_root [0.eps_root] "Sets what is added under the root.",
+            eps [0.eps] "Sets the term added to the root.",
+            eps_root [0.eps_root] "Sets the term added under the root.",
             weight_decay [0.weight_decay] "Sets how much of the parameters is added to the sum.";
     }
 }

@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// Five floats of state for each parameter; one pass.
+/// Five floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -55,9 +55,9 @@ optimizer! {
     /// See [`cocob`](cocob()).
     Cocob as "cocob" = (Masked<AddDecayedWeights>, ScaleByLearningRate, ScaleByCocob) {
         hyperparams:
-            learning_rate [1.learning_rate] "Sets what gradients are multiplied by.",
+            learning_rate [1.learning_rate] "Sets the factor of gradients.",
             alpha [2.alpha] "Sets how small first bets are.",
-            eps [2.eps] "Sets what smaller gradients are taken to be, before a larger one was seen.",
+            eps [2.eps] "Sets the initial value of the largest gradient.",
             weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
         options:
             mask: Mask [0.mask] "Sets which leaves decay.";

@@ -27,7 +27,7 @@ use crate::range::DECAY;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter; one pass.
+/// Three floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -139,7 +139,7 @@ impl TwoPasses for DadaptAdamw {
     type Run = DadaptAdamwRun;
     type Slots<C: Real> = [C; 3];
     type Sums<W: Real> = [W; 2];
-    /// The weights of the running means, of the gradient and of its square; `eps` and the weight decay.
+    /// The weights of the running means, the gradient and its square; `eps` and the weight decay.
     type Scalars<C: Real> = ([[C; 3]; 2], [C; 2]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<DadaptAdamwState> {
@@ -187,7 +187,7 @@ impl TwoPasses for DadaptAdamw {
         let b3 = run.betas[2];
         let numerator = b3 * memory.numerator_weighted.get() + (1.0 - b3) * run.rate * agreement;
         memory.numerator_weighted.set(numerator);
-        // Zero gradients carry no information on the distance.
+        // Zero gradients say nothing on the distance.
         if path != 0.0 {
             memory.estim_lr.set(larger(memory.estim_lr.get(), numerator / ((1.0 - b3) * path)));
         }

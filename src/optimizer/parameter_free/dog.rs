@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes.
+/// One float of state per parameter. Two passes.
 ///
 /// # Errors
 ///
@@ -55,8 +55,8 @@ optimizer! {
     /// See [`dog`](dog()).
     Dog as "dog" = (Masked<AddDecayedWeights>, ScaleByDog, ScaleByLearningRate) {
         hyperparams:
-            learning_rate [2.learning_rate] "Sets what steps are multiplied by.",
-            eps [1.eps] "Sets what is added to the squared gradients.",
+            learning_rate [2.learning_rate] "Sets the factor of steps.",
+            eps [1.eps] "Sets the term added to the squared gradients.",
             weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
         options:
             init_step: InitStep [1.init_step] "Sets how large the first step is.",

@@ -17,7 +17,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Two passes.
+/// One float of state per parameter. Two passes.
 ///
 /// # Errors
 ///
@@ -55,8 +55,8 @@ optimizer! {
     /// See [`dowg`](dowg()).
     Dowg as "dowg" = (Masked<AddDecayedWeights>, ScaleByDowg, ScaleByLearningRate) {
         hyperparams:
-            learning_rate [2.learning_rate] "Sets what steps are multiplied by.",
-            eps [1.eps] "Sets what is added to the root, and the first guess unless there is another.",
+            learning_rate [2.learning_rate] "Sets the factor of steps.",
+            eps [1.eps] "Sets the term added to the root, and the first guess unless there is another.",
             weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
         options:
             mask: Mask [0.mask] "Sets which leaves decay.";

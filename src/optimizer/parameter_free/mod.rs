@@ -17,7 +17,7 @@ pub use prodigy::{Prodigy, ProdigyRun, ProdigyState, prodigy};
 pub use schedule_free_adamw::{ScheduleFreeAdamw, schedule_free_adamw};
 pub use schedule_free_sgd::{ScheduleFreeSgd, schedule_free_sgd};
 
-/// Returns the factor of the learning rate that replaces the bias correction of both means of Adam.
+/// Returns the factor of the learning rate that replaces both bias corrections of Adam.
 fn unbias(clock: crate::part::Clock, (b1, b2): (f64, f64)) -> f64 {
     clock.bias_correction(b2).sqrt() / clock.bias_correction(b1)
 }

@@ -28,7 +28,7 @@ use crate::range::DECAY;
 ///
 /// # Cost
 ///
-/// Four floats of state for each parameter. Two passes, between which nothing is stored.
+/// Four floats of state per parameter. Two passes, between which nothing is stored.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ state_fields!(ProdigyState { count, updates, estim_lr, numerator_weighted });
 pub struct ProdigyRun {
     clock: Clock,
     betas: [f64; 3],
-    /// The estimate before this step, and after it.
+    /// Before and after this step.
     estimates: [f64; 2],
     /// The learning rate before bias correction, and after it for a leaf updated in every step.
     uncorrected: f64,
@@ -156,7 +156,7 @@ impl TwoPasses for Prodigy {
     type Run = ProdigyRun;
     type Slots<C: Real> = [C; 4];
     type Sums<W: Real> = [W; 2];
-    /// The weights of the running means, of the gradient and of its square; the rate, `eps` and the weight decay.
+    /// The weights of the running means, the gradient and its square; the rate, `eps` and the weight decay.
     type Scalars<C: Real> = ([[C; 3]; 2], [C; 3]);
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProdigyState> {
@@ -211,7 +211,7 @@ impl TwoPasses for Prodigy {
         let [d, _] = run.estimates;
         let numerator = run.betas[2] * memory.numerator_weighted.get() + d / run.start * run.rate * progress;
         memory.numerator_weighted.set(numerator);
-        // Zero gradients carry no information on the distance.
+        // Zero gradients say nothing on the distance.
         if path != 0.0 {
             run.estimates[1] = larger(d, self.estim_lr_coef.at(run.clock.count) * numerator / path);
         }

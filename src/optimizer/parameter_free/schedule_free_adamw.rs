@@ -22,7 +22,7 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter; one pass.
+/// Two floats of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ optimizer! {
             learning_rate [.learning_rate] "Sets the learning rate.",
             b1 [chain.1.b1] "Sets how much of the average is in the parameters that are trained, in `(0, 1]`.",
             b2 [chain.0.0.decay] "Sets the decay of the mean of squares, in `[0, 1)`.",
-            eps [chain.0.0.eps] "Sets what is added to the root.",
+            eps [chain.0.0.eps] "Sets the term added to the root.",
             weight_decay [chain.0.1.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
             weight_lr_power [chain.1.weight_lr_power] "Sets the power of the learning rate that a step's weight is.";
         options:
@@ -79,7 +79,7 @@ optimizer! {
 }
 
 impl ScheduleFreeAdamw {
-    /// Copies the learning rate to both of its places.
+    /// Copies the learning rate to both places.
     fn share(&mut self) {
         let rate = warmed_up(&self.learning_rate, self.warmup_steps);
         let (base, interpolate) = &mut self.chain.chain;

@@ -18,7 +18,7 @@ use crate::wrapper::{ScheduleFree, schedule_free};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter; one pass.
+/// One float of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ optimizer! {
 }
 
 impl ScheduleFreeSgd {
-    /// Copies the learning rate to both of its places.
+    /// Copies the learning rate to both places.
     fn share(&mut self) {
         let rate = warmed_up(&self.learning_rate, self.warmup_steps);
         let (base, interpolate) = &mut self.chain.chain;

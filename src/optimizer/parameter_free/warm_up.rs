@@ -2,7 +2,7 @@
 
 use crate::schedule::{Hyperparam, Schedule, from_fn, warmup_constant};
 
-/// Returns the learning rate with a linear warm-up from 0 over `steps` steps, towards its value at each step.
+/// Returns a linear warm-up from 0 over `steps` steps, towards the learning rate at each step.
 pub(super) fn warmed_up(learning_rate: &Hyperparam, steps: Option<u64>) -> Hyperparam {
     match (learning_rate, steps.filter(|steps| *steps > 0)) {
         (_, None) => learning_rate.clone(),

@@ -18,7 +18,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter; one pass, mask or not.
+/// One float of state per parameter; one pass, mask or not.
 ///
 /// # Errors
 ///
@@ -42,8 +42,8 @@ use crate::wrapper::{Masked, masked};
 ///
 /// Chen and others, [Symbolic discovery of optimization algorithms](https://arxiv.org/abs/2302.06675), 2023, program 1.
 /// Optax, [`lion`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: a mask is a [`Mask`]; `mode`
-/// and `smooth_beta` can be set here too; the mean of a 16-bit leaf is `f32` unless `mu_dtype` asks otherwise. PyTorch
-/// has no Lion; the authors' version for it has no decay by default.
+/// and `smooth_beta` can be set here too; the mean of a 16-bit leaf is `f32` unless `mu_dtype` is set. PyTorch has no
+/// Lion; the authors' version for it has no decay by default.
 pub fn lion(learning_rate: impl IntoHyperparam) -> Lion {
     let decay = masked(add_decayed_weights(1e-3), Mask::all());
     Lion { chain: (scale_by_lion(), decay, scale_by_learning_rate(learning_rate)) }
@@ -61,6 +61,6 @@ optimizer! {
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
-            mode: LionMode [0.mode] "Sets what stands for the sign.";
+            mode: LionMode [0.mode] "Sets the replacement of the sign.";
     }
 }

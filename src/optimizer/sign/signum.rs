@@ -15,7 +15,7 @@ use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_lear
 ///
 /// # Cost
 ///
-/// One float of state for each parameter; one pass.
+/// One float of state per parameter; one pass.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ use crate::transform::{Ema, ScaleByLearningRate, ScaleBySign, ema, scale_by_lear
 /// Bernstein, Wang, Azizzadenesheli and Anandkumar, [signSGD: compressed optimisation for non-convex
 /// problems](https://arxiv.org/abs/1802.04434), 2018, algorithm 2. Optax,
 /// [`signum`](https://optax.readthedocs.io/en/latest/api/optimizers.html). Differs: the mean of a 16-bit leaf is `f32`
-/// unless `accumulator_dtype` asks otherwise.
+/// unless `accumulator_dtype` is set.
 pub fn signum(learning_rate: impl IntoHyperparam) -> Signum {
     Signum { chain: (ema(0.9).debias(false), scale_by_sign(), scale_by_learning_rate(learning_rate)) }
 }

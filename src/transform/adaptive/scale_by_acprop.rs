@@ -19,7 +19,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -92,7 +92,7 @@ impl Rule for ScaleByAcprop {
             0 => 0.0,
             updates => 1.0 / Clock { updates: updates - 1, ..clock }.bias_correction(b2),
         };
-        // Upper bound of `before` without gradients: from `eps_root` and from rounding, in `steps` and in `1 − b2ᵗ`.
+        // Upper bound of `before` without gradients: `eps_root`, and rounding of `steps` and `1 − b2ᵗ`.
         let steps = (clock.updates as f64).min(1.0 / (1.0 - b2));
         let rounding = 2.0 * C::epsilon().as_f64() * steps + 4.0 * f64::EPSILON / (1.0 - b2);
         let unseen = eps_root / (1.0 - b2) * (1.0 + rounding);

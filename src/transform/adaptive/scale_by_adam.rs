@@ -23,11 +23,11 @@ use crate::transform::moment::{Mean, first_moment, growing_first_moment};
 /// ```
 ///
 /// Scalars are computed once per step in `f64`; moments of 16-bit leaves are `f32` unless
-/// [`mu_dtype`](ScaleByAdam::mu_dtype) or [`nu_dtype`](ScaleByAdam::nu_dtype) says otherwise.
+/// [`mu_dtype`](ScaleByAdam::mu_dtype) or [`nu_dtype`](ScaleByAdam::nu_dtype) is set.
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///

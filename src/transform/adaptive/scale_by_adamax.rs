@@ -15,7 +15,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -96,7 +96,7 @@ impl Rule for ScaleByAdamax {
     fn apply<C: Real>(k: AdamaxScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         *mu = k.mean.with(*mu, u);
         let (faded, size) = (k.keep * *nu, u.abs() + k.eps);
-        // Not `max`, which would pass over NaN.
+        // `max` would drop NaN.
         *nu = if faded >= size { faded } else { size };
         k.unbias * *mu / *nu
     }

@@ -18,7 +18,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Four floats of state for each parameter. Fuses; reads no parameters.
+/// Four floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///

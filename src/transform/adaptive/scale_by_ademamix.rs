@@ -18,7 +18,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Fuses; reads no parameters.
+/// Three floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -45,7 +45,7 @@ use crate::transform::moment::Mean;
 /// Pagliardini, Ablin and Grangier, [The AdEMAMix optimizer: better, faster, older](https://arxiv.org/abs/2409.03137),
 /// 2024, algorithm 1. Optax, [`scale_by_ademamix`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs:
 /// `mu_dtype` is the type of all three arrays at every step, where in Optax it is that of their zeros before the first,
-/// and promotion undoes it; state of 16-bit leaves is `f32` unless it asks otherwise. PyTorch has none.
+/// and promotion undoes it; state of 16-bit leaves is `f32` unless `mu_dtype` is set. PyTorch has none.
 pub fn scale_by_ademamix() -> ScaleByAdemamix {
     ScaleByAdemamix::with()
 }

@@ -20,7 +20,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ use crate::transform::moment::Mean;
 /// rate](https://arxiv.org/abs/2411.02853), 2024, algorithm 2. Optax,
 /// [`scale_by_adopt`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: `clip_value_fn` is a
 /// [`StepLimit`]; the first update is zero also where the gradient over `eps` overflows; moments of 16-bit leaves are
-/// `f32` unless `mu_dtype` asks otherwise. PyTorch has none.
+/// `f32` unless `mu_dtype` is set. PyTorch has none.
 pub fn scale_by_adopt() -> ScaleByAdopt {
     ScaleByAdopt::with()
 }
@@ -171,9 +171,9 @@ impl Rule for ScaleByAdopt {
         let first = clock.updates == 0;
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], clock.count);
         let limit = match self.use_clipping {
-            // Limited to zero in the first step, so that no zero is multiplied by infinity.
+            // Zero in the first step, against zero times infinity.
             _ if first => 0.0,
-            // A power counts the updates of the leaf, as its means do.
+            // A power counts the leaf's updates, as its means do.
             true if matches!(self.clip_value_fn, StepLimit::Power(_)) => self.clip_value_fn.at(clock.updates),
             true => self.clip_value_fn.at(clock.count),
             false => f64::INFINITY,
@@ -187,7 +187,7 @@ impl Rule for ScaleByAdopt {
         }
     }
 
-    // Comparisons, not `min` and `max`, which would pass over NaN.
+    // `min` and `max` would drop NaN.
     #[inline(always)]
     fn apply<C: Real>(k: AdoptScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         let root = nu.sqrt();

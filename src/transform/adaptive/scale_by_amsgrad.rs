@@ -17,7 +17,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Fuses; reads no parameters.
+/// Three floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -46,10 +46,10 @@ use crate::transform::moment::{Mean, unbias};
 /// Reddi, Kale and Kumar, [On the convergence of Adam and beyond](https://arxiv.org/abs/1904.09237), 2018, algorithm 2,
 /// which has no bias corrections. Optax,
 /// [`scale_by_amsgrad`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: moments of 16-bit
-/// leaves are `f32` unless `mu_dtype` asks otherwise. PyTorch's `Adam(amsgrad=True)` takes the largest of the
-/// uncorrected means and corrects that; [the
-/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/from_pytorch/index.html#the-same-numbers) has the schedules that
-/// give the same.
+/// leaves are `f32` unless `mu_dtype` is set. PyTorch's `Adam(amsgrad=True)` takes the largest of the uncorrected means
+/// and corrects that; [the
+/// guide](https://docs.rs/gradchain/latest/gradchain/_guide/from_pytorch/index.html#the-same-numbers) has the schedules
+/// that give the same.
 pub fn scale_by_amsgrad() -> ScaleByAmsgrad {
     ScaleByAmsgrad::with()
 }
@@ -117,7 +117,7 @@ impl Rule for ScaleByAmsgrad {
         *mu = k.mean1.with(*mu, u);
         *nu = k.mean2.with(*nu, u * u);
         let now = k.unbias2 * *nu;
-        // Not `max`, which would pass over NaN.
+        // `max` would drop NaN.
         *most = if now <= *most { *most } else { now };
         k.unbias1 * *mu / ((*most + k.eps_root).sqrt() + k.eps)
     }

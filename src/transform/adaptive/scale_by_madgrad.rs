@@ -2,7 +2,7 @@ use crate::part::prelude::*;
 
 /// Interpolates towards the minimizer of a model of all past gradients: dual averaging scaled by a cube root.
 ///
-/// The update is the step itself, not a direction: put nothing that scales it after it.
+/// The update is the step itself, not a direction: no later stage may scale it.
 ///
 /// # Arithmetic
 ///
@@ -18,8 +18,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// Three floats of state for each parameter. Fuses; reads parameters. The cube root is computed by multiplications in
-/// the compute type, to two units in the last place, and takes longer than the memory traffic (`docs/performance.md`).
+/// Three floats of state per parameter. Fuses; reads parameters. The cube root is computed by multiplications in the
+/// compute type, to two units in the last place, and takes longer than the memory traffic (`docs/performance.md`).
 ///
 /// # Errors
 ///

@@ -19,7 +19,7 @@ use crate::transform::moment::{Mean, first_moment};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -46,9 +46,9 @@ use crate::transform::moment::{Mean, first_moment};
 /// Liu and others, [On the variance of the adaptive learning rate and beyond](https://arxiv.org/abs/1908.03265), 2019,
 /// algorithm 2, with a threshold of 4. Optax,
 /// [`scale_by_radam`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: `ρ` is computed in
-/// `f64` (in `f32` it has lost all but two or three digits by the time it counts, with the default `b2`), so that the
-/// step at which rectification sets in is exact; moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where
-/// `ρ > 5`, and adds `eps` to the root of the second moment as it is before its correction.
+/// `f64`, so that rectification starts at the exact step (with the default `b2`, `f32` leaves two or three digits);
+/// moments of 16-bit leaves are `f32`. PyTorch's `RAdam` rectifies where `ρ > 5`, and adds `eps` to the root of the
+/// second moment as it is before its correction.
 pub fn scale_by_radam() -> ScaleByRadam {
     ScaleByRadam::with()
 }
@@ -126,7 +126,7 @@ impl Rule for ScaleByRadam {
     fn apply<C: Real>(k: RadamScalars<C>, [mu, nu]: &mut [C; 2], u: C, _: C) -> C {
         *mu = k.mean1.with(*mu, u);
         *nu = k.mean2.with(*nu, u * u);
-        // A product of an infinite update and zero would be NaN.
+        // An infinite update times zero would be NaN.
         let own = if k.nesterov { k.of_update * u } else { C::zero() };
         let ahead = k.of_mean * *mu + own;
         let rectified = k.rectifier * ahead / ((k.unbias2 * *nu + k.eps_root).sqrt() + k.eps);

@@ -15,7 +15,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///

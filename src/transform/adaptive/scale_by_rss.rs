@@ -12,7 +12,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ part! {
 impl Rule for ScaleByRss {
     const SLOTS: &'static [Slot] = &[Slot::not_negative("sum_of_squares")];
     type Slots<C: Real> = [C; 1];
-    /// The constants added under the root, and to it.
+    /// Added under the root, and to it.
     type Scalars<C: Real> = [C; 2];
 
     fn slot(&self, slot: Slot) -> Slot {
@@ -79,7 +79,7 @@ impl Rule for ScaleByRss {
     #[inline(always)]
     fn apply<C: Real>([under, beside]: [C; 2], [sum]: &mut [C; 1], u: C, _: C) -> C {
         *sum += u * u;
-        // Division by infinity is zero, also after a NaN, which stays in the sum.
+        // Dividing by infinity gives zero, also after a NaN, which stays in the sum.
         let sum = if *sum > C::zero() { *sum } else { C::infinity() };
         u / ((sum + under).sqrt() + beside)
     }

@@ -23,7 +23,7 @@ use crate::transform::rescale::{factor_in, shrink};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. One more pass, before which the updates are stored; reads parameters.
+/// Two floats of state per parameter. One more pass, before which the updates are stored; reads parameters.
 ///
 /// # Errors
 ///
@@ -176,7 +176,7 @@ impl TwoPasses for ScaleByStableAdam {
         }
     }
 
-    /// Sums the squares of the gradients, each in units of its second moment.
+    /// Sums the squares of gradients in units of their second moments.
     #[inline(always)]
     fn accumulate<C: Real>(k: StableAdamScalars<C>, [m, v]: &mut [C; 2], u: C, p: C) -> (C, [C::Wide; 1]) {
         *m = k.mean1.with(*m, u);

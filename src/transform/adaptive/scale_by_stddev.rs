@@ -19,7 +19,7 @@ use crate::transform::moment::{Mean, unbias};
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -104,7 +104,7 @@ impl Rule for ScaleByStddev {
         *nu = k.mean.with(*nu, u * u);
         let mean = k.unbias * *mu;
         let variance = k.unbias * *nu - mean * mean;
-        // Not `max`, which would make a zero of NaN.
+        // `max` would make NaN zero.
         let variance = if variance < C::zero() { C::zero() } else { variance };
         u / ((variance + k.eps_root).sqrt() + k.eps)
     }

@@ -15,7 +15,7 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ impl Rule for ScaleByYogi {
         *mu = k.mean1.with(*mu, u);
         let square = u * u;
         let above = *nu - square;
-        // The sign times the square, as a difference of two: zero where they are equal, NaN where either is.
+        // Sign times square, as a difference of two: zero for equals, NaN for NaN.
         let down = if above <= C::zero() { C::zero() } else { square };
         let up = if above >= C::zero() { C::zero() } else { square };
         *nu -= k.step2 * (down - up);

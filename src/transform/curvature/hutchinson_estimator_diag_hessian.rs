@@ -9,7 +9,7 @@ use crate::state::RandomKey;
 ///
 /// # Arithmetic
 ///
-/// With a sign `z` for each parameter, `+1` or `−1` at random, and `h` the step size:
+/// With a sign `z` per parameter, `+1` or `−1` at random, and `h` the step size:
 ///
 /// ```text
 /// u ← z·(∇loss(p + h·z) − ∇loss(p − h·z)) / 2h
@@ -24,7 +24,7 @@ use crate::state::RandomKey;
 ///
 /// # Cost
 ///
-/// Room for three floats for each parameter; two gradients.
+/// Room for three floats per parameter; two gradients.
 ///
 /// # Errors
 ///
@@ -81,7 +81,7 @@ pub struct HutchinsonState {
     pub count: Count,
     /// The seed; a run resumed from this state keeps it.
     pub key: RandomKey,
-    /// The step size derived from the dtypes of the leaves.
+    /// The step size for the leaves' dtypes.
     suggested: f64,
     point: Moments,
     ahead: Moments,
@@ -90,7 +90,7 @@ pub struct HutchinsonState {
 
 state_fields!(HutchinsonState { count, key } room { point, ahead, behind });
 
-/// Returns the spacing of the numbers of a dtype near 1.
+/// Returns the spacing of a dtype's numbers near 1.
 fn spacing(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2.0_f64.powi(-10),
@@ -100,7 +100,6 @@ fn spacing(dtype: DType) -> f64 {
     }
 }
 
-/// Calls `each` with the place and the sign of every element of a leaf.
 fn each_sign<C: Real>(leaf: &crate::tree::LeafSpec, key: [u32; 2], mut each: impl FnMut(usize, C)) {
     let (mut number, mut bits) = (0_u64, [0; 4]);
     leaf.each_place(|place| {
@@ -115,7 +114,6 @@ fn each_sign<C: Real>(leaf: &crate::tree::LeafSpec, key: [u32; 2], mut each: imp
     });
 }
 
-/// The random numbers of one estimate.
 #[derive(Clone, Copy)]
 struct Signs {
     seed: u64,
@@ -145,7 +143,7 @@ impl LeafVisitor for Go<'_> {
 
 struct Estimate<'a> {
     signs: Signs,
-    /// Distance between the two points at which gradients were taken.
+    /// Distance between the points of both gradients.
     distance: f64,
     ahead: &'a Moments,
     behind: &'a Moments,

@@ -28,7 +28,7 @@ use crate::tree::{Cursor, dense_strides, is_safe, length};
 ///
 /// # Cost
 ///
-/// `2·memory_size + 2` floats of state for each parameter. One more pass; between the two, the vectors are read
+/// `2·memory_size + 2` floats of state per parameter. One more pass; between the two, the vectors are read
 /// `4·memory_size` times. Reads parameters.
 ///
 /// # Errors
@@ -103,7 +103,7 @@ pub struct ScaleByLbfgsState {
 state_fields!(ScaleByLbfgsState { count, params, updates, diff_params_memory, diff_updates_memory, weights_memory });
 
 impl ScaleByLbfgs {
-    /// Checks that the memory can be allocated even if every leaf is empty.
+    /// Checks that the memory fits, even if every leaf is empty.
     fn check_memory(&self) -> Result<()> {
         Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).map_err(|_| {
             Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", self.memory_size)
@@ -167,7 +167,7 @@ impl ScaleByLbfgs {
             _ if !self.scale_init_precond => 1.0,
             None => {
                 let u = Vector::all(&state.direction);
-                // `min` would drop a NaN.
+                // `min` would drop NaN.
                 let squares = dot(u, u);
                 let safe = is_safe(squares);
                 let inverse = 1.0 / if safe { squares.sqrt() } else { length(&mut || state.direction.sizes()) };
@@ -185,9 +185,9 @@ impl ScaleByLbfgs {
     }
 }
 
-/// Returns 1 for each element that may move and 0 for the others, if the tree has bounds.
+/// Returns 1 for movable elements and 0 for those held at a bound.
 ///
-/// The updates hold the others at a bound; they leave the direction.
+/// Held elements leave the direction.
 fn free_elements(state: &mut ScaleByLbfgsState, tree: &mut WholeTree<'_>) -> Option<Moments> {
     let bounds = tree.bounds()?;
     let mut free = state.direction.clone();
@@ -206,8 +206,9 @@ fn products_among(y: Vector<'_>, s: Vector<'_>, free: &Moments) -> [f64; 2] {
     [dot(among, y), dot(among, s)]
 }
 
-/// Returns the weights of the differences over the free elements, and the newest place that has one. The weight is 0
-/// without positive curvature among these elements, since a search along a bent line does not keep it positive.
+/// Returns the differences' weights over the free elements, and the newest place with one.
+///
+/// The weight is 0 without positive curvature there, which a search along a bent line does not keep.
 fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (Vec<f64>, Option<usize>) {
     let places = state.weights_memory.len();
     let (mut weights, mut newest) = (vec![0.0; places], None);
@@ -222,8 +223,9 @@ fn weights_among(state: &ScaleByLbfgsState, free: &Moments, oldest: usize) -> (V
     (weights, newest)
 }
 
-/// Computes the direction in place of the updates; `oldest` is the oldest place of the ring. Within bounds only the
-/// free elements count, with their own weights.
+/// Computes the direction in place of the updates, from the `oldest` place on.
+///
+/// Within bounds only free elements count, with their own weights.
 fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Option<(&Moments, Vec<f64>)>) {
     let ScaleByLbfgsState {
         diff_params_memory: s, diff_updates_memory: y, weights_memory, direction: q, alphas, ..
@@ -234,7 +236,6 @@ fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Opt
     let place = |j: usize| (oldest + j) % places;
     for j in (0..places).map(place).rev() {
         let rho = weight(j);
-        // A place without a weight changes nothing.
         if rho != 0.0 {
             alphas[j] = rho * dot(Vector::at(s, j), Vector::all(q));
             add_scaled(q, -alphas[j], Vector::at(y, j));
@@ -254,7 +255,7 @@ fn two_loops(state: &mut ScaleByLbfgsState, oldest: usize, gamma: f64, free: Opt
     }
 }
 
-/// Writes 1 for each element that may move and 0 for the others, in row-major order.
+/// Writes 1 for movable elements and 0 for held ones, in row-major order.
 struct Free<'a> {
     bounds: &'a Bounds,
     free: &'a mut Moments,
@@ -273,7 +274,6 @@ impl LeafVisitor for Free<'_> {
     }
 }
 
-/// Sets the elements that are not free to 0.
 fn keep_only(free: &Moments, q: &mut Moments) {
     fn of<C: Real>(free: &Moments, q: &mut Moments, leaf: usize) {
         let (Some(free), Some(q)) = (free.get::<C>(leaf), q.get_mut::<C>(leaf)) else { return };
@@ -288,7 +288,6 @@ fn keep_only(free: &Moments, q: &mut Moments) {
     }
 }
 
-/// Records the parameters, the updates, and their differences from the last ones.
 struct Remember<'a> {
     state: &'a mut ScaleByLbfgsState,
     last: Option<usize>,
@@ -329,7 +328,7 @@ impl LeafVisitor for Emit<'_> {
     }
 }
 
-/// Calls `each` with the place of every element in memory and in row-major order.
+/// Calls `each` with every element's place in memory and in row-major order.
 fn in_row_major_order<C>(leaf: &WholeLeaf<'_, C>, mut each: impl FnMut(usize, usize)) {
     let shape = leaf.spec.shape();
     let order = dense_strides(shape);
@@ -342,7 +341,7 @@ fn in_row_major_order<C>(leaf: &WholeLeaf<'_, C>, mut each: impl FnMut(usize, us
     }
 }
 
-/// All leaves as one vector, or one place of the memory.
+/// All leaves, or one place of the memory, as a vector.
 #[derive(Clone, Copy)]
 struct Vector<'a> {
     arrays: &'a Moments,
@@ -367,7 +366,6 @@ impl<'a> Vector<'a> {
     }
 }
 
-/// Elements per chunk of an inner product.
 const STRETCH: usize = 512;
 
 fn dot(a: Vector<'_>, b: Vector<'_>) -> f64 {

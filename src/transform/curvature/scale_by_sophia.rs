@@ -20,8 +20,8 @@ use crate::transform::moment::Mean;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter, and scratch space for one more. The estimate, made every `update_interval`
-/// steps, has the updates stored in memory.
+/// Two floats of state per parameter, and scratch space for one more. The estimate, made every `update_interval` steps,
+/// has the updates stored in memory.
 ///
 /// # Errors
 ///
@@ -118,7 +118,7 @@ impl SophiaMemory {
 #[derive(Clone, Copy, Debug)]
 pub struct SophiaScalars<C> {
     mean1: Mean<C>,
-    /// The mean of the diagonals advances only in steps that estimate one.
+    /// Advances only in steps that estimate a diagonal.
     mean2: Option<Mean<C>>,
     unbias: C,
     eps: C,
@@ -127,7 +127,6 @@ pub struct SophiaScalars<C> {
 }
 
 impl<H: Stage> ScaleBySophia<H> {
-    /// Returns whether this step estimates the diagonal.
     fn is_due(&self, memory: &SophiaMemory) -> bool {
         memory.clock.count.is_multiple_of(self.update_interval)
     }
@@ -158,7 +157,7 @@ impl<H: Stage> Reducing for ScaleBySophia<H> {
         .rarely([&[], &[Access::Write; 2], &[]]);
     type Slots<C: Real> = [C; 2];
     type Accumulated<W: Real> = [W; 0];
-    /// Number of elements not clipped.
+    /// Number of unclipped elements.
     type Measured<W: Real> = [W; 1];
     type Scalars<C: Real> = SophiaScalars<C>;
 
@@ -185,7 +184,7 @@ impl<H: Stage> Reducing for ScaleBySophia<H> {
         []
     }
 
-    /// Uses comparisons instead of `max`, which loses a NaN.
+    /// Compares instead of `max`, which loses NaN.
     #[inline(always)]
     fn meet<C: Real>(k: SophiaScalars<C>, [m, h]: &mut [C; 2], diagonal: C, gradient: C) -> C {
         *m = k.mean1.with(*m, gradient);

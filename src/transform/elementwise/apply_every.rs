@@ -17,7 +17,7 @@ use core::hint::select_unpredictable;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -66,7 +66,7 @@ pub struct ApplyEveryScalars {
 }
 
 impl Rule for ApplyEvery {
-    // Rows without a gradient may have accumulated updates that are due.
+    // Rows without a gradient may have updates that are due.
     const SLOTS: &'static [Slot] = &[Slot::exact("sum").of_all_rows()];
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ApplyEveryScalars;

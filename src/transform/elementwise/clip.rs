@@ -55,7 +55,7 @@ impl Rule for Clip {
         C::of(self.max_delta.at(clock.count))
     }
 
-    // Not `min` and `max`, which drop NaN; not `if`, which compiles to slow masked stores if nothing else changes `u`.
+    // `min` and `max` drop NaN; `if` compiles to slow masked stores if nothing else changes `u`.
     #[inline(always)]
     fn apply<C: Real>(most: C, _: &mut [C; 0], u: C, _: C) -> C {
         let u = select_unpredictable(u > most, most, u);

@@ -15,7 +15,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ use crate::part::prelude::*;
 ///
 /// Kingma and Ba, [Adam: a method for stochastic optimization](https://arxiv.org/abs/1412.6980), 2014, section 3.
 /// Optax, [`ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a 16-bit leaf
-/// is `f32` unless `accumulator_dtype` asks otherwise.
+/// is `f32` unless `accumulator_dtype` is set.
 pub fn ema(decay: impl IntoHyperparam) -> Ema {
     Ema::with(decay)
 }

@@ -12,7 +12,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///

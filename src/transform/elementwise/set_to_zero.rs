@@ -41,7 +41,7 @@ part! {
     pub SetToZero as "set_to_zero": OneElementWithMemory, ZERO;
 }
 
-// Not a rule without memory, which would count its steps.
+// A rule without memory would count its steps.
 impl RuleWithMemory for SetToZero {
     const ZERO: bool = true;
     type Memory = ();

@@ -13,7 +13,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses; reads no parameters.
+/// One float of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -41,7 +41,7 @@ use crate::part::prelude::*;
 /// [On the importance of initialization and momentum in deep
 /// learning](https://proceedings.mlr.press/v28/sutskever13.html), 2013. Optax,
 /// [`trace`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the trace of a 16-bit leaf is
-/// `f32` unless `accumulator_dtype` asks otherwise.
+/// `f32` unless `accumulator_dtype` is set.
 pub fn trace(decay: impl IntoHyperparam) -> Trace {
     Trace::with(decay)
 }
@@ -50,7 +50,7 @@ part! {
     /// See [`trace`](trace()).
     pub Trace as "trace": OneElement;
     required {
-        /// How much of the sum is kept from one step to the next; the sum grows without bound from 1 on.
+        /// Fraction of the sum kept from one step to the next; from 1 on the sum grows without bound.
         decay: FINITE;
     }
     options {

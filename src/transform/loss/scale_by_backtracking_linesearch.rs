@@ -24,8 +24,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of room for each parameter. One more pass; reads parameters. `1` to `max_backtracking_steps + 1`
-/// evaluations of the loss, usually one.
+/// One float of room per parameter. One more pass; reads parameters. `1` to `max_backtracking_steps + 1` evaluations of
+/// the loss, usually one.
 ///
 /// # Errors
 ///
@@ -59,8 +59,8 @@ use crate::part::prelude::*;
 /// interpolation, line-search, and convergence rates](https://arxiv.org/abs/1905.09997), 2019. Optax,
 /// [`scale_by_backtracking_linesearch`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs:
 /// after a search that ended at 0 the next one starts anew, where Optax stays at 0 forever; a loss of −∞ is not
-/// accepted; `rtol` is a part of the loss's size, where Optax has `(1 + rtol)·f(w)`, which asks of a negative loss
-/// that it falls by that part; in the state the value after a search that ended at 0 is that of where it stayed; no
+/// accepted; `rtol` is a fraction of the loss's size, where Optax's `(1 + rtol)·f(w)` requires a negative loss to fall
+/// by that fraction; after a search that ended at 0 the state has the value of the unchanged parameters; no
 /// `store_grad`, since [`minimize_step`](crate::Minimize::minimize_step) keeps the gradient of what it evaluates.
 pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleByBacktrackingLinesearch {
     ScaleByBacktrackingLinesearch::with(max_backtracking_steps)
@@ -101,7 +101,6 @@ pub struct ScaleByBacktrackingLinesearchState {
     pub value: Scalar,
     /// Statistics of the last search.
     pub info: BacktrackingLinesearchInfo,
-    /// Scratch space for a point.
     point: Moments,
 }
 
@@ -120,7 +119,6 @@ state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error 
 state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
 
 impl ScaleByBacktrackingLinesearch {
-    /// Checks that the number of evaluations, one more, does not overflow.
     fn check_steps(&self) -> Result<()> {
         match self.max_backtracking_steps {
             most @ usize::MAX => Err(Error::argument(Self::NAME, "max_backtracking_steps", "a smaller number", most)),
@@ -154,7 +152,7 @@ impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
     ) {
         let count = state.count.get();
         state.count.increment();
-        // A flushed window of mini-steps has no loss; it reuses the last step size.
+        // A flushed window of mini-steps has no loss and reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
             return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };

@@ -33,8 +33,8 @@ use crate::recipe::words;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, the gradient where the search ended, and scratch space for two. One more
-/// pass; reads parameters. `1` to `max_linesearch_steps` evaluations of loss and gradient, usually one with L-BFGS.
+/// One float of state per parameter, the gradient where the search ended, and scratch space for two. One more pass;
+/// reads parameters. `1` to `max_linesearch_steps` evaluations of loss and gradient, usually one with L-BFGS.
 ///
 /// # Errors
 ///
@@ -42,8 +42,8 @@ use crate::recipe::words;
 ///
 /// # Example
 ///
-/// On `w²/2` from 2, the gradient is the way to the minimum, but a tenth of it is short of it; steps of twice, four and
-/// eight times that are tried, until one has a slope of a tenth of the first:
+/// On `w²/2` from 2, a tenth of the gradient is too short a step; twice, four and eight times that are tried, until the
+/// slope is a tenth of the first:
 ///
 /// ```
 /// use gradchain::extra;
@@ -155,7 +155,6 @@ pub struct ScaleByZoomLinesearchState {
     pub grad: Moments,
     /// Statistics of the last search.
     pub info: ZoomLinesearchInfo,
-    /// Scratch space for a point and its gradient.
     point: Moments,
     last: Moments,
 }
@@ -200,7 +199,7 @@ impl WholeTreeTransformation for ScaleByZoomLinesearch {
     fn transform(&self, state: &mut ScaleByZoomLinesearchState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let count = state.count.get();
         state.count.increment();
-        // A flushed window of mini-steps has no loss; it reuses the last step size.
+        // A flushed window of mini-steps has no loss and reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
             return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
         };

@@ -1,7 +1,7 @@
 use crate::engine::squares;
 use crate::part::prelude::*;
 
-/// Divides updates by the root of the summed mean squares of their row: one number for each row.
+/// Divides updates by the root of the summed mean squares of their row: one number per row.
 ///
 /// A row is one index of the first axis: the vector of a word in an embedding. A leaf without axes is one row.
 ///
@@ -16,8 +16,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each row. One more pass, before which the updates are stored; reads no parameters.
-/// [Row-sparse gradients](crate::tree::SparseRows) touch only their rows, and the updates replace the gradients.
+/// One float of state per row. One more pass, before which the updates are stored; reads no parameters. [Row-sparse
+/// gradients](crate::tree::SparseRows) touch only their rows, and the updates replace the gradients.
 ///
 /// # Errors
 ///
@@ -71,7 +71,6 @@ pub struct ScaleByRowwiseRssState {
     pub count: Count,
     /// The sums, one number per row.
     pub sum_of_squares: Moments,
-    /// Scratch space for the sums of a step, and for factors.
     room: Vec<f64>,
 }
 
@@ -104,7 +103,7 @@ impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let ScaleByRowwiseRssState { sum_of_squares, room, .. } = &mut *self.state;
         let Some(sums) = sum_of_squares.get_mut::<C>(leaf.index) else { return };
-        // Runs of one length belong to the rows in turn; in row-major order each is a row.
+        // Equally long runs belong to the rows in turn.
         let run = leaf.strides().first().map_or(1, |stride| stride.unsigned_abs());
         let size = (leaf.spec.len() / sums.len()) as f64;
         let count = leaf.rows.map_or(sums.len(), <[usize]>::len);

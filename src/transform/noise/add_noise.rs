@@ -74,7 +74,7 @@ part! {
 #[derive(Clone, Debug)]
 pub struct AddNoiseState {
     draws: Draws,
-    /// The noise's standard deviation in this step.
+    /// The standard deviation in this step.
     deviation: f64,
 }
 
@@ -130,7 +130,7 @@ impl RuleWithMemory for AddNoise {
 
     fn scalars<C: Real>(&self, _: &AddNoiseState, _: usize) {}
 
-    // Leaves that get noise have their own loop.
+    // Leaves with noise have their own loop.
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, _: C, _: &mut [u32]) -> C {
         u

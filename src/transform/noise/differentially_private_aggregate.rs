@@ -137,7 +137,6 @@ state_fields!(PrivateAggregateState { count, rng_key });
 pub struct PerExampleState<T: Stage> {
     aggregate: PrivateAggregateState,
     inner: OptState<T>,
-    /// The mean, in the compute types.
     mean: Updates,
     factors: Vec<f64>,
     sum: Vec<f64>,
@@ -173,7 +172,6 @@ impl<T: Stage> PerExampleState<T> {
 }
 
 impl<T> PerExample<T> {
-    /// Replaces the transformation of the mean.
     pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U) -> PerExample<U> {
         PerExample { aggregate: self.aggregate, inner: f(self.inner) }
     }
@@ -266,7 +264,6 @@ impl<T: Stage> PerExample<T> {
         Recipe::Map(vec![("chain".into(), Recipe::List(vec![aggregate, self.inner.recipe()]))])
     }
 
-    /// Computes `state.mean`.
     fn take_mean<G: Tree + ?Sized>(&self, grads: &G, state: &mut PerExampleState<T>) -> Result<()> {
         let examples = Examples::of(grads, state.inner.structure())?;
         let count = state.aggregate.count.get();
@@ -280,7 +277,7 @@ impl<T: Stage> PerExample<T> {
                 let squares: f64 = leaves().map(|(i, leaf)| examples.squares(i, leaf, example, scale)).sum();
                 squares.sqrt() / scale
             };
-            // A gradient whose squares vanish is not clipped.
+            // A gradient whose squares underflow is not clipped.
             shrink(Some(norm(1.0)).filter(|norm| norm.is_finite()).unwrap_or_else(|| norm(SMALL)), most)
         }));
         *clipped = factors.iter().filter(|factor| **factor < 1.0).count();

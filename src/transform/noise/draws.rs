@@ -14,7 +14,6 @@ pub struct Draws {
     /// The seed; a run resumed from this state keeps it.
     pub key: RandomKey,
     leaves: Vec<Leaf>,
-    /// The number of this step, from 0.
     step: u64,
 }
 
@@ -26,16 +25,16 @@ struct Leaf {
     hash: u64,
     dtype: DType,
     shape: Vec<usize>,
-    /// The strides, if memory order is not row-major order.
+    /// The strides, unless memory order is row-major.
     strides: Option<Strides>,
 }
 
-/// Random numbers per element. A trait, since a function passed on may not be inlined, and then does not vectorize.
+/// Random numbers per element. A trait, because functions passed on may not be inlined, and then do not vectorize.
 pub(super) trait Numbers<const N: usize> {
     type Number: Copy + Default;
-    /// Draws the number of one element. Must be `#[inline(always)]`, as `blocks`.
+    /// Draws an element's number. Must be `#[inline(always)]`, as `blocks`.
     fn one(element: u64, key: [u32; 2]) -> Self::Number;
-    /// Draws the numbers of blocks of elements, from block `first` on.
+    /// Draws the numbers of blocks from `first` on.
     fn blocks(first: u64, key: [u32; 2], to: &mut [[Self::Number; N]]);
 }
 
@@ -54,27 +53,25 @@ impl Draws {
         Draws { count: Count::default(), key: RandomKey::new(seed), leaves, step: 0 }
     }
 
-    /// Returns the dtype of a leaf.
     pub(super) fn dtype(&self, leaf: usize) -> DType {
         self.leaves[leaf].dtype
     }
 
-    /// Begins a step, and returns its number, from 0.
+    /// Begins a step and returns its index.
     pub(super) fn begin(&mut self) -> u64 {
         self.step = self.count.get();
         self.count.increment();
         self.step
     }
 
-    /// Returns the key of a leaf's numbers in this step.
     #[inline(always)]
     pub(super) fn key(&self, leaf: usize) -> [u32; 2] {
         leaf_key(self.key.get(), self.step, self.leaves[leaf].hash)
     }
 
-    /// Draws the numbers of a chunk of a leaf with this [`key`](Draws::key), in memory order.
+    /// Draws a chunk's numbers from its leaf's [`key`](Draws::key), in memory order.
     ///
-    /// Plain loops: calls by iterators may not be inlined, and then do not vectorize.
+    /// Uses plain loops: iterators' calls may not be inlined, and then do not vectorize.
     #[inline(always)]
     pub(super) fn fill<X: Numbers<N>, const N: usize>(
         &self,
@@ -95,7 +92,7 @@ impl Draws {
             }
             return;
         }
-        // Only the first block of a chunk may start in its middle.
+        // Only a chunk's first block may start in its middle.
         let (head, rest) = numbers.split_at_mut(start.next_multiple_of(N).min(start + numbers.len()) - start);
         for (i, number) in head.iter_mut().enumerate() {
             *number = X::one((start + i) as u64, key);

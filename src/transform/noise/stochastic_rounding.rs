@@ -145,14 +145,14 @@ fn add_by_chance<H: SixteenBits, C: Real>(u: &mut [C], p: &[C], words: &[u16]) {
     }
 }
 
-/// Returns the update to a stochastically rounded sum. The arithmetic on 16-bit leaves is in `f32`.
+/// Returns the update to a stochastically rounded sum, computed in `f32` for 16-bit leaves.
 #[cfg(feature = "half")]
 #[inline(always)]
 fn by_chance<H: SixteenBits, C: Real>(u: C, p: C, word: u16) -> C {
     let [u, p] = [u.as_f64() as f32, p.as_f64() as f32];
     let t = p + u;
-    // If the sum is smaller than both terms, it is a multiple of their common unit, so that the sum with a rounded
-    // update is exact; the step to a rounded sum might not be an update of that type.
+    // A sum smaller than both terms is a multiple of their common unit, so that the sum with a rounded update is exact;
+    // the step to a rounded sum might not be an update of that dtype.
     let shrinks = t.abs() < u.abs() && t.abs() < p.abs();
     let rounded = H::by_chance(if shrinks { u } else { t }, word);
     C::of(f64::from(if shrinks || !rounded.is_finite() { rounded } else { rounded - p }))

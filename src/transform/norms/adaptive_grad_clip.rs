@@ -145,7 +145,7 @@ struct ClipUnits<'a> {
     eps: f64,
 }
 
-/// Lower bound of the update norm as a divisor.
+/// Least update norm as a divisor.
 const LEAST: f64 = 1e-6;
 
 impl LeafVisitor for ClipUnits<'_> {
@@ -158,7 +158,7 @@ impl LeafVisitor for ClipUnits<'_> {
             norms.fill(0.0);
             dispatch(simd, AddUp { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
             norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
-            // Squares of `f64` may have overflowed; norms whose squares vanish are too small to matter.
+            // `f64` squares may have overflowed; norms whose squares underflow do not matter.
             if norms.iter().any(|norm| norm.is_infinite()) {
                 let mut scaled = vec![0.0; norms.len()];
                 let f = |x: C| (SMALL * x.as_f64()) * (SMALL * x.as_f64());
@@ -168,7 +168,7 @@ impl LeafVisitor for ClipUnits<'_> {
                 });
             }
         }
-        // Not `max`, which would drop a NaN.
+        // `max` would drop NaN.
         let at_least = |norm: f64, least: f64| if norm <= least { least } else { norm };
         for (of_updates, of_params) in of_updates.iter_mut().zip(of_params) {
             let (norm, most) = (*of_updates, self.clipping * at_least(*of_params, self.eps));

@@ -18,8 +18,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, one number for each leaf. One more pass, which reads gradients and writes
-/// nothing. Fuses; reads parameters.
+/// One float of state per parameter, one number per leaf. One more pass, which reads gradients and writes nothing.
+/// Fuses; reads parameters.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ use crate::transform::rescale::factor_in;
 /// Ginsburg and others, [Stochastic gradient methods with layer-wise adaptive moments for training of deep
 /// networks](https://arxiv.org/abs/1905.11286), 2019, algorithm 1. Optax,
 /// [`scale_by_novograd`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the squared norm is
-/// summed and kept in `f64`; the sum of a 16-bit leaf is `f32` unless `mu_dtype` asks otherwise.
+/// summed and kept in `f64`; the sum of a 16-bit leaf is `f32` unless `mu_dtype` is set.
 pub fn scale_by_novograd() -> ScaleByNovograd {
     ScaleByNovograd::with()
 }
@@ -112,7 +112,7 @@ impl TwoPasses for ScaleByNovograd {
     type Run = NovogradRun;
     type Slots<C: Real> = [C; 1];
     type Sums<W: Real> = [W; 1];
-    /// The fraction of the sum kept, the factor of the gradients, and the weight decay.
+    /// The kept fraction of the sum, the factor of the gradients, and the weight decay.
     type Scalars<C: Real> = [C; 3];
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByNovogradState> {

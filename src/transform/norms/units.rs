@@ -7,21 +7,18 @@ use crate::engine::{Job, sum_tile};
 use crate::layout::axes_by_stride;
 use crate::tree::LeafSpec;
 
-/// The memory layout of a leaf, as a sequence of units. Units are numbered in memory order.
+/// A leaf in memory as a sequence of units, numbered in memory order.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Units {
-    /// Lengths in memory order, outermost first; true if indices along the axis belong to the same unit.
-    ///
-    /// Adjacent axes of the same kind are merged.
+    /// Lengths in memory order, outermost first; true if indices belong to one unit. Adjacent axes merge if alike.
     axes: Vec<(usize, bool)>,
-    /// Number of units.
     pub(super) count: usize,
     /// Elements per unit.
     pub(super) len: usize,
 }
 
 impl Units {
-    /// Returns the units of a leaf whose elements differ in their indices along the axes for which `within` holds.
+    /// Returns units whose elements differ along the axes for which `within` holds.
     pub(super) fn new(leaf: &LeafSpec, within: impl Fn(usize) -> bool) -> Units {
         let shape = leaf.shape();
         // Even if the other axes are long.
@@ -39,14 +36,12 @@ impl Units {
         Units { count: product(false), len: product(true), axes }
     }
 
-    /// Returns the number of contiguous runs.
     #[inline(always)]
     fn runs(&self) -> usize {
         self.axes.split_last().map_or(1, |(_, outer)| outer.iter().map(|axis| axis.0).product())
     }
 
-    /// Returns one run: its range, the unit of its first element, and whether the others belong to the same unit or
-    /// each to the next.
+    /// Returns a run's range, its first unit, and true if all its elements belong to it, not each to the next.
     #[inline(always)]
     fn run(&self, run: usize) -> (Range<usize>, usize, bool) {
         let Some((&(len, same), outer)) = self.axes.split_last() else { return (0..1, 0, true) };
@@ -62,7 +57,7 @@ impl Units {
     }
 }
 
-/// Adds `f` of every element to the sum of its unit.
+/// Adds `f` of every element to its unit's sum.
 pub(super) struct AddUp<'a, C, F> {
     pub(super) units: &'a Units,
     pub(super) x: &'a [C],
@@ -91,7 +86,7 @@ impl<C: Real, F: Fn(C) -> f64 + Copy> Job for AddUp<'_, C, F> {
     }
 }
 
-/// Maps every element with the number of its unit.
+/// Maps every element, given its unit.
 pub(super) struct Change<'a, C, F> {
     pub(super) units: &'a Units,
     pub(super) x: &'a mut [C],

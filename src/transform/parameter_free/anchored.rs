@@ -5,8 +5,9 @@ use crate::engine::sum_tile;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// The common items of [`TwoPasses`](crate::engine::TwoPasses) implementations of this kind: a copy of the first
-/// parameters, the [`squares`] of the first pass, and the multiplication in the second by the factor from
+/// Items of [`TwoPasses`](crate::engine::TwoPasses) with a copy of the first parameters.
+///
+/// The first pass sums [`squares`], the second multiplies by the factor from
 /// [`scalars`](crate::engine::TwoPasses::scalars).
 macro_rules! anchored {
     () => {
@@ -29,18 +30,14 @@ macro_rules! anchored {
 }
 pub(super) use anchored;
 
-/// Returns the squares of an element's update and of its distance from the first parameter.
+/// Returns the squares of an update and of the distance from the first parameter.
 #[inline(always)]
 pub(super) fn squares<C: Real>(u: C, p: C, first: C) -> [C::Wide; 2] {
     let distance = p.wide() - first.wide();
     [u.wide() * u.wide(), distance * distance]
 }
 
-/// Returns the squared norms of the parameters, by leaf.
-///
-/// # Errors
-///
-/// Fails if the parameters are sharded over several processes.
+/// Returns each leaf's squared parameter norm; fails if leaves are sharded over processes.
 pub(super) fn squared_norms(at: &InitContext<'_>) -> Result<Vec<f64>> {
     fn of<C: Real>(x: &[C]) -> f64 {
         let stretches = x.chunks(512);

@@ -3,7 +3,7 @@ use core::hint::select_unpredictable;
 
 /// Bets on each element's gradient as on a coin, with the gains of earlier bets: no learning rate.
 ///
-/// The update is the step itself, not a direction: put nothing that scales it after it.
+/// The update is the step itself, not a direction: no later stage may scale it.
 ///
 /// # Arithmetic
 ///
@@ -19,7 +19,7 @@ use core::hint::select_unpredictable;
 ///
 /// # Cost
 ///
-/// Five floats of state for each parameter. Fuses; reads parameters.
+/// Five floats of state per parameter. Fuses; reads parameters.
 ///
 /// # Errors
 ///
@@ -86,7 +86,7 @@ impl Rule for ScaleByCocob {
     fn apply<C: Real>(alpha: C, [start, gradients, scale, sizes, reward]: &mut [C; 5], u: C, p: C) -> C {
         let zero = C::zero();
         let size = u.abs();
-        // The comparison chooses NaN.
+        // The comparison keeps NaN.
         *scale = select_unpredictable(size <= *scale, *scale, size);
         *sizes += size;
         let won = *reward - u * (p - *start);

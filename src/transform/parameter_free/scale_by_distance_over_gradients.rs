@@ -17,8 +17,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, two numbers for each leaf. One more pass, which reads gradients, parameters
-/// and the first parameters. Does not fuse into one loop.
+/// One float of state per parameter, two numbers per leaf. One more pass, which reads gradients, parameters and the
+/// first parameters. Does not fuse into one loop.
 ///
 /// # Errors
 ///

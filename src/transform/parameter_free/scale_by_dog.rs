@@ -18,8 +18,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. One more pass, which reads gradients, parameters and the first parameters.
-/// Does not fuse into one loop.
+/// One float of state per parameter. One more pass, which reads gradients, parameters and the first parameters. Does
+/// not fuse into one loop.
 ///
 /// # Errors
 ///
@@ -123,7 +123,7 @@ state_fields!(ScaleByDogState { count, max_dist, sum_sq_norm_grads });
 #[derive(Clone, Copy, Debug)]
 pub struct DogScalars {
     eps: f64,
-    /// The factor of the gradients in the first step, if given.
+    /// The factor of the first step's gradients, if given.
     given: Option<f64>,
 }
 

@@ -19,8 +19,8 @@ use crate::transform::rescale::factor_in;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. One more pass, which reads gradients, parameters and the first parameters.
-/// Does not fuse into one loop.
+/// One float of state per parameter. One more pass, which reads gradients, parameters and the first parameters. Does
+/// not fuse into one loop.
 ///
 /// # Errors
 ///

@@ -50,7 +50,7 @@ impl Rule for KeepParamsNonnegative {
 
     fn scalars<C: Real>(&self, _: Clock) {}
 
-    // Not `if`, which compiles to slow masked stores if nothing else changes `u`.
+    // `if` compiles to slow masked stores if nothing else changes `u`.
     #[inline(always)]
     fn apply<C: Real>((): (), _: &mut [C; 0], u: C, p: C) -> C {
         select_unpredictable(p + u < C::zero(), -p, u)

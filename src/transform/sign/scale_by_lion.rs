@@ -15,7 +15,7 @@ use crate::recipe::words;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. Fuses, except in mode smooth, which does not vectorize; reads no parameters.
+/// One float of state per parameter. Fuses, except in mode smooth, which does not vectorize; reads no parameters.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ use crate::recipe::words;
 ///
 /// Chen and others, [Symbolic discovery of optimization algorithms](https://arxiv.org/abs/2302.06675), 2023, program 1.
 /// Optax, [`scale_by_lion`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean of a
-/// 16-bit leaf is `f32` unless `mu_dtype` asks otherwise.
+/// 16-bit leaf is `f32` unless `mu_dtype` is set.
 pub fn scale_by_lion() -> ScaleByLion {
     ScaleByLion::with()
 }
@@ -90,7 +90,6 @@ words!(LionMode { Hard = "hard", Smooth = "smooth", Refined = "refined" });
 pub struct ScaleByLionState {
     /// Steps done.
     pub count: Count,
-    /// The hyperparameters of this step.
     now: LionScalars<f64>,
 }
 
@@ -103,7 +102,7 @@ pub struct LionScalars<C> {
     take1: C,
     keep2: C,
     take2: C,
-    /// Numbers of at most this size replace their sign by themselves: 1 in mode refined, 0 in mode hard.
+    /// Numbers up to this size stay in place of their sign: 1 in mode refined, 0 in mode hard.
     linear_below: C,
     smooth_beta: C,
 }
@@ -155,7 +154,7 @@ impl RuleWithMemory for ScaleByLion {
         if x.abs() > k.linear_below { C::one().copysign(x) } else { x }
     }
 
-    // Mode smooth has its own loop: the call of the hyperbolic tangent would keep the other modes from vectorizing.
+    // Mode smooth has its own loop: its call of `tanh` would keep the others from vectorizing.
     fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
         self.mode == LionMode::Smooth
     }

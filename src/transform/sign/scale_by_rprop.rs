@@ -23,7 +23,7 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// Two floats of state for each parameter. Fuses; reads no parameters.
+/// Two floats of state per parameter. Fuses; reads no parameters.
 ///
 /// # Errors
 ///
@@ -105,7 +105,7 @@ impl Rule for ScaleByRprop {
         RpropScalars { eta_minus, eta_plus, least, most }
     }
 
-    // Signs, not gradients: the product of gradients could underflow.
+    // Compares signs, because products of gradients could underflow.
     #[inline(always)]
     fn apply<C: Real>(k: RpropScalars<C>, [step, last]: &mut [C; 2], u: C, _: C) -> C {
         let zero = C::zero();

@@ -58,8 +58,8 @@ use crate::recipe::words;
 /// # References
 ///
 /// Optax, [`contrib.reduce_on_plateau`](https://optax.readthedocs.io/en/latest/api/contrib.html). Differs: losses are
-/// kept in `f64`, in Optax in the type of the parameters; the relative tolerance is a part of the best value's size,
-/// where Optax tests `mean < (1 − rtol)·best_value − atol`, by which a negative loss improves while it rises;
+/// kept in `f64`, in Optax in the type of the parameters; the relative tolerance is a fraction of the best value's
+/// size, where Optax tests `mean < (1 − rtol)·best_value − atol`, by which a negative loss improves while it rises;
 /// [`mode`](ReduceOnPlateau::mode) is an addition; `patience` and `accumulation_size` of 0 are refused: with them Optax
 /// reduces on improvement, or never. PyTorch's `ReduceLROnPlateau` has the same `mode`, tests either a relative or an
 /// absolute improvement (`threshold_mode`), the relative one as Optax does, and reduces after more than `patience`
@@ -110,7 +110,7 @@ pub enum PlateauMode {
 words!(PlateauMode { Min = "min", Max = "max" });
 
 impl PlateauMode {
-    /// Returns the value before the first, to which every other is an improvement.
+    /// Returns the value that every other improves.
     fn worst(self) -> f64 {
         match self {
             PlateauMode::Min => f64::INFINITY,
@@ -118,7 +118,6 @@ impl PlateauMode {
         }
     }
 
-    /// Returns whether `value` is better than `best` by more than the tolerances.
     fn improves(self, value: f64, best: f64, rtol: f64, atol: f64) -> bool {
         let [value, best] = match self {
             PlateauMode::Min => [value, best],
@@ -153,7 +152,7 @@ pub struct ReduceOnPlateauState {
 state_fields!(ReduceOnPlateauState { steps, scale, best_value, plateau_count, cooldown_count, count, avg_value } reads read);
 
 impl ReduceOnPlateauState {
-    /// The field `count` is that of the losses in a window.
+    /// `count` is that of the losses in a window.
     fn read(&self, walk: &mut crate::state::StateWalk<'_, '_>) {
         walk.clock(self.steps);
     }
@@ -167,7 +166,6 @@ impl ReduceOnPlateau {
         Ok(())
     }
 
-    /// Returns the state before the first value.
     pub(super) fn unseen(&self) -> ReduceOnPlateauState {
         ReduceOnPlateauState {
             steps: Count::default(),
@@ -180,7 +178,7 @@ impl ReduceOnPlateau {
         }
     }
 
-    /// Adds a value to the mean, and decides once that is complete.
+    /// Adds a value to the mean; decides once that is complete.
     pub(super) fn watch(&self, state: &mut ReduceOnPlateauState, value: f64) {
         let before = state.count.get() as f64;
         state.count.increment();

@@ -19,7 +19,7 @@ impl<N: Needs> Transform for Vec<Boxed<N>> {
     }
 }
 
-/// A box stores the values of a step beside its state, so that a step allocates nothing.
+/// Boxes store a step's values beside their state, so that a step allocates nothing.
 impl<N: Needs> Stages for Vec<Boxed<N>> {
     type Needs = N;
     type States = Vec<BoxedState>;

@@ -67,7 +67,6 @@ fn copied<T: Clone>(transformation: &T) -> Box<T> {
     Box::new(transformation.clone())
 }
 
-/// Runs a pass of a transformation as a whole chain.
 type PassFn<T> = fn(&T, &<T as Stage>::State, &<T as Stage>::Run, &Walk<'_>, &mut Spare);
 
 /// The trait of [`Boxed`] transformations, implemented for every transformation.
@@ -81,9 +80,9 @@ pub trait Erased<N>: Any + Transform {
     fn dyn_clone(&self) -> Boxed<N>;
     fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
-    /// Calls `visit` with the index of the box, the inner transformation and its state.
+    /// Calls `visit` with the box's index, the inner transformation and its state.
     fn dyn_view<'a>(&self, number: usize, state: &'a dyn ErasedState, visit: &mut OnView<'_, 'a>) -> ControlFlow<()>;
-    /// Calls `visit` with the index of the box and the inner transformation in a step.
+    /// Calls `visit` with the box's index and the inner transformation in a step.
     fn dyn_in_step<'a>(
         &self,
         number: usize,
@@ -129,7 +128,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, spare: &mut Spare) -> bool {
         let held = held::<T>(state);
-        // Whole-chain loops for every member that a config may have would lengthen compilation by half.
+        // Whole-chain loops for every member of a config would lengthen compilation by half.
         let pass: Option<PassFn<T>> =
             const { if T::WHOLE || N::LEVEL as u8 == T::Needs::LEVEL as u8 { Some(T::pass) } else { None } };
         if let Some(pass) = pass {
@@ -151,7 +150,6 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
 }
 
-/// The content of a box, for a recorded element.
 struct InBox<'a, T: Stage> {
     inside: &'a T,
     state: &'a T::State,

@@ -55,7 +55,7 @@ impl<N: Needs> Clone for Named<N> {
 }
 
 impl<N: Needs> Arguments for Named<N> {
-    /// A placeholder: the name is known at run time only, see [`name`](Arguments::name).
+    /// A placeholder: [`name`](Arguments::name) is known at run time only.
     const NAME: &'static str = "named";
 
     fn name(&self) -> &'static str {

@@ -22,7 +22,6 @@ struct Inside<'a, N> {
     at: ChunkAt,
 }
 
-/// Runs a box's content on a chunk, for either compute type.
 struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
 
 impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
@@ -45,7 +44,6 @@ impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
     }
 }
 
-/// Returns a value computed from the inner transformation and its state.
 fn viewed<'a, N: Needs, R>(
     inside: &dyn DynTransformation<N>,
     state: &'a BoxedState,
@@ -106,7 +104,7 @@ macro_rules! boxed_stage {
         impl<N: Needs> Stage for $Box {
             type Needs = N;
             type State = BoxedState;
-            /// The values of a step are in the box of the state, so that a step allocates nothing.
+            /// In the state's box, so that a step allocates nothing.
             type Run = ();
             type Kernel<C: Real> = ();
 

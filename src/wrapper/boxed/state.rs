@@ -58,8 +58,10 @@ impl<T: Stage> Held<T> {
     }
 }
 
-/// A boxed transformation gets the state that it made: `OptState::replace` copies values into it, and `check` refuses
-/// any other state before other methods run. Not inlined: a dozen methods of each transformation call it.
+/// Returns the state that a boxed transformation made.
+///
+/// `OptState::replace` copies values into it, and `check` refuses others before other methods run. Not inlined: a dozen
+/// methods of each transformation call it.
 #[inline(never)]
 pub(super) fn held<T: Stage + 'static>(state: &dyn ErasedState) -> &Held<T> {
     state.as_any().downcast_ref().expect("the state was made by this transformation")

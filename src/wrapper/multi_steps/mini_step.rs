@@ -8,18 +8,18 @@ use crate::part::prelude::*;
 /// The accumulation of one mini-step's gradient.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taking<C = f64> {
-    /// The factor of the gradient, or of its distance from the mean.
+    /// Of the gradient, or of its distance from the mean.
     factor: C,
     mean: bool,
-    /// True if no gradient counts, so that the accumulator stays.
+    /// True if no gradient counts and the accumulator stays.
     flush: bool,
-    /// True if the window is full, so that the accumulator is emptied.
+    /// True if the window is full and the accumulator is emptied.
     emit: bool,
     value: Option<f64>,
 }
 
 impl MultiStepsMemory {
-    /// Counts a mini-step, unless it has no gradients or they are discarded, and decides whether to emit the window.
+    /// Counts a mini-step unless its gradients are missing or discarded; decides whether to emit.
     fn count<T, S>(&mut self, steps: &MultiSteps<T, S>, at: &StepContext<'_>, takes: bool) -> Taking {
         let mean = steps.use_grad_mean;
         let mut taking = Taking { factor: 1.0, mean, flush: !takes, emit: at.flush, value: None };
@@ -113,16 +113,15 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     }
 
     fn tell<'a>(&self, window: &'a MultiStepsMemory, at: &StepContext<'a>) -> StepContext<'a> {
-        // The inner transformation has gradients even if this step has none, except for leaves without a gradient in
-        // the whole window.
+        // The inner transformation has gradients even if this step has none, except for leaves without one in the whole
+        // window.
         StepContext { absent: &window.absent, ..at.with_gradients(window.taking.value) }
     }
 }
 
 impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     const SLOTS: &'static [Slot] = &[Slot::exact("accumulator")];
-    // `before` only reads, so that the mean can be computed again after a barrier instead of being stored a second
-    // time.
+    // `before` only reads: after a barrier the mean is computed again instead of being stored twice.
     const ELEMENTS: Elements = Elements::NONE.before(true).after(false).before_reads().completes();
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = Taking<C>;
@@ -136,7 +135,7 @@ impl<T: Stage, S: SkipUpdate> Arithmetic for MultiSteps<T, S> {
     fn before<C: Real>(k: Taking<C>, [acc]: &mut [C; 1], u: C, _: C) -> C {
         let change = if k.mean { u - *acc } else { u };
         let next = if k.flush { *acc } else { *acc + change * k.factor };
-        // If the mean is emitted this is lost, and `after` empties the accumulator.
+        // If the mean is emitted, `after` empties the accumulator.
         *acc = next;
         next
     }

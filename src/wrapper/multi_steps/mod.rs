@@ -43,7 +43,7 @@ use crate::tree::TreeMut;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter. A mini-step that does not emit reads the gradient and reads and writes the
+/// One float of state per parameter. A mini-step that does not emit reads the gradient and reads and writes the
 /// accumulator: 12 bytes for each `f32`. An emitting one costs 8 more than the transformation alone, and 4 more for
 /// each inner barrier, after which the mean is computed again instead of stored. A skip function takes an additional
 /// pass over the gradients.
@@ -84,13 +84,13 @@ pub struct EveryK(Every);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Every {
-    /// The number as it was given.
+    /// As given.
     Whole(i128),
     By(Hyperparam),
 }
 
 impl EveryK {
-    /// Returns the length of the window after this number of emitted updates.
+    /// Returns the window's length after this many emitted updates.
     fn window(&self, gradient_step: u64) -> f64 {
         match &self.0 {
             Every::Whole(k) => *k as f64,
@@ -98,7 +98,6 @@ impl EveryK {
         }
     }
 
-    /// Returns an error if the window after this number of emitted updates has no valid length.
     fn check(&self, gradient_step: u64) -> Result<()> {
         let k = self.window(gradient_step);
         if k >= 1.0 && k.is_finite() {

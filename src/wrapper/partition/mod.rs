@@ -50,7 +50,7 @@ pub use group::IntoGroup;
 /// # References
 ///
 /// Optax, [`partition`](https://optax.readthedocs.io/en/latest/api/combining_optimizers.html) (`multi_transform`).
-/// Differs: labels are [`Labels`], never a function that is told from a tree by being callable.
+/// Differs: labels are [`Labels`], not distinguished by callability.
 pub fn partition<G: IntoGroup>(transforms: G, labels: impl Into<Labels>) -> Partition<G::Group> {
     let (names, members) = transforms.into_group();
     Partition { names, members, labels: labels.into() }
@@ -78,9 +78,9 @@ pub struct PartitionState<S> {
     members: S,
     which: Vec<usize>,
     active: Vec<Vec<bool>>,
-    /// The outcome of the last step for each member.
+    /// Of the last step, by member.
     outcomes: Vec<Outcome>,
-    /// The leaves of members that emit nothing in this step, if others have updates; else empty. Not part of the state.
+    /// Leaves of members without updates in this step, if others have some; not saved.
     resting: Vec<bool>,
 }
 
@@ -134,7 +134,6 @@ impl<S: State> State for PartitionState<S> {
     }
 }
 
-/// Combines the output modes of two members.
 fn beside(a: Emission, b: Emission) -> Emission {
     match (a, b) {
         (Emission::Undecided, _) | (_, Emission::Undecided) => Emission::Undecided,
@@ -148,7 +147,7 @@ fn beside(a: Emission, b: Emission) -> Emission {
 }
 
 impl<G: Stages> Partition<G> {
-    /// Stores the leaves that rest after this step's members, if decided.
+    /// Stores this step's resting leaves, if decided.
     fn settle(&self, state: &mut PartitionState<G::States>, run: &G::Runs, at: &StepContext<'_>) {
         let mut resting = core::mem::take(&mut state.resting);
         resting.clear();
@@ -222,7 +221,7 @@ impl<G: Stages> Stage for Partition<G> {
     type Kernel<C: Real> = ();
 
     const SHAPE: PassStructure = PassStructure::elementwise(false, false);
-    /// Members are selected outside the element loop: each has a loop of its own.
+    /// Members are selected outside the element loop.
     const FUSES: bool = false;
 
     fn changed(&self, made: &Self) -> Option<&'static str> {

@@ -29,7 +29,7 @@ use crate::state::{Evaluation, StateWalk, StateWalkMut};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, besides the inner states. No additional pass; as many passes as the inner
+/// One float of state per parameter, besides the inner states. No additional pass; as many passes as the inner
 /// transformation that needs more. Every `sync_period` gradients are one step of the optimizer. With `reset_state` each
 /// of them reinitializes the adversary's state, which allocates.
 ///

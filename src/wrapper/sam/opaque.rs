@@ -63,7 +63,7 @@ impl<A: Stage> AdversarialGradient<A> {
 pub struct AdversarialGradientState<A> {
     adv_state: A,
     nested: Nested,
-    /// The adversarial point, the gradient there, and the update to the next one.
+    /// The adversarial point, its gradient, and the update to the next.
     point: Moments,
     gradient: Moments,
     updates: Moments,
@@ -99,7 +99,6 @@ impl LeafVisitor for Arrive<'_> {
     }
 }
 
-/// Moves the point against the updates.
 fn climb(point: &mut Moments, updates: &Moments) {
     fn one<C: Real>(point: &mut [C], updates: &[C]) {
         point.iter_mut().zip(updates).for_each(|(p, u)| *p -= *u);
@@ -135,7 +134,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        // A step without gradients has no adversarial gradient either.
+        // A step without gradients has no adversarial one.
         if at.is_flush() {
             return;
         }

@@ -14,10 +14,10 @@ use crate::tree::LeafSpec;
 /// The optimizer that runs in a step.
 #[derive(Debug)]
 pub enum SamRun<O, A, S> {
-    /// The adversarial optimizer; true if the round begins, so that the parameters are copied.
+    /// The adversarial optimizer; true if the round begins and the parameters are copied.
     Climb(A, bool),
-    /// The optimizer, from the start of the round. The flag is true if that is the current point, as in rounds of one
-    /// step. The box has the new state of the adversarial optimizer, if it is reset.
+    /// The optimizer; true if the round starts at the current point, as in rounds of one step. The box has the
+    /// adversarial optimizer's new state, if reset.
     Descend(O, bool, Option<Box<S>>),
 }
 
@@ -48,17 +48,17 @@ fn go_back<C: Real>(u: &mut [C], p: &[C], cache: &[C]) {
     }
 }
 
-/// Both copying the parameters and returning to the copy read them.
+/// Both copying and returning read the parameters.
 const READS: PassStructure = PassStructure::elementwise(false, true);
 
 impl<O: Stage, A: Stage> Sam<O, A> {
-    /// The optimizer's sums follow the adversarial one's; their barriers are reached together.
+    /// The optimizer's sums follow the adversarial one's; both reach their barriers together.
     fn of_optimizer(&self, place: Place) -> Place {
         Place { sum: place.sum + self.adv_optimizer.shape().sums, ..place }
     }
 }
 
-/// Returns a step whose parameters are those at the start of the round.
+/// Returns a step at the start of the round.
 fn seen_from<'a>(cache: &'a Moments, here: bool, at: &StepContext<'a>) -> StepContext<'a> {
     StepContext { params: if here { at.params } else { ParamSource::Arrays(cache) }, ..*at }
 }
@@ -127,7 +127,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let cache = at.params_as_moments()?;
         if self.reset_state && at.structure().leaves().iter().any(LeafSpec::is_shared) {
-            // A new state may read all elements at the start of the round, and this process does not own all of them.
+            // A new state may read all elements, of which this process owns a part.
             let begin = |params: &[_]| self.adv_optimizer.init_state(&InitContext { params, whole: None, ..*at });
             ParamSource::Arrays(&cache).with(at.structure(), begin)??;
         }
@@ -190,7 +190,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 let mut inside = |tree: &mut WholeTree<'_>| {
                     self.optimizer.barrier(opt_state, run, at, index, sums, tree);
                 };
-                // Only a stage with the updates in memory reads parameters there.
+                // Only a stage with updates in memory reads parameters there.
                 match *here || !self.optimizer.shape().needs_memory(index) {
                     true => inside(tree),
                     false => tree.at_point(cache, &mut inside),
@@ -221,7 +221,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         }
     }
 
-    /// The parameters return to the start of the round even if the optimizer emits nothing.
+    /// The parameters return even if the optimizer emits nothing.
     fn emission(&self, state: &Self::State, run: &Self::Run) -> Emission {
         let emission = match run {
             SamRun::Climb(run, _) => self.adv_optimizer.emission(&state.adv_state, run),
@@ -278,7 +278,6 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
 
-    /// Returns the bytes of the optimizer's step.
     fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
         let own = state.cache.as_bytes(leaf).map_or(0, <[u8]>::len);
         let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);

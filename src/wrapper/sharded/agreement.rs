@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::state::{Entry, State, StateWalk};
 use crate::tree::{LeafSpec, Structure};
 
-/// Compares the transformation and its leaves.
 pub(super) fn on_leaves(
     collective: &dyn Collective,
     [recipe, travel]: [String; 2],
@@ -28,7 +27,6 @@ pub(super) fn on_leaves(
     agree(collective, "the parameters' structure", &leaves.collect::<Vec<_>>())
 }
 
-/// Compares all elements of the parameters.
 pub(super) fn on_values(collective: &dyn Collective, at: &StepContext<'_>) -> Result<()> {
     fn sum<C>(values: &[C], bits: impl Fn(&C) -> u64) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -51,7 +49,7 @@ pub(super) fn on_values(collective: &dyn Collective, at: &StepContext<'_>) -> Re
         format!("`{}` of check sum {sum:016x}", leaf.path())
     };
     let numbers = at.params.with(at.structure(), |params| {
-        // A leaf that is not active may have no array.
+        // An inactive leaf may have no array.
         let leaves =
             at.structure().leaves().iter().zip(params).filter(|(leaf, values)| values.data.len() == leaf.len());
         leaves.map(number).collect::<Vec<_>>()
@@ -59,7 +57,7 @@ pub(super) fn on_values(collective: &dyn Collective, at: &StepContext<'_>) -> Re
     agree(collective, "the parameters' values", &numbers)
 }
 
-/// Compares the kind of step, the loss if it is needed, and all single values of the state.
+/// Compares the kind of step, the loss if needed, and all single values of the state.
 pub(super) fn on_step<S: State>(collective: &dyn Collective, state: &S, flush: bool, value: Option<f64>) -> Result<()> {
     let mut hasher = DefaultHasher::new();
     each_single(state, flush, value, &mut |_, bits| bits.hash(&mut hasher));
@@ -71,7 +69,6 @@ pub(super) fn on_step<S: State>(collective: &dyn Collective, state: &S, flush: b
     agree(collective, "the step", &lines)
 }
 
-/// Shows the bits of every single value.
 fn each_single<S: State>(state: &S, flush: bool, value: Option<f64>, show: &mut dyn FnMut(&str, u64)) {
     show("flush", flush.into());
     value.into_iter().for_each(|value| show("value", value.to_bits()));

@@ -15,18 +15,18 @@ use crate::tree::Structure;
 /// The mean gradients of this rank's share, and messages of each kind, one per round.
 #[derive(Clone, Debug)]
 pub(super) struct Exchange {
-    /// The number of batch parts in the mean gradients of each rank.
+    /// Batch parts in each rank's mean gradients.
     parts: Vec<u64>,
     reduce_dtype: Option<DType>,
     pub(super) mean: Moments,
-    /// The layouts of gradients, of updates, and of this rank's updates in messages.
+    /// Message layouts of gradients, updates, and this rank's updates.
     pub(super) grads: Layout,
     pub(super) updates: Layout,
     pub(super) own: Layout,
     /// Messages of gradients until they are reduced, then of updates.
     messages: Vec<Vec<u8>>,
     own_messages: Vec<Vec<u8>>,
-    /// Buffers of messages that arrive while gradients are reduced.
+    /// Buffers for messages during the reduction.
     spare: Vec<Vec<u8>>,
 }
 
@@ -53,7 +53,7 @@ impl Exchange {
         })
     }
 
-    /// Returns the facts that `init` exchanged: the parts of each rank, and the dtype of gradients in messages.
+    /// Returns the facts that `init` exchanged: each rank's parts, and the dtype of gradients.
     pub(super) fn promised(&self) -> impl Hash + '_ {
         (&self.parts, self.reduce_dtype)
     }
@@ -62,12 +62,12 @@ impl Exchange {
         self.grads.lend(&mut self.messages)
     }
 
-    /// Lends messages for the updates of this rank.
+    /// Lends messages for this rank's updates.
     pub(super) fn lend_own(&mut self) -> Vec<RawBytes> {
         self.own.lend(&mut self.own_messages)
     }
 
-    /// Computes the mean of all ranks' gradients for this rank's share, from the messages.
+    /// Reduces all ranks' gradients to the mean of this rank's share.
     pub(super) fn reduce(&mut self, collective: &dyn Collective) -> Result<()> {
         let begin = |this: &mut Self, round: usize| {
             let to = &this.grads.lens[round];
@@ -82,7 +82,7 @@ impl Exchange {
         })
     }
 
-    /// Sends the updates of all ranks to all, and returns the messages.
+    /// Sends all ranks' updates to all, and returns the messages.
     pub(super) fn spread(&mut self, collective: &dyn Collective) -> Result<Vec<RawBytes>> {
         let begin = |this: &mut Self, round: usize| {
             let (send, room) = (take(&mut this.own_messages[round]), take(&mut this.messages[round]));
@@ -95,7 +95,7 @@ impl Exchange {
         Ok(self.updates.lend(&mut self.messages))
     }
 
-    /// Overlaps the transfer of each round with the work on the previous one.
+    /// Overlaps each round's transfer with work on the previous round.
     fn each_round<'c>(
         &mut self,
         collective: &'c dyn Collective,

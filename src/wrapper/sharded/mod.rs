@@ -18,8 +18,8 @@ use crate::state::{SHARES, StateWalk, StateWalkMut};
 /// the parameters. In a step the ranks reduce their gradients to the owners of the state, each rank computes the
 /// updates of its share, and all get all updates.
 ///
-/// Leaves are cut into the engine's chunks of 16384 elements, and each rank gets as many bytes of them. Parts that need
-/// whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::optimizer::sm3()) or
+/// Leaves are cut into the engine's chunks of 16384 elements, and each rank gets the same number of bytes. Parts that
+/// need whole leaves, such as [`muon`](crate::muon()), [`sm3`](crate::optimizer::sm3()) or
 /// [`adafactor`](crate::adafactor()), get whole leaves, each owned by one rank; their cost is divided as evenly as
 /// possible. Norms and other reductions are added in the order of chunks, whichever rank computed them.
 ///
@@ -114,13 +114,12 @@ pub fn sharded<T: Stage>(inner: T, collective: impl Collective + 'static) -> Sha
 pub struct Sharded<T> {
     inner: T,
     collective: Arc<dyn Collective>,
-    /// True if the collective has one rank.
     is_alone: bool,
     parts: usize,
     reduce_dtype: Option<DType>,
 }
 
-/// Each is exact in `f32`, as are its products with short significands.
+/// Exact in `f32`, as are their products with short significands.
 const PARTS: RangeInclusive<usize> = 1..=1 << 24;
 
 impl<T> Sharded<T> {
@@ -179,7 +178,7 @@ pub struct ShardedState<S> {
     shared: Option<Shared>,
 }
 
-/// The buffers of several ranks, besides their share of the state.
+/// Several ranks' buffers, besides their share of the state.
 #[derive(Clone, Debug)]
 struct Shared {
     nested: Nested,

@@ -20,15 +20,14 @@ use crate::tree::LeafSpec;
 /// The values of a step.
 #[derive(Debug)]
 pub struct ShardedRun<R> {
-    /// The inner values, on a single rank.
+    /// On a single rank.
     alone: Option<R>,
-    /// On several ranks, the messages of gradients, and later of updates.
+    /// On several ranks: messages of gradients, later of updates.
     messages: Vec<RawBytes>,
-    /// The outcome, once it is known.
     did: Option<Outcome>,
 }
 
-/// The shape on several ranks: gradients are stored in messages, and updates come from messages.
+/// On several ranks messages store gradients and supply updates.
 const SHARED: PassStructure =
     PassStructure { barriers: 1, materializes: 1, keeps: 1, joins: true, ..PassStructure::NOTHING };
 
@@ -67,7 +66,7 @@ impl<T: Stage> Transform for Sharded<T> {
         Summary::around("sharded", "inner", self.inner.outline())
     }
 
-    /// That of the inner transformation: sharding is not part of an optimizer.
+    /// Returns the inner recipe: sharding is no part of an optimizer.
     fn recipe(&self) -> Recipe {
         self.inner.recipe()
     }
@@ -103,7 +102,7 @@ impl<T: Stage> Stage for Sharded<T> {
         let travel = self.reduce_dtype.map_or("as they are".into(), |dtype| format!("as {dtype}"));
         let what = [format!("{:?}", self.inner.recipe()), format!("gradients that travel {travel}")];
         agreement::on_leaves(&*self.collective, what, structure, at.active())?;
-        // A dry run without elements, which allocates nothing, collects the leaves that must not be sharded.
+        // A dry run without elements collects the leaves that must not be sharded.
         let whole = Mutex::new(vec![None; structure.len()]);
         let nothing = structure.only(&vec![0..0; structure.len()]);
         self.inner.init_state(&InitContext { structure: &nothing, whole: Some(&whole), by_leaf: false, ..*at })?;
@@ -248,7 +247,7 @@ impl<T: Stage> Stage for Sharded<T> {
 }
 
 impl Shared {
-    /// Runs the inner step between the passes: from messages of gradients to messages of updates.
+    /// Runs the inner step between the passes, from gradients to updates in messages.
     fn step<T: Stage>(
         &mut self,
         sharded: &Sharded<T>,

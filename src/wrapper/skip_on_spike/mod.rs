@@ -151,7 +151,7 @@ impl SkipOnSpikeMemory {
         self.total_spikes
     }
 
-    /// Records the value of a step and returns true if the step runs.
+    /// Records a step's value; returns true if the step runs.
     fn take<T, S>(&mut self, value: f64, rule: &SkipOnSpike<T, S>) -> bool {
         self.last.set(value);
         let limit = self.mean.get() + rule.deviations * self.deviation();
@@ -170,7 +170,7 @@ impl SkipOnSpikeMemory {
         self.consecutive.reset();
         self.counted.increment();
         let n = self.counted.get();
-        // The first value is the mean, whatever the mean was before.
+        // The first value is the mean.
         let (mean, variance) = if n == 1 { (value, 0.0) } else { (self.mean.get(), self.variance.get()) };
         let (a, d) = ((1.0 / n as f64).max(1.0 - rule.decay), value - mean);
         self.mean.set(mean + a * d);
@@ -190,7 +190,7 @@ impl<T: Stage, S: SpikeStatistic> Wrapper for SkipOnSpike<T, S> {
 
     fn decide(&self, memory: &mut SkipOnSpikeMemory, at: &StepContext<'_>, squares: f64) -> Decision {
         let value = if S::OF_GRADIENTS { squares.sqrt() } else { at.value().unwrap_or(f64::NAN) };
-        // A step without gradients has nothing to judge.
+        // A step without gradients is not judged.
         if at.is_flush() || memory.take(value, self) { Decision::Run } else { Decision::Skip }
     }
 }

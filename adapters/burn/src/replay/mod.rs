@@ -128,12 +128,11 @@ impl<T: GradientTransformation> Deref for DeviceState<T> {
     }
 }
 
-/// Returns the trained parameters on their device.
 fn params<M: Module>(module: &M) -> Result<Vec<Leaf<Flat>>> {
     Reader::read(module, Values).params()
 }
 
-/// Returns copies of the trained parameters in host memory.
+/// Copies the trained parameters to host memory.
 fn copied<M: Module>(module: &M) -> Result<Leaves> {
     Reader::read(module, Copies).params().map(Leaves::of)
 }

@@ -8,7 +8,7 @@ use gradchain::{Error, Result};
 use crate::leaves::Leaf;
 use crate::walkers::Held;
 
-/// A parameter or gradient on any device: its elements, flattened, and its shape.
+/// A flattened parameter or gradient on any device, and its shape.
 #[derive(Clone, Debug)]
 pub(super) struct Flat {
     pub(super) tensor: Tensor<1>,
@@ -32,7 +32,7 @@ impl Held for Flat {
         self.tensor.reshape::<D, _>(core::array::from_fn::<usize, D, _>(|axis| self.dims[axis]))
     }
 
-    /// Returns true without reading the values, which were compared when the state was made.
+    /// Skips values, which were compared when the state was made.
     fn is(&self, other: &Flat) -> bool {
         (&self.dims, self.tensor.dtype()) == (&other.dims, other.tensor.dtype())
     }
@@ -67,7 +67,7 @@ impl OnBurn {
         Placed::new(Elements::Many(tensor.clone()), dtype, dims.clone()).elsewhere(elsewhere)
     }
 
-    /// Returns the tensor; a number becomes a tensor of one element.
+    /// Returns the tensor, of one element for a number.
     pub(super) fn tensor(&self, x: &Elements) -> Tensor<1> {
         match x {
             Elements::Many(x) => x.clone(),
@@ -75,7 +75,7 @@ impl OnBurn {
         }
     }
 
-    /// Returns `len` elements: the tensor, or its single element or the number repeated.
+    /// Returns `len` elements: a tensor of them, or one number repeated.
     fn filled(&self, x: &Elements, len: usize) -> Tensor<1> {
         match x {
             Elements::Many(x) if x.dims()[0] == len => x.clone(),
@@ -224,7 +224,6 @@ impl Tensors for OnBurn {
     }
 }
 
-/// Returns gradchain's dtype for burn's.
 fn gradchains(dtype: DType) -> gradchain::DType {
     match dtype {
         DType::F64 => gradchain::DType::F64,
@@ -234,7 +233,6 @@ fn gradchains(dtype: DType) -> gradchain::DType {
     }
 }
 
-/// Returns burn's dtype for gradchain's.
 fn burns(dtype: gradchain::DType) -> FloatDType {
     match dtype {
         gradchain::DType::F64 => FloatDType::F64,

@@ -116,14 +116,12 @@ impl<T: GradientTransformation> Deref for DeviceState<T> {
     }
 }
 
-/// Calls `f` with copies of the variables on the CPU.
 fn copied<R>(vars: &Vars, f: impl FnOnce(&Slices<'_>) -> Result<R>) -> Result<R> {
     let copies = vars.iter().map(|(_, var)| var.to_device(&Device::Cpu)).collect::<candle_core::Result<Vec<_>>>();
     let copies = copies.map_err(of_candle)?;
     lend(vars.paths().zip(&copies).collect(), f)?
 }
 
-/// Returns the variables by path, without a copy.
 fn params<'v>(vars: &'v Vars, on: &OnCandle) -> Result<Vec<(&'v str, Placed<Tensor>)>> {
     vars.iter().map(|(path, var)| Ok((path, on.placed(path, var)?))).collect()
 }

@@ -7,7 +7,6 @@ use gradchain::{Error, Result};
 
 use crate::of_candle;
 
-/// Returns candle's dtype for gradchain's.
 fn dtype(dtype: gradchain::DType) -> DType {
     match dtype {
         gradchain::DType::F64 => DType::F64,
@@ -24,7 +23,7 @@ fn dtype(dtype: gradchain::DType) -> DType {
 pub struct OnCandle(pub(super) Device);
 
 impl OnCandle {
-    /// Returns a variable or its gradient, detached from the graph.
+    /// Detaches a variable or its gradient from the graph.
     pub(super) fn placed(&self, path: &str, tensor: &Tensor) -> Result<Placed<Tensor>> {
         let dtype = match tensor.dtype() {
             DType::F64 => gradchain::DType::F64,

@@ -9,7 +9,7 @@ use super::{Bound, Printer};
 
 /// Returns a function that CUDA lacks or names differently.
 ///
-/// Arithmetic, roots and roundings are IEEE 754's, as on the CPU; other functions may differ in the last bits.
+/// Arithmetic, roots and roundings follow IEEE 754, as on the CPU; other functions may differ in the last bits.
 pub(super) fn helper(name: &str) -> Option<String> {
     let (function, ty) = name.rsplit_once('_')?;
     if let Some(text) = written(name) {
@@ -116,12 +116,11 @@ fn written(name: &str) -> Option<&'static str> {
 /// Bytes of a launch's leaf table; arguments may take 4096.
 pub(crate) const TABLE: usize = 4064;
 
-/// Returns the bytes of a leaf in the table: 8-byte pointers and numbers, three counts, and 4-byte numbers.
+/// Returns a leaf's bytes in the table: 8-byte pointers and numbers, three counts, 4-byte numbers.
 pub(crate) fn leaf_bytes(eights: usize, fours: usize) -> usize {
     eights * 8 + (3 + fours) * 4 + (3 + fours) % 2 * 4
 }
 
-/// Returns the bytes of a leaf for a kernel with these bindings and numbers.
 pub(super) fn bytes_of_leaf(bindings: &[Bound], numbers: &[Vec<Op>; 2]) -> usize {
     let pointers = bindings.iter().filter(|bound| !matches!(bound, Bound::Numbers | Bound::Wide)).count();
     leaf_bytes(numbers[1].len() + pointers, numbers[0].len())
@@ -158,7 +157,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     });
     let counts = ["begin", "len", "sums_at"].map(|name| ("unsigned".to_string(), name.to_string()));
     let floats = (0..singles).map(|k| ("float".to_string(), format!("number{k}")));
-    // The fields of a leaf, by descending alignment, so that the struct has no padding inside.
+    // By descending alignment, so that the struct has no padding.
     let told: Vec<_> = doubles.chain(pointers).chain(counts).chain(floats).collect();
     let joined = |of: &dyn Fn(&(String, String)) -> String, by: &str| told.iter().map(of).collect::<Vec<_>>().join(by);
     text += &format!(
@@ -166,7 +165,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
         joined(&|(ty, name)| format!("{} {name}", ty.replace(" __restrict__", "")), "; ")
     );
     let sums = printer.program.sums().len();
-    // A separate function, whose `__restrict__` arguments do not alias.
+    // Separate, because `__restrict__` arguments do not alias.
     let arguments = joined(&|(ty, name)| format!("{ty} {name}"), ", ");
     text += &format!("__device__ __forceinline__ void through({arguments}) {{\n");
     text += "    unsigned group = blockIdx.x - begin, thread = threadIdx.x;\n";
@@ -181,8 +180,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     for k in 0..sums {
         text += &format!("    double lane{k} = 0.0;\n");
     }
-    // The stride of a thread's elements, their maximum number, and the number of loads issued before the first use. The
-    // compiler cannot hoist loads over stores, since it does not know that they do not alias.
+    // A thread's stride, most elements, and early loads: the compiler cannot hoist loads over stores that might alias.
     let (apart, most, at_once) = if sums > 0 { (16, 64, 8) } else { (256, 4, 4) };
     text += &format!("    unsigned count = first < len ? min({most}u, (len - 1u - first) / {apart}u + 1u) : 0u;\n");
     text += &format!("    for (unsigned j = 0u; j < count; j += {at_once}u) {{\n");
@@ -225,7 +223,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
         );
     }
     text += "}\n";
-    // The groups of leaves are numbered consecutively; each finds its leaf by binary search over their beginnings.
+    // Groups are numbered across leaves; each finds its leaf by binary search.
     let at_once = TABLE / bytes_of_leaf(bindings, &printer.numbers);
     text += &format!(
         "struct Leaves {{ Leaf leaf[{at_once}]; }};

@@ -37,7 +37,7 @@ fn run(@builtin(global_invocation_id) id: vec3<u32>) {{
     )
 }
 
-/// Returns the numbers from 1 to 4 whose roots are nearest to half-way between two floats.
+/// Returns numbers from 1 to 4 with roots nearest to half-way between two floats.
 fn roots_near_half_way() -> Vec<f32> {
     let all = (1.0_f32.to_bits()..4.0_f32.to_bits()).map(f32::from_bits);
     let from_half_way = |x: f32| ((f64::from(x).sqrt() / ONE_BIT).fract() - 0.5).abs();
@@ -48,7 +48,7 @@ fn next_of(x: f32) -> f32 {
     f32::from_bits(x.to_bits() + 1)
 }
 
-/// Returns numbers of all magnitudes, and quotients as near as possible to half-way between two floats.
+/// Returns numbers of all magnitudes, and quotients nearest to half-way between two floats.
 fn pairs(n: usize) -> [Vec<f32>; 2] {
     let mut state = 0x1234_5678_9abc_def1_u64;
     let mut next = move || {

@@ -15,12 +15,11 @@ use std::fmt::Write;
 use gradchain::program::{LeafProgram, Op, Program, Type, Value};
 use gradchain::{DType, Error, Result};
 
-/// Elements of a group that computes sums: a chunk.
+/// Elements of a group with sums: a chunk.
 const CHUNK: usize = 16 * 1024;
 /// Elements of a CUDA group without sums.
 const FLAT: usize = 1024;
 
-/// The language of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Language {
     /// WGSL, for wgpu; with `wide` the device has `f64`, otherwise pairs of `f32` replace it in sums.
@@ -29,26 +28,22 @@ pub(crate) enum Language {
     Cuda,
 }
 
-/// A binding of a kernel, in order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Bound {
-    /// The number of elements, the offset of sums and the step's numbers, in 32-bit words: [`Numbers::single`].
+    /// The number of elements, the offset of sums, and [`Numbers::single`], in 32-bit words.
     Numbers,
-    /// The step's numbers in double precision: [`Numbers::wide`].
+    /// [`Numbers::wide`].
     Wide,
-    /// The incoming update.
     Update,
-    /// The parameter.
     Param,
-    /// The outgoing update.
     Stored,
-    /// A state array, by its index in the program.
+    /// By the index in the program.
     Slot(usize),
-    /// The sums of each chunk, beside those of other leaves.
+    /// Each chunk's sums, beside those of other leaves.
     Sums,
 }
 
-/// The numbers of a step for a kernel, as bits.
+/// A step's numbers for a kernel, as bits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     /// The number of elements, the offset of sums, then single-precision numbers.
@@ -62,15 +57,14 @@ impl Numbers {
     }
 }
 
-/// The source of a program's kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
     pub(crate) text: String,
     pub(crate) bindings: Vec<Bound>,
-    /// The lines that are the step's numbers or constants without a literal: single and double precision.
+    /// Step numbers, and constants without a literal, in single and double precision.
     numbers: [Vec<Op>; 2],
     pairs: bool,
-    /// The number of elements of a group.
+    /// Elements per group.
     group: usize,
 }
 
@@ -86,18 +80,16 @@ impl Kernel {
         let single = self.numbers[0].iter().map(|op| (number(op) as f32).to_bits());
         let wide = self.numbers[1].iter().map(number).map(|x| match self.pairs {
             false => x.to_bits(),
-            // The `f32` and the remainder.
+            // The `f32`, and the remainder.
             true => u64::from((x as f32).to_bits()) | u64::from(((x - f64::from(x as f32)) as f32).to_bits()) << 32,
         });
         Numbers { single: [len as u32, sums_at as u32].into_iter().chain(single).collect(), wide: wide.collect() }
     }
 
-    /// Returns the number of groups for `len` elements.
     pub(crate) fn groups(&self, len: usize) -> usize {
         len.div_ceil(self.group)
     }
 
-    /// Decodes the sums that the kernel wrote.
     pub(crate) fn sums(&self, bytes: &[u8]) -> Vec<f64> {
         let words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         let half = |bits: u64| f64::from(f32::from_bits(bits as u32));
@@ -105,11 +97,7 @@ impl Kernel {
     }
 }
 
-/// Prints the kernel of a pass for a leaf; with `from_stored` it starts from stored updates.
-///
-/// # Errors
-///
-/// If the language cannot express it.
+/// Prints the kernel of a pass for a leaf, or an error if the language cannot express it.
 pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -> Result<Kernel> {
     leaf.must_be_of_elements()?;
     let LeafProgram { program, dtype, .. } = leaf;
@@ -177,14 +165,13 @@ fn refusal(place: &str, problem: &str) -> Error {
     Error::state(place, problem)
 }
 
-/// The state of the printer.
 struct Printer<'a> {
     language: Language,
     program: &'a Program,
     numbers: [Vec<Op>; 2],
-    /// Functions that the language lacks or names differently, by their names here.
+    /// Functions that the language lacks or names differently.
     helpers: Vec<String>,
-    /// The arrays with elements loaded in advance.
+    /// Arrays whose elements are loaded in advance.
     loaded: Vec<String>,
     body: String,
 }
@@ -194,7 +181,6 @@ impl Printer<'_> {
         self.language == Language::Cuda
     }
 
-    /// Returns true if numbers of this type are pairs.
     fn is_pair(&self, ty: Type) -> bool {
         ty == Type::F64 && self.language == (Language::Wgsl { wide: false })
     }
@@ -209,7 +195,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns the name of a function of the prelude, and adds it there.
+    /// Adds a function to the prelude and returns its name.
     fn helper(&mut self, name: &str, ty: Type) -> String {
         let ty = if self.is_pair(ty) { "pair" } else { ty.name() };
         self.helper_named(format!("{name}_{ty}"))
@@ -227,7 +213,6 @@ impl Printer<'_> {
         writeln!(self.body, "        {ty} t{line} = {value};").expect("a text has room");
     }
 
-    /// Returns the expression of an incoming number.
     fn number(&mut self, op: Op, ty: Type) -> String {
         let numbers = &mut self.numbers[usize::from(ty == Type::F64)];
         numbers.push(op);
@@ -244,7 +229,7 @@ impl Printer<'_> {
         for (line, (op, ty)) in self.program.lines().iter().enumerate() {
             let value = match *op {
                 Op::Update => self.element(if from_stored { "stored" } else { "incoming" }),
-                // A state array that is only written has no input.
+                // A write-only state array has no input.
                 Op::Slot(slot) if !self.program.reads(slot as usize) => continue,
                 Op::Param => self.load("param", element(&Bound::Param), *ty),
                 Op::Slot(slot) => self.load(&format!("slot{slot}"), element(&Bound::Slot(slot as usize)), *ty),
@@ -273,7 +258,7 @@ impl Printer<'_> {
         })
     }
 
-    /// Returns an element of an array; CUDA kernels load several before the first use.
+    /// Returns an element; CUDA kernels load several before the first use.
     fn element(&mut self, array: &str) -> String {
         if !self.is_cuda() {
             return format!("{array}[i]");
@@ -284,7 +269,6 @@ impl Printer<'_> {
         format!("{array}_in[k]")
     }
 
-    /// Returns an element of an array, converted to the computation's type.
     fn load(&mut self, array: &str, dtype: DType, ty: Type) -> String {
         match (dtype, ty) {
             (DType::F16 | DType::Bf16, _) => {
@@ -299,7 +283,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns a number as an element of an array, in the type to which it has been rounded.
+    /// Returns a number as an element of the dtype to which it has been rounded.
     fn store(&mut self, line: u32, dtype: DType) -> String {
         let ty = self.program.lines()[line as usize].1;
         match (dtype, ty) {
@@ -366,15 +350,15 @@ impl Printer<'_> {
         })
     }
 
-    /// Returns true for quotients of `f32` in WGSL, which lets devices round them differently from IEEE 754.
+    /// Returns true for `f32` quotients in WGSL, which may round differently from IEEE 754.
     fn is_quotient(&self, name: &str, ty: Type) -> bool {
         name == "/" && ty == Type::F32 && !self.is_cuda()
     }
 
-    /// Returns true if a WGSL compiler may combine the line with its uses, or with a sum over elements.
+    /// Returns true if a WGSL compiler may combine the line with its uses or a sum over elements.
     ///
-    /// It may fuse a product with a sum, replace `p + (x - p)` by `x`, and reassociate three operands of sums or
-    /// products. NVIDIA's compiler does the first, lavapipe's the others.
+    /// It may fuse a product with a sum (NVIDIA's does), replace `p + (x - p)` by `x`, and reassociate three operands
+    /// (lavapipe's does).
     fn may_be_moved(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {
@@ -392,7 +376,6 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns the name of a function of the language or of the prelude.
     fn function(&mut self, name: &str, ty: Type) -> Result<String> {
         let called = self.helper(name, ty);
         let known = match self.language {
@@ -429,7 +412,6 @@ impl Printer<'_> {
         })
     }
 
-    /// Prints the stores of results and sums, in the loop over elements.
     fn results(&mut self, element: &dyn Fn(&Bound) -> DType) {
         let mut writes: Vec<(String, u32, DType)> = Vec::new();
         for (slot, line) in self.program.new_slots().iter().enumerate().filter(|(slot, _)| self.program.writes(*slot)) {
@@ -457,7 +439,6 @@ impl Printer<'_> {
         }
     }
 
-    /// Returns the sum of two numbers of the sums' type.
     fn added(&self, a: &str, b: &str) -> String {
         if self.is_pair(Type::F64) { format!("add_pair({a}, {b})") } else { format!("{a} + {b}") }
     }

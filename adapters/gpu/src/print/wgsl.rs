@@ -7,7 +7,7 @@ use super::{Bound, Printer};
 
 /// Returns a function that WGSL lacks or names differently.
 ///
-/// Quotients and roots of `f32` are corrected to a CPU's; other built-in functions have the device's accuracy.
+/// `f32` quotients and roots are corrected to the CPU's; other built-in functions have the device's accuracy.
 pub(super) fn helper(name: &str) -> Option<String> {
     let (function, ty) = name.rsplit_once('_')?;
     if let Some(text) = written(name) {
@@ -20,7 +20,7 @@ pub(super) fn helper(name: &str) -> Option<String> {
         _ => "",
     };
     let of_two = match function {
-        // If one operand is NaN, the other.
+        // If one operand is NaN, returns the other.
         "max" => "select(select(y, x, x > y), x, y != y)",
         "min" => "select(select(y, x, x < y), x, y != y)",
         "powf" => "pow(x, y)",
@@ -48,12 +48,12 @@ pub(super) fn helper(name: &str) -> Option<String> {
     }
 }
 
-/// Returns the bits of an element of a 16-bit array. Two threads share each 32-bit word.
+/// Returns the bits of a 16-bit element. Two threads share each 32-bit word.
 pub(super) fn half(array: &str) -> String {
     format!("(atomicLoad(&{array}[i / 2u]) >> (16u * (i % 2u))) & 0xffffu")
 }
 
-/// Writes such an element by toggling the bits that differ; no other thread writes this half of the word.
+/// Toggles the differing bits of a 16-bit element; no other thread writes this half of the word.
 pub(super) fn store_half(array: &str, bits: &str) -> String {
     format!("atomicXor(&{array}[i / 2u], (({}) ^ {bits}) << (16u * (i % 2u)));", half(array))
 }
@@ -69,7 +69,8 @@ fn written(name: &str) -> Option<&'static str> {
     return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
 }"
         }
-        // On bits, since WGSL does not specify how its conversions round. Subnormals are multiples of the smallest one.
+        // On bits, because WGSL leaves the rounding of its conversions open. Subnormals are multiples of the smallest
+        // one.
         "of_f16" => {
             "fn of_f16(x: u32) -> f32 {
     let exponent = (x >> 10u) & 31u;
@@ -79,7 +80,7 @@ fn written(name: &str) -> Option<&'static str> {
     return bitcast<f32>(select(large, subnormal, exponent == 0u) | ((x & 0x8000u) << 16u));
 }"
         }
-        // The sum with one half has the rounded digits of a subnormal in its low bits.
+        // Adding one half puts a subnormal's rounded digits into the low bits.
         "to_f16" => {
             "fn to_f16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
@@ -96,7 +97,7 @@ fn written(name: &str) -> Option<&'static str> {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }"
         }
-        // On bits, since zeros have a sign and NaN has none.
+        // On bits, because zeros have a sign and NaN has none.
         "signum_f32" => {
             "fn signum_f32(x: f32) -> f32 {
     return select(bitcast<f32>(0x3f800000u | (bitcast<u32>(x) & 0x80000000u)), x, x != x);
@@ -123,16 +124,16 @@ fn written(name: &str) -> Option<&'static str> {
 }"
         }
         // Compilers may replace `(a + b) - a` by `b`, and `a / c + b / c` by `(a + b) / c`. So rounded values pass
-        // through a sign flip that never happens, which compilers cannot know: a leaf has less than 2³¹ elements.
+        // through a sign flip that never happens, since a leaf has less than 2³¹ elements, but that compilers must
+        // expect.
         "rounded_f32" => {
             "fn rounded_f32(x: f32) -> f32 { return bitcast<f32>(bitcast<u32>(x) ^ (numbers[0] >> 31u)); }"
         }
         "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return select(x, -x, (numbers[0] >> 31u) > 0u); }",
-        // Corrects a device's error of some last bits: the remainder determines the float nearest to the exact
-        // quotient. The operands are scaled to between 1 and 2, so that nothing overflows or underflows. The quotient
-        // is never half-way between two floats, nor nearer to a power of two than to the float below that. Subnormal
-        // operands and results are left to the device. Zero and infinite operands are handled here: some devices fail
-        // for infinity divided by a large number.
+        // Corrects a quotient: the remainder determines the nearest float. Operands are scaled to between 1 and 2,
+        // against overflow and underflow. The exact quotient is never half-way between two floats, nor nearer to a
+        // power of two than to the float below that. Subnormal operands and results stay the device's. Zero and
+        // infinite operands are handled here, because some devices fail for infinity divided by a large number.
         "div_f32" => {
             "fn div_f32(x: f32, y: f32) -> f32 {
     let bits = vec2(bitcast<u32>(x), bitcast<u32>(y));
@@ -158,7 +159,7 @@ fn written(name: &str) -> Option<&'static str> {
     return select(other, bitcast<f32>(exact), normal);
 }"
         }
-        // The same correction, for operands from 1 to 4.
+        // The same for operands from 1 to 4.
         "sqrt_f32" => {
             "fn sqrt_f32(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
@@ -251,10 +252,8 @@ fn written(name: &str) -> Option<&'static str> {
     })
 }
 
-/// The functions that pairs call.
 const OF_PAIRS: [&str; 7] =
     ["rounded_f32", "sum_of_f32", "add_pair", "sub_pair", "high_half", "product_f32", "mul_pair"];
-/// The functions that quotients and roots call.
 const EXACT: [&str; 5] = ["rounded_f32", "high_half", "product_f32", "remainder_f32", "div_f32"];
 
 pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(&Bound) -> DType) -> String {

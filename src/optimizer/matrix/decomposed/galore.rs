@@ -59,7 +59,7 @@ optimizer! {
     {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            scale [0.scale] "Sets what the updates of matrices are multiplied by.",
+            scale [0.scale] "Sets the factor of the updates of matrices.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]

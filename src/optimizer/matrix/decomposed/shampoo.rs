@@ -24,7 +24,7 @@ use crate::wrapper::{Masked, masked};
 ///
 /// # Cost
 ///
-/// See [`scale_by_shampoo`], and one float of state for each parameter.
+/// See [`scale_by_shampoo`], and one float of state per parameter.
 ///
 /// # Errors
 ///
@@ -64,7 +64,7 @@ optimizer! {
         hyperparams:
             learning_rate [3.learning_rate] "Sets the learning rate.",
             b2 [0.b2] "Sets the decay of the factors, in `(0, 1]`; 1 is no decay.",
-            eps [0.eps] "Sets what is added to the eigenvalues; positive.",
+            eps [0.eps] "Sets the term added to the eigenvalues; positive.",
             momentum [1.decay] "Sets how much of the momentum is kept from one step to the next.",
             weight_decay [2.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:

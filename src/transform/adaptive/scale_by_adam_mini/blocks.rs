@@ -43,12 +43,12 @@ pub enum Block {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Blocks(Option<Vec<(String, Block)>>);
 
-/// The memory layout of blocks: the leaf is a sequence of runs of one length, which belong to the blocks in turn.
+/// Blocks in memory: equally long runs, which belong to the blocks in turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Runs {
     /// Elements per run.
     pub(super) len: usize,
-    /// Number of blocks; at least 1.
+    /// At least 1.
     pub(super) count: usize,
 }
 
@@ -67,9 +67,7 @@ impl Blocks {
         }
     }
 
-    /// Returns the axis that is cut into blocks, and the number of groups, if any.
-    ///
-    /// None if the leaf is one block or has no such axis.
+    /// Returns the blocks' axis and number of groups; none if the leaf is one block.
     fn axis(&self, leaf: &LeafSpec) -> Option<(usize, Option<usize>)> {
         let (axis, groups) = match self.block(leaf) {
             Block::Leaf => return None,
@@ -81,13 +79,13 @@ impl Blocks {
         Some((axis, groups))
     }
 
-    /// Returns the axis and the number of blocks, which identify the blocks independently of the memory order.
+    /// Returns the axis and the number of blocks, independent of the memory order.
     pub(super) fn along(&self, leaf: &LeafSpec) -> [usize; 2] {
         let axis = self.axis(leaf).map_or(0, |(axis, _)| axis);
         [axis, self.of(leaf).map_or(0, |runs| runs.count)]
     }
 
-    /// Returns the blocks of a leaf; none if the description does not fit it.
+    /// Returns a leaf's blocks; none if they do not fit.
     pub(super) fn of(&self, leaf: &LeafSpec) -> Option<Runs> {
         if let Block::Leaf = self.block(leaf) {
             return Some(Runs { len: leaf.len(), count: 1 });
@@ -102,7 +100,7 @@ impl Blocks {
         Some(Runs { len: leaf.strides()[axis].unsigned_abs() * (length / groups), count: groups })
     }
 
-    /// Checks that every path names a leaf, and that the blocks fit.
+    /// Checks that paths name leaves and blocks fit.
     pub(super) fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
         let paths: Vec<&str> = self.0.iter().flatten().map(|(path, _)| path.as_str()).collect();
         subtree::assign(&paths, at.structure(), false, what)?;

@@ -23,8 +23,8 @@ use crate::part::prelude::*;
 ///
 /// # Cost
 ///
-/// One float of state for each parameter and one for each block. One more pass, before which the updates are stored;
-/// reads no parameters.
+/// One float of state per parameter and one per block. One more pass, before which the updates are stored; reads no
+/// parameters.
 ///
 /// # Errors
 ///
@@ -87,9 +87,9 @@ pub struct ScaleByAdamMiniState {
     pub mu: Moments,
     /// Second moments, one number per block.
     pub nu: Moments,
-    /// The axis and the number of blocks of each leaf.
+    /// Axis and number of blocks per leaf.
     blocks: Vec<[usize; 2]>,
-    /// Scratch space for sums and factors.
+    /// Scratch space.
     room: Vec<f64>,
 }
 
@@ -154,12 +154,12 @@ impl LeafVisitor for Scale<'_> {
         mu.rewrite::<C>(leaf.index, |start, mut mu| {
             let (mut at, mut u) = (start, &mut leaf.u[start..]);
             while !mu.is_empty() {
-                // To the end of the run that contains the next element.
+                // To the end of the run.
                 let here = (len - at % len).min(mu.len());
                 let (run, mean);
                 (run, u) = u.split_at_mut(here);
                 (mean, mu) = mu.split_at_mut(here);
-                // The mean is zero before the first nonzero gradient, and the factor may be infinite.
+                // Before the first nonzero gradient the mean is zero, and the factor may be infinite.
                 let factor = room[at / len % runs.count];
                 let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
                 dispatch(current_simd_level(), Step { keep, take, factor, u: run, mu: mean });
@@ -169,7 +169,6 @@ impl LeafVisitor for Scale<'_> {
     }
 }
 
-/// Advances the mean of a run, and emits its updates.
 struct Step<'a, C> {
     keep: C,
     take: C,

@@ -2,7 +2,6 @@
 
 use super::{Line, Point, excess, guess_or_one};
 
-/// Arguments of a search for one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backtracking {
     pub(crate) max_backtracking_steps: usize,
@@ -14,7 +13,6 @@ pub(crate) struct Backtracking {
     pub(crate) rtol: f64,
 }
 
-/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) t: f64,
@@ -24,7 +22,7 @@ pub(crate) struct Found {
 }
 
 impl Backtracking {
-    /// Searches from `start`, whose `t` is 0; `before` is the last step size.
+    /// Searches from `start`, at `t` 0; `before` is the last step size.
     pub(crate) fn search(&self, line: &mut impl Line, start: Point, before: f64) -> Found {
         let mut found = Found { t: 0.0, value: start.value, evaluations: 0, decrease_error: f64::INFINITY };
         if start.value.is_nan() || !start.slope.is_finite() {

@@ -12,30 +12,27 @@ use crate::element::{Element, Real, convert, with_dtype};
 use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_held};
 use crate::state::Moments;
 
-/// The loss at one point of the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
-    /// Distance from the start, in multiples of the direction.
+    /// In multiples of the direction.
     pub(super) t: f64,
     pub(super) value: f64,
-    /// The derivative by `t`.
     pub(super) slope: f64,
-    /// If bounds bend the line before this point: the change of the loss up to here predicted by the initial gradient.
+    /// If bounds bend the line before this point: the change of the loss that the initial gradient predicts.
     pub(super) bent: Option<f64>,
 }
 
 impl Point {
-    /// Returns the start of a search.
     pub(super) fn start(value: f64, slope: f64) -> Point {
         Point { t: 0.0, value, slope, bent: None }
     }
 
-    /// Returns `factor` times the change of the loss from the start predicted by the initial slope.
+    /// Returns `factor` times the change of the loss that the initial slope predicts.
     fn foreseen(self, factor: f64, start: Point) -> f64 {
         self.bent.map_or(factor * self.t * start.slope, |change| factor * change)
     }
 
-    /// Returns whether value and slope are finite. A loss of −∞ is an overflow, not a success.
+    /// Returns true if value and slope are finite. A loss of −∞ is an overflow, not a success.
     fn is_there(self) -> bool {
         self.value.is_finite() && self.slope.is_finite()
     }
@@ -43,24 +40,22 @@ impl Point {
 
 /// The loss along a direction.
 pub(super) trait Line {
-    /// Evaluates the loss, and its slope if the search needs slopes.
+    /// Evaluates the loss, and its slope if the search needs it.
     fn at(&mut self, t: f64) -> Point;
 
-    /// Keeps the gradient of the last evaluation, in place of the one kept before: the search may end there.
+    /// Keeps the last evaluation's gradient in place of the kept one: the search may end there.
     fn keep(&mut self) {}
 }
 
-/// The line through the parameters along the updates of a tree. It bends at the bounds and follows them.
+/// The line from the parameters along the updates; it bends at bounds and follows them.
 pub(super) struct TreeLine<'a, 't> {
     tree: &'a mut WholeTree<'t>,
-    /// Scratch space for a point.
     point: &'a mut Moments,
-    /// Gradients, if slopes are requested: of the last evaluation, and the kept one.
+    /// Of the last evaluation and the kept one, if the search needs slopes.
     gradients: Option<[&'a mut Moments; 2]>,
     within: Option<Within>,
 }
 
-/// Bounds, and the gradient passed to the step.
 struct Within {
     bounds: Arc<Bounds>,
     gradient: Moments,
@@ -80,7 +75,7 @@ impl<'a, 't> TreeLine<'a, 't> {
         TreeLine { tree, point, gradients, within }
     }
 
-    /// Returns the slope at the start, from the gradient passed to the step, which is also kept first.
+    /// Returns the slope at the start, and keeps the step's gradient.
     pub(super) fn first_slope(&mut self) -> f64 {
         let gradient = match &mut self.gradients {
             Some([_, kept]) => &mut **kept,
@@ -97,7 +92,6 @@ impl<'a, 't> TreeLine<'a, 't> {
         }
     }
 
-    /// Writes the updates that lead to a point of the line.
     pub(super) fn finish(self, t: f64) {
         let bounds = self.within.as_ref().map(|within| &*within.bounds);
         self.tree.visit(&mut Stretch { t, bounds });
@@ -130,7 +124,6 @@ impl Line for TreeLine<'_, '_> {
     }
 }
 
-/// Copies the gradient passed to the step.
 fn read_gradient(tree: &WholeTree<'_>, to: &mut Moments) {
     for leaf in 0..to.len() {
         if let Some(to) = to.get_mut::<f64>(leaf) {
@@ -141,7 +134,6 @@ fn read_gradient(tree: &WholeTree<'_>, to: &mut Moments) {
     }
 }
 
-/// Returns the derivative along the updates.
 fn slope(tree: &mut WholeTree<'_>, gradient: &Moments) -> f64 {
     let mut slope = Slope { gradient, sum: 0.0 };
     tree.visit(&mut slope);
@@ -160,14 +152,14 @@ impl LeafVisitor for Slope<'_> {
     }
 }
 
-/// The derivative along a line with bounds: elements at a bound do not move if the updates lead out of it.
+/// The derivative along a line with bounds: an element at a bound stays within it.
 struct AlongBounds<'a> {
-    /// The point; the parameters if none.
+    /// The point, or `None` for the parameters.
     point: Option<&'a Moments>,
     gradient: &'a Moments,
     bounds: &'a Bounds,
     slope: f64,
-    /// True if an element that could move at the start has met its bound.
+    /// True if an element free at the start has met its bound.
     bent: bool,
 }
 
@@ -193,7 +185,7 @@ impl LeafVisitor for AlongBounds<'_> {
     }
 }
 
-/// The change of the loss up to a point predicted by a gradient.
+/// The change of the loss that a gradient predicts.
 struct Change<'a> {
     point: &'a Moments,
     gradient: &'a Moments,
@@ -211,7 +203,7 @@ impl LeafVisitor for Change<'_> {
     }
 }
 
-/// Writes the point that a step leads to: both the update and the sum are rounded to the type of the parameters.
+/// Writes a step's point: update and sum are rounded to the parameters' dtype.
 struct GoTo<'a> {
     t: f64,
     point: &'a mut Moments,
@@ -234,8 +226,8 @@ fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
     }
 }
 
-/// Multiplies the updates; by 0 they become 0, whatever they were. An update that would leave the bounds ends at the
-/// bound, or by rounding slightly beyond it, where it is cut off.
+/// Multiplies the updates; by 0 all become 0. Updates end at the bounds, or by rounding slightly beyond, where they are
+/// cut off.
 pub(super) struct Stretch<'a> {
     pub(super) t: f64,
     pub(super) bounds: Option<&'a Bounds>,
@@ -256,7 +248,7 @@ impl LeafVisitor for Stretch<'_> {
     }
 }
 
-/// Returns the update, shortened to end at the bound, or by rounding slightly beyond it.
+/// Shortens the update to the bound, or by rounding slightly beyond it.
 fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
     let (bound, out) = if p + u < lower {
         (lower, -C::one())
@@ -269,7 +261,7 @@ fn up_to<C: Real>(p: C, u: C, [lower, upper]: [C; 2]) -> C {
     if (p + whole - bound) * out >= C::zero() { whole } else { whole + out * C::epsilon() * whole.abs() }
 }
 
-/// Returns the guess, or 1 if it is no length, as after a failed search.
+/// Returns the guess, or 1 after a failed search.
 fn guess_or_one(guess: f64) -> f64 {
     if guess > 0.0 && guess.is_finite() { guess } else { 1.0 }
 }

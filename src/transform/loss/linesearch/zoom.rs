@@ -3,7 +3,6 @@
 use super::super::Interpolation;
 use super::{Line, Point, excess, guess_or_one};
 
-/// Arguments of a search for one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zoom {
     pub(crate) max_linesearch_steps: usize,
@@ -17,7 +16,7 @@ pub(crate) struct Zoom {
     pub(crate) interpolation: Interpolation,
 }
 
-/// The result of a search. The line keeps the gradient there.
+/// The result; the line keeps its gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) t: f64,
@@ -35,7 +34,7 @@ struct Judged {
     curvature_error: f64,
 }
 
-/// An interval that contains an acceptable point. `low` has the lower value, and may be on the right.
+/// An interval with an acceptable point; `low`, with the lower value, may be on the right.
 #[derive(Clone, Copy, Debug)]
 struct Bracket {
     low: Point,
@@ -64,7 +63,7 @@ impl Zoom {
             let now = self.judge(start, line.at(t));
             let enough = now.decrease_error <= self.tol;
             let done = enough && now.curvature_error <= self.tol;
-            // Without a bracket each point is lower than the one before.
+            // Without a bracket each point is lower than the last.
             if enough && (bracket.is_none() || done || now.point.value < kept.point.value) {
                 line.keep();
                 kept = now;
@@ -74,7 +73,7 @@ impl Zoom {
                 Some(bracket) => Some(bracket.narrowed(now)),
             };
             if done || (longest && bracket.is_none()) {
-                // The longest allowed step may be too short for the slope to change.
+                // The longest step may be too short for the slope to change.
                 return now.accepted(line, kept).found(evaluations);
             }
             if evaluations >= self.max_linesearch_steps as u64 || (narrow && kept.point.t > 0.0) {
@@ -86,7 +85,7 @@ impl Zoom {
         nowhere.found(0)
     }
 
-    /// Evaluates the strong Wolfe conditions, the first also in the approximate form that is robust to rounding.
+    /// Evaluates the strong Wolfe conditions; the first also in the approximate form, robust to rounding.
     fn judge(&self, start: Point, point: Point) -> Judged {
         if !point.is_there() {
             let point = Point { value: f64::INFINITY, ..point };
@@ -100,14 +99,14 @@ impl Zoom {
         });
         let curvature = match self.curv_rtol {
             f64::INFINITY => 0.0,
-            // At a bend of the line the slope jumps, and may nowhere be small.
+            // At a bend the slope jumps, and may nowhere be small.
             _ if point.bent.is_some() => 0.0,
             rtol => point.slope.abs() - rtol * start.slope.abs(),
         };
         Judged { point, decrease_error: excess(decrease.min(approximate)), curvature_error: excess(curvature) }
     }
 
-    /// Returns the interval between a new point and the one before, unless the loss is still decreasing there.
+    /// Returns the interval between a new point and the previous one, unless the loss still decreases.
     fn bracket(&self, now: Judged, before: Point, first: bool) -> Option<Bracket> {
         let rises = now.decrease_error > 0.0 || (!first && now.point.value >= before.value);
         match (rises, now.point.slope >= 0.0) {
@@ -124,7 +123,7 @@ impl Judged {
         Found { t, value, evaluations, decrease_error, curvature_error }
     }
 
-    /// Accepts this point, evaluated last, and keeps its gradient.
+    /// Accepts the last point and keeps its gradient.
     fn accepted(self, line: &mut impl Line, kept: Judged) -> Judged {
         if self.point.t != kept.point.t {
             line.keep();
@@ -132,8 +131,7 @@ impl Judged {
         self
     }
 
-    /// Returns the result of a search that must end: the best point with enough decrease; failing that, the last one,
-    /// if the loss is lower there.
+    /// Returns the best point with enough decrease, else the last if its loss is lower.
     fn or_last_resort(self, line: &mut impl Line, kept: Judged) -> Judged {
         let lower = self.decrease_error.is_finite() && self.point.value < kept.point.value;
         if kept.point.t > 0.0 || !lower { kept } else { self.accepted(line, kept) }
@@ -145,8 +143,7 @@ impl Bracket {
         (self.high.t - self.low.t).abs()
     }
 
-    /// Returns a new point inside: the minimum of a cubic, else of a parabola, if not too close to an end; else the
-    /// middle.
+    /// Returns the minimum of a cubic or parabola, if not too close to an end, else the middle.
     fn inside(&self, interpolation: Interpolation) -> f64 {
         let Bracket { low, high, third } = *self;
         let (left, right, length) = (low.t.min(high.t), low.t.max(high.t), self.length());
@@ -160,7 +157,7 @@ impl Bracket {
         found.unwrap_or(0.5 * (low.t + high.t))
     }
 
-    /// Returns the subinterval that a point inside leaves.
+    /// Returns the subinterval after a point inside.
     fn narrowed(self, now: Judged) -> Bracket {
         let Bracket { low, high, .. } = self;
         let point = now.point;
@@ -174,7 +171,7 @@ impl Bracket {
     }
 }
 
-/// Returns the minimum of the cubic through three points, with the slope of the first; NaN if it has none.
+/// Returns the minimum of the cubic with the slope of `a`, or NaN.
 fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
     // (f(a + x) − f(a) − f′(a)·x) / x² is linear in x: the cubic's second and third coefficients.
     let reduced = |p: Point| {
@@ -187,7 +184,7 @@ fn cubic_minimum(a: Point, b: Point, c: Point) -> f64 {
     a.t + (-second + (second * second - 3.0 * third * a.slope).sqrt()) / (3.0 * third)
 }
 
-/// Returns the minimum of the cubic through two points, with the slopes of both; NaN if it has none.
+/// Returns the minimum of the cubic with both slopes, or NaN.
 fn hermite_minimum(a: Point, b: Point) -> f64 {
     let x = b.t - a.t;
     let first = a.slope + b.slope - 3.0 * (b.value - a.value) / x;
@@ -195,7 +192,7 @@ fn hermite_minimum(a: Point, b: Point) -> f64 {
     b.t - x * (b.slope + second - first) / (b.slope - a.slope + 2.0 * second)
 }
 
-/// Returns the minimum of the parabola through two points, with the slope of the first.
+/// Returns the minimum of the parabola with the slope of `a`.
 fn parabola_minimum(a: Point, b: Point) -> f64 {
     let x = b.t - a.t;
     let second = (b.value - a.value - a.slope * x) / (x * x);

@@ -16,7 +16,7 @@ use crate::numeric::order::largest_first;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-/// The places of a leaf's matrix: element `[i, j]` is at `rows[i] + cols[j]`.
+/// Element `[i, j]` of a matrix is at `rows[i] + cols[j]`.
 #[derive(Debug, Hash)]
 pub(super) struct Places {
     pub(super) rows: Vec<usize>,
@@ -28,13 +28,13 @@ impl Places {
         [self.rows.len(), self.cols.len()]
     }
 
-    /// Copies the matrix to row-major order.
+    /// Copies to row-major order.
     pub(super) fn read<C: Real>(&self, from: &[C], to: &mut Vec<C>) {
         to.clear();
         to.extend(self.rows.iter().flat_map(|i| self.cols.iter().map(move |j| from[i + j])));
     }
 
-    /// Copies the matrix back.
+    /// Copies from row-major order.
     pub(super) fn write<C: Real>(&self, from: &[C], to: &mut [C]) {
         for (i, row) in self.rows.iter().zip(from.chunks_exact(self.cols.len().max(1))) {
             self.cols.iter().zip(row).for_each(|(j, x)| to[i + j] = *x);
@@ -42,7 +42,7 @@ impl Places {
     }
 }
 
-/// The leaves that are matrices with a factor for at least one side: a side no longer than `most`.
+/// The matrices with a factor for at least one side: one no longer than `most`.
 #[derive(Clone, Debug)]
 pub(super) struct Matrices {
     of_leaf: Arc<[Option<Places>]>,
@@ -84,7 +84,7 @@ fn places(numbers: &WeightDimensionNumbers, most: usize, leaf: &LeafSpec, what: 
     Ok(matrix.map(|[rows, cols]| Places { rows, cols }).filter(|places| places.size().iter().any(|n| *n <= most)))
 }
 
-/// Allocates zeroed square arrays for the rows and the columns of each matrix, for sides of at most `most`.
+/// Allocates zeroed square arrays for all sides of at most `most`.
 pub(super) fn square_arrays(
     numbers: &WeightDimensionNumbers,
     most: usize,
@@ -104,14 +104,14 @@ pub(super) fn square_arrays(
     Ok([of(0)?, of(1)?])
 }
 
-/// Scratch space for matrices, for both compute types, and for decompositions; not saved.
+/// Scratch space for both compute types and decompositions; not saved.
 #[derive(Default)]
 pub(super) struct Rooms {
     single: Room<f32>,
     double: Room<f64>,
 }
 
-/// A clone has empty scratch space.
+/// A clone starts empty.
 impl Clone for Rooms {
     fn clone(&self) -> Rooms {
         Rooms::default()
@@ -135,11 +135,8 @@ impl Rooms {
     }
 }
 
-/// Scratch space for matrices of one type.
 pub(super) struct Room<C> {
-    /// The gradient.
     pub(super) gradient: Vec<C>,
-    /// Another matrix of its size.
     pub(super) mean: Vec<C>,
     spare: Vec<C>,
     pub(super) eigen: Eigen,
@@ -151,12 +148,10 @@ impl<C> Default for Room<C> {
     }
 }
 
-/// Returns a view of a square matrix in row-major order.
 pub(super) fn square<C>(data: &[C], n: usize) -> ArrayView2<'_, C> {
     matrix(data, n, n)
 }
 
-/// A matrix of a [`Room`].
 #[derive(Clone, Copy)]
 pub(super) enum Of {
     Gradient,
@@ -164,7 +159,7 @@ pub(super) enum Of {
 }
 
 impl<C: Real> Room<C> {
-    /// Computes `x ← left·x·right`; an absent factor is the identity.
+    /// Computes `x ← left·x·right`, where absent factors are the identity.
     pub(super) fn multiply(
         &mut self,
         which: Of,
@@ -189,7 +184,7 @@ impl<C: Real> Room<C> {
         }
     }
 
-    /// Computes `factor ← keep·factor + take·(gradient times its transpose)`, for the rows or else for the columns.
+    /// Computes `factor ← keep·factor + take·G·Gᵀ` for the rows, `Gᵀ·G` otherwise.
     pub(super) fn accumulate(
         &mut self,
         [rows, cols]: [usize; 2],
@@ -228,7 +223,7 @@ impl Eigen {
         }
     }
 
-    /// Improves the eigenvectors of an older matrix by one step of orthogonalized power iteration.
+    /// Improves an older matrix's eigenvectors by one step of orthogonal iteration.
     ///
     /// The columns of `vectors` are sorted by decreasing weight; `order` receives the former column of each.
     pub(super) fn improve<C: Real>(
@@ -245,7 +240,7 @@ impl Eigen {
         wide(matrix, &mut self.matrix);
         wide(vectors, &mut self.vectors);
         self.product.resize(n * n, 0.0);
-        // Transposed, so that columns are contiguous: `(matrix·vectors)ᵀ`.
+        // Transposed, for contiguous columns: `(matrix·vectors)ᵀ`.
         let (mirrored, matrix) = (square(&self.vectors, n).reversed_axes(), square(&self.matrix, n));
         matmul(mirrored, matrix, &mut self.product);
         self.values.clear();
@@ -255,7 +250,7 @@ impl Eigen {
         }
         largest_first(&mut self.values);
         order(&self.values);
-        // In the new order, into the memory of the matrix, which is no longer needed.
+        // In the new order, into the matrix's free memory.
         for (to, (_, j)) in self.matrix.chunks_exact_mut(n.max(1)).zip(&self.values) {
             to.copy_from_slice(&self.product[j * n..][..n]);
         }
@@ -270,8 +265,7 @@ impl Eigen {
         self.symmetric.decompose(n, |i, j| matrix[i * n + j].as_f64());
         self.vectors.clear();
         self.matrix.clear();
-        // Rows are eigenvectors, once plain and once multiplied by a power of their eigenvalues, which rounding may
-        // have made negative.
+        // Rows are eigenvectors, plain and times a power of the eigenvalues, which rounding may have made negative.
         for k in 0..n {
             let (value, vector) = (self.symmetric.value(k), self.symmetric.vector(k));
             let factor = (if value < 0.0 { ridge } else { value + ridge }).powf(power);

@@ -38,7 +38,7 @@ use crate::tree::LeafSpec;
 ///
 /// # Cost
 ///
-/// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float for each parameter. One more pass,
+/// For a matrix of `n × m`, `2n² + 2m²` floats of state; for other leaves one float per parameter. One more pass,
 /// before which the updates are stored. A step takes about `4nm(n + m)` multiplications and additions for a matrix, and
 /// each refresh of a root of `n × n` about `12n³`, in `f64`: for large matrices set a large frequency, or use
 /// [`scale_by_soap`](crate::transform::scale_by_soap). Each product allocates some 2 MB for its factors. Reads no
@@ -197,7 +197,7 @@ impl LeafVisitor for Precondition<'_> {
         let Some(preconditioned) = updates.checked_sub(self.start) else { return };
         let both = left.dtype(i).is_some() && right.dtype(i).is_some();
         let power = if both { -0.25 } else { -0.5 };
-        // The bound that holds for fresh roots, since `L ⪰ w·G·Gᵀ` and `R ⪰ w·Gᵀ·G`.
+        // The bound of fresh roots: `L ⪰ w·G·Gᵀ` and `R ⪰ w·Gᵀ·G`.
         let most = size[0].min(size[1]) as f64 / self.take;
         let mut fresh = updates < self.every || preconditioned.is_multiple_of(self.every);
         loop {

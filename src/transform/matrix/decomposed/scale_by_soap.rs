@@ -32,9 +32,9 @@ use crate::tree::LeafSpec;
 /// # Cost
 ///
 /// For a matrix of `n × m`, `2nm + 2n² + 2m²` floats of state, and in memory four copies of the largest matrix and
-/// three of the square of its side in `f64`; for other leaves two floats for each parameter. One more pass, before
-/// which the updates are stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis
-/// `5n³` more, in `f64`, and the first step about `12n³` for each side, once. Each product allocates some 2 MB for its
+/// three of the square of its side in `f64`; for other leaves two floats per parameter. One more pass, before which the
+/// updates are stored. A step takes about `8nm(n + m)` multiplications and additions, each refresh of a basis `5n³`
+/// more, in `f64`, and the first step about `12n³` for each side, once. Each product allocates some 2 MB for its
 /// factors. Reads no parameters. The crate faer does the decompositions. Results do not depend on the number of
 /// threads; between CPU models the last bits differ.
 ///
@@ -179,7 +179,6 @@ impl Scale<'_> {
         }
     }
 
-    /// Accumulates the gradient into the factors of a matrix.
     fn accumulate<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
         let ScaleBySoapState { left, right, rooms, .. } = &mut *self.state;
         let room = rooms.of::<C>();
@@ -190,7 +189,6 @@ impl Scale<'_> {
         }
     }
 
-    /// Computes the bases of a matrix.
     fn begin<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
         let ScaleBySoapState { left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
         let room = rooms.of::<C>();
@@ -201,7 +199,7 @@ impl Scale<'_> {
         }
     }
 
-    /// Improves the bases of a matrix, and reorders the second moments alike.
+    /// Improves the bases, and reorders the second moments alike.
     fn refresh<C: Real>(&mut self, leaf: usize, places: &Places) {
         let ScaleBySoapState { nu, left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
         let (room, [rows, cols]) = (rooms.of::<C>(), places.size());
@@ -221,7 +219,6 @@ impl Scale<'_> {
         }
     }
 
-    /// Does one step in the basis.
     fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C], updates: u64) {
         let adam = self.adam::<C>(updates - 1);
         let ScaleBySoapState { mu, nu, left_basis, right_basis, rooms, .. } = &mut *self.state;
@@ -262,7 +259,7 @@ impl LeafVisitor for Scale<'_> {
         }
         let size = places.size();
         places.read(leaf.u, &mut self.state.rooms.of::<C>().gradient);
-        // The step uses the bases, not the factors, which may be a step ahead.
+        // The step uses the bases; the factors may be a step ahead.
         self.accumulate::<C>(i, size);
         if updates == 0 {
             self.begin::<C>(i, size);
@@ -275,7 +272,6 @@ impl LeafVisitor for Scale<'_> {
     }
 }
 
-/// The scalars of Adam.
 #[derive(Clone, Copy)]
 struct Adam<C> {
     mean1: Mean<C>,

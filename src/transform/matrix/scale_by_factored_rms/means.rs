@@ -4,7 +4,6 @@ use crate::element::Real;
 use crate::engine::Job;
 use crate::numeric::split::{FEW, Split, each_of, half, in_parts, worth_sharing};
 
-/// An element-wise chunk of a leaf that is not factored.
 pub(super) struct Plain<'a, C> {
     pub(super) u: &'a [C],
     pub(super) v: &'a mut [C],
@@ -34,30 +33,28 @@ impl<C: Real> Job for Plain<'_, C> {
     }
 }
 
-/// The evenly spaced means of the rows or columns of a matrix, and their factors.
+/// Evenly spaced means of rows or columns, and their factors.
 pub(super) struct Factor<'a, C> {
     pub(super) mean: &'a mut [C],
     pub(super) by: &'a mut [C],
     pub(super) step: usize,
 }
 
-/// Partial sums kept side by side, so that reductions vectorize; their number fixes the order of addition.
+/// Independent partial sums, so that reductions vectorize; they fix the order of addition.
 const LANES: usize = 8;
 
-/// The most blocks of rows that a matrix is cut into, and the least elements of a block.
+/// The most row blocks of a matrix, and a block's least elements.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 
-/// One matrix and its factors.
 pub(super) struct Factored<'a, C> {
     pub(super) u: &'a [C],
-    /// The strides of the two axes, and their lengths.
     pub(super) steps: [usize; 2],
     pub(super) size: [usize; 2],
-    /// The factor of the second longest axis, and of the longest.
+    /// The factors of the second longest axis and of the longest.
     pub(super) row: Factor<'a, C>,
     pub(super) col: Factor<'a, C>,
-    /// True if the second axis is that of the rows.
+    /// True if the rows are the second axis.
     pub(super) exchanged: bool,
     pub(super) room: &'a mut Vec<f64>,
 }
@@ -65,8 +62,8 @@ pub(super) struct Factored<'a, C> {
 impl<C: Real> Factored<'_, C> {
     pub(super) fn update(self, keep: f64, epsilon: f64) {
         let [n, m] = self.size;
-        // Along the first axis squares are summed per block, and the blocks in order. The blocks depend on the matrix
-        // alone, not on the number of threads.
+        // Sums squares along the first axis by block, then the blocks, which depend on the matrix alone, not on the
+        // number of threads.
         let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
         let lanes = if self.steps == [m, 1] { 1 } else { LANES };
         self.room.clear();
@@ -115,7 +112,7 @@ impl<C: Real> Factored<'_, C> {
     }
 }
 
-/// Sums the squares of a block of rows by row, in lanes, and by column, in the order of [`Squares`].
+/// Sums the squares of a row block by row, in lanes, and by column, in the order of [`Squares`].
 fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut [f64], epsilon: f64) {
     let square = |u: C| u.as_f64() * u.as_f64() + epsilon;
     let (rows, _) = rows.as_chunks_mut::<LANES>();
@@ -129,7 +126,7 @@ fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut
         }
         return;
     }
-    // Several columns side by side: each is a dependent chain of additions.
+    // Side by side, because each column is a dependent chain of additions.
     for (b, cols) in cols.chunks_mut(LANES).enumerate() {
         for (i, row) in rows.iter_mut().enumerate() {
             for (lane, col) in cols.iter_mut().enumerate() {
@@ -141,12 +138,12 @@ fn sum<C: Real>(u: &[C], [down, along]: [usize; 2], rows: &mut [f64], cols: &mut
     }
 }
 
-/// Contiguous rows: squares are summed by row, and by column for each block of rows.
+/// Sums squares of contiguous rows by row, and per row block by column.
 struct Squares<'a, C> {
     u: &'a [C],
     rows: &'a mut [f64],
     cols: &'a mut [f64],
-    /// Rows of a block, and columns.
+    /// Rows per block, and columns.
     size: [usize; 2],
     epsilon: f64,
 }
@@ -179,10 +176,10 @@ impl<C: Real> Job for Squares<'_, C> {
     }
 }
 
-/// Rows summed together, so that the column sums are loaded and stored once for all of them.
+/// Rows summed together, which loads and stores column sums once.
 const TOGETHER: usize = 4;
 
-/// Sums the squares of some rows, each row and each column in order.
+/// Sums the squares of `R` rows, each row and column in order.
 #[inline(always)]
 fn squares<C: Real, const R: usize>(u: &[C], rows: &mut [f64; R], cols: &mut [f64], epsilon: f64) {
     let square = |u: C| u.as_f64() * u.as_f64() + epsilon;

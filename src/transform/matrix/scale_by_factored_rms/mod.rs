@@ -36,9 +36,9 @@ use means::{Factor, Factored, Plain};
 ///
 /// # Cost
 ///
-/// For a factored leaf of `n × m`, `n + m` floats of state; for others one for each parameter. One more pass, which
-/// only reads the updates. It has them stored in memory if an earlier stage changed them, and gradients copied if they
-/// are 16-bit or have another memory order than the parameters. Reads no parameters.
+/// For a factored leaf of `n × m`, `n + m` floats of state; for others one per parameter. One more pass, which only
+/// reads the updates. It has them stored in memory if an earlier stage changed them, and gradients copied if they are
+/// 16-bit or have another memory order than the parameters. Reads no parameters.
 ///
 /// # Errors
 ///
@@ -108,23 +108,21 @@ pub struct ScaleByFactoredRmsState {
     pub v_col: Moments,
     /// Means of leaves that are not factored.
     pub v: Moments,
-    /// The factors of the rows and columns of factored leaves in this step; shaped like the means.
+    /// Factors of rows and columns in this step, shaped like the means.
     by_row: Moments,
     by_col: Moments,
     layouts: Arc<[Layout]>,
-    /// Scratch space for sums.
     room: Vec<f64>,
 }
 
 state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } knows { layouts } room { by_row, by_col });
 
-/// Returns the stride of axis `a` in means over the axis `gone`, which are in row-major order.
+/// Returns the stride of axis `a` in row-major means over axis `gone`.
 fn step_without(shape: &[usize], gone: usize, a: usize) -> usize {
     if a == gone { 0 } else { (a + 1..shape.len()).filter(|&b| b != gone).map(|b| shape[b]).product() }
 }
 
-/// The layout of a factored leaf: its axes in memory order, outermost first, each with its length and its strides in
-/// the row means and in the column means.
+/// Axes in memory order, outermost first: length, strides in row and column means.
 #[derive(Clone, Debug, Hash, Default)]
 struct Layout {
     axes: Vec<[usize; 3]>,
@@ -137,8 +135,7 @@ impl Layout {
         Layout { axes: axes.map(|a| [shape[a], step_without(shape, along, a), step_without(shape, down, a)]).collect() }
     }
 
-    /// Visits `len` elements as runs along the innermost axis: the range, and the places of the means of its first row
-    /// and column.
+    /// Visits runs along the innermost axis: their ranges, and the places of their first means.
     fn each(&self, start: usize, len: usize, mut run: impl FnMut(Range<usize>, [usize; 2])) {
         let (inner, outer) = self.axes.split_last().map_or(([1, 0, 0], &[][..]), |(inner, outer)| (*inner, outer));
         let mut done = 0;
@@ -158,10 +155,10 @@ impl Layout {
 }
 
 impl ScaleByFactoredRms {
-    /// Returns the axes of a leaf's rows and columns: its second longest and its longest.
+    /// Returns the axes of rows and columns: the second longest and the longest.
     fn axes(&self, leaf: &LeafSpec) -> Option<[usize; 2]> {
         let shape = leaf.shape();
-        // The longest; the last of equally long ones.
+        // The longest, and the last of several.
         let longest = |but: Option<usize>| (0..shape.len()).filter(|a| Some(*a) != but).max_by_key(|&a| shape[a]);
         let along = longest(None)?;
         let down = longest(Some(along))?;
@@ -231,7 +228,6 @@ impl LeafStatistics for ScaleByFactoredRms {
     }
 }
 
-/// Computes the factors of elements from their means.
 struct Roots<'a, C> {
     v: &'a [C],
     to: &'a mut [C],
@@ -250,7 +246,7 @@ impl<C: Real> Job for Roots<'_, C> {
     }
 }
 
-/// The factors of neighbours along one axis: those of their rows and of their columns, with their strides.
+/// Factors along an axis: of rows and columns, with strides.
 struct Products<'a, C> {
     row: (&'a [C], usize),
     col: (&'a [C], usize),
@@ -313,7 +309,7 @@ impl LeafObserver for Means<'_> {
         let (shape, strides) = (leaf.shape(), leaf.strides());
         let [n, m] = [shape[down], shape[along]];
         let steps = |a: usize| [strides[a] as usize, step_without(shape, along, a), step_without(shape, down, a)];
-        // The start of matrix `b` in the leaf and in both factors: the other axes, last fastest.
+        // Where matrix `b` starts in the leaf and both factors: the other axes, last fastest.
         for b in 0..u.len() / (n * m).max(1) {
             let (mut rest, mut at) = (b, [0; 3]);
             for a in (0..shape.len()).rev().filter(|&a| a != down && a != along) {
@@ -324,7 +320,7 @@ impl LeafObserver for Means<'_> {
             let [at, at_row, at_col] = at;
             let row = Factor { mean: &mut row[at_row..], by: &mut by_row[at_row..], step: steps(down)[1] };
             let col = Factor { mean: &mut col[at_col..], by: &mut by_col[at_col..], step: steps(along)[2] };
-            // The order of summation follows the order of the axes, which is usually that of memory.
+            // Sums in the order of the axes, which usually are in memory order.
             let (exchanged, axes) = (down > along, [down.min(along), down.max(along)]);
             let (steps, size) = (axes.map(|a| strides[a] as usize), axes.map(|a| shape[a]));
             Factored { u: &u[at..], steps, size, row, col, exchanged, room }.update(keep, self.epsilon);

@@ -38,7 +38,7 @@ impl DimensionNumbers {
         DimensionNumbers { reduction_axis: reduction_axis.into(), output_axis: output_axis.into() }
     }
 
-    /// Returns the axes of rows and columns, counted from the start, if the leaf has them all and none twice.
+    /// Returns the axes of rows and columns, if the leaf has them all and none twice.
     fn axes(&self, leaf: &LeafSpec) -> Option<[Vec<usize>; 2]> {
         let from_start = |&a: &isize| {
             let a = if a < 0 { a.checked_add_unsigned(leaf.ndim())? } else { a };
@@ -53,7 +53,7 @@ impl DimensionNumbers {
 }
 
 impl Layout {
-    /// Returns a weight as one matrix: its outputs, and all other axes together.
+    /// Returns a weight as one matrix of outputs and all other axes.
     fn numbers(self, ndim: usize) -> Option<DimensionNumbers> {
         let last = ndim.checked_sub(1).filter(|last| *last > 0)? as isize;
         Some(match self {
@@ -148,12 +148,12 @@ impl WeightDimensionNumbers {
         self
     }
 
-    /// Returns the dimension numbers of a leaf. `layout` gives the rows of a leaf without an entry.
+    /// Returns a leaf's dimension numbers; `layout` decides without an entry.
     pub(crate) fn of(&self, leaf: &LeafSpec, layout: Layout) -> Option<DimensionNumbers> {
         let numbers = |axes: &MatrixAxes| match axes {
             MatrixAxes::NoMatrix => None,
             MatrixAxes::Axes(numbers) => Some(numbers.clone()),
-            // For fewer axes, those of a matrix, which do not fit.
+            // Fewer axes get those of a matrix, which do not fit.
             MatrixAxes::Flattened(layout) => layout.numbers(leaf.ndim().max(2)),
         };
         if let Some((_, axes)) = self.by_path.iter().flatten().find(|(path, _)| subtree::holds(path, leaf.path())) {
@@ -169,7 +169,7 @@ impl WeightDimensionNumbers {
         self.patterns.iter().find(|(pattern, _)| pattern.matches(leaf.path())).map(|(_, axes)| axes)
     }
 
-    /// Returns whether a leaf could be a matrix and is none, although no entry says so.
+    /// Returns true if a leaf could be a matrix and is none, although no entry says so.
     pub(crate) fn leaves_out(&self, leaf: &LeafSpec) -> bool {
         let named = self.by_path.iter().flatten().any(|(path, _)| subtree::holds(path, leaf.path()));
         let meant = match self.pattern(leaf) {
@@ -179,7 +179,7 @@ impl WeightDimensionNumbers {
         !named && meant && self.of(leaf, Layout::default()).is_none()
     }
 
-    /// Checks that every path names a leaf, and that every pattern matches one.
+    /// Checks that every path and pattern matches a leaf.
     pub(crate) fn check(&self, at: &InitContext<'_>, what: &str) -> Result<()> {
         let paths: Vec<&str> = self.by_path.iter().flatten().map(|(path, _)| path.as_str()).collect();
         subtree::assign(&paths, at.structure(), false, what)?;
@@ -188,25 +188,22 @@ impl WeightDimensionNumbers {
     }
 }
 
-/// The places of a leaf's matrices: element `[i, j]` of the matrix at `m` is at `m + down[i] + along[j]`, with no more
-/// rows than columns.
+/// Element `[i, j]` of a matrix at `m` is at `m + down[i] + along[j]`, with no more rows than columns.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Places {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
-    /// Transpositions that reorder the leaf from memory order to matrix by matrix and row by row, applied in turn:
-    /// arrays `[a, b, c, d]` that become `[a, c, b, d]`.
+    /// Transpositions `[a, b, c, d]` to `[a, c, b, d]`, in turn, from memory order to row-major matrices.
     pub(super) turns: Vec<[usize; 4]>,
 }
 
-/// Returns the rows and columns of a leaf's matrices, in that order, if it has any.
+/// Returns the rows and columns of a leaf's matrices, if any.
 pub(crate) fn fans(numbers: &WeightDimensionNumbers, leaf: &LeafSpec, layout: Layout) -> Option<[usize; 2]> {
     let axes = numbers.of(leaf, layout)?.axes(leaf)?;
     Some(axes.map(|axes| axes.iter().map(|&a| leaf.shape()[a]).product()))
 }
 
-/// Returns the places of the matrices of the active leaves.
 pub(super) fn matrices_of(
     numbers: &WeightDimensionNumbers,
     at: &InitContext<'_>,
@@ -239,8 +236,9 @@ fn places_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Places 
     Places { matrices, down, along, turns }
 }
 
-/// Returns the places of the rows and of the columns of a leaf that is one matrix: element `[i, j]` is at the sum of
-/// both. `None` if the leaf is no matrix, an error if it is described as several.
+/// Returns the places of rows and columns of a leaf's only matrix: element `[i, j]` is at their sum.
+///
+/// Returns `None` for no matrix, an error for several.
 #[cfg(feature = "faer")]
 pub(crate) fn one_matrix(
     numbers: &WeightDimensionNumbers,
@@ -263,7 +261,7 @@ fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
     axes.iter().map(|&a| leaf.shape()[a]).product()
 }
 
-/// Returns the transpositions that reorder the axes of a leaf from memory order.
+/// Returns the transpositions from memory order to this order of axes.
 fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     let mut lie: Vec<usize> = (0..leaf.ndim()).collect();
     sort_axes(&mut lie, &|a| leaf.strides()[a]);
@@ -280,7 +278,7 @@ fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     turns
 }
 
-/// Returns the places of the elements along some axes, the last axis fastest; empty for a leaf without elements.
+/// Returns the places along some axes, the last fastest; none for an empty leaf.
 fn places(leaf: &LeafSpec, axes: &[usize]) -> Vec<usize> {
     if leaf.len() == 0 {
         return Vec::new();

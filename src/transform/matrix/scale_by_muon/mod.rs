@@ -37,10 +37,10 @@ pub use self::newton_schulz::{NsCoeffs, Preconditioning};
 ///
 /// # Cost
 ///
-/// One float of state for each parameter, and two copies of the largest matrix and two of its shorter side squared.
-/// Each product allocates some 2 MB for its factors. One more pass; between the two, a matrix of `n × m` with `n ≤ m`
-/// takes about `ns_steps·(3nm + n²)·n` multiplications and additions. Reads no parameters. With feature `rayon`,
-/// threads share blocks of 256 rows.
+/// One float of state per parameter, and two copies of the largest matrix and two of its shorter side squared. Each
+/// product allocates some 2 MB for its factors. One more pass; between the two, a matrix of `n × m` with `n ≤ m` takes
+/// about `ns_steps·(3nm + n²)·n` multiplications and additions. Reads no parameters. With feature `rayon`, threads
+/// share blocks of 256 rows.
 ///
 /// # Errors
 ///
@@ -158,7 +158,6 @@ impl WholeTreeTransformation for ScaleByMuon {
     }
 }
 
-/// The scalars of the running mean.
 #[derive(Clone, Copy)]
 struct Momentum {
     keep: f64,

@@ -60,7 +60,6 @@ impl NsCoeffs {
         self.rows.is_empty()
     }
 
-    /// Returns the row of each step.
     pub(super) fn rows(&self, steps: usize) -> impl Iterator<Item = [f64; 3]> + Clone + '_ {
         let steps = if self.repeated { steps } else { self.rows.len() };
         self.rows.iter().copied().cycle().take(steps)
@@ -124,16 +123,15 @@ impl Preconditioning {
     }
 }
 
-/// Lower bound of the divisor of the last two methods, before the root.
+/// Least divisor of the last two methods, before the root.
 pub(super) const LEAST: f64 = 1e-8;
 
-/// A matrix `x`, or several at once, on any device.
+/// One or several matrices `x` on any device.
 pub(super) trait Matrices {
-    /// Divides `x` by its norm, if the method uses one.
     fn begin(&mut self, preconditioning: Preconditioning);
     /// `a ← x·xᵀ`
     fn gram(&mut self);
-    /// Scales the rows of `x`, and `a` alike, if the method does so after the product.
+    /// Scales the rows of `x` and `a`, if the method does so after the product.
     fn precondition(&mut self, preconditioning: Preconditioning);
     /// `s ← of_gram·a + of_square·a²`
     fn polynomial(&mut self, of_gram: f64, of_square: f64);
@@ -141,7 +139,6 @@ pub(super) trait Matrices {
     fn multiply(&mut self, of_x: f64);
 }
 
-/// Runs the iteration.
 pub(super) fn iterate(
     on: &mut impl Matrices,
     coeffs: impl Iterator<Item = [f64; 3]>,
@@ -158,7 +155,7 @@ pub(super) fn iterate(
     }
 }
 
-/// Scratch space for matrices, for both compute types. A clone starts empty.
+/// Scratch space for both compute types. A clone starts empty.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     single: Room<f32>,
@@ -195,7 +192,7 @@ struct Wide {
 }
 
 impl Scratch {
-    /// Replaces one matrix of a leaf by the result of the iteration. Returns the inner product of both.
+    /// Orthogonalizes a matrix; returns the inner product of old and new.
     pub(super) fn orthogonalize<C: Real>(
         &mut self,
         u: &mut [C],
@@ -234,7 +231,7 @@ impl Wide {
     fn spectral_norm<C: Real>(&mut self, x: &[C], [n, m]: [usize; 2]) -> f64 {
         self.x.clear();
         self.x.extend(x.iter().map(|x| x.as_f64()));
-        // Scaled, so that squares neither overflow nor vanish.
+        // Against overflow and underflow of squares.
         let largest = self.x.iter().fold(0.0, |largest: f64, x| if x.is_nan() { *x } else { largest.max(x.abs()) });
         if largest == 0.0 || !largest.is_finite() {
             return largest;
@@ -256,7 +253,6 @@ impl<C: Real> Room<C> {
     }
 }
 
-/// A matrix in host memory.
 struct Here<'a, C> {
     room: &'a mut Room<C>,
     wide: &'a mut Wide,
@@ -303,7 +299,7 @@ impl<C: Real> Matrices for Here<'_, C> {
         match preconditioning {
             Preconditioning::Frobenius | Preconditioning::Spectral => {}
             Preconditioning::Aol => {
-                // `squared` is free until `polynomial` writes it; it holds the factors.
+                // `squared` holds the factors until `polynomial` writes it.
                 for i in 0..n {
                     let sum = sum_tile(&a[i * n..][..n], |a| a.as_f64().abs());
                     squared[i] = C::of(factor(sum));
@@ -312,8 +308,7 @@ impl<C: Real> Matrices for Here<'_, C> {
                     let row = squared[i];
                     x[i * m..][..m].iter_mut().for_each(|x| *x *= row);
                     let line = a[i * n..][..n].iter_mut().zip(&*squared);
-                    // The product of factors first: it is the same for `[i, j]` and `[j, i]`, so that `a` stays
-                    // symmetric.
+                    // The product of factors first, equal for `[i, j]` and `[j, i]`, keeps `a` symmetric.
                     line.for_each(|(a, col)| *a *= row * *col);
                 }
             }
@@ -330,14 +325,14 @@ impl<C: Real> Matrices for Here<'_, C> {
 /// The norm below which `eps` is relative to it.
 pub(super) const EPS_FROM: f64 = 1e-3;
 
-/// A norm whose fourth power still fits an `f32`.
+/// A norm whose fourth power fits an `f32`.
 const LARGE: f64 = 1e9;
 
-/// Returns the first divisor of `x`: its norm plus `eps`, which is relative for small norms. The last two methods
-/// divide by norms of their own; for them only small and very large matrices are normalized, so that none vanishes and
-/// no product overflows.
+/// Returns the first divisor of `x`: its norm plus `eps`, which is relative for small norms.
+///
+/// For the last two methods, which divide by norms of their own, it only prevents underflow and overflow.
 fn divisor(norm: f64, eps: f64, preconditioning: Preconditioning) -> f64 {
-    // Not `min`, which would drop a NaN.
+    // `min` would drop NaN.
     let at_most_1 = |x: f64| if x > 1.0 { 1.0 } else { x };
     match preconditioning {
         Preconditioning::Frobenius | Preconditioning::Spectral => norm + eps * at_most_1(norm / EPS_FROM),

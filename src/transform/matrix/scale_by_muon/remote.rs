@@ -7,7 +7,6 @@ use crate::engine::{Line, RemoteLeaf};
 use crate::state::Moments;
 
 impl Orthogonalize<'_> {
-    /// Returns the updates of a leaf.
     pub(super) fn remote(&mut self, leaf: usize, on: &mut dyn RemoteLeaf) -> Line {
         let ScaleByMuonState { updates, mu, places, .. } = &mut *self.state;
         let rule = self.rule;
@@ -29,7 +28,7 @@ impl Orthogonalize<'_> {
     }
 }
 
-/// Advances a leaf's mean, if it has one, and returns the corrected mean.
+/// Advances a leaf's mean, and returns the corrected mean.
 fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, mu: &Moments, leaf: usize) -> Option<Line> {
     let Momentum { keep, take, of_mean, of_update } = momentum;
     let (mean, u) = (on.array(mu, leaf)?, on.update());
@@ -43,13 +42,12 @@ struct There<'a> {
     x: Line,
     gram: Line,
     squared: Line,
-    /// The number of matrices, and their rows and columns.
+    /// Number of matrices, rows, columns.
     shape: [usize; 3],
     eps: f64,
 }
 
 impl There<'_> {
-    /// Multiplies each matrix by its own factor.
     fn scale(&mut self, x: Line, factors: Line, len: usize) -> Line {
         let factors = self.on.spread(factors, self.shape[0], len);
         self.on.mul(x, factors)

@@ -33,7 +33,6 @@ impl<C: Real> Scalars<C> {
         self.take_squares * (u * u) + self.keep_squares * bound
     }
 
-    /// Returns the next mean.
     #[inline(always)]
     pub(super) fn mean(&self, u: C, v: C, nu: C) -> C {
         let scaled = u * select_unpredictable(v > C::zero(), C::one() / (v + self.eps).sqrt(), C::zero());
@@ -41,7 +40,7 @@ impl<C: Real> Scalars<C> {
     }
 }
 
-/// Elements with a bound of their own: computes the next bounds.
+/// Computes the next bounds of elements with a bound each.
 pub(super) struct Elements<'a, C> {
     pub(super) k: Scalars<C>,
     pub(super) u: &'a [C],
@@ -70,7 +69,7 @@ impl<C: Real> Job for Elements<'_, C> {
     }
 }
 
-/// The bounds of the elements from `start` on: the least number of their places along all axes.
+/// The bounds of elements from `start` on: the least number of their places along all axes.
 pub(super) struct Least<'a, C> {
     pub(super) layout: &'a Layout,
     pub(super) start: usize,
@@ -106,7 +105,9 @@ fn least<C: Real>(bound: C, mu: &[C], to: &mut [C]) {
 }
 
 impl Layout {
-    /// Returns the least number of a run's places along the outer axes; a run extends along the innermost axis.
+    /// Returns the least number of a run's places along the outer axes.
+    ///
+    /// A run extends along the innermost axis.
     #[inline(always)]
     fn bound<C: Real>(&self, run: usize, mu: &[C]) -> C {
         let (mut rest, mut bound) = (run, C::infinity());
@@ -131,15 +132,14 @@ impl Layout {
     }
 }
 
-/// Some indices of the outermost axis of a leaf: computes the next numbers of all axes, run by run.
+/// Computes the next numbers of all axes from a block of the outermost axis, run by run.
 pub(super) struct Rows<'a, C> {
     pub(super) k: Scalars<C>,
     pub(super) layout: &'a Layout,
-    /// The first index.
     pub(super) first: usize,
     pub(super) u: &'a [C],
     pub(super) mu: &'a [C],
-    /// The numbers of all axes, for this block of indices.
+    /// The numbers of all axes, for this block.
     pub(super) next: &'a mut [C],
 }
 
@@ -163,7 +163,7 @@ impl<C: Real> Job for Rows<'_, C> {
 
     #[inline(always)]
     fn run_on<S: Set>(self) {
-        // The maxima of each run stay in registers; AVX-512 has more of them.
+        // Each run's maxima stay in registers, of which AVX-512 has more.
         match S::SIMD {
             SimdLevel::Baseline | SimdLevel::Avx2 => self.together::<2>(),
             SimdLevel::Avx512 => self.together::<8>(),
@@ -172,7 +172,7 @@ impl<C: Real> Job for Rows<'_, C> {
 }
 
 impl<C: Real> Rows<'_, C> {
-    /// Handles `R` runs at a time, which loads the numbers of the inner axis once and reads `R` memory streams.
+    /// Handles `R` runs: loads the inner axis's numbers once, reads `R` memory streams.
     #[inline(always)]
     fn together<const R: usize>(self) {
         let Rows { k, layout, first, u, mu, next } = self;
@@ -192,7 +192,7 @@ impl<C: Real> Rows<'_, C> {
 const LANES: usize = 16;
 const ASKED: usize = 16;
 
-/// Updates the next numbers of all axes with `R` runs.
+/// Updates all axes' next numbers with `R` runs.
 #[inline(always)]
 fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize, u: &[C], mu: &[C], next: &mut [C]) {
     let [len, inner] = layout.axes[layout.axes.len() - 1];
@@ -220,7 +220,8 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             for r in 0..R {
                 for i in 0..LANES {
                     let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
-                    // With several runs the last `larger` does not choose the stored value, so no masked store arises.
+                    // With several runs the last `larger` does not choose the stored value, so LLVM makes no masked
+                    // store.
                     let before = if R == 1 { always.store(most[i]) } else { most[i] };
                     most[i] = before.larger(v);
                     largest[r][i] = largest[r][i].larger(v);
@@ -250,8 +251,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     }
 }
 
-/// Returns the smaller of a bound and a number, or NaN if the number is NaN, in one instruction. The caller handles NaN
-/// bounds.
+/// Returns the smaller number, NaN if `number` is, in one instruction. The caller handles NaN bounds.
 #[inline(always)]
 fn smaller<C: Real>(bound: C, number: C) -> C {
     select_unpredictable(bound < number, bound, number)

@@ -30,9 +30,8 @@ use loops::{Elements, Least, Rows, Scalars};
 ///
 /// # Cost
 ///
-/// For a leaf of `n × m`, `n + m` floats of state, and one for each parameter for the mean. One more pass, which only
-/// reads: it reads the gradients once more, and has updates stored only if an earlier stage changed them. Reads no
-/// parameters.
+/// For a leaf of `n × m`, `n + m` floats of state, and one per parameter for the mean. One more pass, which only reads:
+/// it reads the gradients once more, and has updates stored only if an earlier stage changed them. Reads no parameters.
 ///
 /// # Errors
 ///
@@ -86,9 +85,9 @@ pub struct ScaleBySm3State {
     pub count: Count,
     /// One number for each index of each axis, the axes one after another.
     pub mu: Moments,
-    /// `mu` before the step, of leaves of two axes or more: the bounds of their elements.
+    /// `mu` before the step, of leaves with two axes or more.
     before: Moments,
-    /// Scratch space for the next `mu`, per block of a leaf.
+    /// The next `mu`, per block.
     next: Moments,
     layouts: Arc<[Layout]>,
     now: Scalars<f64>,
@@ -96,21 +95,21 @@ pub struct ScaleBySm3State {
 
 state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
 
-/// Memory layout of a leaf with at least two axes and two elements.
+/// The layout of a leaf with two axes and two elements or more.
 ///
-/// Empty for other leaves, whose elements have their own bounds.
+/// Empty for others, whose elements have their own bounds.
 #[derive(Clone, Debug, Hash, Default)]
 struct Layout {
-    /// The axes in memory order, outermost first: the length and the start of the numbers of each.
+    /// Length of each axis, outermost first, and the start of its numbers.
     axes: Vec<[usize; 2]>,
-    /// Total numbers of all axes.
+    /// Numbers of all axes in total.
     sizes: usize,
     /// Elements per index of the outermost axis, and indices per block.
     row: usize,
     per: usize,
 }
 
-/// The most blocks that a leaf is cut into, and the least elements of a block.
+/// The most blocks of a leaf, and a block's least elements.
 const BLOCKS: usize = 16;
 const BLOCK: usize = 1 << 16;
 
@@ -120,7 +119,7 @@ impl Layout {
         if shape.len() < 2 || leaf.len() < 2 {
             return Layout::default();
         }
-        // Two elements need an axis longer than 1, and an axis of length 1 adds no bound.
+        // An axis of length 1 adds no bound; two elements need a longer one.
         let axes: Vec<_> =
             axes_by_stride(shape, leaf.strides()).into_iter().map(|a| [shape[a], shape[..a].iter().sum()]).collect();
         let rows = axes[0][0];
@@ -189,7 +188,7 @@ impl LeafStatistics for ScaleBySm3 {
 #[derive(Clone, Copy, Debug)]
 pub struct OfLeaf<C> {
     k: Scalars<C>,
-    /// True if the elements have their own bounds, which already include the squares.
+    /// True if elements have their own bounds, which already include the squares.
     is_bound: bool,
 }
 
@@ -218,7 +217,6 @@ impl LeafObserver for Bounds<'_> {
 }
 
 impl ScaleBySm3 {
-    /// Returns the scalars of step `count`.
     fn scalars(&self, count: u64) -> Scalars<f64> {
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], count);
         let take_squares = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };

@@ -57,7 +57,7 @@ pub trait Measure: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A measure with its own loops, which inline [`element`](Measure::element).
+/// A measure whose own loops inline [`element`](Measure::element).
 pub(super) trait Accumulates: Measure {
     fn sum_f32(&self, simd: SimdLevel, u: &[f32]) -> f64;
     fn sum_f64(&self, simd: SimdLevel, u: &[f64]) -> f64;
@@ -85,7 +85,7 @@ impl<M: Measure, C: Real> Job for AddUp<'_, M, C> {
     }
 }
 
-/// Selects the method that sums a tile, for either compute type.
+/// Selects the method that sums a tile in a compute type.
 pub(super) struct Sum;
 
 impl PerReal for Sum {

@@ -73,11 +73,10 @@ pub fn ratio(of: impl Into<Quantity>, to: impl Into<Quantity>) -> Quantity {
 }
 
 impl Quantity {
-    /// Returns the number of sums that it needs.
     pub(super) fn sums(&self) -> usize {
         match &self.0 {
             Kind::Ratio(both) => both.iter().map(Quantity::sums).sum(),
-            // The sum of the squares, and scaled sums of squares that would overflow and that would vanish.
+            // The sum of squares, and scaled sums against overflow and underflow.
             Kind::Updates(measure) | Kind::Params(measure) => {
                 if measure.is_norm() {
                     3
@@ -96,7 +95,7 @@ impl Quantity {
         }
     }
 
-    /// Adds a chunk of updates and parameters to its sums, which it takes from the front of the iterator.
+    /// Adds a chunk to its sums, taken from the front of the iterator.
     pub(super) fn add<C: Real>(&self, simd: SimdLevel, u: &[C], p: &[C], sums: &mut core::slice::IterMut<'_, f64>) {
         let (measure, x) = match &self.0 {
             Kind::Updates(measure) => (measure, u),
@@ -117,7 +116,7 @@ impl Quantity {
         add(if small { scaled(1.0 / SMALL) } else { 0.0 });
     }
 
-    /// Returns the number, from its sums, which begin at `first`, over `elements` elements.
+    /// Returns the quantity from its sums, which begin at `first`.
     pub(super) fn of_sums(&self, first: usize, sum: &dyn Fn(usize) -> f64, elements: usize) -> f64 {
         match &self.0 {
             Kind::Updates(measure) | Kind::Params(measure) if measure.is_norm() => {
@@ -187,7 +186,7 @@ impl ToRecipe for Quantity {
 /// # References
 ///
 /// Optax, [`measure_with_ema`](https://optax.readthedocs.io/en/latest/api/transformations.html). Differs: the mean is
-/// `f64` unless `accumulator_dtype` asks otherwise.
+/// `f64` unless `accumulator_dtype` is set.
 pub fn measure_with_ema(measure: impl Into<Quantity>, decay: impl IntoHyperparam) -> MeasureWithEma {
     MeasureWithEma { measure: measure.into(), decay: decay.into(), debias: true, accumulator_dtype: None }
 }
@@ -223,7 +222,6 @@ pub struct Measured {
     pub(super) mean: Option<Mean>,
 }
 
-/// The arguments of a running mean.
 #[derive(Clone, Debug)]
 pub(super) struct Mean {
     pub(super) decay: Hyperparam,

@@ -72,7 +72,7 @@ pub struct MonitorState {
     by_leaf: Named<PerLeaf<Scalar>>,
     by_group: Named<Named<Scalar>>,
     means: Named<MeanState>,
-    /// The measured leaves, their groups, and their shapes; derived from the parameters.
+    /// Measured leaves, their groups and shapes; derived from the parameters.
     active: Vec<bool>,
     group_of: Vec<usize>,
     shapes: Vec<Vec<usize>>,
@@ -91,11 +91,10 @@ impl<S: State> State for Named<S> {
     }
 }
 
-/// The running means of one measurement.
 #[derive(Clone, Debug)]
 struct MeanState {
     count: Count,
-    /// Number of measurements of each leaf, if leaves may rest.
+    /// Measurements of each leaf, if leaves may rest.
     updates: PerLeaf<Count>,
     ema: Scalar,
     by_leaf: PerLeaf<Scalar>,
@@ -211,7 +210,7 @@ impl MonitorState {
 }
 
 impl MeanState {
-    /// Counts a measurement, and returns the clock before it.
+    /// Counts a measurement; returns the clock before it.
     fn next(&mut self, sums: &Sums<'_>) -> Clock {
         let clock = Clock::after(self.count.get());
         self.count.increment();
@@ -221,7 +220,6 @@ impl MeanState {
 }
 
 impl Mean {
-    /// Returns the running mean with one more measurement.
     fn next(&self, clock: Clock, kept: &mut Scalar, measured: f64) -> f64 {
         let decay = self.decay.at(clock.count);
         let ema = decay * kept.get() + (1.0 - decay) * measured;

@@ -155,7 +155,6 @@ pub struct ScaleByGaloreState<S> {
     /// The state of the base optimizer.
     pub base_optimizer_state: S,
     inside: Inside,
-    /// The matrices of the leaves in row-major order.
     matrices: Vec<Option<Places>>,
 }
 
@@ -163,7 +162,7 @@ state_fields!(
     ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside } means { matrices }
 );
 
-/// The inputs of the base optimizer: its leaves, gradients and updates.
+/// The inputs of the base optimizer.
 struct Inside {
     matrices: Arc<[Option<Places>]>,
     structure: Arc<Structure>,
@@ -214,17 +213,15 @@ impl Inside {
     }
 }
 
-/// The places of a matrix in its leaf, the longer side first; the rows first for a square.
+/// A matrix's places in its leaf, longer side first, or rows if square.
 #[derive(Clone, Debug, Hash)]
 struct Places {
     long: Vec<usize>,
     short: Vec<usize>,
-    /// True if the longer side is the rows.
     tall: bool,
     rank: usize,
 }
 
-/// Scratch space for matrices, for both compute types.
 #[derive(Debug, Default)]
 struct Rooms {
     single: Vec<f32>,
@@ -243,7 +240,6 @@ impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
 }
 
 impl Places {
-    /// Returns the shape of the projected matrix.
     fn projected(&self) -> Vec<usize> {
         if self.tall { vec![self.rank, self.short.len()] } else { vec![self.short.len(), self.rank] }
     }
@@ -381,11 +377,10 @@ impl Rooms {
     }
 }
 
-/// Writes the projected gradients.
 struct Project<'a> {
     projector: &'a mut Moments,
     inside: &'a mut Inside,
-    /// If true, recomputes the space.
+    /// If true, recomputes the subspace.
     anew: bool,
 }
 
@@ -420,7 +415,6 @@ impl LeafVisitor for Project<'_> {
     }
 }
 
-/// Replaces the gradients by the base optimizer's updates, projected back.
 struct ProjectBack<'a> {
     projector: &'a Moments,
     inside: &'a mut Inside,
