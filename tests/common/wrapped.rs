@@ -14,17 +14,15 @@ use gradchain::wrapper::{
 
 use super::given::{Member, member};
 
-/// Wraps a transformation.
 pub type Wrap = fn(Member) -> Member;
 
 macro_rules! wrappers {
     ($($name:ident: |$inner:ident| $wrapped:expr;)*) => {
-        /// The name and the constructor of each wrapper.
         pub const WRAPPERS: &[(&str, Wrap)] = &[$((stringify!($name), |$inner| member($wrapped))),*];
     };
 }
 
-/// Returns a `cautious` for the direction of the inner updates.
+/// For the direction of the inner updates.
 fn cautious_of(inner: Member) -> Member {
     let along = cautious(inner.clone()).against_gradient(false);
     if along.init(&0.0_f64).is_ok() { member(along) } else { member(cautious(inner)) }
