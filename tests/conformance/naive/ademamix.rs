@@ -1,4 +1,4 @@
-//! AdEMAMix: state keeps the requested dtype.
+//! State keeps the requested dtype.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::{Naive, number};
 pub(crate) struct Ademamix {
     b: [f64; 3],
     alpha: f64,
-    /// Terms added to the root, and under it.
+    /// Added to the root, and under it.
     eps: [f64; 2],
     dtype: DType,
     steps: i32,
-    /// Fast mean, slow mean, and mean of squares of each element.
+    /// Fast mean, slow mean, mean of squares.
     memory: BTreeMap<String, Vec<[f64; 3]>>,
 }
 

@@ -1,4 +1,4 @@
-//! Simplified AdEMAMix: a mean of squares that includes infinity is infinite.
+//! A mean of squares that includes infinity is infinite.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ pub(crate) struct SimplifiedAdemamix {
     b1: f64,
     b2: f64,
     alpha: f64,
-    /// Terms added to the root, and under it.
+    /// Added to the root, and under it.
     eps: [f64; 2],
     steps: i32,
-    /// Sum of gradients and mean of squares of each element.
+    /// Sum of gradients and mean of squares.
     memory: BTreeMap<String, Vec<[f64; 2]>>,
 }
 
