@@ -967,7 +967,7 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     assert!(error.contains("there is no `inject_hyperparams` in this optimizer"), "{error}");
 }
 
-/// Whatever wrappers surround it.
+/// Surrounding wrappers do not matter.
 #[test]
 fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
     let backbone = |inner: Boxed| {
