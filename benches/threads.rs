@@ -43,7 +43,7 @@ impl<T: GradientTransformation<Needs = Nothing>> Model<T> {
         Model { optimizer, params, gradients, state, took: Vec::new() }
     }
 
-    /// The first fifth warms up the caches and is not recorded.
+    /// Takes steps; the first fifth warms up the caches and is not recorded.
     fn steps(&mut self, pause: Duration) {
         for step in 0..STEPS {
             let until = Instant::now();

@@ -29,7 +29,7 @@ fn constrained() -> gradchain::Result<f64> {
     Ok(raw.constrain()?.into_inner())
 }
 
-/// The raw value becomes an ordinary parameter.
+/// Computes the probability once, so that the raw value becomes an ordinary parameter.
 fn transformed_once() -> gradchain::Result<f64> {
     let raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64)?;
     let mut p = raw.constrain()?.into_inner();

@@ -13,7 +13,7 @@ use gradchain::{DType, SimdLevel, detected_simd_level, force_simd_level};
 use half::{bf16, f16};
 use ndarray::Array2;
 
-/// Both signs, nine orders of magnitude.
+/// Returns numbers of both signs and of nine orders of magnitude.
 fn number(i: usize, step: usize) -> f64 {
     let x = ((i * 7919 + step * 104_729) % 2003) as f64 / 1001.0 - 1.0;
     x * 10.0_f64.powi((i % 9) as i32 - 4)

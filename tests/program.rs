@@ -24,7 +24,7 @@ trait Visit {
     fn rule<R: Rule>(&mut self, rule: R);
 }
 
-/// With the settings that change branches.
+/// Visits rules with the settings that change branches.
 fn every_rule(visit: &mut impl Visit) {
     let rate = || cosine_decay(0.1, 1500);
     visit.rule(FromageStep::new(0.01));

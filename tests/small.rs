@@ -55,7 +55,7 @@ fn bits(model: &Model<'_>) -> Vec<u64> {
     bits
 }
 
-/// Steps in place, by updates, and in the gradients' arrays are bitwise equal, and touch no gaps.
+/// Compares steps in place, by updates, and in the gradients' arrays bitwise; gaps stay untouched.
 fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) {
     let [mut in_place, mut by_updates, mut owned, mut of_gradient] = [(); 4].map(|()| memory());
     {

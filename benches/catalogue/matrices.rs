@@ -16,7 +16,7 @@ const SHAPES: [(usize, usize); 2] = [(1024, 1024), (512, 1536)];
 #[cfg(feature = "faer")]
 const PERIOD: usize = 10;
 
-/// Names begin with `mat_`.
+/// Prints a line for each shape; names begin with `mat_`.
 pub fn run(filter: &str) {
     for (n, m) in SHAPES {
         // X·Xᵀ, its square, and the product of that with X.

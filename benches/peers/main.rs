@@ -44,7 +44,7 @@ fn fused<T: GradientTransformation<Needs = Nothing>>(tree: &str, optimizer: T) {
     serve(|| _ = optimizer.step(&mut params, &grads, &mut state).expect("a step"), || limit.run());
 }
 
-/// The limit is five times `X·Xᵀ`, its square, and the product of that with `X`.
+/// Serves a matrix; the limit is five times `X·Xᵀ`, its square, and the product of that with `X`.
 fn matrix<T: GradientTransformation<Needs = Nothing>>(side: &str, optimizer: T) {
     let n = side.parse().expect("the side of a matrix");
     let grads = Array2::from_shape_fn((n, n), |(i, j)| ((i * 7919 + j * 104_729) % 1009) as f32 / 1009.0 - 0.5);

@@ -72,13 +72,13 @@ impl<'a, E: Number> Bench<'a, E> {
     }
 }
 
-/// One, and with `rayon` all of the machine's.
+/// Returns one, and with `rayon` all of the machine's.
 fn threads() -> Vec<usize> {
     let all = if cfg!(feature = "rayon") { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     if all > 1 { vec![1, all] } else { vec![1] }
 }
 
-/// On this many threads.
+/// Runs `work` on this many threads.
 pub fn in_pool<R: Send>(_threads: usize, work: impl FnOnce() -> R + Send) -> R {
     #[cfg(feature = "rayon")]
     return rayon::ThreadPoolBuilder::new().num_threads(_threads).build().expect("a thread pool").install(work);

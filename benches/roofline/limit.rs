@@ -28,7 +28,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// `few_bits` is for 16-bit or 8-bit state.
+    /// Returns a chain's limit; `few_bits` is for 16-bit or 8-bit state.
     pub fn of(plan: &Plan, n: usize, size: usize, few_bits: bool) -> Limit {
         // The plan counts reads and writes. Half an array of state is a read-only or a 16-bit one. Stored updates count
         // once, but the CPU reads a written line first.

@@ -25,7 +25,7 @@ impl Shapes {
         Shapes { name, leaves: vec![("w".into(), shape.to_vec())] }
     }
 
-    /// 148 leaves, 124 million parameters.
+    /// Returns 148 leaves, 124 million parameters.
     fn gpt2_small() -> Shapes {
         let matrices =
             [("attn/c_attn", 768, 2304), ("attn/c_proj", 768, 768), ("mlp/c_fc", 768, 3072), ("mlp/c_proj", 3072, 768)];
@@ -58,7 +58,7 @@ impl<E: Element + ArrayElement> Number for E {}
 /// A tree of arrays by name.
 pub type Flat<E> = BTreeMap<String, ArrayD<E>>;
 
-/// Values by the index of an element in its leaf.
+/// Returns values by the index of an element in its leaf.
 pub fn flat<E: Number>(shapes: &Shapes, value: impl Fn(usize) -> f64) -> Flat<E> {
     let leaf = |(name, shape): &(String, Vec<usize>)| {
         let elements = (0..shape.iter().product()).map(|i| E::from_f64(value(i))).collect();

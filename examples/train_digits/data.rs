@@ -19,7 +19,7 @@ pub(crate) struct Digits {
 }
 
 impl Digits {
-    /// In file order. `examples/data/README.md` names the source.
+    /// Loads all images, in file order. `examples/data/README.md` names the source.
     pub(crate) fn load() -> Result<Digits, Box<dyn Error>> {
         let mut text = String::new();
         GzDecoder::new(&include_bytes!("../data/digits.csv.gz")[..]).read_to_string(&mut text)?;

@@ -110,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// In Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
+/// Returns a path in Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn picture_path() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;

@@ -17,7 +17,7 @@ pub(crate) struct Mlp {
 }
 
 impl Mlp {
-    /// The scale keeps the variance of the activations (He et al., 2015).
+    /// Returns random weights, scaled to keep the variance of the activations (He et al., 2015).
     pub(crate) fn new(inputs: usize, hidden: usize, outputs: usize, random: &mut Random) -> Mlp {
         let mut weights = |rows: usize, columns: usize| {
             let limit = (6.0 / rows as f64).sqrt();

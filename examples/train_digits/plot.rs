@@ -22,7 +22,7 @@ pub(crate) fn smoothed(values: &[f64], window: usize) -> Vec<f64> {
     (1..=values.len()).map(mean).collect()
 }
 
-/// Every fifth value with its index: the lines are smooth, and the picture stays small.
+/// Returns every fifth value with its index: the lines are smooth, and the picture stays small.
 fn thinned(values: &[f64]) -> Vec<(f64, f64)> {
     values.iter().enumerate().step_by(5).map(|(i, value)| (i as f64, *value)).collect()
 }

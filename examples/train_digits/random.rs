@@ -16,7 +16,7 @@ impl Random {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// All orders are equally likely (Fisher and Yates).
+    /// Shuffles; all orders are equally likely (Fisher and Yates).
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, (self.uniform() * (i + 1) as f64) as usize);

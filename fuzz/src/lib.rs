@@ -50,7 +50,7 @@ pub fn checkpoint(bytes: &[u8]) {
     }
 }
 
-/// A refused load changes nothing.
+/// Loads a checkpoint in every way; a refused load changes nothing.
 fn load_all(file: &Checkpoint) {
     let _ = (file.optimizer(), file.version().len(), file.notes().count(), file.verify());
     let optimizer = optimizer();

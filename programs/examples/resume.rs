@@ -83,7 +83,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     )
 }
 
-/// With a folder, resumes from the newest valid checkpoint there and writes new ones.
+/// Trains; with a folder, resumes from the newest valid checkpoint there and writes new ones.
 fn train(folder: Option<&Path>) -> Anything<Mlp> {
     let mut random = Random(0);
     let (train, _) = Digits::load()?.shuffle_and_split(TRAIN, &mut random);

@@ -13,7 +13,7 @@ use gradchain::{Boxed, Element};
 
 const LEN: usize = 20_001;
 
-/// Of both signs, around 1, subnormal, the largest, and zeros.
+/// Returns numbers of both signs, around 1, subnormal, the largest, and zeros.
 fn numbers<E: Element>(seed: usize) -> Vec<E> {
     let number = |i: usize| {
         let x = ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 - 1.0;

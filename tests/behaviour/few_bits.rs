@@ -15,7 +15,7 @@ fn wave(i: usize) -> f32 {
     (i as f32 * 0.7).sin()
 }
 
-/// With gradients that every dtype holds exactly.
+/// Steps with gradients that every dtype holds exactly.
 fn steps<T, P>(t: &T, params: &mut P, grads: impl Fn(usize) -> P, n: usize) -> OptState<T>
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -28,7 +28,7 @@ where
     state
 }
 
-/// Away from 0, of both signs, around 1.
+/// Returns parameters away from 0, of both signs, around 1.
 fn start(i: usize) -> f32 {
     let size = [0.5, 3.0, 40.0, 0.02][i % 4];
     bf16::from_f32(if i.is_multiple_of(3) { -size } else { size } * (1.5 + 0.4 * wave(i))).to_f32()
@@ -68,7 +68,7 @@ fn the_master_has_the_bits_of_training_in_f32() {
     master_is_training_in_f32(dog(), bf16::from_f32, bf16::to_f32);
 }
 
-/// Typed loops know the rounding at compile time; boxes get it as an argument.
+/// Compares typed loops, which know the rounding at compile time, with boxes, which get it as an argument.
 fn known_and_told_are_the_same<H: DynElement>(of: fn(f32) -> H)
 where
     Array1<H>: gradchain::TreeMut,

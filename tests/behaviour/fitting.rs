@@ -398,7 +398,7 @@ fn poisson(p: &Vec<f64>) -> (f64, Vec<f64>) {
     (value, gradient)
 }
 
-/// The loss without its penalty.
+/// Returns the loss without its penalty.
 fn logistic(w: &Vec<f64>) -> (f64, Vec<f64>) {
     let (value, gradient) = problem("logistic")(w);
     (value - 0.05 * dot(w, w), gradient.iter().zip(w).map(|(g, w)| g - 0.1 * w).collect())

@@ -11,7 +11,7 @@ use ndarray::{Array2, Array3, ArrayD, Axis, Dimension, ShapeBuilder};
 const STEPS: usize = 3;
 const DECAY: f64 = 0.8;
 
-/// From 1e-3 to 1e3, with a row and a column of zeros.
+/// Returns numbers from 1e-3 to 1e3, with a row and a column of zeros.
 fn gradient(i: usize, j: usize, step: usize) -> f64 {
     let x = ((i * 7919 + j * 104_729 + step * 31) % 2003) as f64 / 1001.0 - 1.0;
     if i == 5 || j == 11 { 0.0 } else { x * 10.0_f64.powi((i * 3 + j * 5) as i32 % 7 - 3) }

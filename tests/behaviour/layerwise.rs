@@ -133,7 +133,7 @@ fn every_row_is_centered() {
     );
 }
 
-/// Equation 3 of Brock and others, for units along axes.
+/// Computes equation 3 of Brock and others, for units along axes.
 fn clip_units(g: &Leaf, w: &Leaf, axes: &[usize], clipping: f64, eps: f64) -> Leaf {
     let mut u = g.clone();
     let unit = |place: &[usize]| -> Vec<usize> {
@@ -302,7 +302,7 @@ fn singular_vectors(g: &Array2<f64>, rank: usize) -> Array2<f64> {
     vectors
 }
 
-/// A naive GaLore around Adam, or around nothing.
+/// Computes GaLore around Adam, or around nothing.
 fn galore_oracle(rank: usize, gap: usize, factor: f64, adam: bool) -> impl Fn() -> Oracle {
     type Memory = Option<(Array2<f64>, Leaf, Leaf)>;
     each_leaf(move |memory: &mut Memory, step, g, _| {

@@ -20,7 +20,7 @@ fn number(i: usize, step: usize) -> f64 {
     x * 10.0_f64.powi(i as i32 % 5 - 2)
 }
 
-/// With matrices in the parameters' memory order, or the other.
+/// Returns leaves with matrices in the parameters' memory order, or the other.
 fn leaves(step: usize, turned: bool) -> Leaves {
     let f32s = |i| number(i, step) as f32;
     (

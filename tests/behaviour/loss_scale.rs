@@ -20,7 +20,7 @@ fn noise(seed: u64, i: u64) -> f64 {
     (x >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// About every fifth gradient overflows.
+/// Returns a scaled gradient; about every fifth overflows.
 fn gradient(i: u64, scale: f64) -> Params {
     let g = |place: u64| noise(place, i) * scale;
     (vec![g(0), g(1), g(2)], vec![g(3) as f32, g(4) as f32])

@@ -22,7 +22,7 @@ fn flat((matrix, vector): &Params) -> Vec<f64> {
     matrix.iter().chain(vector).copied().collect()
 }
 
-/// With gradients and parameters that are noise times powers of two.
+/// Steps with gradients and parameters that are noise times powers of two.
 fn updates<T: GradientTransformation<Needs = Nothing>>(t: &T, of_grads: i32, of_params: i32) -> Vec<Vec<f64>> {
     let at = params(0.3, of_params);
     let mut state = t.init(&at).unwrap();

@@ -28,7 +28,7 @@ impl Rule for Eight {
 
     fn scalars<C: Real>(&self, _: Clock) {}
 
-    /// Different sums detect exchanged arrays.
+    /// Keeps different sums, so that exchanged arrays show.
     fn apply<C: Real>((): (), slots: &mut [C; 8], u: C, _: C) -> C {
         let mut part = u;
         for slot in slots {

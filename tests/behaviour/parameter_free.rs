@@ -209,7 +209,8 @@ fn what_cannot_be_a_plateau_is_refused() {
     refused(reduce_on_plateau().accumulation_size(0), "accumulation_size");
 }
 
-/// Algorithm 1 of Defazio et al., with all three sequences, and powers of the largest learning rate as weights.
+/// Computes algorithm 1 of Defazio et al., with all three sequences, and powers of the largest learning rate as
+/// weights.
 fn schedule_free_oracle(
     b1: f64,
     power: f64,

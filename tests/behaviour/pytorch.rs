@@ -65,17 +65,17 @@ fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded: &V
     trees(&recorded["gradients"]).iter().map(step).collect()
 }
 
-/// A power of the root of the second moment's bias correction.
+/// Returns a power of the root of the second moment's bias correction.
 fn corrected(value: f64, b2: f64, power: f64) -> Schedule {
     from_fn("corrected", move |t| value * (1.0 - b2.powi(t as i32 + 1)).powf(power / 2.0)).into()
 }
 
-/// Adafactor's limit of the rate.
+/// Returns Adafactor's limit of the rate.
 fn rho(rate: f64) -> Schedule {
     from_fn("rho", move |t| rate.min(1.0 / (t as f64 + 1.0).sqrt())).into()
 }
 
-/// PyTorch keeps this rate in `f32`.
+/// Rounds the rate to `f32`, as PyTorch does.
 fn asgd(lambd: f64) -> impl GradientTransformation<Needs = Nothing> {
     let rate = move |t| f64::from((0.1 / (1.0 + lambd * 0.1 * t as f64).powf(0.75)) as f32);
     chain((add_decayed_weights(lambd), sgd(from_fn("asgd", rate))))

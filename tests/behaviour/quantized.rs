@@ -299,7 +299,7 @@ fn not_finite(params: &[f32]) -> Vec<usize> {
     (0..params.len()).filter(|i| !params[*i].is_finite()).collect()
 }
 
-/// In one place, several of a block, two blocks, a whole block.
+/// Returns bad gradients in one place, several of a block, two blocks, a whole block.
 fn bad_gradients() -> Vec<Vec<(usize, f32)>> {
     let [nan, up, down] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     let one = [nan, up, down].map(|x| vec![(300, x)]);
@@ -352,7 +352,7 @@ fn the_guards_of_the_guide_keep_all_finite() {
 
 type Embedded = gradchain::tree::DynTree;
 
-/// An embedding of 64 rows of 100, a matrix and a bias; one row's gradients are 1e5 times the others'.
+/// Returns an embedding of 64 rows of 100, a matrix and a bias; one row's gradients are 1e5 times the others'.
 fn embedded(step: usize) -> Embedded {
     let mut tree = Embedded::new();
     let size = |row: usize| if row == 7 { 1.0 } else { 1e-5 };

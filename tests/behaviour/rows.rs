@@ -47,7 +47,7 @@ fn naive_momentum(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     })
 }
 
-/// PyTorch's `SparseAdam`: moments of the gradient's rows only.
+/// Computes PyTorch's `SparseAdam`: moments of the gradient's rows only.
 ///
 /// Both corrections use the number of steps. PyTorch adds `eps` before the second moment's correction, so it is scaled
 /// here.
@@ -61,7 +61,7 @@ fn naive_sparse_adam(memory: &mut [[f64; 2]], t: i32, g: &[f64]) -> Vec<f64> {
     })
 }
 
-/// Adagrad with `eps` under the root, where PyTorch has it outside.
+/// Computes Adagrad with `eps` under the root, where PyTorch has it outside.
 fn naive_adagrad(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     each(memory, g, |[sum, _], g| {
         *sum += g * g;
@@ -69,7 +69,7 @@ fn naive_adagrad(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     })
 }
 
-/// FBGEMM's exact row-wise Adagrad adds a row's mean square to its number.
+/// Adds a row's mean square to its number: FBGEMM's exact row-wise Adagrad.
 fn naive_rowwise_adagrad(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     memory[0][0] += g.iter().map(|g| g * g).sum::<f64>() / g.len() as f64;
     let root = memory[0][0].sqrt();
@@ -388,7 +388,7 @@ fn what_needs_whole_leaves_says_so_unless_it_acts_on_others() {
     });
 }
 
-/// A `flatten` of the second leaf.
+/// Flattens the second leaf.
 fn flatten_of_the_other() -> impl GradientTransformation<Needs = Nothing> {
     masked(flatten(scale_by_trust_ratio()), Mask::path("1"))
 }

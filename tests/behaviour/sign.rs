@@ -6,7 +6,7 @@ use gradchain::prelude::*;
 use gradchain::schedule::linear;
 use gradchain::transform::{add_noise, apply_every, scale, scale_by_rprop};
 
-/// Unlike `f64::signum`, zero for zero.
+/// Returns zero for zero, unlike `f64::signum`.
 fn sign(x: f64) -> f64 {
     if x == 0.0 { 0.0 } else { x.signum() }
 }

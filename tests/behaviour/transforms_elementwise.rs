@@ -19,7 +19,7 @@ struct Case {
     grads: Vec<Leaves<f64>>,
 }
 
-/// `f32` holds them exactly; often zero.
+/// Generates numbers that `f32` holds exactly, often zero.
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![6 => (-1024_i32..=1024).prop_map(|n| f64::from(n) / 128.0), 1 => Just(0.0)]
 }
@@ -94,7 +94,7 @@ fn check<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 
     check_in::<f64, S>(case, optimizer, oracle(), 1e-12);
 }
 
-/// Elementwise arithmetic with `N` numbers of state: `f(t, state, u, p)`.
+/// Returns an oracle with `N` numbers of state: `f(t, state, u, p)`.
 fn each<const N: usize>(f: impl Fn(f64, &mut [f64; N], f64, f64) -> f64 + 'static) -> Oracle {
     let mut memory: Leaves<[f64; N]> = Default::default();
     let mut t = 0.0;
@@ -364,7 +364,7 @@ fn one_by_one<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clo
     check_in::<f64, S>(case, chained, by_hand, 0.0);
 }
 
-/// Different values over many tiles and chunks.
+/// Returns different values over many tiles and chunks.
 fn large(n: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 8.0).collect()
 }

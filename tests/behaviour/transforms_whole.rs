@@ -204,7 +204,7 @@ fn lbfgs_without_a_place_to_remember_is_refused() {
     assert_eq!(error.to_string(), "scale_by_lbfgs: argument `memory_size` must be at least 1, found 0");
 }
 
-/// Jordan's iteration with ndarray's products.
+/// Computes Jordan's iteration with ndarray's products.
 fn newton_schulz(g: &Array2<f64>, [a, b, c]: [f64; 3], steps: usize) -> Array2<f64> {
     let norm = g.iter().map(|x| x * x).sum::<f64>().sqrt();
     (0..steps).fold(g / (norm + 1e-8), |x, _| {

@@ -339,7 +339,7 @@ fn a_frozen_leaf_keeps_its_bits() {
     }
 }
 
-/// LAMB on one vector, from algorithm 2 of the paper, with Optax's defaults.
+/// Computes LAMB on one vector, from algorithm 2 of the paper, with Optax's defaults.
 fn naive_lamb(adam: &mut NaiveAdam, lr: f64, decay: f64, p: &mut [f64], g: &[f64]) {
     // Adam's update is negative, with another epsilon.
     adam.t += 1;
@@ -521,7 +521,7 @@ fn the_loss_is_asked_for_at_a_vector() {
     assert!(loss(&p).0 < 1e-20, "{p:?}");
 }
 
-/// Rounds of `period` gradients.
+/// Computes rounds of `period` gradients.
 ///
 /// The last is Adam's with decay, from the round's start. The others climb by `rho` times the gradient, clipped to a
 /// norm of 0.5.

@@ -22,7 +22,7 @@ macro_rules! wrappers {
     };
 }
 
-/// For the direction of the inner updates.
+/// Returns a `cautious` for the direction of the inner updates.
 fn cautious_of(inner: Member) -> Member {
     let along = cautious(inner.clone()).against_gradient(false);
     if along.init(&0.0_f64).is_ok() { member(along) } else { member(cautious(inner)) }

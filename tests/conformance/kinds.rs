@@ -145,7 +145,7 @@ fn call(case: &Value) -> Result<Gives, Stop> {
     })
 }
 
-/// Zeros for the sum over the first axis.
+/// Returns zeros for the sum over the first axis.
 fn without_first_axis(grads: &DynTree) -> DynTree {
     let mut leaves = tree::leaves(grads);
     for leaf in leaves.values_mut() {
@@ -164,7 +164,7 @@ fn error(error: gradchain::Error) -> Stop {
     Stop::Error(error.to_string())
 }
 
-/// Refused at the latest where Optax refuses.
+/// Checks that a config is refused at the latest where Optax refuses it.
 pub(crate) fn invalid(case: &Value) -> Result<(), Stop> {
     let stages = ["build", "init", "update"];
     let stage = case["stage"].as_str().unwrap_or_default();

@@ -131,7 +131,7 @@ impl Summary {
         summary
     }
 
-    /// Skipped cases by missing feature, departures by rule and reason.
+    /// Lists skipped cases by missing feature, departures by rule and reason.
     pub(crate) fn details(&self, departures: &Departures) -> String {
         let skipped = self.skipped.iter().map(|(name, n)| format!("skipped  {n:4}  {name}\n"));
         let departed = departures.rules().filter_map(|(rule, reason)| {

@@ -555,7 +555,7 @@ fn chosen(mask: &Value, params: &DynTree) -> Option<Vec<String>> {
     Some(paths.collect::<Option<Vec<Option<String>>>>()?.into_iter().flatten().collect())
 }
 
-/// The value for a leaf, or for a subtree around it.
+/// Returns the value for a leaf, or for a subtree around it.
 fn under<'a>(map: Option<&'a serde_json::Map<String, Value>>, path: &str) -> Option<&'a Value> {
     let holds = |key: &str| key.is_empty() || path == key || path.strip_prefix(key).is_some_and(|p| p.starts_with('/'));
     map?.iter().find(|(key, _)| holds(key)).map(|(_, value)| value)

@@ -57,7 +57,7 @@ impl Transform {
         })
     }
 
-    /// `lookahead` has two trees in one.
+    /// Returns true for `lookahead`, which has two trees in one.
     pub(crate) fn is_lookahead(&self) -> bool {
         self.config.get("lookahead").is_some()
     }
@@ -219,7 +219,7 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
     Ok(seen)
 }
 
-/// Per-example gradients.
+/// Steps on per-example gradients.
 fn observe_per_example(case: &Transform) -> Result<Vec<Seen>, Stop> {
     let error = |stage: &str, error: &dyn std::error::Error| Stop::Error(format!("{stage}: {error}"));
     let optimizer = config::build_per_example::<needs::Nothing>(&case.config).map_err(|e| error("build", &e))?;
@@ -295,7 +295,7 @@ pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, 
         .collect()
 }
 
-/// JSON has no NaN and no infinities.
+/// Writes NaN and infinities as the cases do: JSON has neither.
 fn written(x: f64) -> Value {
     match x {
         x if x.is_nan() => "nan".into(),

@@ -30,7 +30,7 @@ impl Leaf {
 
 pub(crate) type Leaves = BTreeMap<String, Leaf>;
 
-/// NaN and infinities are strings.
+/// Parses NaN and infinities from strings.
 pub(crate) fn number(value: &Value) -> Result<f64, String> {
     match (value.as_f64(), value.as_str()) {
         (Some(number), _) => Ok(number),
@@ -117,7 +117,7 @@ pub(crate) fn leaves<T: Tree>(tree: &T) -> Leaves {
     found
 }
 
-/// Bitwise, except for payloads of NaN.
+/// Compares bitwise, except for payloads of NaN.
 pub(crate) fn same(a: &Leaves, b: &Leaves) -> bool {
     let same = |a: &Leaf, b: &Leaf| {
         let bits = |x: &f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
@@ -149,7 +149,7 @@ impl Tolerance {
         }
     }
 
-    /// The first difference is an error.
+    /// Returns the first difference as an error.
     pub(crate) fn compare(self, what: &str, expected: &Leaves, found: &Leaves, slack: &Slack) -> Result<(), String> {
         if !expected.keys().eq(found.keys()) {
             let names = |leaves: &Leaves| leaves.keys().cloned().collect::<Vec<_>>().join(", ");

@@ -69,7 +69,7 @@ fn buggy_schedule(at: u64) -> FromFn {
     })
 }
 
-/// Four threads have more than four chunks to take.
+/// Returns more than four chunks, for four threads.
 fn params() -> Vec<Array1<f32>> {
     let lens = [CHUNK + 3_616, 7, 0, CHUNK + 616, 1];
     lens.iter().map(|&len| Array1::from_shape_fn(len, |i| noise((len + i) as u64) as f32)).collect()

@@ -12,7 +12,7 @@ pub(crate) fn command(test: &str, folder: &Path) -> Command {
     through(std::env::current_exe().unwrap().as_os_str(), &[], test, folder)
 }
 
-/// Like `command`, started through another program.
+/// Returns a command like [`command`], started through another program.
 pub(crate) fn through(program: &std::ffi::OsStr, first: &[&std::ffi::OsStr], test: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(first).args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);

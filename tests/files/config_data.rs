@@ -132,7 +132,7 @@ fn seeds_beyond_the_integers_of_toml_are_kept() {
 fn whole_numbers_at_the_ends_of_their_ranges_are_kept() {
     const EXTREMES: [u64; 5] = [u64::MAX, i64::MAX as u64 + 1, i64::MAX as u64, (1 << 53) + 1, u32::MAX as u64 + 1];
 
-    /// JSON pointers of whole numbers.
+    /// Collects JSON pointers of whole numbers.
     fn places(place: &str, value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Number(n) if n.is_u64() => found.push(place.to_owned()),

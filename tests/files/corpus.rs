@@ -67,7 +67,7 @@ fn the_seeds_of_whole_states_load() {
     assert!(Checkpoint::from_bytes(now.into_inner()).is_ok());
 }
 
-/// For the target `config`: every name, and some arguments.
+/// Returns every name of a config, and some arguments.
 fn dictionary() -> String {
     let mut words = gradchain::config::transformations().to_vec();
     words.extend([

@@ -8,7 +8,7 @@ use gradchain::prelude::*;
 use gradchain::state::{StateData, same_bits};
 use serde_json::{Value, json};
 
-/// Each wrapper is two levels of data, as is the innermost optimizer.
+/// Nests wrappers; each is two levels of data, as is the innermost optimizer.
 fn wrapped(wrappers: usize) -> Boxed {
     (0..wrappers).fold(boxed(sgd(0.5)), |inner, _| boxed(multi_steps(inner, 1)))
 }

@@ -44,7 +44,7 @@ impl Random {
         }
     }
 
-    /// Wrappers and chains, at most `levels` deep.
+    /// Returns wrappers and chains, at most `levels` deep.
     fn optimizer(&mut self, levels: u64) -> Boxed {
         match self.below(if levels == 0 { 9 } else { 16 }) {
             0 => boxed(clip(1.0)),
@@ -108,7 +108,7 @@ fn proposed(message: &str) -> (Vec<String>, Migration, usize) {
     (may_differ, migration, verbs)
 }
 
-/// The message suggests nothing.
+/// Returns true if the message suggests nothing.
 fn is_open(message: &str) -> bool {
     message.contains("with a `Migration` where its state is another")
 }

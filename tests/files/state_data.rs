@@ -21,7 +21,7 @@ fn model() -> Model {
     Model { weight, bias: array![0.1, 0.2], empty: array![], scalar: 2.0 }
 }
 
-/// Through JSON.
+/// Passes data through JSON.
 fn json(data: &StateData) -> StateData {
     serde_json::from_str(&serde_json::to_string(data).unwrap()).unwrap()
 }

@@ -60,7 +60,7 @@ fn close_for(size: f64, found: &[f64], expected: &[f64], what: &str) {
     }
 }
 
-/// The textbook algorithm: sorts, and finds the last element with a positive rest.
+/// Sorts, and finds the last element with a positive rest: the textbook algorithm.
 fn naive_simplex(x: &[f64], scale: f64) -> Vec<f64> {
     let mut sorted = x.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The model steps, and is evaluated every hundred steps.
+/// Steps a model, and evaluates it every hundred steps.
 fn stays_flat(steps: usize, mut step: impl FnMut(&mut Vec<Linear>, &GradientsParams)) {
     let device = Device::flex().autodiff();
     let mut model = model();

@@ -41,7 +41,7 @@ fn two_layers() -> Vec<Vec<usize>> {
     vec![vec![2000], vec![2000, 2500], vec![2500], vec![2500, 2000]]
 }
 
-/// Six layers of width 384: 30 million elements in 76 leaves.
+/// Returns six layers of width 384: 30 million elements in 76 leaves.
 fn gpt2_like() -> Vec<Vec<usize>> {
     let (layers, width) = (6, 384);
     let mut shapes = vec![vec![50257, width], vec![1024, width], vec![width], vec![width]];

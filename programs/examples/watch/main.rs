@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Means of two steps halve the picture's size.
+/// Draws the logged values; means of two steps halve the picture's size.
 fn draw(lines: &PathBuf) -> Result<String, Box<dyn Error>> {
     let all: Vec<_> = read_json_lines(BufReader::new(File::open(lines)?)).collect::<Result<_, _>>()?;
     let column = |name: &str| -> Vec<(f64, f64)> {

@@ -15,7 +15,7 @@ pub(crate) struct TensorBoard {
 }
 
 impl TensorBoard {
-    /// Each run should have its own folder.
+    /// Creates a file in a folder; each run should have its own.
     pub(crate) fn create(folder: impl AsRef<Path>) -> io::Result<TensorBoard> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder)?;
@@ -44,7 +44,7 @@ impl TensorBoard {
         self.record(&event.0)
     }
 
-    /// Length and bytes, each with a check sum.
+    /// Writes length and bytes, each with a check sum.
     fn record(&mut self, bytes: &[u8]) -> io::Result<()> {
         let length = (bytes.len() as u64).to_le_bytes();
         let mut record = Vec::with_capacity(bytes.len() + 16);

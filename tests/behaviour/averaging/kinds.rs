@@ -32,7 +32,7 @@ fn tree(at: impl Fn(usize) -> f64) -> Params {
     (array![[at(0) as f32, at(1) as f32], [at(2) as f32, at(3) as f32]], at(4), vec![small(5), small(6)])
 }
 
-/// With flags, counts, per-leaf counts and flags, scalars, keys and moments.
+/// Generates flags, counts, per-leaf counts and flags, scalars, keys and moments.
 fn composition() -> impl Strategy<Value = Boxed> {
     let part = (0..9_usize).prop_map(|i| match i {
         0 => boxed(zero_nans()),

@@ -27,7 +27,7 @@ fn tree(seed: u64) -> Params {
     )
 }
 
-/// The leaf's own rounding and that of the average.
+/// Returns the leaf's own rounding and that of the average.
 fn tolerance(i: usize, expected: f64) -> f64 {
     match i / N {
         0 => 1e-14,
@@ -62,7 +62,7 @@ fn mix(path: &[Vec<f64>], weights: &[f64]) -> Vec<f64> {
     (0..path[0].len()).map(one).collect()
 }
 
-/// Explicit weights: each new decay scales all earlier ones.
+/// Averages by explicit weights: each new decay scales all earlier ones.
 fn ema(path: &[Vec<f64>], decay: impl Fn(usize) -> f64, every: usize, debias: bool) -> Vec<f64> {
     let mut weights = vec![0.0; path.len()];
     weights[0] = if debias { 0.0 } else { 1.0 };

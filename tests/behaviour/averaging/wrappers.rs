@@ -30,7 +30,7 @@ fn tree(seed: u64) -> Params {
     )
 }
 
-/// Trained parameters, inner state and outcomes equal those without the wrapper.
+/// Compares trained parameters, inner state and outcomes with those without the wrapper.
 fn follows<T: GradientTransformation<Needs = Nothing> + Clone>(inner: T) -> Result<()> {
     fn one<T: GradientTransformation<Needs = Nothing>, A: GradientTransformation<Needs = Nothing>>(
         inner: &T,

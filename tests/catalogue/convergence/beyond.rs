@@ -72,7 +72,7 @@ fn stable_adamw_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> 
     plus_decay(d, 1e-4, x).into_iter().map(|d| d / rms.max(1.0)).collect()
 }
 
-/// The ten-element leaf is a matrix of two rows, with its columns as blocks.
+/// Computes Adam-mini: the ten-element leaf is a matrix of two rows, with its columns as blocks.
 fn adam_mini_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let block = |i: usize| if g.len() == 10 { i % 5 } else { 0 };
     let mean = |of: usize| {
@@ -87,7 +87,7 @@ fn adam_mini_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec
     memory.iter_mut().enumerate().map(one).collect()
 }
 
-/// The ten-element leaf is a matrix of two rows; in others each element is a row.
+/// Computes row-wise Adagrad: the ten-element leaf is a matrix of two rows; in others each element is a row.
 fn rowwise_adagrad_naive(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let columns = if g.len() == 10 { 5 } else { 1 };
     for (memory, g) in memory.chunks_mut(columns).zip(g.chunks(columns)) {

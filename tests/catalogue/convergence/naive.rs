@@ -127,7 +127,7 @@ pub(super) fn signum([m, ..]: &mut [f64; 4], _: i32, g: f64, _: f64) -> f64 {
     m.signum()
 }
 
-/// Rprop: a gradient that has changed sign counts as zero, also in the next step.
+/// Computes Rprop: a gradient that has changed sign counts as zero, also in the next step.
 pub(super) fn rprop([size, last, ..]: &mut [f64; 4], t: i32, mut g: f64, _: f64, rate: f64) -> f64 {
     if t == 1 {
         *size = rate;
@@ -141,7 +141,7 @@ pub(super) fn rprop([size, last, ..]: &mut [f64; 4], t: i32, mut g: f64, _: f64,
     if g == 0.0 { 0.0 } else { -*size * g.signum() }
 }
 
-/// Adam, with every fifth step moved half way back to the previous of these.
+/// Computes Adam, with every fifth step moved half way back to the previous of these.
 pub(super) fn lookahead([m, v, slow, _]: &mut [f64; 4], t: i32, g: f64, x: f64, rate: f64) -> f64 {
     if t == 1 {
         *slow = x;
@@ -156,7 +156,7 @@ pub(super) fn lookahead([m, v, slow, _]: &mut [f64; 4], t: i32, g: f64, x: f64, 
     *slow - x
 }
 
-/// SM3: the ten-element leaf is a matrix of two rows; others have a bound per element.
+/// Computes SM3: the ten-element leaf is a matrix of two rows; others have a bound per element.
 pub(super) fn sm3(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let place = |i: usize| if g.len() == 10 { [i / 5, i % 5] } else { [i, i] };
     let one = |(i, g): (usize, &f64)| memory[place(i)[0]][0].min(memory[place(i)[1]][1]) + g * g;
@@ -172,7 +172,7 @@ pub(super) fn sm3(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<
     memory.iter_mut().zip(g.iter().zip(&squares)).map(mean).collect()
 }
 
-/// GaLore of rank 1 before its first refresh; the ten-element leaf is a matrix of two rows.
+/// Computes GaLore of rank 1 before its first refresh; the ten-element leaf is a matrix of two rows.
 pub(super) fn galore(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec<f64> {
     if g.len() != 10 {
         return memory.iter_mut().zip(g.iter().zip(x)).map(|(memory, (g, x))| adam(memory, t, *g, *x)).collect();
@@ -216,7 +216,7 @@ fn norm(v: &[f64]) -> f64 {
     v.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// LAMB with an `ε` of 1e-6.
+/// Computes LAMB with an `ε` of 1e-6.
 pub(super) fn lamb(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec<f64> {
     let one = |[m, v, ..]: &mut [f64; 4], g: f64| {
         *m = 0.9 * *m + 0.1 * g;
@@ -228,7 +228,7 @@ pub(super) fn lamb(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec
     r.into_iter().map(|r| ratio * r).collect()
 }
 
-/// Adafactor without factors, which these leaves lack.
+/// Computes Adafactor without factors, which these leaves lack.
 pub(super) fn adafactor(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec<f64> {
     let keep = 1.0 - f64::from(t).powf(-0.8);
     let one = |[v, ..]: &mut [f64; 4], g: f64| {
@@ -241,7 +241,7 @@ pub(super) fn adafactor(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -
     u.into_iter().map(|u| u / clip * (norm(x) / root).max(1e-3)).collect()
 }
 
-/// The two-loop recursion over ten differences.
+/// Computes the two-loop recursion over ten differences.
 pub(super) fn lbfgs(g: &[Vec<f64>], x: &[Vec<f64>]) -> Vec<f64> {
     let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();

@@ -56,7 +56,7 @@ fn reach(optimizer: &Member, start: &[Batch]) -> f64 {
     reach
 }
 
-/// Gradients that are zero, tiny, or all of one example.
+/// Returns gradients that are zero, tiny, or all of one example.
 fn starts() -> Vec<Vec<Batch>> {
     let of = |batch| (1..=3).map(move |n| vec![batch; n]);
     let [zero, tiny, same] = [0.0, 1e-30, 1.0].map(|times| Batch { example: 100, times });

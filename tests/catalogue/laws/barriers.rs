@@ -20,7 +20,7 @@ const MOST: usize = 31;
 
 const COUNTS: [usize; 5] = [MOST, 32, 33, 40, 64];
 
-/// In `f64`, so that updates lose no bits between parts.
+/// Returns `f64` trees, so that updates lose no bits between parts.
 fn trees() -> (DynTree, Vec<DynTree>) {
     let leaf = |shape: &[usize], order| LeafPlan { number: Number::F64, shape: shape.into(), order };
     let plan = [leaf(&[50], Order::C), leaf(&[5, 7], Order::Fortran), leaf(&[3], Order::Negative)];
@@ -30,7 +30,7 @@ fn trees() -> (DynTree, Vec<DynTree>) {
     )
 }
 
-/// Stages with state, parameters and reductions between barriers.
+/// Returns stages with state, parameters and reductions between barriers.
 fn mixed(barriers: usize) -> Vec<Member> {
     let mut members: Vec<Member> = vec![member(trace(0.5))];
     for barrier in 0..barriers {
@@ -51,7 +51,7 @@ fn mixed(barriers: usize) -> Vec<Member> {
     members
 }
 
-/// Each part gets the previous one's updates.
+/// Passes each part the previous one's updates.
 fn in_chunks(members: Vec<Member>, len: usize) -> DynTree {
     let (mut params, grads) = trees();
     let chunks: Vec<_> = members.chunks(len).map(|chunk| chain(chunk.to_vec())).collect();

@@ -29,7 +29,7 @@ impl Builder for Nothing {
     }
 }
 
-/// Values of all kinds; each argument takes those that fit, or whole numbers only.
+/// Returns values of all kinds; each argument takes those that fit, or whole numbers only.
 fn values() -> Vec<Recipe> {
     let by_path = |values: &[Recipe]| {
         let paths = ["layer0/p0", "layer1/p1", "layer0/p2"];
@@ -90,7 +90,7 @@ fn with(named: &Named, name: &str, value: &Recipe) -> Option<Named> {
     differs.then_some(named)
 }
 
-/// Square matrices, whose rows and columns only arguments tell apart, and other leaves.
+/// Returns square matrices, whose rows and columns only arguments tell apart, and other leaves.
 fn problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let plan = vec![

@@ -18,7 +18,7 @@ use crate::common::trees::map;
 use crate::common::wrapped::Wrap;
 use crate::common::{run, same_values, values};
 
-/// Each gradient twice, for windows of two.
+/// Returns each gradient twice, for windows of two.
 fn twice(grads: &[DynTree]) -> Vec<DynTree> {
     grads.iter().flat_map(|g| [g.clone(), g.clone()]).collect()
 }

@@ -6,7 +6,7 @@ use crate::common::subject::Session;
 use crate::common::trees::map;
 use crate::common::{close, same_values};
 
-/// Leaves sensitive to memory order: matrices that are not square, one row-major, and more axes.
+/// Returns leaves sensitive to memory order: matrices that are not square, one row-major, and more axes.
 fn plan(order: Order) -> Vec<LeafPlan> {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order };
     vec![leaf(Number::F32, &[4, 6]), leaf(Number::F64, &[3, 2, 5]), leaf(Number::F32, &[7]), leaf(Number::F64, &[8, 3])]

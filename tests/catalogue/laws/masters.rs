@@ -13,7 +13,7 @@ use crate::common::values;
 /// Elementwise, with passes, on whole leaves, with noise, and around others.
 const HELD: [&str; 7] = ["adamw", "lamb", "dog", "sm3", "add_noise", "lookahead", "lookahead_reset"];
 
-/// 16-bit floats hold them; no step halves or doubles a parameter.
+/// Returns numbers that 16-bit floats hold; no step halves or doubles a parameter.
 fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
     let leaf = |shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     tree(&[leaf(&[40]), leaf(&[3, 4]), leaf(&[])], |leaf, i| {

@@ -68,7 +68,7 @@ fn is_refusal(error: &gradchain::Error) -> bool {
     error.is_argument() && says.iter().any(|what| error.to_string().contains(what))
 }
 
-/// Column-major, strided, reversed, axis-free and empty leaves, with gradients in other orders.
+/// Returns column-major, strided, reversed, axis-free and empty leaves, with gradients in other orders.
 fn odd_layouts() -> Problem {
     let half = if cfg!(feature = "half") { Number::Bf16 } else { Number::F32 };
     let leaves: [(Number, &[usize], Order); 6] = [

@@ -22,7 +22,7 @@ const REASONS: [&str; 7] = [
     "its state is in 8 bits, which other machines do not read",
 ];
 
-/// Any other reason fails.
+/// Returns the reason; any other fails.
 fn reason(entry: &dyn Subject, error: &Error) -> &'static str {
     let said = error.to_string();
     let reason = REASONS.into_iter().find(|reason| error.is_unrecordable() && said.contains(reason));

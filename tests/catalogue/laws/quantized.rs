@@ -79,7 +79,7 @@ fn not_negative(schema: &Schema) -> Vec<String> {
     schema.entries.iter().filter(of_type).map(|entry| field(&entry.field)).collect()
 }
 
-/// Steps and means keep a state's schema.
+/// Checks that steps and means keep a state's schema.
 pub(super) fn keeps_schema(name: &str, transformation: &impl Registered, Problem { params, grads, .. }: &Problem) {
     let options = AverageOptions::default().keys(KeyPolicy::First);
     let schema = transformation.init(params).unwrap().schema();

@@ -159,7 +159,7 @@ impl<T: Arguments> Arguments for Downhill<T> {
     }
 }
 
-/// Parts that the registry has only in chains, where arguments have no names.
+/// Returns parts that the registry has only in chains, where arguments have no names.
 fn others() -> Vec<(String, Named)> {
     fn named<T: Arguments + Registered>(name: &str, part: T) -> (String, Named)
     where

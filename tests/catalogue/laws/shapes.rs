@@ -4,7 +4,7 @@ use super::resuming::{resumed, saved};
 use super::{LeafPlan, Number, Order, Problem, Subject, all_cases, noise, registry, tree};
 use crate::common::values;
 
-/// At most four axes of lengths 0, 1 or 2.
+/// Returns shapes of at most four axes of lengths 0, 1 or 2.
 fn shapes() -> Vec<Vec<usize>> {
     let mut all = vec![vec![]];
     let mut from = 0;

@@ -31,7 +31,7 @@ fn joins(member: &Member, params: &DynTree) -> bool {
     error.is_some_and(|error| error.to_string().contains("several leaves together"))
 }
 
-/// Leaves of one and two chunks, of all dtypes and orders.
+/// Returns leaves of one and two chunks, of all dtypes and orders.
 fn problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let half = if cfg!(feature = "half") { Number::Bf16 } else { Number::F32 };

@@ -140,7 +140,7 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// If rounding decides, accepts everything between both results.
+/// Accepts everything between both results if rounding decides.
 fn naive_version(case: &Transform, expected: &mut [Seen]) {
     let [Some(naive), Some(less), Some(more)] = [0.0, -1.0, 1.0].map(|lean| reference::leaning(case, lean)) else {
         return;
@@ -216,7 +216,7 @@ fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// Updates lead to points computed without the parameters.
+/// Returns true if updates lead to points computed without the parameters.
 fn goes_to_points(config: &Value) -> bool {
     ["mechanize", "sam", "schedule_free", "schedule_free_adamw", "schedule_free_sgd"]
         .iter()

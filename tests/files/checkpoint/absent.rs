@@ -12,7 +12,7 @@ struct Gradients {
     bias: Option<Array1<f64>>,
 }
 
-/// The weights' from the third step on, the bias's before and in every second step after.
+/// Returns the weights' gradients from the third step on, the bias's before and in every second step after.
 fn gradients(step: usize) -> Gradients {
     let Model { weight, bias } = gradient(step as f32);
     Gradients { weight: (step > 1).then_some(weight), bias: (step <= 1 || step.is_multiple_of(2)).then_some(bias) }

@@ -11,7 +11,7 @@ fn adamw_() -> gradchain::optimizer::Adamw {
     adamw(0.1)
 }
 
-/// After two steps, with gradients of 1 for the first leaf and 10 for the second.
+/// Saves after two steps, with gradients of 1 for the first leaf and 10 for the second.
 fn saved<T: GradientTransformation<Needs = Nothing>, P: TreeMut + Clone>(optimizer: &T, params: &P) -> Checkpoint {
     let (mut trained, mut state) = (params.clone(), optimizer.init(params).unwrap());
     for _ in 0..2 {

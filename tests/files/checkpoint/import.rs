@@ -179,7 +179,7 @@ fn decayed() -> gradchain::optimizer::Adamw {
     adamw(0.01).weight_decay(0.125)
 }
 
-/// PyTorch's AMSGrad: see `docs/from-pytorch.md`.
+/// Returns PyTorch's AMSGrad: see `docs/from-pytorch.md`.
 fn amsgrad_of_pytorch() -> gradchain::optimizer::Amsgrad {
     let root = |count: u64| (1.0 - 0.999_f64.powf(count as f64 + 1.0)).sqrt();
     amsgrad(from_fn("rate", move |count| 0.01 * root(count)))
@@ -500,7 +500,7 @@ fn without(name: &str) -> Vec<u8> {
     made(&ADAM.into_iter().filter(|tensor| tensor.0 != name).collect::<Vec<_>>())
 }
 
-/// Nothing changes.
+/// Asserts that nothing changes.
 fn refused<T: GradientTransformation>(import: &Import, optimizer: &T) -> String {
     let mut params = here();
     let error = import.load(optimizer, &mut params).unwrap_err();

@@ -5,7 +5,7 @@ use gradchain::transform::scale_by_schedule;
 
 use super::*;
 
-/// Nothing changes.
+/// Asserts that nothing changes.
 fn refused<T: GradientTransformation<Needs = Nothing>>(
     file: &Checkpoint,
     transformation: &T,

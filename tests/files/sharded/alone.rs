@@ -11,7 +11,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> + Clone {
     chain((zero_nans(), clip_by_global_norm(20.0), adamw(0.02)))
 }
 
-/// The second rank has a NaN.
+/// Steps with a NaN on the second rank.
 fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, rank: usize) -> (Model, OptState<T>) {
     let mut params = Model::of(0);
     let mut state = optimizer.init(&params).unwrap();

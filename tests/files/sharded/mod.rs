@@ -25,7 +25,7 @@ fn together<R: Send>(ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R>
     within(LONG, ranks, work)
 }
 
-/// With a time limit.
+/// Runs all ranks, with a time limit.
 fn within<R: Send>(limit: Duration, ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let running: Vec<_> = threads(ranks, limit).into_iter().map(|rank| scope.spawn(|| work(rank))).collect();
@@ -43,7 +43,7 @@ struct Model {
 }
 
 impl Model {
-    /// Of both signs, around 1.
+    /// Returns numbers of both signs, around 1.
     fn of(seed: u64) -> Model {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {

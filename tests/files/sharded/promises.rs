@@ -20,7 +20,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(20.0), zero_nans(), parts, params_ema(identity(), 0.9)))
 }
 
-/// The mean over a rank's parts.
+/// Returns the mean over a rank's parts.
 fn gradient(ranks: &Threads, batch: usize, step: u64) -> Model {
     let mut mean = PairwiseMean::new();
     for part in parts(ranks, batch).unwrap() {
@@ -107,7 +107,7 @@ fn mini_steps_may_be_outside_and_inside() {
 
 const PLACES: usize = 8;
 
-/// Behind state, between barriers, behind a mask, in a group, not in every step, or before an observer.
+/// Puts it behind state, between barriers, behind a mask, in a group, not in every step, or before an observer.
 fn placed(inner: Boxed, place: usize) -> Boxed {
     match place {
         0 => boxed(chain((trace(0.5), inner, add_decayed_weights(-0.25)))),

@@ -9,7 +9,7 @@ use gradchain::wrapper::{flatten, sharded};
 
 use super::{Model, together, within};
 
-/// Without the rank's number.
+/// Returns the messages without the rank's number.
 fn errors(all: Vec<gradchain::Result<()>>) -> Vec<String> {
     let text = |error: gradchain::Error| {
         assert!(error.is_collective(), "{error}");

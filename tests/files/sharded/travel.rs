@@ -152,7 +152,7 @@ fn a_collective_that_loses_bytes_is_an_error_in_every_call() {
     assert!((6..100).contains(&fails), "{fails} calls");
 }
 
-/// Both signs, around 1, and extreme ones, by rank.
+/// Returns numbers of both signs, around 1, and extreme ones, by rank.
 fn gradient(rank: usize) -> Vec<f32> {
     let smooth = (0..40_000).map(|i: i32| ((i * (rank as i32 + 3)) as f32 * 0.37).sin() * 10_f32.powi(i % 9 - 4));
     let last = [0.0, -0.0, 1.0, -1.0, 1.0 + 2_f32.powi(-9), f32::MIN_POSITIVE, -1e-30, 3e38, -3e38, 2_f32.powi(-130)];

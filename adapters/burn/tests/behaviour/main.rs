@@ -40,7 +40,7 @@ fn device() -> Device {
     Device::flex().autodiff()
 }
 
-/// `f64` is exact for every float.
+/// Returns every float parameter in `f64`, which is exact.
 fn values<M: Module>(module: &M) -> Vec<Vec<f64>> {
     #[derive(Default)]
     struct Values(Vec<Vec<f64>>);

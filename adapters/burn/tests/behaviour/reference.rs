@@ -35,7 +35,7 @@ impl Matrix {
         Matrix { weight: Param::from_tensor(Tensor::from_data(start, (&device(), DType::F64))) }
     }
 
-    /// Both signs, from 1e-3 to 1e3.
+    /// Returns gradients of both signs, from 1e-3 to 1e3.
     fn gradients(&self, step: usize) -> GradientsParams {
         let element = |i: usize| (0.7 * (step * 16 + i) as f64).sin() * 10_f64.powi((step + i) as i32 % 7 - 3);
         let data = TensorData::new((0..16).map(element).collect(), [4, 4]);
@@ -190,7 +190,7 @@ fn adafactor_of_matrices() {
     assert!(apart(theirs.init(), &ours) < ROUNDED);
 }
 
-/// A valley twenty times as steep in one direction, and not quite a parabola.
+/// Computes a valley, twenty times as steep in one direction, and not quite a parabola.
 fn valley(weight: Tensor<2>) -> Tensor<1> {
     let x = weight.reshape([16]);
     let steep = Tensor::<1>::from_data(

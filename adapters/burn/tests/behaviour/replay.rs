@@ -13,7 +13,7 @@ use gradchain_burn::{DeviceState, init, params, params_mut, step};
 
 use crate::{device, values};
 
-/// With the feature `vulkan`, the best Vulkan device.
+/// Returns the best Vulkan device with the feature `vulkan`.
 pub(crate) fn elsewhere() -> Device {
     #[cfg(feature = "vulkan")]
     return Device::vulkan(burn::tensor::DeviceKind::DefaultDevice).autodiff();
@@ -29,7 +29,7 @@ struct Layer {
     weight: Param<Tensor<2>>,
 }
 
-/// Both signs, around 1, with zeros of either sign.
+/// Returns numbers of both signs, around 1, with zeros of either sign.
 fn numbers<const D: usize>(dims: [usize; D], seed: usize) -> TensorData {
     let number = |i: usize| match i % 11 {
         3 => 0.0 * (1.0 - 2.0 * (i % 2) as f64),

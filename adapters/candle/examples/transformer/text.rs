@@ -46,14 +46,14 @@ impl Text {
         self.kinds
     }
 
-    /// In random order.
+    /// Returns the training chunks in random order.
     pub(crate) fn stretches(&self, random: &mut Random) -> Stretches<'_> {
         let mut order: Vec<&[u32]> = self.trained.chunks_exact(STRETCH).collect();
         random.shuffle(&mut order);
         Stretches { order, taken: 0 }
     }
 
-    /// Every fourth chunk.
+    /// Returns every fourth held-out chunk.
     pub(crate) fn other(&self) -> Result<Tensor> {
         tensor(self.other.chunks_exact(STRETCH).step_by(4))
     }
@@ -73,7 +73,7 @@ pub(crate) struct Stretches<'a> {
 }
 
 impl Stretches<'_> {
-    /// Cyclic.
+    /// Returns the next chunks, cyclically.
     pub(crate) fn next(&mut self, rows: usize) -> Result<Tensor> {
         let rows = (0..rows).map(|i| self.order[(self.taken + i) % self.order.len()]);
         let next = tensor(rows.clone())?;

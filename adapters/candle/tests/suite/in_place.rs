@@ -48,7 +48,7 @@ macro_rules! has_bits {
 }
 has_bits!(f32, f64, f16, bf16);
 
-/// Twenty steps, compared bitwise.
+/// Compares twenty steps bitwise.
 fn same_as_slices<T: candle_core::WithDType + gradchain::Element + Bits>(dtype: DType) -> Tested {
     let shapes = [("layer.bias", vec![3]), ("layer.weight", vec![4, 3]), ("scale", vec![]), ("z", vec![0, 5])];
     let vars: Vec<Var> = shapes.iter().enumerate().map(|(i, (_, dims))| var(dims, dtype, i as u64)).collect();

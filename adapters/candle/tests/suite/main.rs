@@ -18,7 +18,7 @@ use gradchain_candle::Vars;
 
 pub(crate) type Tested = Result<(), Box<dyn std::error::Error>>;
 
-/// Both signs, between 0.25 and 2 in size.
+/// Returns numbers of both signs, between 0.25 and 2 in size.
 pub(crate) fn numbers(n: usize, seed: u64) -> Vec<f64> {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = || {
@@ -38,7 +38,7 @@ pub(crate) fn var(dims: &[usize], dtype: DType, seed: u64) -> Var {
     Var::from_tensor(&tensor(dims, dtype, seed)).expect("a variable")
 }
 
-/// The loss is linear in each variable.
+/// Computes the gradients of a loss that is linear in each variable.
 pub(crate) fn gradients(of: &[(&Var, Tensor)]) -> GradStore {
     let mut grads = Var::zeros(1, DType::F32, &Device::Cpu).and_then(|x| x.backward()).expect("a store");
     of.iter().for_each(|(var, gradient)| _ = grads.insert(var, gradient.clone()));

@@ -9,7 +9,7 @@ use gradchain_candle::{DeviceState, init, step};
 
 use super::*;
 
-/// With the feature `cuda`, the first CUDA device.
+/// Returns the first CUDA device with the feature `cuda`.
 fn device() -> Device {
     if cfg!(feature = "cuda") { Device::new_cuda(0).expect("a device") } else { Device::Cpu }
 }
@@ -25,7 +25,7 @@ fn variables(dtype: DType, device: &Device) -> Vars {
     Vars::named(made).expect("variables")
 }
 
-/// Both signs, with zeros of either sign.
+/// Returns gradients of both signs, with zeros of either sign.
 fn grads(vars: &Vars, t: u64) -> GradStore {
     let of = |var: &Var| {
         let numbers = numbers(var.elem_count(), 100 + t);

@@ -4,7 +4,7 @@ use gradchain_gpu::{Device, Wgpu, wgsl_source};
 
 use crate::suite;
 
-/// Opening is fast, and tests run in parallel.
+/// Opens a device for one test: that is fast, and tests run in parallel.
 fn device() -> Device<Wgpu> {
     Device::wgpu().expect("a device: on Debian `mesa-vulkan-drivers` is one")
 }

@@ -113,7 +113,7 @@ fn calls_functions(leaf: &LeafProgram) -> bool {
     })
 }
 
-/// One ends within a chunk.
+/// Returns leaves of several chunks; one ends within a chunk.
 fn large() -> (DynTree, Vec<DynTree>) {
     let leaf = |shape: &[usize]| LeafPlan { number: Number::F32, shape: shape.into(), order: Order::C };
     let plan = [leaf(&[40_001]), leaf(&[3]), leaf(&[128, 128])];
@@ -139,7 +139,7 @@ pub fn sums<B: Backend>(device: &Device<B>) {
     }
 }
 
-/// More than one launch holds, some of one element.
+/// Steps more leaves than one launch holds, some of one element.
 pub fn many_leaves<B: Backend>(device: &Device<B>) {
     let leaf = |i: usize| LeafPlan { number: COMPUTED[i % 2], shape: vec![1 + i * 37 % 2500], order: Order::C };
     let plan: Vec<_> = (0..300).map(leaf).collect();
@@ -176,7 +176,7 @@ pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
     crate::common::close(&here, &there, f64::from(f32::EPSILON)).unwrap();
 }
 
-/// They keep their order, `(a + b) + c`, down to one unit in the last place.
+/// Checks that sums keep their order, `(a + b) + c`, down to one unit in the last place.
 pub fn sums_of_three<B: Backend>(device: &Device<B>) {
     for number in COMPUTED {
         for root in [1e-16, 1e-8, 1e-3, 1.0, 1e3] {
@@ -197,7 +197,7 @@ pub fn sums_of_three<B: Backend>(device: &Device<B>) {
     }
 }
 
-/// Only chunks' sums and the step's scalars.
+/// Checks that a step sends only chunks' sums and scalars.
 pub fn traffic<B: Backend>(device: &Device<B>) {
     let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), adamw(cosine_decay(0.1, 100)))));
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -246,7 +246,7 @@ pub fn back_and_forth<B: Backend>(device: &Device<B>) {
     assert_eq!(values(&straight), values(&loaded));
 }
 
-/// Errors name the leaf or the unsupported part.
+/// Checks that errors name the leaf or the unsupported part.
 pub fn misfits<B: Backend>(device: &Device<B>) {
     let (params, optimizer) = (vec![1.0_f32, 2.0], adam(0.1));
     let mut run = device.init(&optimizer, &params).unwrap();
