@@ -237,7 +237,7 @@ fn it_stalls_where_nothing_gets_better() {
     assert_eq!(stalls(sgd(-0.5), |p| (p * p / 2.0, *p)), 7);
     assert_eq!(stalls(sgd(2.0), |p| (p * p / 2.0, *p)), 7);
     assert_eq!(stalls(sgd(0.5), |p| (p.cos(), 1.0)), 8 + 7);
-    // Nor is a constant value with a changing gradient.
+    // A constant value with a changing gradient is no stall either.
     let (mut p, optimizer) = (1.0_f64, sgd(0.5));
     let mut state = optimizer.init(&p).unwrap();
     let report = optimizer.minimize(&mut p, |p| (1.0, *p), &mut state).patience(1).run().unwrap();

@@ -104,9 +104,9 @@ pub(crate) struct When {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Situation {
-    /// Optax's finite result is outside the set.
+    /// All is finite, and Optax's result is outside the set.
     OffTheSet,
-    /// A sum of squares or products overflows the dtype.
+    /// All is finite, and a sum of squares or products overflows the dtype.
     ProductsOverflow,
     /// The arguments describe no set.
     NoSet,

@@ -97,7 +97,7 @@ struct Sometimes {
     steps: u64,
 }
 
-/// Runs if gradients are finite, or have not been for too many steps.
+/// Runs if gradients are finite, or have not been for too many steps; in others updates are zero.
 struct IfFinite {
     inner: Node,
     most: u64,
@@ -458,7 +458,7 @@ impl Sam {
     }
 }
 
-/// Emits the sum of `k` gradients in every `k`-th step.
+/// Emits the sum of `k` gradients in every `k`-th step, zero in others.
 struct Sums {
     k: usize,
     gradients: Vec<Leaves>,

@@ -30,7 +30,7 @@ pub(crate) struct Seen {
     pub(crate) measurements: BTreeMap<String, f64>,
     /// The evaluation parameters, if any.
     pub(crate) eval_params: Option<Leaves>,
-    /// Why hyperparameters were refused.
+    /// The reasons for refused hyperparameters.
     pub(crate) refusals: BTreeMap<String, String>,
     /// Actual results only.
     pub(crate) skipped: bool,
@@ -139,7 +139,7 @@ impl Seen {
     }
 }
 
-/// Integers and booleans exactly, other numbers within the tolerance.
+/// Compares integers and booleans exactly, other numbers within the tolerance.
 fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
     match (tree::number(expected), tree::number(found)) {
         (Ok(e), Ok(f)) if expected.is_u64() => e == f,
@@ -148,7 +148,7 @@ fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
     }
 }
 
-/// Why a case stopped early.
+/// The reason for an early stop.
 pub(crate) enum Stop {
     /// The feature that this build lacks.
     Skipped(String),
@@ -246,7 +246,7 @@ fn rounded(mut leaves: Leaves, like: &Leaves) -> Leaves {
     leaves
 }
 
-/// Returns the messages of refusals.
+/// Sets hyperparameters; returns the messages of refusals.
 fn set_hyperparams<S: State>(state: &mut S, values: &BTreeMap<String, f64>) -> BTreeMap<String, String> {
     let mut refusals = BTreeMap::new();
     for (_, hyperparams) in injected_hyperparams(state) {

@@ -12,7 +12,7 @@ use super::{Naive, number};
 pub(crate) struct Ademamix {
     b: [f64; 3],
     alpha: f64,
-    /// Added to the root, and under it.
+    /// Terms added to the root, and under it.
     eps: [f64; 2],
     dtype: DType,
     steps: i32,

@@ -12,7 +12,7 @@ pub(crate) struct SimplifiedAdemamix {
     b1: f64,
     b2: f64,
     alpha: f64,
-    /// Added to the root, and under it.
+    /// Terms added to the root, and under it.
     eps: [f64; 2],
     steps: i32,
     /// Sum of gradients and mean of squares.

@@ -13,7 +13,7 @@ pub(crate) struct Stddev {
     decay: f64,
     /// The initial mean of squares.
     start: f64,
-    /// Under the root, and added to it.
+    /// Terms under the root, and added to it.
     eps: [f64; 2],
     unbias: bool,
     steps: i32,

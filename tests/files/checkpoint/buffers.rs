@@ -104,7 +104,7 @@ fn a_run_of_pytorch_brings_its_buffers() {
     assert_eq!((into.weight, into.mean), (vec![1.0, 2.0], kept(9.0).mean));
 }
 
-/// When a run continues in another dtype.
+/// The run continues in another dtype.
 #[test]
 fn buffers_are_cast_as_leaves_are() {
     let optimizer = sgd(0.1).momentum(0.5);

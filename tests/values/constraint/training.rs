@@ -154,7 +154,6 @@ fn a_covariance_is_fitted() {
     }
 }
 
-/// Nor the reverse.
 #[test]
 fn states_cannot_be_taken_for_each_other() {
     let mut raw = Constraints::new().at("0", positive()).unconstrain(&(1.0_f64, 2.0_f64)).unwrap();
