@@ -1,8 +1,8 @@
-//! Times saving and loading AdamW's state of 124 million parameters, against plain writes and reads of as many bytes.
+//! Times saving and loading AdamW's state of 124 million parameters, against plain writes and reads.
 //!
-//! `cargo bench --bench checkpoint --features checkpoint [-- FOLDER]` prints a line for each way. The files are in the
-//! folder, by default a temporary one: pass `/dev/shm` to measure against memory. All ways take turns. Ratios are of
-//! medians for writes, and medians of ratios for reads.
+//! `cargo bench --bench checkpoint --features checkpoint [-- FOLDER]` prints a line for each way. The folder is
+//! temporary by default: pass `/dev/shm` to measure against memory. All ways take turns. Ratios are of medians for
+//! writes, and medians of ratios for reads.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 #![allow(unsafe_code, reason = "mapping a file is a promise that nobody writes to it")]
 
@@ -21,7 +21,6 @@ use gradchain::prelude::*;
 use trees::{Shapes, flat};
 
 const ROUNDS: usize = 8;
-/// Bytes of a plain write or read.
 const BLOCK: usize = 1 << 20;
 
 fn main() {
@@ -47,7 +46,7 @@ fn main() {
     // The first round touches the pages.
     for round in 0..=ROUNDS {
         let mut took = [0.0; 7];
-        // The first writer pays for the system's allocation of space, so they take turns.
+        // The first writer pays for the allocation of space.
         for turn in [round % 2, 1 - round % 2] {
             took[turn] = match turn {
                 0 => timed(|| write(&plain, &buffer)),
@@ -99,7 +98,7 @@ fn timed(work: impl FnOnce()) -> f64 {
     start.elapsed().as_secs_f64()
 }
 
-/// Writes as safely as a checkpoint: to a new file, which replaces the old one once it is on disk.
+/// Writes a new file, which replaces the old one once it is on disk, as a checkpoint does.
 fn write(path: &Path, bytes: &[u8]) {
     let begun = path.with_extension("begun");
     let mut file = File::create(&begun).expect("a file");
@@ -108,7 +107,6 @@ fn write(path: &Path, bytes: &[u8]) {
     std::fs::rename(&begun, path).expect("it is renamed");
 }
 
-/// Reads into existing memory.
 fn read(path: &Path, into: &mut [u8]) {
     let mut file = File::open(path).expect("the file");
     into.chunks_mut(BLOCK).for_each(|block| file.read_exact(block).expect("it is read"));

@@ -1,11 +1,10 @@
-//! Times one of many ranks in a sharded step of AdamW, against AdamW in one process, and against copying its messages.
+//! Times a rank of many in a sharded step of AdamW, against one process, and against copying its messages.
 //!
 //! `cargo bench --bench ranks [-- ELEMENTS]` prints a line for each number of ranks, up to 4096. One rank is real; all
-//! others mirror it and send the same messages. Messages take only the time to copy the arriving bytes, as from a
-//! network without latency, so the rest is the work of the rank. It handles the messages of a group of that size; they
-//! and their bytes are counted. All ways take turns; ratios are medians of ratios. The last ratio excludes the rank's
-//! share of AdamW: it covers the handling of messages, and adding the updates to the parameters. Work is the step
-//! without the copies of arriving bytes, which a network or a library would make.
+//! others mirror it and send the same messages, which it handles as in a group of that size; they and their bytes are
+//! counted. Messages take only the time to copy the arriving bytes, as from a network without latency. Work is the step
+//! without these copies, which a network or a library would make. All ways take turns; ratios are medians of ratios.
+//! The last ratio excludes the rank's share of AdamW: it covers messages, and adding updates to parameters.
 #![allow(missing_docs, reason = "a program")]
 
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use gradchain::collective::{Collective, Pending};
 use gradchain::prelude::*;
 use gradchain::wrapper::sharded;
 
-/// Timed steps, and warmup steps.
+/// Timed, and warmup.
 const STEPS: usize = 7;
 const BEFORE: usize = 2;
 
@@ -32,7 +31,7 @@ fn main() {
     }
 }
 
-/// Traffic of a rank since the last read.
+/// A rank's traffic since the last read.
 #[derive(Debug, Default)]
 struct Counts {
     messages: AtomicUsize,
@@ -49,7 +48,7 @@ struct Mirror {
 }
 
 impl Mirror {
-    /// Receives `own` from all ranks, up to the length that each would send.
+    /// Receives `own` from all ranks, up to what each would send.
     fn answer(&self, own: &[u8], sent: usize, received: &mut Vec<u8>, from: &[usize]) {
         let start = Instant::now();
         received.clear();
@@ -89,7 +88,7 @@ fn run(size: usize, elements: usize) {
     let plain = adamw(1e-3);
     let (mut params, gradient) = (vec![1.0_f32; elements], vec![0.5_f32; elements]);
     let mut state = shared.init(&params).expect("a state");
-    // Touches the pages before the timing.
+    // Touches the pages.
     let mut room = [1, 2].map(|byte| vec![byte; 4 * elements]);
     let bytes = state.schema().size().total_bytes();
     let mut of_one = plain.init(&params).expect("a state");
@@ -127,7 +126,7 @@ fn run(size: usize, elements: usize) {
     );
 }
 
-/// Times copying `bytes` bytes, in chunks, from a buffer as large as the gradients to one as large as the messages.
+/// Times copying in chunks, from a buffer as large as the gradients to one as large as the messages.
 fn copy(bytes: usize, [from, to]: &mut [Vec<u8>; 2]) -> f64 {
     timed(|| {
         for start in (0..bytes).step_by(from.len()) {

@@ -1,9 +1,8 @@
-//! Times a step with row-sparse gradients, 64 rows of an embedding, against a hand-written loop over these rows.
+//! Times a step with row-sparse gradients, 64 rows of an embedding, against a hand-written loop.
 //!
-//! `cargo bench --bench rows [-- ROWS]` prints a line for each optimizer and number of rows: the median times of the
-//! step and of the loop, and the median of their ratios. Both get the same rows in turn, different ones each time and
-//! unsorted, and end with equal parameters. A step with gradients in all rows is timed beside them, up to a million
-//! rows.
+//! `cargo bench --bench rows [-- ROWS]` prints a line for each optimizer and number of rows: median times of step and
+//! loop, and the median of their ratios. Both get the same rows in turn, different and unsorted, and end with equal
+//! parameters. A step with gradients in all rows is timed beside them, up to a million rows.
 #![allow(missing_docs, reason = "a program")]
 
 use gradchain::optimizer::rowwise_adagrad;
@@ -15,9 +14,8 @@ use ndarray::Array2;
 
 const COLUMNS: usize = 32;
 const TOUCHED: usize = 64;
-/// Timed steps, including a tenth of warmup.
+/// Including a tenth of warmup.
 const STEPS: usize = 2_000;
-/// Dense steps before these.
 const BEFORE: i32 = 3;
 
 fn main() {
@@ -31,7 +29,6 @@ fn main() {
     }
 }
 
-/// The arrays of the hand-written loop.
 struct ByHand {
     params: Vec<f32>,
     arrays: [Vec<f32>; 2],
@@ -86,7 +83,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
     arrays: usize,
     step_by_hand: fn(&mut ByHand, &SparseRows<Array2<f32>>, i32),
 ) {
-    // Ones, so that each page exists.
+    // So that each page exists.
     let mut params = Array2::<f32>::from_elem((rows, COLUMNS), 1.0);
     let mut state = optimizer.init(&params).expect("a state");
     let zeros = |there: bool, n: usize| {
@@ -100,7 +97,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
         arrays: [0, 1].map(|i| zeros(i < arrays, elements)),
         of_rows: zeros(arrays == 0, rows),
     };
-    // A dense step touches the state's pages; with zero gradients it changes nothing.
+    // Touches the state's pages; zero gradients change nothing.
     let dense = {
         let zeros = Array2::<f32>::zeros((rows, COLUMNS));
         let mut step = |_| timed(|| _ = optimizer.step(&mut params, &zeros, &mut state).expect("a step"));
@@ -124,7 +121,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
         let values = Array2::from_shape_fn((TOUCHED, COLUMNS), |_| (random() % 1000) as f32 * 1e-3 - 0.5);
         let gradient = SparseRows::new(indices, values);
         let [mut stepped, mut looped] = [0.0; 2];
-        // The two take turns at being first.
+        // The order alternates.
         for turn in [step % 2, 1 - step % 2] {
             match turn {
                 0 => stepped = timed(|| _ = optimizer.step(&mut params, &gradient, &mut state).expect("a step")),

@@ -1,7 +1,7 @@
-//! Times a step of AdamW on one `f32` leaf with 16-bit and quantized state, against `f32` state.
+//! Times AdamW on one `f32` leaf with 16-bit and quantized state, against `f32` state.
 //!
-//! `cargo bench --bench states --features half` prints, for each SIMD level of the CPU, the median of the ratios of
-//! runs in turn, on one thread, and the bytes of state per parameter.
+//! `cargo bench --bench states --features half` prints, for each SIMD level, the median ratio of runs in turn on one
+//! thread, and the bytes of state per parameter.
 #![allow(missing_docs, reason = "a program")]
 
 use std::hint::black_box;
@@ -44,7 +44,7 @@ where
         let start = Instant::now();
         few.step(&mut params, &gradient, &mut of_few)?;
         let coded = start.elapsed().as_secs_f64();
-        // The first two pairs touch pages for the first time.
+        // The first pairs touch pages.
         if pair >= 2 {
             ratios.push(coded / plain);
             times.push(plain);

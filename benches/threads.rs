@@ -1,7 +1,7 @@
-//! Times steps on all of rayon's threads against steps on one, called from a thread outside rayon's pool.
+//! Times steps on all of rayon's threads against one, called from outside rayon's pool.
 //!
 //! `cargo bench --bench threads --features rayon` prints a line for each chain and number of elements: median
-//! microseconds, and their ratio, for consecutive steps, and for steps with a pause of 0.3 ms, in which rayon's threads
+//! microseconds and their ratio, for consecutive steps, and for steps with a pause of 0.3 ms, in which rayon's threads
 //! fall asleep. The two take turns.
 #![allow(missing_docs, reason = "a program")]
 
@@ -27,7 +27,6 @@ fn main() {
     }
 }
 
-/// A model, and the times of its steps.
 struct Model<T: GradientTransformation> {
     optimizer: T,
     params: Vec<f32>,
@@ -44,7 +43,7 @@ impl<T: GradientTransformation<Needs = Nothing>> Model<T> {
         Model { optimizer, params, gradients, state, took: Vec::new() }
     }
 
-    /// Takes steps; the first fifth brings the model into the caches and is not recorded.
+    /// Takes steps; the first fifth warms up the caches and is not recorded.
     fn steps(&mut self, pause: Duration) {
         for step in 0..STEPS {
             let until = Instant::now();

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Runs the examples that verify their result. The argument is the features of the test build, so that nothing is
-# recompiled.
+# Runs the examples that verify their result. Pass the test build's features, so that nothing is recompiled.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

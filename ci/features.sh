@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Runs Clippy, with warnings as errors: on all targets with the default features and with all, on the library with none.
-# With `--each`, on the library with each single feature instead; with `--powerset`, with every subset.
+# `--each` checks the library with each single feature instead; `--powerset`, with every subset.
 #
-# Clippy only checks, so the feature sets share most of their work. Packages are named, since packages that are built
-# together share their features.
+# Feature sets share most of Clippy's work. Packages that are built together would share features, so each is named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -16,7 +16,7 @@ fn slope(p: f64) -> f64 {
 
 const STEPS: usize = 10_000;
 
-/// Steps the raw parameter; computes the probability from it at every read.
+/// Computes the probability from the raw parameter at every read.
 fn constrained() -> gradchain::Result<f64> {
     let mut raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64)?;
     let optimizer = adam(0.05);
@@ -29,7 +29,7 @@ fn constrained() -> gradchain::Result<f64> {
     Ok(raw.constrain()?.into_inner())
 }
 
-/// Transforms the probability once, at construction; afterwards the raw value is an ordinary parameter.
+/// Computes the probability once, so that the raw value becomes an ordinary parameter.
 fn transformed_once() -> gradchain::Result<f64> {
     let raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64)?;
     let mut p = raw.constrain()?.into_inner();
@@ -42,7 +42,7 @@ fn transformed_once() -> gradchain::Result<f64> {
     Ok(p)
 }
 
-/// Clips the probability after each step, at a margin that the caller chooses.
+/// Clips after each step, at a margin that the caller chooses.
 fn clipped(margin: f64) -> gradchain::Result<f64> {
     let mut p = 0.5_f64;
     let optimizer = adam(0.05);

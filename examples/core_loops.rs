@@ -1,4 +1,4 @@
-//! Runs the chains that `tests/vectorized.rs` compiles at every SIMD level of this CPU.
+//! Runs the chains that `tests/vectorized.rs` compiles, at every SIMD level of this CPU.
 //!
 //! The results must be bitwise identical.
 
@@ -19,7 +19,7 @@ fn number(i: usize, step: usize) -> f64 {
     x * 10.0_f64.powi((i % 9) as i32 - 4)
 }
 
-/// Covers whole tiles, whole blocks of every SIMD level, and a remainder.
+/// Whole tiles, whole blocks of every SIMD level, and a remainder.
 const SHAPE: (usize, usize) = (27, 113);
 
 type Leaves = (Array2<f32>, Array2<f64>, Array2<bf16>, Array2<f16>);
@@ -34,7 +34,7 @@ fn bits((a, b, c, d): &Leaves) -> Vec<u64> {
     a.iter().map(|x| x.to_bits().into()).chain(b.iter().map(|x| x.to_bits())).chain(c).chain(d).collect()
 }
 
-/// Returns the bits of the parameters after three steps at one SIMD level.
+/// Returns the parameters' bits after three steps.
 fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, simd: SimdLevel) -> gradchain::Result<Vec<u64>> {
     force_simd_level(Some(simd));
     let mut params = leaves(0);

@@ -13,7 +13,7 @@ use gradchain::prelude::*;
 
 const COUNTS: [f64; 9] = [18.0, 17.0, 15.0, 20.0, 10.0, 20.0, 25.0, 13.0, 12.0];
 
-/// Log-rates: the first outcome under the first treatment, and the offsets of the others.
+/// Log-rates: the first outcome under the first treatment, and offsets.
 #[derive(Clone, Tree)]
 struct Poisson {
     intercept: f64,
@@ -22,13 +22,12 @@ struct Poisson {
 }
 
 impl Poisson {
-    /// Returns the expected count of observation `i`.
     fn rate(&self, i: usize) -> f64 {
         let of = |effects: &[f64; 2], level: usize| if level == 0 { 0.0 } else { effects[level - 1] };
         (self.intercept + of(&self.outcome, i % 3) + of(&self.treatment, i / 3)).exp()
     }
 
-    /// Returns the negative log-likelihood `Σ rate − count·ln(rate)` and its derivative.
+    /// Returns `Σ rate − count·ln(rate)`, the negative log-likelihood, and its derivative.
     fn loss(&self) -> (f64, Poisson) {
         let mut value = 0.0;
         let mut gradient = Poisson { intercept: 0.0, outcome: [0.0; 2], treatment: [0.0; 2] };
@@ -47,7 +46,7 @@ impl Poisson {
         (value, gradient)
     }
 
-    /// Returns the deviance: twice the log-likelihood ratio to the saturated model.
+    /// Returns twice the log-likelihood ratio to the saturated model.
     fn deviance(&self) -> f64 {
         let terms = COUNTS.iter().enumerate().map(|(i, y)| y * (y / self.rate(i)).ln() - (y - self.rate(i)));
         2.0 * terms.sum::<f64>()
@@ -77,10 +76,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // The design is balanced, so the answer is known: 63, 40 and 47 counts for the outcomes, equal for the treatments.
+    // The design is balanced: 63, 40 and 47 counts for the outcomes, equal for the treatments.
     let known = [21.0_f64.ln(), (40.0_f64 / 63.0).ln(), (47.0_f64 / 63.0).ln(), 0.0, 0.0];
-    // The variance of the log-rate of n counts is 1/n, that of a difference the sum of both. The intercept is one
-    // cell's: row plus column minus total.
+    // The variance of the log-rate of n counts is 1/n, a difference's the sum of both. The intercept is one cell's: row
+    // plus column minus total.
     let known_errors = [1.0 / 63.0 + 1.0 / 50.0 - 1.0 / 150.0, 1.0 / 63.0 + 1.0 / 40.0, 1.0 / 63.0 + 1.0 / 47.0];
     let [effect, treatment] = [&known_errors[..], &[2.0 / 50.0; 2]].map(|v| v.iter().map(|v: &f64| v.sqrt()));
     let known_errors: Vec<f64> = effect.chain(treatment).collect();
@@ -109,7 +108,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Plots the norm of the gradient before each step, as SVG.
+/// Plots the gradient's norm before each step.
 #[cfg(feature = "plot")]
 fn picture(norms: &[f64]) -> gradchain::Result<String> {
     let chart = gradchain::plot::Chart::new("Poisson regression: norm of the gradient by step");

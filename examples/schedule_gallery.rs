@@ -11,7 +11,6 @@ use std::{env, fs, io};
 use gradchain::plot::Chart;
 use gradchain::schedule::*;
 
-/// Steps shown in each picture.
 const STEPS: u64 = 200;
 
 fn gallery() -> Vec<(&'static str, Vec<Schedule>)> {

@@ -13,21 +13,18 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns the folders of the adapters' crates.
 fn adapters() -> Vec<String> {
     let entries = fs::read_dir(root().join("adapters")).expect("the adapters");
     let folders = entries.map(|entry| entry.expect("readable").path()).filter(|path| path.is_dir());
     folders.map(|path| format!("adapters/{}", path.file_name().expect("a name").to_string_lossy())).collect()
 }
 
-/// Returns every page of the guide except the table of contents.
 fn pages() -> BTreeSet<String> {
     let names = fs::read_dir(root().join("docs")).expect("the guide lies in docs");
     let names = names.map(|entry| entry.expect("readable").file_name().to_string_lossy().into_owned());
     names.filter(|name| name.ends_with(".md") && name != "SUMMARY.md").collect()
 }
 
-/// Returns the targets of a page's links, outside of code.
 fn links(text: &str) -> Vec<String> {
     let mut code = false;
     let prose = text.lines().filter(|line| {
@@ -64,7 +61,6 @@ fn slug(heading: &str) -> String {
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// Returns the anchors of a page's headings.
 fn anchors(text: &str) -> Vec<String> {
     let mut code = false;
     let headings = text.lines().filter(|line| {
@@ -74,7 +70,7 @@ fn anchors(text: &str) -> Vec<String> {
     headings.map(|line| slug(line.trim_start_matches(['#', ' ']))).collect()
 }
 
-/// Returns the file of a page of the guide, by its address on docs.rs.
+/// Returns the file behind a docs.rs address of the guide.
 fn page_of(address: &str) -> Option<PathBuf> {
     let rest = address.strip_prefix("https://docs.rs/")?;
     let (module, rest) = rest.split_once("/_guide/")?;
@@ -89,7 +85,6 @@ fn page_of(address: &str) -> Option<PathBuf> {
     }
 }
 
-/// Returns every docs.rs address of the project's crates in a file.
 fn addresses(text: &str) -> Vec<String> {
     let starts = ["https://docs.rs/gradchain", "https://docs.rs/crate/gradchain"];
     let found = starts.iter().flat_map(|start| text.match_indices(start));
@@ -170,7 +165,6 @@ fn the_front_page_is_the_table_of_contents() {
     assert_eq!(front, listed, "src/_guide.rs, docs/SUMMARY.md");
 }
 
-/// A linked name in code leads to a page that contains it.
 #[test]
 fn links_lead_to_their_subject() {
     let word = |c: char| c.is_alphanumeric() || c == '_';
@@ -191,7 +185,6 @@ fn links_lead_to_their_subject() {
     assert!(names > 10, "the links were found");
 }
 
-/// The docs of `transform` link to the page of each family.
 #[test]
 fn families_link_to_their_pages() {
     let families = read("src/transform/mod.rs");
@@ -203,7 +196,7 @@ fn families_link_to_their_pages() {
     }
 }
 
-/// Compares the contents of a file; with the variable `BLESS` it writes the wanted ones.
+/// Compares a file's contents; with the variable `BLESS` it writes the wanted ones.
 fn same(path: &Path, found: &str, wanted: &str, why: &str) {
     if std::env::var_os("BLESS").is_some() {
         fs::write(root().join(path), wanted).expect("written");
@@ -213,7 +206,7 @@ fn same(path: &Path, found: &str, wanted: &str, why: &str) {
     }
 }
 
-/// Returns the functions of the catalogue, and the modules of their pages.
+/// Returns the catalogue's functions with the modules of their pages.
 fn catalogue() -> BTreeMap<String, Vec<&'static str>> {
     let mut found = BTreeMap::<String, Vec<_>>::new();
     for module in ["optimizer", "transform", "wrapper", "schedule", "projection", "constraint"] {
@@ -235,7 +228,6 @@ fn catalogue() -> BTreeMap<String, Vec<&'static str>> {
     found
 }
 
-/// Returns the cells of a table's row.
 fn cells(row: &str) -> Vec<&str> {
     let mut cells = Vec::new();
     let mut start = 0;
@@ -280,7 +272,7 @@ fn linked_cell(cell: &str, catalogue: &BTreeMap<String, Vec<&str>>, linked: &mut
     out.replace("\u{0}`", "").replace('\u{0}', "")
 }
 
-/// Returns a page with links in its tables, by definitions at its end.
+/// Returns a page with links in its tables, defined at its end.
 fn with_links(page: &str, text: &str, catalogue: &BTreeMap<String, Vec<&str>>) -> String {
     const API: &str = "https://docs.rs/gradchain/latest/gradchain/";
     let definition =
@@ -343,7 +335,7 @@ fn tables_link_to_what_they_name() {
     assert!(links > 250, "the links were found: {links}");
 }
 
-/// Pictures are defined as data URIs in the docs, which rustdoc reads before the page's definitions.
+/// Rustdoc reads pictures from data URIs before the page's definitions.
 #[test]
 fn pictures_are_inline_in_the_documentation() {
     let included = read("src/_guide.rs");
@@ -393,7 +385,6 @@ fn the_guide_stays_short() {
     }
 }
 
-/// Every card of the gallery names the example that draws it, and its picture is small.
 #[test]
 fn cards_of_the_gallery_are_drawn_by_examples() {
     let gallery = read("docs/gallery.md");
@@ -511,7 +502,6 @@ fn every_departure_is_in_the_guide() {
     }
 }
 
-/// CI runs the test command of the README.
 #[test]
 fn ci_runs_the_readme_commands() {
     let (ci, readme) = (read(".ci/run"), read("README.md"));

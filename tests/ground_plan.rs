@@ -1,8 +1,7 @@
 //! The layers of `src/`: a module uses only modules above it in the list below.
 //!
-//! The dependencies thus have no cycles, and every part can be read without the later ones. The test checks paths in
-//! the code: `use` lines and paths that begin with `crate`, `super`, `self` or `gradchain`. It ignores comments, links
-//! in the documentation and strings.
+//! Dependencies thus have no cycles. The test checks `use` lines and paths that begin with `crate`, `super`, `self` or
+//! `gradchain`, but no comments, links and strings.
 
 #[path = "common/files.rs"]
 mod files;
@@ -13,12 +12,11 @@ use std::path::Path;
 
 use files::collect;
 
-/// Folders with comments. A package has the sources only.
+/// Folders with comments; a package has only the sources.
 const FOLDERS: &[&str] = &["adapters", "benches", "derive", "examples", "programs", "src", "tests"];
 
-/// The layers, bottom first. A folder's `mod.rs` is at the folder's place, after those of its parts in the list.
+/// The layers, bottom first. A folder's `mod.rs` is above its listed parts.
 const LAYERS: &[&str] = &[
-    // Numbers and arrays.
     "range",
     "element",
     "layout",
@@ -26,7 +24,6 @@ const LAYERS: &[&str] = &[
     "tuples",
     "memory",
     "numeric",
-    // Declarations of transformations and of parameters.
     "needs",
     "recipe",
     "tree",
@@ -36,7 +33,6 @@ const LAYERS: &[&str] = &[
     "state",
     "arguments",
     "collective",
-    // Steps.
     "engine",
     "part",
     "program",
@@ -48,10 +44,8 @@ const LAYERS: &[&str] = &[
     "evaluation",
     "replicas",
     "migrate",
-    // Values and pictures of a run.
     "watch",
     "plot",
-    // Transformations, by family.
     "projection",
     "minimize",
     "transform/moment",
@@ -70,7 +64,6 @@ const LAYERS: &[&str] = &[
     "transform/watching",
     "transform",
     "wrapper",
-    // Files.
     "restore",
     "checkpoint",
     "optimizer/elementwise",
@@ -83,9 +76,7 @@ const LAYERS: &[&str] = &[
     "optimizer/curvature",
     "optimizer/noise",
     "optimizer",
-    // Their functions, for the root.
     "functions",
-    // Optimizers as data.
     "config/fields",
     "config/json",
     "config/serialized",
@@ -139,7 +130,7 @@ fn nothing_uses_what_is_above_it() {
     assert!(wrong.is_empty(), "{} arrows go up\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// The adapters bring hundreds of crates, and some need a library to be installed first.
+/// Adapters bring hundreds of crates, and some need a library.
 #[test]
 fn commands_without_a_package_leave_adapters_out() {
     let manifest = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")).expect("readable");
@@ -147,7 +138,7 @@ fn commands_without_a_package_leave_adapters_out() {
     assert_eq!(default, Some(r#"[".", "derive", "programs"]"#));
 }
 
-/// `cargo fmt` covers code. Addresses and rows of tables cannot be wrapped.
+/// `cargo fmt` covers code.
 #[test]
 fn comments_are_at_most_120_columns_wide() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -168,7 +159,7 @@ fn comments_are_at_most_120_columns_wide() {
     assert!(wide.is_empty(), "{}", wide.join("\n"));
 }
 
-/// Words at the beginning of a comment line that make a clause its subject.
+/// Beginnings of a comment line that make a clause its subject.
 const CLAUSES: &[&str] = &["What ", "Whatever ", "Whether ", "Whoever ", "Who ", "Which "];
 const PHRASES: &[&str] = &[
     "what is inside",
@@ -203,9 +194,7 @@ fn comments_use_the_terms_of_the_field() {
     assert!(found.is_empty(), "see Conventions in CONTRIBUTING.md\n{}", found.join("\n"));
 }
 
-/// Items that only the crate calls are in traits and types without a path.
-///
-/// An item with a path is public, and must be documented.
+/// Items that only the crate calls are in traits and types without a path, so that every nameable item is documented.
 #[test]
 fn nothing_that_can_be_named_is_hidden() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -220,7 +209,6 @@ fn nothing_that_can_be_named_is_hidden() {
     assert!(files.is_empty(), "{files:?}");
 }
 
-/// A file covers one idea, and is short enough to read at once.
 #[test]
 fn files_are_short() {
     let mut files = Vec::new();
@@ -281,7 +269,6 @@ fn module_of(file: &Path) -> Vec<String> {
     module
 }
 
-/// Returns the layer of a path: the longest that matches.
 fn layer(path: &[String]) -> Option<usize> {
     (1..=path.len()).rev().find_map(|len| {
         let prefix = path[..len].join("/");
@@ -289,7 +276,7 @@ fn layer(path: &[String]) -> Option<usize> {
     })
 }
 
-/// Returns the modules of the names that the crate's root re-exports individually.
+/// Returns the modules of names that the root re-exports individually.
 fn reexports(lib: &str) -> HashMap<String, Vec<String>> {
     let named = uses(&lib.replace("pub use crate::", "pub use ").replace("pub use ", "pub use crate::"), &[])
         .into_iter()
@@ -297,7 +284,6 @@ fn reexports(lib: &str) -> HashMap<String, Vec<String>> {
     named.filter(|path| path.len() > 1).map(|path| (path.last().unwrap().clone(), path)).collect()
 }
 
-/// A path in the code, from the crate's root.
 struct Use {
     line: usize,
     path: Vec<String>,
@@ -306,7 +292,7 @@ struct Use {
 fn uses(source: &str, module: &[String]) -> Vec<Use> {
     let tokens = tokens(source);
     let text = |at: usize| tokens.get(at).map_or("", |token: &(usize, String)| &token.1);
-    // The module of the code: that of the file, with its inline modules and their depths.
+    // The file's module, its inline modules and their depths.
     let (mut here, mut inside, mut depth) = (module.to_vec(), Vec::new(), 0);
     let mut found = Vec::new();
     let mut at = 0;
@@ -350,14 +336,14 @@ fn uses(source: &str, module: &[String]) -> Vec<Use> {
     found
 }
 
-/// Returns true if a path begins here: no path separator precedes it, and it is no visibility.
+/// Returns true if a path begins here, after no separator and not in a visibility.
 fn begins<'a>(text: impl Fn(usize) -> &'a str, at: usize) -> bool {
     let before = |n: usize| at.checked_sub(n).map_or("", &text);
     let outermost = text(at) == "gradchain" && before(1) == "::" && !before(2).chars().any(char::is_alphanumeric);
     before(1) != "in" && (before(1) != "::" || outermost)
 }
 
-/// Returns the paths of a `use` tree, or the single path of an expression or a type, and its end.
+/// Returns the paths of a `use` tree, expression or type, and its end.
 fn branches<'a>(
     text: impl Fn(usize) -> &'a str + Copy,
     mut at: usize,
@@ -388,7 +374,7 @@ fn branches<'a>(
     }
 }
 
-/// Returns words, `::` and other signs with their lines, without comments, strings, characters and lifetimes.
+/// Returns words, `::` and signs with their lines, without comments, strings, characters and lifetimes.
 fn tokens(source: &str) -> Vec<(usize, String)> {
     let source: Vec<char> = source.chars().collect();
     let get = |at: usize| source.get(at).copied().unwrap_or('\0');

@@ -16,17 +16,15 @@ use gradchain::transform::{
 };
 use gradchain::{DType, Error, Real};
 
-/// Elements that the rule and its program run on.
 const ELEMENTS: usize = 2500;
-/// Earlier steps: the first step, the second, a middle one, and those with bias corrections rounded to 1.
+/// The first steps, a middle one, and those with bias corrections rounded to 1.
 const COUNTS: [u64; 5] = [0, 1, 2, 1000, 10_000_000];
 
-/// A function of every rule.
 trait Visit {
     fn rule<R: Rule>(&mut self, rule: R);
 }
 
-/// Visits every rule, with the settings that change its branches.
+/// Visits rules with the settings that change branches.
 fn every_rule(visit: &mut impl Visit) {
     let rate = || cosine_decay(0.1, 1500);
     visit.rule(FromageStep::new(0.01));
@@ -82,7 +80,6 @@ struct Numbers(u64);
 
 impl Numbers {
     fn bits(&mut self) -> u64 {
-        // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -99,7 +96,6 @@ impl Numbers {
             3 => [C::nan(), C::infinity(), C::max_value(), C::min_positive_value()][bits as usize % 4],
             4 => C::of((bits % 4) as f64),
             5 => C::epsilon() * unit,
-            // Any exponent.
             6 | 7 if C::DTYPE == DType::F32 => C::of(f32::from_bits(bits as u32 & 0x7fff_ffff).into()),
             6 | 7 => C::of(f64::from_bits(bits >> 1)),
             8..=11 => unit,
@@ -155,7 +151,6 @@ fn every_rule_is_its_program() {
     every_rule(&mut Compare);
 }
 
-/// Collects the names after `impl Rule for` in a folder of sources.
 fn rules_in(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -192,7 +187,7 @@ fn a_program_outlives_its_step_where_nothing_is_decided_anew() {
     let ((first, at_first), (later, at_later)) = (record(0), record(77));
     assert_eq!(first, later);
     assert_ne!(at_first, at_later);
-    // In the first step no previous gradient exists.
+    // The first step has no previous gradient.
     let record = |count| Program::of_rule(&scale_by_adan(), Clock::after(count), DType::F32).unwrap().0;
     assert_ne!(record(0), record(1));
     assert_eq!(record(1), record(2));

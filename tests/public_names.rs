@@ -1,6 +1,6 @@
-//! Rules for public names, for the sake of later versions.
+//! Rules for public names, so that later versions can grow.
 //!
-//! The front door is small, each function is in one module, and every type can grow.
+//! The root is small, each function is in one module, and every type can grow.
 
 #[path = "common/files.rs"]
 mod files;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use files::collect;
 
-/// Types that users construct or match exhaustively, with the reason that none will grow.
+/// Types that users construct or match exhaustively, with reasons against growth.
 const CLOSED: &[(&str, &str)] = &[
     ("Comparison", "devices match it in full, and other comparisons follow from these three"),
     ("Decided", "a wrapper of one value, which visits of arguments make"),
@@ -20,7 +20,7 @@ const CLOSED: &[(&str, &str)] = &[
     ("Required", "a wrapper of one value, which visits of arguments make"),
 ];
 
-/// Names that mean something else in most programs that would import them by `*`.
+/// Names with another meaning in programs that import them by `*`.
 const COMMON_WORDS: &[&str] =
     &["clamp", "constant", "freeze", "join", "linear", "product", "ratio", "sum", "table", "trace"];
 
@@ -41,7 +41,7 @@ const INNER: &[&str] = &[
     "tracing",
 ];
 
-/// The modules that contain each transformation or schedule, in one of them.
+/// Modules of which one contains each transformation or schedule.
 const SUBJECTS: [&str; 4] = ["optimizer", "schedule", "transform", "wrapper"];
 
 fn src() -> PathBuf {
@@ -112,7 +112,7 @@ fn public_types_can_grow() {
     let (mut seen, mut exhaustive) = (0, BTreeSet::new());
     for file in files {
         for Type { name, grows } in types(&read(&file)) {
-            // The name of an item of a macro is known only at the macro's call.
+            // The macro's call names the item.
             if name.starts_with('$') || public.contains(&name) {
                 seen += 1;
                 if !grows {
@@ -133,9 +133,7 @@ fn public_types_can_grow() {
     );
 }
 
-/// A new major version of an inner dependency is not breaking.
-///
-/// Only ndarray, half and the traits of serde and of numbers are in public signatures.
+/// Only ndarray, half and the traits of serde and numbers are in public signatures.
 #[test]
 fn no_type_of_an_inner_dependency_is_public() {
     let mut files = Vec::new();
@@ -156,7 +154,6 @@ fn no_type_of_an_inner_dependency_is_public() {
     assert!(foreign.is_empty(), "{foreign:#?}");
 }
 
-/// Returns the names that `use` lines import from some crates.
 fn imported_from(tokens: &[String], crates: &[&str]) -> BTreeSet<String> {
     let mut found = Vec::new();
     for at in (1..tokens.len()).filter(|at| tokens[at - 1] == "use") {
@@ -167,7 +164,7 @@ fn imported_from(tokens: &[String], crates: &[&str]) -> BTreeSet<String> {
     named.map(|(_, name)| name).filter(|name| !matches!(&**name, "self" | "*" | "_")).collect()
 }
 
-/// Returns signatures of functions, type aliases, fields and impls: the tokens before their bodies.
+/// Returns signatures, type aliases, fields and impls: the tokens before bodies.
 fn public_heads(tokens: &[String]) -> Vec<&[String]> {
     let text = |at: usize| tokens.get(at).map_or("", |token| &**token);
     let mut heads = Vec::new();
@@ -235,13 +232,12 @@ fn types_that_cannot_grow_are_found() {
     );
 }
 
-/// A public struct or enum.
 struct Type {
     name: String,
-    /// True if a field or a variant can be added without breaking users.
+    /// True if fields or variants can be added without breaking users.
     ///
-    /// Such a type is `#[non_exhaustive]`, has a private field, is a unit struct, which users do not destructure, or
-    /// has no values.
+    /// The type is `#[non_exhaustive]`, has a private field, is a unit struct, which users do not destructure, or has
+    /// no values.
     grows: bool,
 }
 
@@ -284,7 +280,6 @@ fn types(tokens: &[String]) -> Vec<Type> {
     found
 }
 
-/// Returns true if an attribute of the item is `#[non_exhaustive]`.
 fn is_non_exhaustive(tokens: &[String], mut start: usize) -> bool {
     loop {
         let last = |n: usize| start.checked_sub(n).map_or("", |at| &*tokens[at]);
@@ -320,7 +315,6 @@ fn is_public(column: &[String]) -> bool {
         && !matches!(&column[at + 1..], [open, scope, ..] if open == "(" && matches!(&**scope, "crate" | "super" | "in"))
 }
 
-/// Splits at top-level commas.
 fn columns(body: &[String]) -> Vec<&[String]> {
     let mut depth = 0;
     let columns = body.split(|token| {
@@ -334,7 +328,7 @@ fn columns(body: &[String]) -> Vec<&[String]> {
     columns.filter(|column| !column.is_empty()).collect()
 }
 
-/// Updates the depth for a bracket; returns true if none is open.
+/// Tracks the depth of brackets; returns true at depth 0.
 fn balances(depth: &mut isize, token: &str) -> bool {
     match token {
         "(" | "[" | "{" => *depth += 1,
@@ -344,19 +338,17 @@ fn balances(depth: &mut isize, token: &str) -> bool {
     *depth == 0
 }
 
-/// Returns the bracket that closes the one at `open`.
 fn closing(tokens: &[String], open: usize) -> usize {
     let mut depth = 0;
     (open..tokens.len()).find(|at| balances(&mut depth, &tokens[*at])).expect("brackets match")
 }
 
-/// Returns the bracket that opens the one closed at `close`.
 fn opening(tokens: &[String], close: usize) -> usize {
     let mut depth = 0;
     (0..=close).rev().find(|at| balances(&mut depth, &tokens[*at])).expect("brackets match")
 }
 
-/// Collects the files of a module, of its public modules, and of modules that it re-exports completely.
+/// Collects the files of a module, its public modules, and completely re-exported ones.
 fn public_files(root: &Path, module: &mut Vec<String>, files: &mut Vec<PathBuf>) {
     let path = module.iter().fold(root.to_owned(), |path, name| path.join(name));
     let own = [path.join(if module.is_empty() { "lib.rs" } else { "mod.rs" }), path.with_extension("rs")];
@@ -374,14 +366,12 @@ fn public_files(root: &Path, module: &mut Vec<String>, files: &mut Vec<PathBuf>)
     }
 }
 
-/// Returns the names that a file of a public module defines or exports.
 fn public_names(tokens: &[String]) -> BTreeSet<String> {
     let defined = tokens.windows(3).filter(|three| three[0] == "pub" && matches!(&*three[1], "struct" | "enum"));
     let defined = defined.map(|three| three[2].clone());
     defined.chain(exports(tokens).into_iter().map(|(_, name)| name)).collect()
 }
 
-/// Returns the module and the name of each `pub use` export.
 fn exports(tokens: &[String]) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for at in 2..=tokens.len() {
@@ -423,7 +413,7 @@ fn branches(tokens: &[String], mut at: usize, from: &mut Vec<String>, found: &mu
     }
 }
 
-/// Returns words, `::` and other signs, without comments, strings, characters and lifetimes.
+/// Returns words, `::` and signs, without comments, strings, characters and lifetimes.
 fn tokens(source: &str) -> Vec<String> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let (mut rest, mut tokens) = (source, Vec::new());
@@ -462,7 +452,6 @@ fn tokens(source: &str) -> Vec<String> {
     tokens
 }
 
-/// Returns the length of the raw string at the beginning of a text.
 fn raw_string(text: &str) -> Option<usize> {
     let after = text.strip_prefix("br").or_else(|| text.strip_prefix('r'))?;
     let hashes = after.len() - after.trim_start_matches('#').len();
@@ -471,7 +460,6 @@ fn raw_string(text: &str) -> Option<usize> {
     Some(text.len() - inside.len() + inside.find(&end).expect("a string that ends") + end.len())
 }
 
-/// Returns the length of the string or character at the beginning of a text.
 fn quoted(text: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

@@ -1,7 +1,7 @@
-//! Small cases of all `unsafe` code in the engine, for `ci/miri`, which runs thousands of times slower.
+//! Small cases of all `unsafe` code in the engine, for `ci/miri`, which is thousands of times slower.
 //!
-//! They cover leaves of every layout and dtype, chains with and without fusion, barriers, boxes, windows, whole leaves
-//! and threads. Each compares a step in place with updates that are applied later; other tests check the values.
+//! Leaves of every layout and dtype, chains with and without fusion, barriers, boxes, windows, whole leaves and
+//! threads. Each compares a step in place with updates applied later; other tests check values.
 #![cfg(feature = "derive")]
 #![allow(missing_docs, reason = "a test program")]
 
@@ -15,7 +15,7 @@ use gradchain::transform::{
 use gradchain::wrapper::{cautious, flatten, mechanize, sam};
 use ndarray::{Array1, Array2, ArrayViewMut2, ShapeBuilder, s};
 
-/// A model of row-major, column-major, strided, axis-free, empty and 16-bit leaves.
+/// Row-major, column-major, strided, axis-free, empty and 16-bit leaves.
 #[derive(Tree)]
 struct Model<'a> {
     dense: Array2<f32>,
@@ -27,7 +27,6 @@ struct Model<'a> {
     half: Array1<half::bf16>,
 }
 
-/// Returns memory for the strided leaf.
 fn memory() -> Array2<f32> {
     Array2::from_elem((3, 8), 7.0)
 }
@@ -56,7 +55,7 @@ fn bits(model: &Model<'_>) -> Vec<u64> {
     bits
 }
 
-/// Three steps in place, by updates, and in the gradients' arrays are bitwise equal, and touch no gaps.
+/// Compares steps in place, by updates, and in the gradients' arrays bitwise; gaps stay untouched.
 fn holds<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) {
     let [mut in_place, mut by_updates, mut owned, mut of_gradient] = [(); 4].map(|()| memory());
     {
@@ -121,9 +120,9 @@ small! {
     groups: partition((("a", adam(0.1)), ("b", sgd(0.1))), Labels::paths([("d*", "a")]).otherwise("b"));
 }
 
-/// Boxes resolve state arrays once for several tiles, and the last one adds to the parameters, at once or by tile.
+/// Boxes resolve state arrays once for several tiles, and match one loop bit for bit.
 ///
-/// Results are bitwise identical to one loop.
+/// The last stage adds to the parameters, at once or by tile.
 #[test]
 fn boxes_on_several_tiles() {
     fn hold(boxes: Vec<Boxed>, fused: impl GradientTransformation<Needs = Nothing>, odd: f32) {
@@ -147,9 +146,7 @@ fn boxes_on_several_tiles() {
     hold(boxes, chain((clip(), adam(), rate())), 100.0);
 }
 
-/// Reductions over 16-bit leaves match boxes bit for bit: whole tiles in registers, and a remainder.
-///
-/// Boxes get tiles in `f32`.
+/// Whole tiles in registers and a remainder match boxes, which get tiles in `f32`.
 #[cfg(feature = "half")]
 #[test]
 fn tiles_of_16_bits_are_added_up() {
@@ -195,9 +192,7 @@ fn tiles_of_16_bits_are_added_up() {
     of_type::<half::f16>(50.0);
 }
 
-/// 16-bit state beside leaves of each dtype, in one loop over blocks in registers and a remainder, matches boxes.
-///
-/// Boxes run tile by tile; parameters and state are bitwise identical.
+/// One loop over blocks in registers and a remainder matches boxes, which run tile by tile.
 #[cfg(feature = "half")]
 #[test]
 fn state_of_16_bits_in_one_loop() {
@@ -212,7 +207,7 @@ fn state_of_16_bits_in_one_loop() {
     where
         Vec<E>: TreeMut,
     {
-        // Of both signs, over the range of each dtype.
+        // Over the range of each dtype.
         let largest: f64 = if E::DTYPE == DType::F16 || M::DTYPE == DType::F16 { 50.0 } else { 1e6 };
         let number = |i: usize| (((i * 7919) % 101) as f64 / 50.0 - 1.0) * largest.powi(i as i32 % 5 - 2);
         let leaf = |from: usize| (0..LEN).map(|i| E::from_f64(number(i + from))).collect::<Vec<E>>();
@@ -253,7 +248,7 @@ fn state_of_16_bits_in_one_loop() {
     }
 }
 
-/// Row-sparse gradients of every layout with rows, with repeated rows, are bitwise equal in place and by updates.
+/// Gradients of every layout with rows, also repeated, match in place and by updates.
 #[test]
 fn rows() {
     use gradchain::tree::SparseRows;

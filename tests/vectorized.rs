@@ -1,6 +1,6 @@
-//! The core loops are vectorized at every SIMD level, including divisions, and give the same bits at each.
+//! The core loops are vectorized, and bitwise identical, at every SIMD level, including divisions.
 //!
-//! The test reads the machine code of a release build of one example.
+//! The test reads the machine code of an example's release build.
 #![cfg(target_arch = "x86_64")]
 #![allow(missing_docs, reason = "a test program")]
 
@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 
 static BUILT: LazyLock<Built> = LazyLock::new(build);
 
-/// Parsed once for all tests, since it is some ten megabytes of text.
+/// Parsed once: some ten megabytes of text.
 static FUNCTIONS: LazyLock<Functions<'static>> = LazyLock::new(|| functions(&BUILT.assembly));
 
 struct Built {
@@ -19,14 +19,13 @@ struct Built {
     assembly: String,
 }
 
-/// The instructions of each symbol, and the labels between them.
+/// The instructions and labels of each symbol.
 type Functions<'a> = BTreeMap<&'a str, Vec<&'a str>>;
 
 /// Builds the example and the library with their assembly, as a separate package.
 ///
-/// As an example Cargo would also build all dependencies of the tests, optimized. Link-time optimization is off, since
-/// some users disable it to save a third of the build time: no loop may depend on its inlining. Set `CORE_LOOPS_LTO` to
-/// `false` for Cargo's default.
+/// As an example, Cargo would also build all dependencies of the tests. Link-time optimization is off, since some users
+/// disable it: no loop may depend on its inlining. Set `CORE_LOOPS_LTO` to `false` for Cargo's default.
 fn build() -> Built {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
@@ -40,13 +39,13 @@ fn build() -> Built {
         root = root.display(),
     );
     std::fs::write(folder.join("Cargo.toml"), manifest).expect("a manifest is written");
-    // Uses the tests' versions of dependencies, if these are locked.
+    // Uses the tests' locked versions, if any.
     let _none_yet = std::fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .current_dir(&folder)
-        // The default number of codegen units, which `--emit asm` would reduce to one. Version 0 of symbol mangling
-        // keeps type arguments.
+        // The default number of codegen units, which `--emit asm` would reduce to one. Mangling version 0 keeps type
+        // arguments.
         .env("RUSTFLAGS", "--emit asm -C codegen-units=16 -C symbol-mangling-version=v0")
         .env("CARGO_TARGET_DIR", folder.join("target"))
         .args(["build", "--release"])
@@ -86,7 +85,7 @@ fn functions(assembly: &str) -> Functions<'_> {
             current.into_iter().for_each(|name| all.entry(name).or_default().push(line.trim()));
         }
     }
-    // Identical functions are merged, and their names become aliases.
+    // Merged functions become aliases.
     let same = assembly.lines().filter_map(|line| line.split_once(" = ").filter(|(name, _)| name.starts_with("_R")));
     for (name, of) in same {
         if let Some(code) = all.get(of).cloned() {
@@ -96,14 +95,14 @@ fn functions(assembly: &str) -> Functions<'_> {
     all
 }
 
-/// Returns the instructions of a function's longest innermost loop.
+/// Returns a function's longest innermost loop.
 fn longest_loop<'a>(code: &[&'a str]) -> Vec<&'a str> {
     inner_loops(code).into_iter().max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Returns the same for loops with several jumps back to their beginning.
+/// Returns the longest loop with several jumps back, to the last of them.
 ///
-/// Peeled first or last iterations cause these; the loop extends to the last of the jumps.
+/// Peeled first or last iterations cause these.
 fn longest_loop_in_parts<'a>(code: &[&'a str]) -> Vec<&'a str> {
     let jump_to = |line: &&str| line.split_whitespace().nth(1).filter(|_| line.starts_with('j')).map(str::to_owned);
     let labels = code.iter().enumerate().filter_map(|(start, line)| Some((start, line.strip_suffix(':')?)));
@@ -114,7 +113,7 @@ fn longest_loop_in_parts<'a>(code: &[&'a str]) -> Vec<&'a str> {
     ends.max_by_key(Vec::len).unwrap_or_default()
 }
 
-/// Returns the instructions of each of a function's innermost loops.
+/// Returns a function's innermost loops.
 fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
     let begins = |label: &str| code.iter().position(|line| line.strip_suffix(':') == Some(label));
     let jumps = code.iter().enumerate().filter(|(_, line)| line.starts_with('j'));
@@ -132,17 +131,14 @@ fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
 
 /// The output mode of a loop of `engine/kernel.rs`, and mixed dtypes or not, as in a mangled name.
 ///
-/// These type arguments follow the letter of the compute type. The arguments of the chain's pass precede them: `Kj0_`
-/// for a pass that begins with gradients.
+/// They follow the letter of the compute type. The pass's arguments precede it: `Kj0_` for a pass that begins with
+/// gradients.
 const ADDS: &str = "Kh2_Kb0_";
 const ADDS_MIXED: &str = "fKh2_Kb1_";
 const GIVES: &str = "Kh1_Kb0_";
 const DROPS: &str = "Kh0_Kb0_";
 const DROPS_MIXED: &str = "fKh0_Kb1_";
 
-/// Returns the loops of a job of a chain at one SIMD level, with other parts of the name.
-///
-/// In a mangled name each identifier follows its length; type arguments follow: `f` for f32, `d` for f64.
 fn loops<'a>(functions: &'a Functions<'a>, simd: &str, chain: &str, others: &[&str]) -> Vec<&'a [&'a str]> {
     let set = format!("4simd{}{simd}", simd.len());
     let parts = [&[set.as_str(), chain], others].concat();
@@ -152,9 +148,7 @@ fn loops<'a>(functions: &'a Functions<'a>, simd: &str, chain: &str, others: &[&s
     functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code.as_slice()).collect()
 }
 
-/// The loops between 8-bit state and `f32`, by format, and the instructions required on whole registers.
-///
-/// The instructions are given without prefix.
+/// The loops between 8-bit state and `f32`: format, and instructions without prefix, required on whole registers.
 const CODES: &[(&str, &str, &[&str])] = &[
     ("6Decode", "4Root", &["mulps", "cvtdq2ps"]),
     ("6Decode", "10FourthRoot", &["mulps", "cvtdq2ps"]),
@@ -168,7 +162,7 @@ const CODES: &[(&str, &str, &[&str])] = &[
 
 /// Work along axes between passes, and common work of chains with several loops: file, job, instructions as in `CODES`.
 ///
-/// `_` stands for the letter of the type.
+/// `_` stands for the type's letter.
 const AXES: &[(&str, &str, &[&str])] = &[
     ("21scale_by_factored_rms", "7Squares", &["mulpd", "addpd"]),
     ("21scale_by_factored_rms", "5Plain", &["mulp_", "addp_"]),
@@ -204,7 +198,7 @@ const CHAINS: &[(&str, &[&str])] = &[
     ("3Sm3", &["sqrt", "div", "mul", "add"]),
 ];
 
-/// Stages that are separate loops, in boxes: part, pass, and instructions as in `AXES`.
+/// Stages that are separate loops, in boxes: part, pass, instructions as in `AXES`.
 const MEMBERS: &[(&str, &str, &str, &[&str])] = &[
     ("8ZeroNans", GIVES, "Kj0_K", &["cmpordp_"]),
     ("16ClipByGlobalNorm", DROPS, "Kj0_KB", &["mulpd", "addpd"]),
@@ -251,7 +245,7 @@ fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
 
 /// Returns the instruction that converts `bf16` to `f32`: a shift, or, without AVX2, an interleave with zeros.
 ///
-/// At that level such a loop has no other conversion, since `f16` has none.
+/// Without AVX2 such a loop has no other conversion.
 fn shift(simd: &str) -> &'static str {
     if simd == "baseline" { "punpcklwd" } else { "pslld" }
 }
@@ -260,7 +254,7 @@ fn shift(simd: &str) -> &'static str {
 fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        // LLVM may keep this chain's parameters in memory between two uses.
+        // LLVM may keep this chain's parameters in memory.
         for (chain, operations) in CHAINS.iter().chain(&[("7Fromage", &["mul", "add"] as &[_])]) {
             let loops = loops(functions, simd, chain, &[ADDS_MIXED, "Kj0_K"]);
             assert!(!loops.is_empty(), "no loop of {chain} for {simd} on 16 bits");
@@ -271,8 +265,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
                 for operation in *operations {
                     let (whole, single) = (format!("{prefix}{operation}ps\t"), format!("{prefix}{operation}ss\t"));
                     assert!(count(&whole, registers) > 0, "{chain}, {simd}: no {whole}in {registers}");
-                    // Only the remainder after whole blocks uses single numbers: once, against several times for the
-                    // blocks.
+                    // As above, for the remainder after whole blocks.
                     let slow = ["sqrt", "div"].contains(operation) && count(&single, "") > count(&whole, registers);
                     assert!(!slow, "{chain}, {simd}: {operation} on single numbers");
                 }
@@ -327,7 +320,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
                     let found = code.iter().any(|line| line.starts_with(&packed) && line.contains(registers));
                     assert!(found, "{simd}, {real}: no {packed}in {registers}:\n{}", code.join("\n"));
                 }
-                // No sum is added at partial width or lane by lane, except the lanes of the tail, on the stack.
+                // Sums use whole registers, except the lanes of the tail, on the stack.
                 let whole = |line: &&str| line.contains("addpd\t") && line.contains(registers);
                 let blocks = inner_loops(code).into_iter().filter(|code| code.iter().any(whole));
                 let mut adds = blocks.flatten().filter(|line| line.contains("addpd") || line.contains("addsd"));
@@ -338,7 +331,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
     }
 }
 
-/// Stages beside reductions fill registers too: sums are `f64`, but `f32` elements must not run at half width.
+/// Sums are `f64`, but `f32` elements beside them must not run at half width.
 #[test]
 fn what_is_done_beside_sums_fills_registers_too() {
     let functions = &*FUNCTIONS;
@@ -359,8 +352,8 @@ fn what_is_done_beside_sums_fills_registers_too() {
 
 /// The functions that a loop's function may call.
 ///
-/// They end the program, move or free memory, run once for a whole slice, compute a hyperbolic tangent, which has a
-/// loop of its own, or process blocks of 8-bit state with numbers that are not finite.
+/// They end the program, move or free memory, run once for a whole slice, compute a hyperbolic tangent in a loop of
+/// their own, or process 8-bit blocks with numbers that are not finite.
 const CALLS: &[&str] = &[
     "9panicking",
     "5lacks",
@@ -383,8 +376,6 @@ const CALLS: &[&str] = &[
     "largest_finite",
 ];
 
-/// No loop calls a function that is not in `CALLS`, or gathers.
-///
 /// Without link-time optimization, `zip` and `map` of arrays are not inlined; such a call in an elementwise loop takes
 /// ten to fifty times as long.
 #[test]
@@ -415,7 +406,7 @@ fn loops_call_nothing_and_gather_nothing() {
     }
 }
 
-/// No store is masked: LLVM turns a select between the old and a new value into a masked store.
+/// LLVM turns a select between the old and a new value into a masked store.
 ///
 /// With AVX2 that takes 14 cycles on an AMD EPYC, which tripled the time of held mini-steps in the cache.
 #[test]
@@ -428,7 +419,7 @@ fn stores_are_done_for_all_numbers_of_a_register() {
     }
 }
 
-/// Masks are not split into lanes: a comparison that both selects and counts may become 28 mask shifts per register.
+/// A comparison that both selects and counts may become 28 mask shifts per register.
 ///
 /// A few are allowed for values combined from halves.
 #[test]
@@ -442,7 +433,7 @@ fn masks_are_not_taken_apart() {
     }
 }
 
-/// The names of the functions compiled for one SIMD level each.
+/// Name parts of functions compiled for one SIMD level.
 const SETS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
 
 #[test]
@@ -463,7 +454,7 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
                 }
                 let apart = code.iter().any(|line| line.contains("gather") || line.contains("scatter"));
                 assert!(!apart, "{part}, {simd}, {real}: vectorised across blocks, with gathers");
-                // A loop with a reduction must not process some lanes individually.
+                // No lane of a reduction runs alone.
                 let whole = |line: &&str| line.contains("movup") && line.contains(registers);
                 for code in inner_loops(code).into_iter().filter(|code| code.iter().any(whole)) {
                     let single = code.iter().find(|line| SINGLE.iter().any(|single| line.contains(single)));
@@ -477,7 +468,7 @@ fn members_in_boxes_do_so_a_register_at_a_time() {
 /// Scalar instructions that a partially vectorized loop may contain.
 const SINGLE: &[&str] = &["ucomis", "cvtss2sd", "movss\t", "setp\t"];
 
-/// Passes that reduce 16-bit leaves: the squares of one array, of two, and a pass that updates the parameters.
+/// Passes that reduce 16-bit leaves: squares of one array, of two, and a pass that updates parameters.
 const ADDED_HALVES: &[(&str, &str)] =
     &[("8ZeroNans", DROPS_MIXED), ("7Fromage", DROPS_MIXED), ("4Lars", DROPS_MIXED), ("11DadaptAdamw", ADDS_MIXED)];
 
@@ -516,8 +507,7 @@ fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
 /// Chain, job, type and pass, and the maximal instructions of a loop with AVX-512 and AVX2.
 ///
 /// The limits are a tenth above the measurements of November 2026. A loop takes 32 elements with AVX-512 and 16 with
-/// AVX2, or 32 with 16-bit arrays; such a loop holds the instructions of every storage type. Comments name the
-/// exceptions.
+/// AVX2, or 32 with 16-bit arrays, and then holds the instructions of every storage type. Comments name the exceptions.
 const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("4Adam", "fKh2_Kb0_", "Kj0_", [59, 62]),
     ("5AdamwE", "fKh2_Kb0_", "Kj", [85, 99]),
@@ -569,8 +559,8 @@ fn the_loops_have_no_more_instructions_than_they_need() {
 
 /// Loops of the first of several passes, and the number of arrays that each writes, including emitted updates.
 ///
-/// The number of the pass is in a name once; a back reference replaces it elsewhere. A loop that writes an unchanged
-/// array back takes it through memory.
+/// A name has the pass number once; a back reference replaces it elsewhere. A loop that writes an unchanged array back
+/// takes it through memory.
 const WRITES: &[(&str, &str, &str, usize)] = &[
     // The last pass clears the accumulator and writes the moments.
     ("10MultiSteps", GIVES, "Kj0_KB", 1),
@@ -606,9 +596,7 @@ fn a_pass_writes_to_no_array_that_it_leaves_as_it_is() {
     }
 }
 
-/// Functions called for each chunk have no stack frames of whole pages.
-///
-/// The prologue of such a function touches every page, which doubled the time of calls for small leaves.
+/// The prologue of such a frame touches every page, which doubled the time of calls for small leaves.
 #[test]
 fn what_is_called_for_each_chunk_has_no_pages_on_the_stack() {
     let functions = &*FUNCTIONS;
@@ -643,9 +631,9 @@ fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
     }
 }
 
-/// Parts with random numbers for a slice's elements, and the instructions required on whole registers.
+/// Parts with random numbers, and the instructions required on whole registers.
 ///
-/// Numbers are drawn in the type of the arithmetic, whose letter replaces `_`.
+/// `_` stands for the letter of the compute type, in which numbers are drawn.
 const DRAWS: &[(&str, &[&str])] =
     &[("8AddNoise", &["sqrtp_", "divp_", "mulp_", "addp_", "pmuludq"]), ("18StochasticRounding", &["pmuludq"])];
 

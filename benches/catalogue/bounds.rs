@@ -1,8 +1,8 @@
 //! The bound of a chain: its arithmetic or its bytes.
 //!
-//! Arithmetic is timed with all arrays in L1, as the difference between two leaf sizes, which cancels the fixed costs
-//! of a step and of a leaf. The bytes are the limit of the bench. A loop that overlaps both takes the larger of the
-//! two; a loop that waits for memory and then computes takes their sum.
+//! Arithmetic is timed in L1 as the difference of two leaf sizes, which cancels the fixed costs of a step and a leaf.
+//! The bytes are the bench's limit. A loop that overlaps both takes the larger of the two; one that waits for memory
+//! takes their sum.
 
 use std::time::Instant;
 
@@ -13,14 +13,14 @@ use crate::bench::in_pool;
 use crate::limit::{Limit, median};
 use crate::trees::{Number, Shapes, flat};
 
-/// Elements of the two leaves; six arrays of the longer one are 36 KB as `f32`.
+/// Six arrays of the longer one are 36 KB as `f32`.
 const FEWER: usize = 512;
 const MORE: usize = 1536;
-/// Steps per measurement, since one takes less than a microsecond, and measurements.
+/// A step takes less than a microsecond.
 const STEPS: usize = 64;
 const ROUNDS: usize = 200;
 
-/// Prints a line for each SIMD level of the CPU, for one thread.
+/// Prints a line for each SIMD level, for one thread.
 pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(label: &str, t: &T) {
     let shapes = Shapes::one("1e7", &[10_000_000]);
     let mut params = flat::<E>(&shapes, |_| 0.5);
@@ -48,7 +48,7 @@ pub fn run<E: Number, T: GradientTransformation<Needs = Nothing>>(label: &str, t
     }
 }
 
-/// Returns nanoseconds per element in the cache, and per step on one leaf apart from its elements.
+/// Returns nanoseconds per element in the cache, and per step on one leaf without elements.
 fn in_cache<E: Number, T: GradientTransformation<Needs = Nothing>>(t: &T) -> [f64; 2] {
     let mut leaves = [FEWER, MORE].map(|n| {
         let shapes = Shapes::one("cached", &[n]);

@@ -1,9 +1,8 @@
-//! Times every optimizer against moving its bytes, as the bench `roofline` does for chains.
+//! Times every optimizer against moving its bytes, as the bench `roofline` does.
 //!
-//! `cargo bench --bench catalogue --features half [-- FILTER]` prints a line for each optimizer and dtype, on one leaf
-//! of 1e7 elements, and on a matrix for those that reduce its axes. `-- mat_` measures the optimizers that multiply
-//! matrices against these products. `-- bound_`, optionally followed by the beginning of a name, measures the
-//! arithmetic of each in L1.
+//! `cargo bench --bench catalogue --features half [-- FILTER]` prints a line for each optimizer and dtype, on a leaf of
+//! 1e7 elements, or a matrix if it reduces axes. `-- mat_` measures optimizers that multiply matrices against these
+//! products. `-- bound_`, optionally with the beginning of a name, measures the arithmetic in L1.
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "a program, which uses parts of another")]
 
 #[path = "../roofline/bench.rs"]
@@ -44,7 +43,7 @@ fn main() {
 fn run_dtype<E: Number>(dtype: &'static str, filter: &str) {
     let (leaf, matrix) = (Shapes::one("1e7", &[10_000_000]), Shapes::one("2500x4000", &[2500, 4000]));
     let bound = filter.strip_prefix("bound_");
-    // Optimizers that reduce the axes of matrices.
+    // With reductions along axes.
     let mut lines = Lines::<E> { bench: Bench::new(&matrix, dtype, filter), bound, dtype };
     lines! { lines:
         adafactor = adafactor(1e-3);
@@ -53,7 +52,6 @@ fn run_dtype<E: Number>(dtype: &'static str, filter: &str) {
     one_leaf(&mut Lines::<E> { bench: Bench::new(&leaf, dtype, filter), bound, dtype });
 }
 
-/// Prints a line for each optimizer: of the bench, or of its bound on request.
 struct Lines<'a, E> {
     bench: Bench<'a, E>,
     bound: Option<&'a str>,
@@ -73,7 +71,6 @@ impl<E: Number> Lines<'_, E> {
 }
 
 fn one_leaf<E: Number>(lines: &mut Lines<'_, E>) {
-    // Elementwise arithmetic.
     lines! { lines:
         acprop = acprop(1e-3);
         adabelief = adabelief(1e-3);
@@ -101,7 +98,7 @@ fn one_leaf<E: Number>(lines: &mut Lines<'_, E>) {
         simplified_ademamix = simplified_ademamix(1e-3);
         yogi = yogi(1e-3);
     }
-    // With reductions, or work on whole leaves.
+    // With reductions, or whole leaves.
     lines! { lines:
         adafactor = adafactor(1e-3);
         dadapt_adamw = dadapt_adamw();

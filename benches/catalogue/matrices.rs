@@ -1,4 +1,4 @@
-//! Optimizers that multiply matrices, against their necessary products, by ndarray in `f32`.
+//! Optimizers that multiply matrices, against ndarray's products in `f32`.
 
 use std::time::Instant;
 
@@ -10,9 +10,9 @@ use ndarray::{Array2, s};
 use crate::bench::in_pool;
 use crate::limit::median;
 
-/// Rows and columns: a square, and a wide matrix as in a transformer's layers.
+/// A square, and a transformer's wide matrix.
 const SHAPES: [(usize, usize); 2] = [(1024, 1024), (512, 1536)];
-/// Steps for which a basis is kept; times are means over this period.
+/// A basis is kept this long; times are means over it.
 #[cfg(feature = "faer")]
 const PERIOD: usize = 10;
 
@@ -26,7 +26,7 @@ pub fn run(filter: &str) {
                 std::hint::black_box((a.dot(&a), a.dot(&x.g)));
             }
         });
-        // Gradient and mean into the basis, the update out of it, and the gradient's two products with itself.
+        // Gradient and mean into the basis, the update back, and the gradient's two products with itself.
         #[cfg(feature = "faer")]
         line(filter, "soap", (n, m), PERIOD, soap(1e-3).precondition_frequency(PERIOD as u64), |x| {
             for _ in 0..3 {
@@ -37,7 +37,6 @@ pub fn run(filter: &str) {
     }
 }
 
-/// Factors of the products.
 struct Factors {
     g: Array2<f32>,
     #[cfg_attr(not(feature = "faer"), allow(dead_code, reason = "bases are of decompositions"))]
@@ -65,7 +64,7 @@ fn line<T: GradientTransformation<Needs = Nothing>>(
     let mut params = part(n, m);
     let mut state = optimizer.init(&params).expect("a state");
     in_pool(1, || {
-        // Some optimizers compute a basis in the first step.
+        // Some compute a basis first.
         optimizer.step(&mut params, &factors.g, &mut state).expect("a step");
         let (mut ratios, mut means, mut times) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..3 {

@@ -1,7 +1,7 @@
-//! Runs a chain's steps and its limit on demand for `peers.py`, which times them in turn with others.
+//! Runs a chain's steps and its limit on demand for `peers.py`.
 //!
-//! `cargo bench --bench peers --features rayon -- CHAIN TREE THREADS` runs one `step` or `limit` for each line of that
-//! name on its input, and prints the seconds. The limit is that of the roofline, for `muon` its products.
+//! `cargo bench --bench peers --features rayon -- CHAIN TREE THREADS` runs one `step` or `limit` for each input line of
+//! that name, and prints the seconds. The limit is the roofline's, for `muon` its products.
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "a program, which uses parts of another")]
 
 #[path = "../roofline/limit.rs"]
@@ -39,7 +39,7 @@ fn fused<T: GradientTransformation<Needs = Nothing>>(tree: &str, optimizer: T) {
     let mut state = optimizer.init(&params).expect("a state");
     let plan = || optimizer.plan(&params).expect("a plan");
     let [mut limit, mut other] = [(); 2].map(|()| Limit::of(&plan(), shapes.elements(), size_of::<f32>(), false));
-    // In turn with other arrays of the same sizes, which leave the caches as a step would.
+    // Other arrays of the same sizes leave the caches as a step would.
     limit.measure(|| other.run());
     serve(|| _ = optimizer.step(&mut params, &grads, &mut state).expect("a step"), || limit.run());
 }
@@ -61,7 +61,7 @@ fn matrix<T: GradientTransformation<Needs = Nothing>>(side: &str, optimizer: T) 
     );
 }
 
-/// Prints a line when it is ready, then serves the commands.
+/// Serves commands, after a line when ready.
 fn serve(mut step: impl FnMut(), mut limit: impl FnMut()) {
     let say = |line: String| {
         println!("{line}");

@@ -138,7 +138,7 @@ def measure(peer, chain, tree, threads, rounds):
     times, ratios = ([], []), ([], [])
     for _ in range(rounds):
         for i, step in enumerate((theirs, lambda: ours.ask("step"))):
-            # The first run is slowed by the previous measurement; it leaves memory and caches in a limit's state.
+            # Absorbs the previous measurement's effect on memory and caches.
             ours.ask("limit")
             limit = ours.ask("limit")
             time = step()
@@ -161,7 +161,7 @@ PEERS = {"torch": of_torch, "optax": of_optax, "candle": of_candle, "burn": of_b
 
 def main():
     if len(sys.argv) > 2:
-        # Each measurement has its own process, since libraries keep their threads.
+        # Libraries keep their threads.
         name, chain, tree, threads, rounds = sys.argv[1:]
         ms, ratio, our_ms, our_ratio = measure(PEERS[name], chain, tree, int(threads), int(rounds))
         print(f"{ms:.2f},{ratio:.2f},{our_ms:.2f},{our_ratio:.2f}")
@@ -174,7 +174,7 @@ def main():
                 if chain == "muon" and name in ("candle", "burn"):
                     continue
                 eigen = f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"
-                # Idle threads must not occupy a core during the limit.
+                # Idle threads must not occupy a core.
                 environment = {**os.environ, "XLA_FLAGS": eigen, "OMP_WAIT_POLICY": "PASSIVE"}
                 environment["RAYON_NUM_THREADS"] = str(threads)
                 command = [sys.executable, __file__, name, chain, tree, str(threads), rounds]

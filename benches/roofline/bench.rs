@@ -7,9 +7,7 @@ use gradchain::tree::huge_pages;
 use crate::limit::Limit;
 use crate::trees::{Flat, Number, Shapes, flat};
 
-/// The bytes that a step must move.
-///
-/// They are those of its plan, of a plan with 16-bit or 8-bit state arrays, or those of a mini-step that only
+/// The bytes that a step must move: its plan's, a plan's with 16-bit or 8-bit state, or those of a mini-step that only
 /// accumulates.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Bytes {
@@ -18,7 +16,7 @@ pub enum Bytes {
     Accumulating,
 }
 
-/// Sets the SIMD level, prints the machine, and returns the filter of the command line.
+/// Sets the SIMD level, prints the machine, and returns the filter.
 pub fn begin() -> String {
     let asked = std::env::var("SIMD").ok().map(|level| match level.as_str() {
         "baseline" => SimdLevel::Baseline,
@@ -35,12 +33,11 @@ pub fn begin() -> String {
     std::env::args().skip(1).find(|a| !a.starts_with("--")).unwrap_or_default()
 }
 
-/// The chains of one dtype on one tree.
 pub struct Bench<'a, E> {
     shapes: &'a Shapes,
     dtype: &'a str,
     filter: &'a str,
-    /// Parameters and gradients, made for the first selected line, since making them may take longer than the runs.
+    /// Made for the first selected line, since that may take longer than the runs.
     leaves: Option<(Flat<E>, Flat<E>)>,
 }
 
@@ -49,7 +46,7 @@ impl<'a, E: Number> Bench<'a, E> {
         Bench { shapes, dtype, filter, leaves: None }
     }
 
-    /// Prints a line for each number of threads that the filter selects.
+    /// Prints a line for each selected number of threads.
     pub fn run<T: GradientTransformation<Needs = Nothing>>(&mut self, name: &str, bytes: Bytes, t: T) {
         let label = format!("chain={name} dtype={} tree={}", self.dtype, self.shapes.name);
         let lines = threads().into_iter().map(|n| (n, format!("{label} threads={n}")));
@@ -75,13 +72,13 @@ impl<'a, E: Number> Bench<'a, E> {
     }
 }
 
-/// Returns the numbers of threads: one, and with `rayon` all of the machine's.
+/// Returns one, and with `rayon` all of the machine's.
 fn threads() -> Vec<usize> {
     let all = if cfg!(feature = "rayon") { std::thread::available_parallelism().map_or(1, usize::from) } else { 1 };
     if all > 1 { vec![1, all] } else { vec![1] }
 }
 
-/// Runs `work` on a pool of this many threads.
+/// Runs `work` on this many threads.
 pub fn in_pool<R: Send>(_threads: usize, work: impl FnOnce() -> R + Send) -> R {
     #[cfg(feature = "rayon")]
     return rayon::ThreadPoolBuilder::new().num_threads(_threads).build().expect("a thread pool").install(work);

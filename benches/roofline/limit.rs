@@ -1,7 +1,7 @@
 //! Loops that only move bytes: a lower bound for any chain with the same plan.
 //!
-//! Each pass of the plan becomes one array that is read and one that is rewritten, of as many bytes, in huge pages. The
-//! pass of a chain uses more arrays, which is never faster.
+//! Each pass of the plan reads one array and rewrites another, of as many bytes, in huge pages. A chain's pass uses
+//! more arrays, which is never faster.
 #![allow(unsafe_code, reason = "a prefetch, and SIMD levels that were detected")]
 
 use std::time::Instant;
@@ -9,19 +9,18 @@ use std::time::Instant;
 use gradchain::tree::huge_pages;
 use gradchain::{PassPlan, Plan};
 
-/// A cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line([u32; 16]);
 
-/// Lines of an array before those of the next, as in the engine's chunks.
+/// Lines of an array before the next array's, as in the engine's chunks.
 const CHUNK: usize = 2048;
-/// The access patterns of a pass: the prefetch distance in bytes, and true to use all threads of the pool.
+/// Prefetch distance in bytes, and true to use all threads of the pool.
 ///
 /// Each is the fastest for some size and CPU.
 const WAYS: [(usize, bool); 5] = [(0, true), (1024, true), (2048, true), (8192, true), (0, false)];
 
-/// The passes of a plan, as lines to read, lines to rewrite and the fastest way, and their common arrays.
+/// A plan's passes: lines to read and rewrite, the fastest way, and common arrays.
 pub struct Limit {
     passes: Vec<(usize, usize, usize)>,
     read: Vec<Line>,
@@ -29,10 +28,10 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Returns the limit of a chain on `n` parameters of `size` bytes; `few_bits` is for 16-bit or 8-bit state.
+    /// Returns a chain's limit; `few_bits` is for 16-bit or 8-bit state.
     pub fn of(plan: &Plan, n: usize, size: usize, few_bits: bool) -> Limit {
-        // The plan counts reads and writes of parameters and of state. Half an array of state is a read-only or a
-        // 16-bit one. Stored updates count once, but the CPU reads a written line first.
+        // The plan counts reads and writes. Half an array of state is a read-only or a 16-bit one. Stored updates count
+        // once, but the CPU reads a written line first.
         let bytes = |pass: &PassPlan| {
             let (reads, params) = if pass.params == n * size { (pass.params, 0) } else { (0, pass.params / 2) };
             let odd = if few_bits { 0 } else { pass.state / n % 8 / 4 * 4 * n };
@@ -41,7 +40,7 @@ impl Limit {
         Limit::new(plan.passes.iter().map(bytes))
     }
 
-    /// Returns the limit of passes that read and rewrite arrays of these bytes.
+    /// Passes that read and rewrite these bytes.
     pub fn new(bytes: impl IntoIterator<Item = (usize, usize)>) -> Limit {
         let passes: Vec<_> =
             bytes.into_iter().map(|(read, write)| (read.div_ceil(64), write.div_ceil(64), 0)).collect();
@@ -57,14 +56,14 @@ impl Limit {
 
     /// Times all ways in turn with `step`; returns median seconds of step and limit, and the GB/s of each pass.
     ///
-    /// Both find the caches as the other left them, and a drift of the machine's speed affects both.
+    /// Both find the caches as the other left them, and share a drift of the machine's speed.
     pub fn measure(&mut self, mut step: impl FnMut()) -> (f64, f64, Vec<f64>) {
         let bytes = |(read, write, _): &(usize, usize, usize)| 64 * (read + 2 * write);
         let rounds = (1_000_000_000 / self.passes.iter().map(bytes).sum::<usize>().max(1)).clamp(2, 40);
         let (mut steps, mut times) = (Vec::new(), vec![[const { Vec::new() }; WAYS.len()]; self.passes.len()]);
         for (way, turn) in (0..rounds).flat_map(|_| (0..WAYS.len()).flat_map(|way| (0..4).map(move |turn| (way, turn))))
         {
-            // Drops the first turn of a way: the caches hold another way's data.
+            // The caches hold another way's data.
             for (pass, times) in times.iter_mut().enumerate() {
                 let time = seconds(|| self.run_pass(pass, way));
                 times[way].extend((turn > 0).then_some(time));
@@ -83,7 +82,7 @@ impl Limit {
         (median(&mut steps), fastest.iter().sum(), rates)
     }
 
-    /// Runs all passes, each in its fastest way by `measure`.
+    /// Runs each pass in its fastest way by `measure`.
     #[allow(dead_code, reason = "for the bench `peers`")]
     pub fn run(&mut self) {
         (0..self.passes.len()).for_each(|pass| self.run_pass(pass, self.passes[pass].2));
@@ -98,7 +97,7 @@ impl Limit {
         let write = |chunk| rest.split_off_mut(..cut(write, chunk).len()).expect("lines");
         let mut parts: Vec<_> =
             (0..chunks).map(|chunk| &self.read[cut(read, chunk)]).zip((0..chunks).map(write)).collect();
-        // As in the engine, every other pass runs backward, and begins with the data that the previous one used last.
+        // As in the engine, odd passes run backward, and begin with the most recent data.
         if pass % 2 == 1 {
             parts.reverse();
         }
@@ -123,7 +122,7 @@ pub fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// Runs an inlined loop at the widest SIMD level of the CPU.
+/// Inlines the loop at the CPU's widest SIMD level.
 fn widest(run: impl FnOnce()) {
     #[cfg(target_arch = "x86_64")]
     {

@@ -1,12 +1,12 @@
-//! Times one step of each core chain against moving the bytes that its plan must move.
+//! Times a step of each core chain against moving the bytes of its plan.
 //!
 //! `cargo bench --bench roofline --features half [-- FILTER]` prints the machine, and a line for each chain, dtype,
-//! tree and number of threads. The ratio is that of two medians: of the step, and of the fastest way to move these
-//! bytes, in turn with it. `limit_gb_per_s` has a number for each pass. `--features half,rayon` adds runs on all cores,
-//! `config` a chain made from a config. The bench `catalogue` measures all optimizers in the same way.
+//! tree and number of threads. The ratio is of two medians: of the step, and of the fastest way to move these bytes, in
+//! turn with it. `limit_gb_per_s` has a number for each pass. `--features half,rayon` adds runs on all cores, `config`
+//! a chain from a config.
 //!
-//! `SIMD=avx2` before the command limits steps to AVX2 on a CPU with AVX-512, and `SIMD=baseline` to the baseline of
-//! the target; the limit itself uses the widest level. `PAGES=huge` puts parameters and gradients in huge pages.
+//! `SIMD=avx2` limits steps to AVX2 on a CPU with AVX-512, and `SIMD=baseline` to the target's baseline; the limit
+//! itself uses the widest level. `PAGES=huge` puts parameters and gradients in huge pages.
 #![allow(missing_docs, unreachable_pub, reason = "a program")]
 
 mod bench;

@@ -6,7 +6,6 @@ use gradchain::tree::ArrayElement;
 use gradchain::{Element, Mask};
 use ndarray::ArrayD;
 
-/// The shapes of a tree's leaves.
 pub struct Shapes {
     pub name: &'static str,
     pub leaves: Vec<(String, Vec<usize>)>,
@@ -26,7 +25,7 @@ impl Shapes {
         Shapes { name, leaves: vec![("w".into(), shape.to_vec())] }
     }
 
-    /// Returns the 148 leaves of GPT-2 small, 124 million parameters.
+    /// Returns 148 leaves, 124 million parameters.
     fn gpt2_small() -> Shapes {
         let matrices =
             [("attn/c_attn", 768, 2304), ("attn/c_proj", 768, 768), ("mlp/c_fc", 768, 3072), ("mlp/c_proj", 3072, 768)];
@@ -47,20 +46,19 @@ impl Shapes {
         self.leaves.iter().map(|(_, shape)| shape.iter().product::<usize>()).sum()
     }
 
-    /// Returns a mask for decay: matrices, or every leaf but the first if the tree has none.
+    /// Decays matrices, or every leaf but the first if the tree has none.
     pub fn decay_mask(&self) -> Mask {
         if self.leaves.iter().any(|(_, shape)| shape.len() > 1) { Mask::min_ndim(2) } else { Mask::all() }
     }
 }
 
-/// A float type of leaves.
 pub trait Number: Element + ArrayElement {}
 impl<E: Element + ArrayElement> Number for E {}
 
 /// A tree of arrays by name.
 pub type Flat<E> = BTreeMap<String, ArrayD<E>>;
 
-/// Returns a tree of these shapes, with values by the index of an element in its leaf.
+/// Returns values by the index of an element in its leaf.
 pub fn flat<E: Number>(shapes: &Shapes, value: impl Fn(usize) -> f64) -> Flat<E> {
     let leaf = |(name, shape): &(String, Vec<usize>)| {
         let elements = (0..shape.iter().product()).map(|i| E::from_f64(value(i))).collect();

@@ -31,7 +31,6 @@ use crate::worker::{H, Worker};
 const WORKERS: usize = 4;
 const ROUNDS: usize = 20;
 
-/// The result of a worker: its losses, the network's bits, and its accuracy.
 type Trained = (Vec<f64>, Vec<u64>, f64);
 
 fn train(ranks: &Threads) -> Result<Trained, String> {

@@ -1,4 +1,4 @@
-//! A worker: trains alone for a round, then steps toward the mean of all workers.
+//! Trains alone for a round, then steps toward the workers' mean.
 
 use gradchain::collective::{Collective, average};
 use gradchain::optimizer::{Adamw, Sgd};
@@ -9,17 +9,16 @@ use gradchain::tree::{for_each_leaf, tree_add_scaled};
 use crate::data::{Digits, Random};
 use crate::model::Mlp;
 
-/// Steps between two messages.
+/// Steps between messages.
 pub(crate) const H: usize = 30;
 const BATCH: usize = 16;
 pub(crate) const TRAIN: usize = 1200;
 
-/// The state of a worker.
 pub(crate) struct Worker {
     images: Digits,
     pub(crate) test: Digits,
     random: Random,
-    /// The parameters at the start of the round, identical on all workers.
+    /// The round's start, identical on all workers.
     pub(crate) global: Mlp,
     inner: Adamw,
     inner_state: OptState<Adamw>,
@@ -28,7 +27,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Returns the worker of a rank, with its share of the images.
+    /// Returns a rank's worker, with its share of the images.
     pub(crate) fn new(ranks: &dyn Collective) -> Result<Worker, Box<dyn std::error::Error>> {
         let mut random = Random(0);
         let (train, test) = Digits::load()?.shuffle_and_split(TRAIN, &mut random);
@@ -41,7 +40,7 @@ impl Worker {
         Ok(Worker { images: train.rows(&rows), test, random, global, inner, inner_state, outer, outer_state })
     }
 
-    /// Trains alone for a round, then steps toward the mean of all workers; returns this worker's mean loss.
+    /// Trains alone, then steps toward the workers' mean; returns this worker's mean loss.
     pub(crate) fn round(&mut self, ranks: &dyn Collective) -> gradchain::Result<f64> {
         let mut local = self.global.clone();
         let mut gradient = local.zeros_like();
@@ -51,9 +50,8 @@ impl Worker {
             total += local.loss(&self.images.rows(&rows), &mut gradient);
             self.inner.step(&mut local, &gradient, &mut self.inner_state)?;
         }
-        // The one message of the round.
         average(ranks, &mut local)?;
-        // The gradient points against the workers' mean displacement.
+        // The gradient points against the mean displacement.
         let mut gradient = self.global.clone();
         tree_add_scaled(&mut gradient, -1.0, &local)?;
         self.outer.step(&mut self.global, &gradient, &mut self.outer_state)?;
@@ -64,7 +62,6 @@ impl Worker {
         (self.random.uniform() * self.images.labels.len() as f64) as usize
     }
 
-    /// Returns the bits of the parameters.
     pub(crate) fn bits(&self) -> Vec<u64> {
         let mut bits = Vec::new();
         for_each_leaf(&self.global, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));

@@ -11,11 +11,10 @@ use ndarray::{Array2, s};
 
 pub(crate) use self::random::Random;
 
-/// Images and their labels.
 pub(crate) struct Digits {
-    /// One image a row: 64 pixels from 0 to 1.
+    /// 64 pixels a row, from 0 to 1.
     pub(crate) images: Array2<f32>,
-    /// One digit a row, from 0 to 9.
+    /// From 0 to 9.
     pub(crate) labels: Vec<usize>,
 }
 
@@ -36,15 +35,13 @@ impl Digits {
 
     /// Splits off the first `n` images of a shuffled order.
     ///
-    /// The last third of the file is by other writers, on whom a network is less accurate, so the order must be
-    /// shuffled.
+    /// The last third of the file is by other writers, on whom a network is less accurate.
     pub(crate) fn shuffle_and_split(&self, n: usize, random: &mut Random) -> (Digits, Digits) {
         let mut order: Vec<usize> = (0..self.labels.len()).collect();
         random.shuffle(&mut order);
         (self.rows(&order[..n]), self.rows(&order[n..]))
     }
 
-    /// Returns the given rows.
     pub(crate) fn rows(&self, rows: &[usize]) -> Digits {
         let mut images = Array2::zeros((rows.len(), 64));
         for (i, &row) in rows.iter().enumerate() {

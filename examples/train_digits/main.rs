@@ -24,15 +24,15 @@ use crate::model::Mlp;
 use crate::plot::{History, picture};
 
 const EPOCHS: usize = 50;
-/// Images per mini-batch, and mini-batches per update.
+/// Images a mini-batch, and mini-batches an update.
 const BATCH: usize = 8;
 const ACCUMULATED: u32 = 4;
 const UPDATES: usize = EPOCHS * TRAIN / BATCH / ACCUMULATED as usize;
 const TRAIN: usize = 1200;
 
-/// Mini-batches with a missing pixel, and the pixel.
+/// Mini-batch and missing pixel.
 const BROKEN: [(usize, usize); 5] = [(250, 27), (1401, 20), (2602, 36), (3803, 43), (6604, 28)];
-/// The mini-batch before which the weight decay is raised.
+/// From this mini-batch on decay is higher.
 const DECAY_RAISED: usize = 4000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -41,9 +41,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut model = Mlp::new(64, 64, 10, &mut random);
     let mut gradient = model.zeros_like();
 
-    // Read from the innermost part outward. AdamW decays the leaves `w1` and `w2` only; its hyperparameters can be read
-    // and set during the run. Before it, NaN becomes 0, then the global norm is clipped to 1. The outermost wrapper
-    // runs all of this once per four mini-batches, on the mean of their gradients.
+    // From the innermost part outward: AdamW decays only `w1` and `w2`, and its hyperparameters can be read and set
+    // during the run. Before it, NaN becomes 0, then the global norm is clipped to 1. The outermost wrapper runs all of
+    // this once per four mini-batches, on the mean of their gradients.
     let optimizer = multi_steps(
         chain((
             zero_nans(),
@@ -91,7 +91,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         bar.epoch(epoch, batches, history.losses.last().copied().unwrap_or(f64::NAN));
     }
     bar.finish();
-    // Applies the gradients of the last, incomplete window.
+    // The last window is incomplete.
     optimizer.flush(&mut model, &mut state)?;
 
     let (zeroed, ..) = state.inner();
@@ -117,7 +117,7 @@ fn picture_path() -> std::io::Result<PathBuf> {
     Ok(target.join("train_digits.svg"))
 }
 
-/// Shows a bar in a terminal, and prints a line now and then elsewhere.
+/// A bar in a terminal, a line now and then elsewhere.
 struct Progress(ProgressBar);
 
 impl Progress {

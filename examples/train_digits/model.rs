@@ -1,13 +1,13 @@
-//! A network of one hidden layer, with its gradient written by hand.
+//! One hidden layer, with its gradient written by hand.
 
 use gradchain::Tree;
 use ndarray::{Array1, Array2, ArrayView2, Axis, Zip};
 
 use super::data::{Digits, Random};
 
-/// The parameters, and also their gradient, which has the same structure.
+/// The parameters, and their gradient, which has the same structure.
 ///
-/// `derive(Tree)` is all that the optimizer needs: the tree has four leaves, `w1`, `b1`, `w2`, `b2`.
+/// The optimizer only needs `derive(Tree)`: the tree has four leaves, `w1`, `b1`, `w2`, `b2`.
 #[derive(Clone, Debug, Tree)]
 pub(crate) struct Mlp {
     pub(crate) w1: Array2<f32>,
@@ -31,7 +31,6 @@ impl Mlp {
         }
     }
 
-    /// Returns a zero gradient of the same shapes.
     pub(crate) fn zeros_like(&self) -> Mlp {
         Mlp {
             w1: Array2::zeros(self.w1.raw_dim()),
@@ -41,20 +40,19 @@ impl Mlp {
         }
     }
 
-    /// Returns the activations of the hidden layer and the scores.
+    /// Returns hidden activations and scores.
     fn forward(&self, images: ArrayView2<'_, f32>) -> (Array2<f32>, Array2<f32>) {
         let hidden = (images.dot(&self.w1) + &self.b1).mapv_into(|z| z.max(0.0));
         let scores = hidden.dot(&self.w2) + &self.b2;
         (hidden, scores)
     }
 
-    /// Returns the mean cross-entropy of a batch; writes its gradient to `gradient`.
+    /// Returns the mean cross-entropy; writes its gradient.
     pub(crate) fn loss(&self, batch: &Digits, gradient: &mut Mlp) -> f64 {
         let (hidden, mut scores) = self.forward(batch.images.view());
         let n = batch.labels.len() as f32;
 
-        // Turns scores into probabilities, then into the derivative of the loss by the scores: (probability - truth) /
-        // n.
+        // Turns scores into probabilities, then into the loss's derivative: (probability - truth) / n.
         let mut loss = 0.0;
         for (mut row, &label) in scores.outer_iter_mut().zip(&batch.labels) {
             let largest = row.fold(f32::NEG_INFINITY, |a, &b| a.max(b));
@@ -81,7 +79,7 @@ impl Mlp {
         loss / f64::from(n)
     }
 
-    /// Returns the share of images whose digit gets the highest score.
+    /// Returns the share of images whose digit scores highest.
     pub(crate) fn accuracy(&self, digits: &Digits) -> f64 {
         let (_, scores) = self.forward(digits.images.view());
         let right = scores.outer_iter().zip(&digits.labels).filter(|(row, label)| {

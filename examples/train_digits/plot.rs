@@ -2,18 +2,18 @@
 
 use gradchain::plot::{Chart, grid};
 
-/// The history of a run: one value for each update, and the updates at which something happened.
+/// One value for each update, and the updates with events.
 #[derive(Default)]
 pub(crate) struct History {
     pub(crate) losses: Vec<f64>,
     pub(crate) learning_rates: Vec<f64>,
-    /// Updates whose gradients contained NaN.
+    /// Updates with NaN in gradients.
     pub(crate) repaired: Vec<usize>,
-    /// Updates after which a setting was changed, each with a label.
+    /// Updates with a changed setting, and a label.
     pub(crate) notes: Vec<(usize, String)>,
 }
 
-/// Returns the trailing mean over a window.
+/// Returns the trailing mean.
 pub(crate) fn smoothed(values: &[f64], window: usize) -> Vec<f64> {
     let mean = |end: usize| {
         let part = &values[end.saturating_sub(window)..end];
@@ -22,12 +22,11 @@ pub(crate) fn smoothed(values: &[f64], window: usize) -> Vec<f64> {
     (1..=values.len()).map(mean).collect()
 }
 
-/// Returns every fifth value with its index; smooth lines need no more, and the picture stays small.
+/// Returns every fifth value with its index: the lines are smooth, and the picture stays small.
 fn thinned(values: &[f64]) -> Vec<(f64, f64)> {
     values.iter().enumerate().step_by(5).map(|(i, value)| (i as f64, *value)).collect()
 }
 
-/// Returns the picture, as SVG.
 pub(crate) fn picture(history: &History, title: &str) -> gradchain::Result<String> {
     let loss = Chart::new(title)
         .logarithmic(true)

@@ -1,10 +1,9 @@
 //! Random numbers for the examples.
 
-/// SplitMix64: sufficient for shuffles and initial weights, and identical on every platform.
+/// SplitMix64: identical on every platform.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    /// Returns the next 64 random bits.
     pub(crate) fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -13,12 +12,11 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Returns a number from 0 up to 1.
     pub(crate) fn uniform(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Shuffles the items; all orders are equally likely (Fisher and Yates).
+    /// Shuffles; all orders are equally likely (Fisher and Yates).
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, (self.uniform() * (i + 1) as f64) as usize);

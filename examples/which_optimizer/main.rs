@@ -33,17 +33,17 @@ const BATCH: usize = 32;
 const TRAIN: usize = 1200;
 const SEEDS: u64 = 3;
 
-/// A boxed optimizer that needs at most the loss.
+/// Needs at most the loss.
 type Racer = Boxed<needs::Value>;
 
-/// An optimizer: its name, the learning rates to try, and its constructor.
+/// Name, learning rates to try, constructor.
 struct Entry {
     name: &'static str,
     rates: &'static [f64],
     make: fn(f64) -> Racer,
 }
 
-/// Learning rates for steps along the gradient; for steps of about the rate per element; for optimizers with their own.
+/// For steps along the gradient; of about the rate per element; with rates of their own.
 const STEEP: &[f64] = &[0.01, 0.03, 0.1, 0.3, 1.0];
 const ADAPTIVE: &[f64] = &[3e-4, 1e-3, 3e-3, 1e-2, 3e-2];
 const OWN: &[f64] = &[1.0];
@@ -85,11 +85,10 @@ const ENTRIES: &[Entry] = entries! {
     "polyak_sgd", OWN, |rate| polyak_sgd().max_learning_rate(rate);
 };
 
-/// The result of one entry at its best rate.
 pub(crate) struct Curve {
     pub(crate) name: &'static str,
     pub(crate) rate: f64,
-    /// The mean loss of each epoch, averaged over the runs.
+    /// Mean loss by epoch, over the runs.
     pub(crate) losses: Vec<f64>,
     pub(crate) accuracy: f64,
 }
@@ -115,7 +114,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Trains with one optimizer at one rate, once for each seed.
+/// Trains once for each seed.
 fn race(digits: &Digits, entry: &Entry, rate: f64) -> gradchain::Result<Curve> {
     let (mut losses, mut accuracy) = (vec![0.0; EPOCHS], 0.0);
     for seed in 0..SEEDS {

@@ -1,13 +1,12 @@
-//! A grid with one chart for each curve.
+//! One chart for each curve.
 
 use gradchain::plot::{Chart, grid};
 
 use crate::Curve;
 
-/// The optimizer that all others are compared with.
+/// Drawn in every chart.
 const BESIDE: &str = "adamw";
 
-/// Returns the picture, as SVG.
 pub(crate) fn picture(curves: &[Curve]) -> gradchain::Result<String> {
     let points = |curve: &Curve| {
         let losses = curve.losses.clone().into_iter().enumerate();

@@ -1,6 +1,6 @@
-//! The bodies of the fuzz targets. None may panic, whatever the bytes.
+//! The fuzz targets: none may panic, whatever the bytes.
 //!
-//! `tests/files/corpus.rs` runs the same functions over the files of `corpus`.
+//! `tests/files/corpus.rs` runs them over the files of `corpus`.
 
 use gradchain::checkpoint::{Checkpoint, Import, Load, Origin};
 #[cfg(feature = "config")]
@@ -12,7 +12,7 @@ use gradchain::{Migration, Tree};
 use ndarray::{Array1, Array2, array};
 use serde_json::{Map, Value};
 
-/// A target, with the name of its folder in `corpus`.
+/// A target and its folder in `corpus`.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
@@ -33,17 +33,17 @@ pub struct Model {
     bias: Array1<f64>,
 }
 
-/// Returns the model in its state before a load.
+/// Returns the model before a load.
 pub fn model() -> Model {
     Model { weight: array![[1.0, -2.0, 3.0], [0.5, 0.25, -0.125]], bias: array![0.1, 0.2] }
 }
 
-/// Returns the optimizer that every state is loaded for.
+/// Returns the optimizer of every loaded state.
 pub fn optimizer() -> gradchain::optimizer::Adamw {
     adamw(0.1).weight_decay(0.01).mask(Mask::path("weight"))
 }
 
-/// Loads the bytes as a checkpoint, unchanged; most mutations fail at the check sums.
+/// Loads unchanged bytes; most mutations fail at the check sums.
 pub fn checkpoint(bytes: &[u8]) {
     if let Ok(file) = Checkpoint::from_bytes(bytes.to_vec()) {
         load_all(&file);
@@ -71,10 +71,9 @@ fn load_all(file: &Checkpoint) {
     whole(load.load(file, &optimizer, &mut params).is_ok(), &params);
 }
 
-/// Loads a checkpoint with valid check sums, to reach the code behind their verification.
+/// Loads a checkpoint with valid check sums, to reach later code.
 ///
-/// The input is two JSON objects, the tensors' and the metadata's, with a line `---` between them. The check sums are
-/// computed for their content.
+/// The input is two JSON objects, the tensors' and the metadata's, with a line `---` between them.
 pub fn header(bytes: &[u8]) {
     checkpoint(&checkpoint_of(bytes));
 }
@@ -115,8 +114,8 @@ pub fn checkpoint_of(bytes: &[u8]) -> Vec<u8> {
 
 /// Imports a file of PyTorch's or Optax's.
 ///
-/// The input is the header of the file. A first byte `o` selects Optax. The data follows a zero byte, padded with zeros
-/// to the length that the header announces.
+/// The input is the file's header; a first byte `o` selects Optax. The data follows a zero byte, padded with zeros to
+/// the announced length.
 pub fn import(bytes: &[u8]) {
     let (origin, bytes) = match bytes.split_first() {
         Some((b'o', rest)) => (Origin::Optax, rest),
@@ -142,9 +141,9 @@ pub fn import(bytes: &[u8]) {
     whole(import.load(&sgd(0.1).momentum(0.9), &mut params).is_ok(), &params);
 }
 
-/// Loads a state as a value: JSON, or postcard after a first byte `p`.
+/// Loads a state as a value, writes it and loads it again, bitwise.
 ///
-/// A loaded state is written and loaded again, with the same bits.
+/// The input is JSON, or postcard after a first byte `p`.
 pub fn data(bytes: &[u8]) {
     let data: Option<StateData> = match bytes.split_first() {
         Some((b'p', rest)) => postcard::from_bytes(rest).ok(),
@@ -160,7 +159,7 @@ pub fn data(bytes: &[u8]) {
     let _ = optimizer().step(&mut params, &gradient, &mut state);
 }
 
-/// Returns the number of bytes of tensors that a header announces, at most 4096.
+/// Returns the announced bytes of tensors, at most 4096.
 fn data_len(tensors: &Map<String, Value>) -> usize {
     let ends = tensors.values().filter_map(|info| info["data_offsets"][1].as_u64());
     ends.max().unwrap_or(0).min(4096) as usize
@@ -187,7 +186,7 @@ pub fn config(bytes: &[u8]) {
     }
 }
 
-/// Matches paths of leaves and patterns.
+/// Matches paths and patterns.
 ///
 /// The first line is a pattern, the second and third are names; all lines are leaves.
 pub fn paths(bytes: &[u8]) {

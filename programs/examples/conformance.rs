@@ -1,7 +1,7 @@
-//! Runs recorded cases of Optax: `conformance DIR`, or those kept with the project if no folder is given.
+//! Runs recorded cases of Optax: `conformance DIR`, or the project's.
 //!
-//! Prints a line for each failure, then how many passed, departed by a rule, failed and were skipped. The exit status
-//! is 1 if any failed.
+//! Prints failures, then how many passed, departed by a rule, failed and were skipped. The exit status is 1 if any
+//! failed.
 
 use std::env;
 use std::path::Path;

@@ -15,7 +15,7 @@ use gradchain::prelude::*;
 use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
 use nalgebra::{Dyn, OMatrix, OVector, Owned, SVector, U7};
 
-/// Pairs of electron mobility and the logarithm of the density.
+/// Electron mobility, and the logarithm of the density.
 const DATA: [(f64, f64); 37] = [
     (80.574, -3.067),
     (84.248, -2.981),
@@ -57,7 +57,7 @@ const DATA: [(f64, f64); 37] = [
 ];
 const START: [f64; 7] = [1000.0, 1000.0, 400.0, 40.0, 0.7, 0.3, 0.03];
 
-/// Returns the quotient of two cubics, and its derivatives by the parameters.
+/// Returns a quotient of two cubics, and its derivatives.
 fn curve(b: &[f64; 7], x: f64) -> (f64, [f64; 7]) {
     let above = b[0] + x * (b[1] + x * (b[2] + x * b[3]));
     let below = 1.0 + x * (b[4] + x * (b[5] + x * b[6]));
@@ -66,12 +66,10 @@ fn curve(b: &[f64; 7], x: f64) -> (f64, [f64; 7]) {
     (y, std::array::from_fn(derivative))
 }
 
-/// Returns the parameters, given as multiples of the start.
 fn parameters(q: &[f64; 7]) -> [f64; 7] {
     std::array::from_fn(|k| q[k] * START[k])
 }
 
-/// Returns the sum of the squared residuals, and its gradient.
 fn loss(q: &[f64; 7]) -> (f64, [f64; 7]) {
     let (mut value, mut gradient) = (0.0, [0.0; 7]);
     for (y, x) in DATA {
@@ -128,7 +126,7 @@ fn by_levenberg_marquardt() -> [f64; 7] {
     fitted.b.into()
 }
 
-/// Plots the data and the curve through it, as SVG.
+/// Plots data and curve.
 fn picture(b: &[f64; 7]) -> gradchain::Result<String> {
     let mut data = DATA.map(|(y, x)| (x, y));
     data.sort_by(|a, b| a.0.total_cmp(&b.0));

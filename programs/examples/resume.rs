@@ -26,11 +26,11 @@ use gradchain::prelude::*;
 use crate::data::{Digits, Random};
 use crate::model::Mlp;
 
-/// Mini-batches, images per mini-batch, and mini-batches per update.
+/// Mini-batches, images per mini-batch, mini-batches per update.
 const STEPS: u64 = 1200;
 const BATCH: usize = 16;
 const ACCUMULATED: u32 = 4;
-/// Mini-batches between checkpoints; every other checkpoint is in the middle of an accumulated update.
+/// Every other checkpoint is within an accumulated update.
 const EVERY: u64 = 10;
 const KILLS: u64 = 6;
 const TRAIN: usize = 1200;
@@ -91,7 +91,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
     let mut gradient = model.zeros_like();
     let optimizer = optimizer();
 
-    // These five lines are the whole of resuming: the state holds its counts and its position in a window.
+    // All of resuming: the state holds its counts and its position in a window.
     let latest = folder.map(latest_valid).transpose()?.and_then(|latest| latest.found);
     let (done, mut state) = match latest {
         Some((step, file)) => (step, file.load(&optimizer, &mut model)?),
@@ -100,7 +100,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
     let rotation = folder.map(Rotation::new).transpose()?.map(|rotation| rotation.keep_last(3));
 
     for step in done + 1..=STEPS {
-        // The content of a mini-batch depends on its number alone, so that a resumed run sees the same data.
+        // A mini-batch depends on its number alone, so that a resumed run sees the same data.
         let mut random = Random(step);
         let rows: Vec<usize> = (0..BATCH).map(|_| (random.uniform() * TRAIN as f64) as usize).collect();
         if folder.is_some() {
@@ -118,7 +118,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
     Ok(model)
 }
 
-/// Starts the training process, kills it shortly after it begins a mini-batch, and returns its last message.
+/// Kills the process shortly after it begins a mini-batch; returns its last message.
 fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<String> {
     let mut child = Command::new(std::env::current_exe()?).arg(folder).stdout(Stdio::piped()).spawn()?;
     let mut lines = BufReader::new(child.stdout.take().ok_or("the process has no output")?);
@@ -132,7 +132,7 @@ fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<Strin
     }
     std::thread::sleep(moment);
     child.kill()?;
-    // Reads the output up to the kill, not up to this process's previous read.
+    // Up to the kill, not up to the previous read.
     lines.read_to_string(&mut line)?;
     Ok(match child.wait()?.success() {
         true => "it had come to the end already".into(),
@@ -140,7 +140,7 @@ fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<Strin
     })
 }
 
-/// Starts the process once more, waits until it completes, and reads its parameters.
+/// Reads the parameters of the completed process.
 fn run_to_the_end(folder: &Path) -> Anything<Mlp> {
     let status = Command::new(std::env::current_exe()?).arg(folder).stdout(Stdio::null()).status()?;
     let (step, file) = latest_valid(folder)?.found.ok_or("there is no checkpoint")?;
@@ -152,7 +152,7 @@ fn run_to_the_end(folder: &Path) -> Anything<Mlp> {
     Ok(model)
 }
 
-/// Returns the number of files that a killed process left incomplete; the next writer removes them.
+/// Returns the incomplete files of killed processes; the next writer removes them.
 fn begun_files(folder: &Path) -> Anything<usize> {
     let names = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<Vec<_>>>()?;
     Ok(names.iter().filter(|name| name.to_string_lossy().ends_with(".tmp")).count())

@@ -1,6 +1,6 @@
-//! The adaptive optimizers against naive `f64` versions of their papers, which share no code with the library.
+//! Adaptive optimizers against naive `f64` versions of their papers, which share no code with the library.
 //!
-//! Each naive version recomputes an element's last update from all of its gradients.
+//! Each recomputes an element's last update from all of its gradients.
 
 use gradchain::needs::Nothing;
 use gradchain::optimizer::{
@@ -16,10 +16,9 @@ use gradchain::transform::{
 };
 use gradchain::{Element, GradientTransformation};
 
-/// Computes an element's update from all its gradients, the current one last, and the parameter.
+/// Computes an element's update from all gradients, the current one last, and the parameter.
 type Oracle = Box<dyn Fn(&[f64], f64) -> f64>;
 
-/// Leaves of several elements, of none, and without axes.
 type Leaves<T> = (Vec<T>, Vec<T>, T);
 
 const STEPS: usize = 9;
@@ -29,7 +28,7 @@ fn leaves<T: Element>(values: &[f64]) -> Leaves<T> {
     (each[1..].to_vec(), Vec::new(), each[0])
 }
 
-/// Returns numbers that `f32` holds exactly, of sizes from 1/64 to 16; one in eight is zero.
+/// Returns numbers that `f32` holds exactly, from 1/64 to 16; one in eight is zero.
 fn numbers(seed: u64, len: usize) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -79,7 +78,7 @@ fn check<S: GradientTransformation<Needs = Nothing> + Clone + 'static>(
     run::<f64, S>(name, &optimizer, &oracle, 1e-10);
 }
 
-/// Checks a part and its optimizer, which multiplies the part's updates by minus the learning rate, 0.25.
+/// Checks a part and its optimizer with a learning rate of 0.25.
 fn check_both<
     P: GradientTransformation<Needs = Nothing> + Clone + 'static,
     S: GradientTransformation<Needs = Nothing> + Clone + 'static,
@@ -94,8 +93,6 @@ fn check_both<
     check(name, optimizer, move |g, _| -0.25 * oracle(g));
 }
 
-// Building blocks of the papers.
-
 /// Returns the sum of the weights in a running mean that starts from zero.
 fn seen(decay: f64, steps: usize) -> f64 {
     (0..steps).map(|i| (1.0 - decay) * decay.powi(i as i32)).sum()
@@ -106,7 +103,7 @@ fn mean(decay: f64, xs: &[f64]) -> f64 {
     xs.iter().rev().enumerate().map(|(age, x)| (1.0 - decay) * decay.powi(age as i32) * x).sum()
 }
 
-/// Returns a running mean whose weights are normalized to a sum of 1.
+/// Returns a running mean with weights normalized to 1.
 fn unbiased(decay: f64, xs: &[f64]) -> f64 {
     mean(decay, xs) / seen(decay, xs.len())
 }
@@ -119,7 +116,7 @@ fn last(xs: &[f64]) -> f64 {
     xs[xs.len() - 1]
 }
 
-/// Returns the unbiased first moment; with Nesterov's method that of the next step, with the same gradient again.
+/// Returns the unbiased first moment; Nesterov's is the next step's, with the gradient repeated.
 fn first(decay: f64, g: &[f64], nesterov: bool) -> f64 {
     if !nesterov {
         return unbiased(decay, g);
@@ -155,7 +152,7 @@ fn stddev() {
             let seen = if bias { seen(decay, g.len()) } else { 1.0 };
             let mu = mean(decay, g) / seen;
             let nu = (decay.powi(g.len() as i32) * start + mean(decay, &squares(g))) / seen;
-            // The variance: squared deviations from the mean, including the initial zeros.
+            // Squared deviations from the mean, including the initial zeros.
             let before = decay.powi(g.len() as i32) / seen;
             let spread = mean(decay, &g.iter().map(|x| (x - mu) * (x - mu)).collect::<Vec<_>>()) / seen;
             let total = before * start + spread + mu * mu * (1.0 - self::seen(decay, g.len()) / seen);
@@ -175,7 +172,7 @@ fn stddev() {
     }
 }
 
-/// The momentum is a decaying sum of scaled gradients, each with the rate of its own step.
+/// A decaying sum of scaled gradients, each with its own step's rate.
 #[test]
 fn rmsprop_with_momentum() {
     let scaled = |g: &[f64]| last(g) / (mean(0.75, &squares(g)) + 1e-3).sqrt();
@@ -266,7 +263,6 @@ fn beliefs() {
             scale_by_belief().b1(b1).b2(b2).eps(1e-3).eps_root(root).nesterov(nesterov),
             adabelief(0.25).b1(b1).b2(b2).eps(1e-3).eps_root(root).nesterov(nesterov),
             move |g| {
-                // The term under the root accumulates over the steps.
                 let surprise = |s: usize| (g[s - 1] - mean(b1, &g[..s])).powi(2) + root / (1.0 - b2);
                 let surprises: Vec<f64> = (1..=g.len()).map(surprise).collect();
                 first(b1, g, nesterov) / (unbiased(b2, &surprises).sqrt() + 1e-3)
@@ -298,7 +294,6 @@ fn radams() {
     }
 }
 
-/// Returns all of Adadelta's updates.
 fn adadeltas(rho: f64, eps: f64, g: &[f64]) -> Vec<f64> {
     let mut steps: Vec<f64> = Vec::new();
     for s in 1..=g.len() {
@@ -315,7 +310,7 @@ fn adadelta_is_the_papers() {
             last(&adadeltas(rho, eps, g))
         });
     }
-    // Decay is part of the gradient. One step only, since the oracle knows only the last parameter.
+    // Decay is part of the gradient; the oracle knows only the last parameter, so one step.
     let optimizer = adadelta(2.0).rho(0.5).eps(1.0).weight_decay(0.5);
     let params = 4.0_f64;
     let updates = optimizer.update(&2.0_f64, &mut optimizer.init(&params).unwrap(), &params).unwrap();
@@ -426,7 +421,6 @@ fn ademamixes() {
         );
         check("ademamix with decay", optimizer.weight_decay(0.1), move |g, p| -0.25 * (direction(g) + 0.1 * p));
     }
-    // Both of its schedules.
     let part = scale_by_ademamix().b1(0.5).b2(0.75).eps(1e-3);
     check("ademamix with schedules", part.b3(linear(0.5, 0.9, 4)).alpha(linear(0.0, 8.0, 4)), |g, _| {
         let at = |from: f64, to: f64, count: usize| from + (to - from) * count.min(4) as f64 / 4.0;
@@ -463,7 +457,7 @@ fn adopts() {
         [(0.9, 0.9999, 0.25, Some(0.25), false), (0.5, 0.75, 0.5, Some(0.5), true), (0.5, 0.75, 0.5, None, true)]
     {
         let oracle = move |g: &[f64]| {
-            // The first square has its full weight, since no estimate precedes it.
+            // No estimate precedes the first square, so it has full weight.
             let known = |s: usize| f64::powi(b2, s as i32 - 1) * g[0] * g[0] + mean(b2, &squares(&g[1..s]));
             let scaled = |s: usize| {
                 let x = g[s] / known(s).sqrt().max(eps);
@@ -473,7 +467,7 @@ fn adopts() {
             let mu = mean(b1, &taken);
             if nesterov && !taken.is_empty() { b1 * mu + (1.0 - b1) * last(&taken) } else { mu }
         };
-        // The limit as a power, and as an equivalent schedule.
+        // A power, and an equivalent schedule.
         let limits = [power.unwrap_or(0.25), power.unwrap_or(1.0)].map(StepLimit::Power);
         let same = gradchain::schedule::from_fn("power", move |t| (t as f64).powf(power.unwrap_or(0.25)));
         let part = scale_by_adopt().b1(b1).b2(b2).eps(eps).nesterov(nesterov).use_clipping(power.is_some());
@@ -503,7 +497,6 @@ fn acprops() {
     }
 }
 
-/// Returns the updates of one element, in `f32`.
 fn updates<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, gradients: &[f32]) -> Vec<f32> {
     let mut state = optimizer.init(&0.0_f32).unwrap();
     let update = |g| optimizer.update(g, &mut state, &0.0_f32).unwrap().to_vec::<f32>("").unwrap()[0];
@@ -515,9 +508,9 @@ fn squares_that_overflow_give_no_update_and_a_nan_is_not_hidden() {
     assert_eq!(updates(&scale_by_rss(), &[1e30, 1.0]), [0.0, 0.0]);
     assert_eq!(updates(&scale_by_rms(), &[1e30]), [0.0]);
     assert_eq!(updates(&scale_by_simplified_ademamix(), &[1e30, 1.0]), [0.0, 0.0]);
-    // The first step of ADOPT only records the gradient; Optax multiplies 0 by 1/0 here.
+    // The first step only records the gradient; Optax multiplies 0 by 1/0 here.
     assert_eq!(updates(&scale_by_adopt().use_clipping(false).eps(0.0), &[1.0, 0.5]), [0.0, 0.05]);
-    // The sum stays NaN, and only a positive sum is a divisor.
+    // NaN stays in the sum, and only a positive sum is a divisor.
     assert!(matches!(updates(&scale_by_rss(), &[f32::NAN, 1.0])[..], [a, b] if a.is_nan() && b == 0.0));
     let nan = |updates: Vec<f32>| assert!(updates.iter().all(|u| u.is_nan()), "{updates:?}");
     nan(updates(&scale_by_amsgrad(), &[f32::NAN, 1.0]));
@@ -589,7 +582,7 @@ fn injected_arguments_are_the_builders() {
     state.hyperparams_mut().set("learning_rate", 0.0).unwrap();
     let updates = optimizer.update(&1.0_f64, &mut state, &0.0_f64).unwrap();
     assert_eq!(updates.to_vec::<f64>("").unwrap(), [0.0]);
-    // The learning rate of the old optimistic Adam is also its default optimism.
+    // Its learning rate is also its default optimism.
     let mut together = inject_hyperparams(optimistic_adam(0.5)).init(&0.0_f64).unwrap();
     assert!(together.hyperparams_mut().set("optimism", 0.1).is_err());
     let mut apart = inject_hyperparams(optimistic_adam(0.5).optimism(0.1)).init(&0.0_f64).unwrap();

@@ -1,4 +1,4 @@
-//! Optimizers that measure the distance from the initial parameters, against naive versions of the papers.
+//! Optimizers that measure the distance from the start, against naive versions of the papers.
 
 use crate::oracle::{Leaf, Oracle, check, check_to, each_element, each_leaf, global_norm, norm};
 use gradchain::DType;
@@ -6,7 +6,7 @@ use gradchain::optimizer::{cocob, dog, dowg, madgrad};
 use gradchain::prelude::*;
 use gradchain::transform::{InitStep, scale_by_distance_over_gradients, scale_by_dog};
 
-/// COCOB, algorithm 2 of Orabona and Tommasi, in its notation; `g` there is the negative gradient.
+/// COCOB, algorithm 2 of Orabona and Tommasi; their `g` is the negative gradient.
 #[derive(Clone, Default)]
 struct Cocob {
     w1: Option<f64>,
@@ -74,7 +74,7 @@ fn distance(a: &[Leaf], b: &[Leaf]) -> f64 {
     global_norm(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>())
 }
 
-/// Returns DoG's step size: the largest distance so far over the root of the sum of squared gradients.
+/// Returns DoG's step size: the largest distance over the root of the sum of squared gradients.
 fn dog_oracle(init_step: InitStep, eps: f64, rate: f64, decay: f64) -> impl Fn() -> Oracle {
     move || {
         let (mut x0, mut farthest, mut squares): (Option<Vec<Leaf>>, f64, f64) = (None, 0.0, 0.0);

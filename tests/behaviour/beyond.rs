@@ -9,7 +9,7 @@ use gradchain::transform::{
 use gradchain::wrapper::{cautious, graft};
 use ndarray::{Array2, array};
 
-/// Drops the components that disagree with the gradient: equation 5 of Liang and others.
+/// Drops components that disagree with the gradient: equation 5 of Liang and others.
 fn restrained(g: &Leaf, mut d: Leaf, xi: f64) -> Leaf {
     let n = d.len() as f64;
     d.iter_mut().zip(g).filter(|(d, g)| **d * **g <= 0.0).for_each(|(d, _)| *d = 0.0);
@@ -17,7 +17,7 @@ fn restrained(g: &Leaf, mut d: Leaf, xi: f64) -> Leaf {
     d * (n / (agreeing + xi))
 }
 
-/// Returns Adam's direction for a leaf.
+/// Returns Adam's direction.
 fn adam_direction((m, v): (&mut Leaf, &mut Leaf), t: usize, g: &Leaf, [b1, b2, eps]: [f64; 3]) -> Leaf {
     let t = t as i32;
     *m = &*m * b1 + &(g * (1.0 - b1));
@@ -25,7 +25,6 @@ fn adam_direction((m, v): (&mut Leaf, &mut Leaf), t: usize, g: &Leaf, [b1, b2, e
     (&*m / (1.0 - b1.powi(t))) / ((&*v / (1.0 - b2.powi(t))).mapv(f64::sqrt) + eps)
 }
 
-/// Two moments of a leaf, once its shape is known.
 type Moments = Option<(Leaf, Leaf)>;
 
 fn moments<'a>(memory: &'a mut Moments, g: &Leaf) -> (&'a mut Leaf, &'a mut Leaf) {
@@ -66,7 +65,6 @@ fn cautious_lion_leaves_out_what_the_gradient_is_against() {
     }
 }
 
-/// The inner optimizer may be fused, boxed, or have passes before or after its state.
 #[test]
 fn any_optimizer_can_be_cautious() {
     fn oracle(clip: f64, after: bool) -> impl Fn() -> Oracle {
@@ -96,7 +94,7 @@ fn any_optimizer_can_be_cautious() {
     check(&cautious(chain((momentum(), clip_by_global_norm(0.5)))), oracle(0.5, true));
     check(&cautious(boxed(chain((momentum(), clip_by_global_norm(0.5))))), oracle(0.5, true));
     check(&chain((identity(), cautious(chain((momentum(), clip_by_global_norm(0.5)))))), oracle(0.5, true));
-    // Lion's smooth mode is not fused, unlike the others.
+    // Lion's smooth mode is not fused.
     let lion = scale_by_lion().mode(LionMode::Smooth).b1(0.99).b2(0.5).smooth_beta(0.7);
     check(
         &cautious(lion).against_gradient(false),
@@ -117,13 +115,12 @@ fn what_goes_the_wrong_way_is_no_optimizer() {
     let error = cautious(adam(0.1)).against_gradient(false).init(&params).unwrap_err().to_string();
     assert!(error.contains("against_gradient(true)"), "{error}");
     assert!(cautious(adam(0.1)).xi(0.0).init(&params).is_err());
-    // NaN is propagated.
     let optimizer = cautious(sgd(1.0).momentum(0.9));
     let updates = optimizer.update(&vec![f32::NAN], &mut optimizer.init(&params).unwrap(), &params).unwrap();
     assert!(updates.to_vec::<f32>("").unwrap()[0].is_nan());
 }
 
-/// `stable_adamw` is algorithm 2 of Wortsman and others, with their debiased decays.
+/// Algorithm 2 of Wortsman and others, with their debiased decays.
 #[test]
 fn stable_adamw_is_algorithm_2() {
     for (b1, b2, eps, decay) in [(0.9, 0.99, 1e-6, 1e-4), (0.5, 0.999, 1e-3, 0.3), (0.0, 0.5, 0.5, 0.0)] {
@@ -187,7 +184,7 @@ fn mini(block: fn(usize, &[usize]) -> usize, [b1, b2, eps, decay]: [f64; 4]) -> 
 fn adam_mini_is_algorithm_1() {
     for [b1, b2, eps, decay] in [[0.9, 0.999, 1e-8, 0.0], [0.5, 0.9, 1e-2, 0.1]] {
         let optimizer = || adam_mini(0.1).b1(b1).b2(b2).eps(eps).weight_decay(decay);
-        // The default blocks are a layer's outputs.
+        // A layer's outputs.
         let outputs = |_, place: &[usize]| if place.len() < 2 { 0 } else { place[place.len() - 1] };
         check(&optimizer(), mini(outputs, [b1, b2, eps, decay]));
         let blocks = Blocks::tree([
@@ -232,7 +229,7 @@ fn blocks_go_by_axes_in_any_memory_order() {
     assert!(adam_mini(1.0).blocks(Blocks::tree([("x", Block::Leaf)])).init(&params).is_err());
 }
 
-/// `mars` is algorithm 2 of Yuan and others, with the last gradient in place of the one at the last point.
+/// Algorithm 2 of Yuan and others, with the last gradient in place of the one at the last point.
 #[test]
 fn mars_is_algorithm_2() {
     for (b1, b2, eps, gamma, most, decay) in
@@ -251,7 +248,7 @@ fn mars_is_algorithm_2() {
             }),
         );
     }
-    // Its first decay has two uses, and setting it during the run changes both.
+    // Its first decay has two uses; setting it changes both.
     let (injected, plain) = (inject_hyperparams(mars(0.1)), mars(0.1).b1(0.5));
     let params = vec![1.0_f64, 2.0];
     let mut states = (injected.init(&params).unwrap(), plain.init(&params).unwrap());
@@ -266,7 +263,6 @@ fn mars_is_algorithm_2() {
     }
 }
 
-/// Naive arithmetic of square matrices.
 mod matrix {
     pub(crate) use ndarray::Array2 as Matrix;
 
@@ -276,7 +272,7 @@ mod matrix {
         x.clone().into_dimensionality().unwrap()
     }
 
-    /// Returns eigenvalues, the largest first, and eigenvectors as columns, by Jacobi rotations.
+    /// Returns eigenvalues in decreasing order, and eigenvectors as columns, by Jacobi rotations.
     pub(crate) fn eigen(a: &M) -> (Vec<f64>, M) {
         let (n, mut a, mut q) = (a.nrows(), a.clone(), M::eye(a.nrows()));
         for _ in 0..2000 {
@@ -303,7 +299,7 @@ mod matrix {
         M::from_shape_fn((q.nrows(), order.len()), |(i, j)| q[[i, order[j]]])
     }
 
-    /// Returns the `Q` of `QR`, by Gram and Schmidt, twice.
+    /// Returns the `Q` of `QR`, by two Gram-Schmidt passes.
     pub(crate) fn orthogonal(s: &M) -> M {
         let mut q = s.clone();
         for _ in 0..2 {
@@ -329,7 +325,6 @@ mod matrix {
 }
 use matrix::M;
 
-/// SOAP's state of a matrix.
 #[derive(Clone)]
 struct Soaped {
     m: M,
@@ -337,14 +332,12 @@ struct Soaped {
     sides: [Option<Side>; 2],
 }
 
-/// The state of SOAP or Shampoo for one side of a matrix.
 #[derive(Clone)]
 struct Side {
     factor: M,
     basis: M,
 }
 
-/// A set of SOAP's arguments.
 #[derive(Clone, Copy)]
 struct Soap {
     b1: f64,
@@ -356,7 +349,7 @@ struct Soap {
     decay: f64,
 }
 
-/// Computes algorithms 3 and 4 of Vyas and others, with the first step and the column order of their code.
+/// Computes algorithms 3 and 4 of Vyas and others, with their code's first step and column order.
 fn soap_direction(memory: &mut Option<Soaped>, t: usize, g: &M, a: Soap) -> M {
     let grams = [g.dot(&g.t()), g.t().dot(g)];
     if t == 1 {
@@ -396,9 +389,9 @@ fn soap_direction(memory: &mut Option<Soaped>, t: usize, g: &M, a: Soap) -> M {
     direction
 }
 
-/// `soap` is algorithm 3, on leaves whose state is determined by the gradients.
+/// Leaves have states that the gradients determine.
 ///
-/// If the first gradient of a side leaves out more than one dimension, the basis of the rest is arbitrary.
+/// If a side's first gradient leaves out more than one dimension, the basis of the rest is arbitrary.
 #[test]
 fn soap_is_algorithm_3() {
     let usual = Soap { b1: 0.95, b2: 0.95, beta: 0.95, eps: 1e-3, frequency: 10, most: 5, decay: 0.01 };
@@ -432,10 +425,10 @@ fn soap_is_algorithm_3() {
     }
 }
 
-/// Shampoo keeps its step length after a gradient in a direction unknown to its roots.
+/// The direction is unknown to the roots.
 #[test]
 fn shampoo_keeps_its_step_where_a_gradient_has_a_new_direction() {
-    // In the second step, with young roots, and in the 15th.
+    // With young roots, and later.
     for before in [1, 14] {
         let optimizer = shampoo(0.01).momentum(0.0);
         let mut params = Array2::<f64>::zeros((2, 2));
@@ -448,7 +441,6 @@ fn shampoo_keeps_its_step_where_a_gradient_has_a_new_direction() {
     }
 }
 
-/// Before its start Shampoo only accumulates gradients.
 #[test]
 fn shampoo_starts_when_it_is_said() {
     let late = scale_by_shampoo().start_preconditioning_step(2);

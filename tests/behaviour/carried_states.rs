@@ -1,4 +1,4 @@
-//! States stepped by a transformation with other arguments than their maker's.
+//! States stepped by a transformation with other arguments than the maker's.
 
 use gradchain::optimizer::{galore, shampoo, soap, stable_adamw};
 use gradchain::prelude::*;
@@ -13,7 +13,7 @@ use ndarray::{Array2, array};
 const PARAMS: (f64, f64, f64) = (1.0, -2.0, 0.5);
 const GRADS: (f64, f64, f64) = (0.5, 1.0, -0.25);
 
-/// Returns the message of a refused step, which changes nothing, and of refused readings.
+/// Asserts that refused steps and readings change nothing; returns the message.
 fn refusal<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(before: &T, after: &T) -> String {
     let mut params = PARAMS;
     let mut state = before.init(&params).unwrap();
@@ -26,7 +26,7 @@ fn refusal<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(before:
     error
 }
 
-/// A state of another memory size is refused: its differences would be misread.
+/// Its differences would be misread.
 #[test]
 fn lbfgs_refuses_a_state_of_another_memory_size() {
     for (made, stepped) in [(1, 2), (2, 1), (10, 3), (3, 10)] {
@@ -37,7 +37,6 @@ fn lbfgs_refuses_a_state_of_another_memory_size() {
         assert!(error.contains("the state was made with another `memory_size`"), "{error}");
         let error = refusal(&boxed(in_chain(made)), &boxed(in_chain(stepped)));
         assert!(error.contains("the state was made with another `memory_size`"), "{error}");
-        // Also when it is put in place of the transformation's own.
         let params = PARAMS;
         let mut own = scale_by_lbfgs().memory_size(stepped).init(&params).unwrap();
         let other = scale_by_lbfgs().memory_size(made).init(&params).unwrap();
@@ -70,7 +69,7 @@ fn what_decides_on_arrays_and_leaves_is_compared() {
     adam(0.1).step(&mut params, &GRADS, &mut state).unwrap();
 }
 
-/// The axes of matrices are compared even if shapes are equal, as for square matrices.
+/// Axes are compared even if shapes are equal, as for square matrices.
 #[test]
 fn the_axes_of_matrices_are_compared_also_where_shapes_are_the_same() {
     use gradchain::transform::{DimensionNumbers, WeightDimensionNumbers};
@@ -117,7 +116,6 @@ fn masks_by_a_function_are_compared() {
     let name = String::from("0");
     let captures = |name: String| Mask::by(move |leaf| leaf.path() == name);
     assert_ne!(captures(name.clone()), captures(name.clone()));
-    // Functions that capture are compared by the leaves that they select.
     let mut params = PARAMS;
     let mut state = masked(adam(0.1), captures(name.clone())).init(&params).unwrap();
     masked(adam(0.1), captures(name)).step(&mut params, &GRADS, &mut state).unwrap();
@@ -125,7 +123,7 @@ fn masks_by_a_function_are_compared() {
     assert!(error.contains("another `mask`"), "{error}");
 }
 
-/// `flatten` refuses the state of a `flatten` around an inner transformation with other barriers.
+/// The inner transformation has other barriers.
 #[test]
 fn flatten_refuses_the_state_of_a_flatten_of_another_shape() {
     let error = refusal(&flatten(boxed(clip_by_global_norm(1.0))), &flatten(boxed(clip(1.0))));
@@ -135,7 +133,7 @@ fn flatten_refuses_the_state_of_a_flatten_of_another_shape() {
     assert!(error.contains("made by another transformation") || error.contains("made with another"), "{error}");
 }
 
-/// The step's tolerances decide, for losses on both sides of them.
+/// With losses on both sides of the tolerance.
 #[test]
 fn tolerances_of_a_plateau_are_those_of_the_step() {
     let losses = [1.0, 0.8, 0.75, 0.74, 0.5, 0.49, 0.2, 0.19];

@@ -8,7 +8,7 @@ fn in_order(columns: bool) -> Array2<f32> {
     Array2::from_shape_fn((2, 3).set_f(columns), |(i, j)| (3 * i + j) as f32)
 }
 
-/// A mean of replicas takes the memory order of the receiving state.
+/// A mean takes the receiving state's memory order.
 #[test]
 fn a_mean_of_replicas_is_read_in_the_order_of_whoever_takes_it() {
     let optimizer = sgd(1.0).momentum(0.5);
@@ -19,7 +19,7 @@ fn a_mean_of_replicas_is_read_in_the_order_of_whoever_takes_it() {
     optimizer.step(&mut columns, &gradient, &mut of_columns).unwrap();
     let mean = OptState::average(&[(&of_rows, 1.0), (&of_columns, 1.0)], AverageOptions::default()).unwrap();
 
-    // A plain assignment would read it in the wrong order.
+    // Assignment would read it in the wrong order.
     let mut wrong = of_columns.clone();
     *wrong = (*mean).clone();
     let before = columns.clone();
@@ -74,7 +74,7 @@ fn boxes_of_other_transformations_are_told_apart() {
     let mut after = params.clone();
     assert!(one.step(&mut after, &params, &mut state).is_err());
     assert!(other.step(&mut after, &params, &mut theirs).is_err());
-    // The state of one passed to the other directly.
+    // Passed directly.
     let mut theirs = other.init(&params).unwrap();
     let error = one.step(&mut after, &params, &mut theirs).unwrap_err();
     assert!(error.to_string().contains("made by another transformation"), "{error}");

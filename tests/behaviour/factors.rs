@@ -1,6 +1,6 @@
-//! Adjacent stages that only multiply share one loop, also with the stage before or after them.
+//! Adjacent stages that only multiply share one loop with the stage beside them.
 //!
-//! The last stage's loop adds the updates to the parameters. Results are bitwise identical to separate loops.
+//! The last stage's loop adds updates to parameters. Results are bitwise identical to separate loops.
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
@@ -13,7 +13,7 @@ use gradchain::{Boxed, Element};
 
 const LEN: usize = 20_001;
 
-/// Returns numbers of both signs, around 1, subnormal, the largest, and both zeros.
+/// Returns numbers of both signs, around 1, subnormal, the largest, and zeros.
 fn numbers<E: Element>(seed: usize) -> Vec<E> {
     let number = |i: usize| {
         let x = ((i * 7919 + seed * 104_729) % 2003) as f64 / 1001.0 - 1.0;
@@ -32,7 +32,7 @@ where
     run_on::<E, T>(optimizer, |_, numbers| numbers).0
 }
 
-/// Returns parameters and readings after some steps on these numbers, with gradients changed by `gradients`.
+/// Returns parameters and readings after steps on gradients changed by `gradients`.
 fn run_on<E: Element, T: GradientTransformation<Needs = Nothing>>(
     optimizer: &T,
     gradients: impl Fn(usize, Vec<E>) -> Vec<E>,
@@ -51,7 +51,6 @@ where
     (params.iter().map(|x| bits(x.as_f64())).collect(), read)
 }
 
-/// Compares the fused loop with boxes.
 macro_rules! same {
     ($what:literal: $($member:expr),+) => {{
         let boxes = || -> Vec<Boxed> { vec![$(boxed($member)),+] };
@@ -103,7 +102,7 @@ fn zeros_by_what_is_no_number() {
     }
 }
 
-/// Adds NaN by step: to every tile, to some chunks, to the last element, or nowhere.
+/// Adds NaN to every tile, some chunks, the last element, or nowhere, by step.
 fn with_nans<E: Element>(step: usize, mut numbers: Vec<E>) -> Vec<E> {
     let nan = E::from_f64(f64::NAN);
     match step {
@@ -114,7 +113,7 @@ fn with_nans<E: Element>(step: usize, mut numbers: Vec<E>) -> Vec<E> {
     numbers
 }
 
-/// Like `same`, with NaN in the gradients; compares the counts too.
+/// Like `same`, with NaN in gradients, and with counts.
 macro_rules! same_with_nans {
     ($what:literal: $($member:expr),+) => {{
         same!($what: $($member),+);

@@ -15,7 +15,7 @@ fn wave(i: usize) -> f32 {
     (i as f32 * 0.7).sin()
 }
 
-/// Takes some steps with gradients that every dtype holds exactly.
+/// Steps with gradients that every dtype holds exactly.
 fn steps<T, P>(t: &T, params: &mut P, grads: impl Fn(usize) -> P, n: usize) -> OptState<T>
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -28,7 +28,7 @@ where
     state
 }
 
-/// Returns parameters away from 0, of both signs and on both sides of 1.
+/// Returns parameters away from 0, of both signs, around 1.
 fn start(i: usize) -> f32 {
     let size = [0.5, 3.0, 40.0, 0.02][i % 4];
     bf16::from_f32(if i.is_multiple_of(3) { -size } else { size } * (1.5 + 0.4 * wave(i))).to_f32()
@@ -37,7 +37,6 @@ fn start(i: usize) -> f32 {
 /// Checks that the master matches `f32` training bit for bit, and the leaf is its rounding.
 ///
 /// That holds if no step halves a parameter.
-/// parameter.
 fn master_is_training_in_f32<H, T>(inner: T, of: fn(f32) -> H, back: fn(H) -> f32)
 where
     H: DynElement,
@@ -61,7 +60,7 @@ fn the_master_has_the_bits_of_training_in_f32() {
     master_is_training_in_f32(sgd(1e-4).momentum(0.9), bf16::from_f32, bf16::to_f32);
     master_is_training_in_f32(adamw(1e-4).weight_decay(0.1), bf16::from_f32, bf16::to_f32);
     master_is_training_in_f32(adamw(1e-4).weight_decay(0.1), f16::from_f32, f16::to_f32);
-    // Extra passes that read parameters, and a transformation of whole leaves.
+    // Passes that read parameters, and whole leaves.
     let passes = chain((clip_by_global_norm(0.5), scale_by_adam(), scale_by_trust_ratio(), scale(-1e-5)));
     master_is_training_in_f32(passes, bf16::from_f32, bf16::to_f32);
     master_is_training_in_f32(sm3(1e-4), bf16::from_f32, bf16::to_f32);
@@ -69,7 +68,7 @@ fn the_master_has_the_bits_of_training_in_f32() {
     master_is_training_in_f32(dog(), bf16::from_f32, bf16::to_f32);
 }
 
-/// Typed loops, which know the rounding at compile time, and boxes, which get it as an argument, agree.
+/// Compares typed loops, which know the rounding at compile time, with boxes, which get it as an argument.
 fn known_and_told_are_the_same<H: DynElement>(of: fn(f32) -> H)
 where
     Array1<H>: gradchain::TreeMut,
@@ -128,7 +127,7 @@ fn the_master_follows_what_was_changed_and_nothing_else() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &small(), &mut state).unwrap();
     assert_eq!(params, [bf16::ONE; 5]);
-    // A loaded parameter, a projected one, one clipped to its old value, and a NaN.
+    // A loaded, a projected and a clipped parameter, and NaN.
     params[1] = bf16::from_f32(-3.0);
     params[2] = bf16::ZERO;
     params[3] = bf16::ONE;
@@ -138,7 +137,6 @@ fn the_master_follows_what_was_changed_and_nothing_else() {
     let held = state.master().get::<f32>(0).unwrap();
     assert_eq!(held[..4], [1.0 - 2.0 * step, -3.0 - step, -step, 1.0 - 2.0 * step]);
     assert!(held[4].is_nan() && params[4].is_nan());
-    // A held step moves nothing and loses nothing.
     let optimizer = master(multi_steps(sgd(1.0), 2));
     let mut params = vec![bf16::ONE];
     let mut state = optimizer.init(&params).unwrap();
@@ -151,7 +149,7 @@ fn the_master_follows_what_was_changed_and_nothing_else() {
 
 #[test]
 fn what_an_update_cannot_reach_is_near_and_the_master_follows() {
-    // Crosses zero and back by steps larger than the parameter, with bits that an update cannot hold.
+    // Steps across zero and back, larger than the parameter, with bits that an update cannot hold.
     let n = 2000;
     let mut params = Array1::from_shape_fn(n, |i| bf16::from_f32(start(i)));
     let optimizer = master(sgd(1.0));
@@ -169,7 +167,7 @@ fn what_an_update_cannot_reach_is_near_and_the_master_follows() {
             assert!(p == rounded || !(0.5..=2.0).contains(&near), "{before:e} {master:e} {p:e}");
         }
     }
-    // A step without gradients brings all parameters to the rounded master.
+    // Without gradients, parameters become the rounded master.
     let still = Array1::from_elem(n, bf16::ZERO);
     optimizer.step(&mut params, &still, &mut state).unwrap();
     let master = state.master().get::<f32>(0).unwrap();
@@ -209,7 +207,7 @@ fn a_master_is_averaged_migrated_and_masked_like_other_state() {
     assert_eq!(params.1, plain.1);
 }
 
-/// Returns the end of a hundred small steps towards 0.9; rounding to nearest would take none.
+/// Returns the end of a hundred steps towards 0.9, each too small for rounding to nearest.
 fn after<T: GradientTransformation<Needs = Nothing>>(last: T) -> f64 {
     let mut params = vec![bf16::ONE; 2048];
     steps(&last, &mut params, |_| vec![bf16::ONE; 2048], 100);
@@ -225,14 +223,14 @@ fn training_that_stands_still_goes_on_with_each_of_the_three() {
     assert_eq!(after(master(adam(1e-3))), nearest);
     assert_eq!(after(chain((sgd(1e-3), kahan_summation()))), nearest);
     assert_eq!(after(chain((adam(1e-3), kahan_summation()))), nearest);
-    // Five standard deviations of the mean of 2048 walks of a hundred steps; a step's is at most half the distance of
-    // two neighbours.
+    // Five standard deviations of the mean of 2048 walks of 100 steps; a step's is at most half the distance of two
+    // neighbours.
     let tolerance = 5.0 * 2.0_f64.powi(-9) * (100.0_f64 / 2048.0).sqrt();
     assert!((after(chain((sgd(1e-3), stochastic_rounding(1)))) - 0.9).abs() < tolerance);
     assert!((after(chain((adam(1e-3), stochastic_rounding(2)))) - 0.9).abs() < tolerance);
 }
 
-/// Checks that the mean of stochastically rounded sums is the sum.
+/// Checks that sums are unbiased.
 fn is_right_in_the_mean<H>(of: fn(f32) -> H, back: fn(H) -> f64, digits: i32)
 where
     H: DynElement,
@@ -245,11 +243,9 @@ where
             let u = if back(p) == 0.0 { part } else { part * back(p) };
             let optimizer = chain((sgd(1.0), stochastic_rounding((8 * i + j) as u64)));
             let mut params = vec![p; n];
-            // The gradient is `f32`, so it is exactly the update.
             let mut state = optimizer.init(&params).unwrap();
             optimizer.step(&mut params, &vec![-u as f32; n], &mut state).unwrap();
             let wanted = back(p) + f64::from(u as f32);
-            // The number that is rounded stochastically.
             let shrinks = wanted.abs() < back(p).abs() && wanted.abs() < u.abs();
             let size = if shrinks { u.abs() } else { wanted.abs() };
             let size = size.max(2.0_f64.powi(if digits == 11 { -14 } else { -126 }));
@@ -289,14 +285,13 @@ fn what_is_drawn_depends_on_seed_step_path_and_place_alone() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         assert_eq!(first, pool.install(|| run(1, &rows, 3)), "{threads} threads");
     }
-    // Other leaves, before and after, do not matter.
+    // Other leaves do not matter.
     let mut beside = (vec![1.0_f32; 3], first.mapv(|_| bf16::ONE), vec![bf16::ONE; 7]);
     let mut alone = ((), rows.clone(), ());
     steps(&optimizer(1), &mut beside, |_| (vec![1.0; 3], rows.clone(), vec![bf16::ONE; 7]), 3);
     steps(&optimizer(1), &mut alone, |_| ((), rows.clone(), ()), 3);
     assert_eq!(beside.1, alone.1);
     assert_ne!(beside.1, first, "a leaf of another path");
-    // Leaves of wider dtypes are unchanged.
     let mut single = vec![1.0_f32; 5];
     let mut plain = single.clone();
     steps(&optimizer(1), &mut single, |_| vec![0.3; 5], 3);
@@ -306,7 +301,7 @@ fn what_is_drawn_depends_on_seed_step_path_and_place_alone() {
 
 #[test]
 fn compensation_is_what_was_lost() {
-    // Steps of all sizes, also across zero: parameter plus compensation is the `f64` sum, up to twice 16 bits.
+    // Steps of all sizes, also across zero: parameter plus compensation is the `f64` sum, up to 32 bits.
     let n = 500;
     let optimizer = chain((sgd(1.0), kahan_summation()));
     let mut params = Array1::from_shape_fn(n, |i| bf16::from_f32(start(i)));

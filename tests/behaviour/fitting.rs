@@ -1,6 +1,5 @@
-//! Bounds, second derivatives, gradient checks, plateaus and rate ranges.
-//!
-//! References are scipy, statsmodels and naive versions.
+//! Bounds, second derivatives, gradient checks, plateaus and rate ranges, against scipy, statsmodels and naive
+//! versions.
 #![allow(clippy::ptr_arg, reason = "functions of the parameters, which are vectors")]
 
 use std::cell::Cell;
@@ -66,7 +65,7 @@ fn limits(value: &Value, unlimited: f64) -> Vec<f64> {
     value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap_or(unlimited)).collect()
 }
 
-/// Bounded minimization ends where scipy's does; `tests/data/record_bounds.py` recorded the numbers.
+/// `tests/data/record_bounds.py` recorded scipy's numbers.
 #[test]
 fn bounds_lead_where_scipys_lead() {
     let record: Value = serde_json::from_str(include_str!("../data/bounds_scipy.json")).unwrap();
@@ -105,7 +104,7 @@ fn bounds_lead_where_scipys_lead() {
     assert!(10 * ours <= 17 * theirs, "{ours} evaluations, {theirs} in scipy");
 }
 
-/// A strictly convex quadratic `(x − c)ᵀA(x − c)/2`, minimized in a box by coordinate descent.
+/// A convex quadratic, minimized in a box by coordinate descent.
 #[derive(Clone, Debug)]
 struct Quadratic {
     matrix: Array2<f64>,
@@ -184,7 +183,7 @@ proptest! {
         }
     }
 
-    /// Bounds that are never reached change no bit.
+    /// Bounds are never reached.
     #[test]
     fn bounds_out_of_reach_change_nothing(x in -3.0..3.0_f64, y in -3.0..3.0_f64, wide in any::<bool>()) {
         let bound = if wide { f64::INFINITY } else { 1e9 };
@@ -198,7 +197,7 @@ proptest! {
         prop_assert_eq!((within.stop, within.steps, within.evaluations), (without.stop, without.steps, without.evaluations));
     }
 
-    /// Second derivatives match the formula, for curvatures of every size and third derivatives as large.
+    /// For curvatures of every size and third derivatives as large.
     #[test]
     fn second_derivatives_are_those_of_the_formula(
         root in prop::collection::vec(-2.0..2.0_f64, 9),
@@ -223,7 +222,6 @@ proptest! {
         for (found, expected) in found.matrix().iter().zip(&expected) {
             prop_assert!((found - expected).abs() <= 1e-8 * most, "{} and {}", found, expected);
         }
-        // The covariance is an inverse.
         if let Ok(covariance) = found.covariance() {
             let unit = covariance.matrix().dot(found.matrix());
             for ((i, j), x) in unit.indexed_iter() {
@@ -232,7 +230,7 @@ proptest! {
         }
     }
 
-    /// A correct gradient passes; an incorrect one fails with the name of the wrong element.
+    /// An error names the wrong element.
     #[test]
     fn the_wrong_element_of_a_gradient_is_named(
         at in prop::collection::vec(prop_oneof![-30.0..-0.1_f64, 0.1..30.0_f64], 4),
@@ -257,7 +255,7 @@ proptest! {
         prop_assert_eq!(error.lines().count(), 1, "{}", error);
     }
 
-    /// The plateau's factor is that of the stage in a chain that sees the same values.
+    /// It equals that of the stage in a chain with the same values.
     #[test]
     fn a_plateau_is_the_member_of_a_chain(
         values in prop::collection::vec(prop_oneof![-2.0..2.0_f64, Just(f64::NAN), Just(1.0)], 1..40),
@@ -281,7 +279,7 @@ proptest! {
         }
     }
 
-    /// The proposed range depends neither on the loss's unit nor, except for its end, on its sign.
+    /// The range depends neither on the loss's unit nor, except for its end, on its sign.
     #[test]
     fn a_range_of_rates_finds_the_steepest_fall(center in 5.0..14.0_f64, scale in -6_i32..7, shift in -1.0..1.0_f64) {
         let size = 10.0_f64.powi(scale);
@@ -302,7 +300,6 @@ proptest! {
 
 #[test]
 fn bounds_hold_for_every_optimizer_and_type() {
-    // The unbounded minimum is at -3, 0.25, 7.
     let loss = |p: &Vec<f64>| {
         assert!(p.iter().all(|p| (-1.0..=2.0).contains(p)), "{p:?}");
         let off = [p[0] + 3.0, p[1] - 0.25, p[2] - 7.0];
@@ -330,7 +327,7 @@ fn bounds_hold_for_every_optimizer_and_type() {
     check(sgd(0.5), loss, expected);
     check(adam(exponential_decay(0.1, 100, 0.5)), loss, expected);
 
-    // Leaves of other dtypes and layouts: bounds are numbers of the leaf's dtype.
+    // Bounds are numbers of the leaf's dtype.
     let loss = |p: &(Array2<f32>, Vec<bf16>)| {
         let (value, slope) = (Cell::new(0.0), |x: f32, c: f32| x - c);
         let of = |x: f32, c: f32| {
@@ -373,13 +370,13 @@ fn bounds_that_do_not_fit_are_refused_before_anything_is_evaluated() {
 
 #[test]
 fn a_search_within_bounds_can_fail_as_another() {
-    // The loss is NaN beyond the minimum, and the bound lies further out.
+    // The loss is NaN beyond the minimum, below the bound.
     let barrier = problem("barrier");
     let mut p = vec![3.0, 3.0];
     let report = bounded(lbfgs(), &mut p, barrier, -5.0, 1.5, 1e-8);
     assert!(report.converged(), "{report}");
     assert!((p[0] - 1.0).abs() < 1e-7 && p[1] == 1.5, "{p:?}");
-    // A box of one point has converged at the start.
+    // One point has converged.
     let report = bounded(lbfgs(), &mut p, barrier, 2.0, 2.0, 0.0);
     assert_eq!((report.stop, report.steps, p), (Stop::Gradient, 0, vec![2.0, 2.0]));
     // A bound does not hide an infinite gradient.
@@ -401,13 +398,12 @@ fn poisson(p: &Vec<f64>) -> (f64, Vec<f64>) {
     (value, gradient)
 }
 
-/// Returns the loss of the penalized fit without its penalty.
+/// Returns the loss without its penalty.
 fn logistic(w: &Vec<f64>) -> (f64, Vec<f64>) {
     let (value, gradient) = problem("logistic")(w);
     (value - 0.05 * dot(w, w), gradient.iter().zip(w).map(|(g, w)| g - 0.1 * w).collect())
 }
 
-/// Returns a sum of squares over the same data.
 fn linear_model(w: &Vec<f64>) -> (f64, Vec<f64>) {
     let (mut value, mut gradient) = (0.0, vec![0.0; 5]);
     for i in 0..40_i32 {
@@ -419,7 +415,7 @@ fn linear_model(w: &Vec<f64>) -> (f64, Vec<f64>) {
     (value, gradient)
 }
 
-/// Standard errors match statsmodels; `tests/data/record_standard_errors.py` recorded the numbers.
+/// `tests/data/record_standard_errors.py` recorded the numbers.
 #[test]
 fn standard_errors_are_those_of_statsmodels() {
     let record: Value = serde_json::from_str(include_str!("../data/standard_errors.json")).unwrap();
@@ -453,7 +449,7 @@ fn standard_errors_are_those_of_statsmodels() {
     }
 }
 
-/// Parameters on a bound are excluded; the others' errors are those with it fixed.
+/// The others' errors are those with it fixed.
 #[test]
 fn parameters_on_a_bound_are_left_out() {
     let lower = vec![f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY, 0.1, f64::NEG_INFINITY];
@@ -500,7 +496,7 @@ fn covariance_of(loss: impl Fn(&Vec<f64>) -> (f64, Vec<f64>), at: &[f64]) -> gra
 
 #[test]
 fn what_the_data_do_not_determine_is_named() {
-    // The third element is the sum of the others, at any scale.
+    // The third element is the sum of the others.
     for size in [1e-6, 1.0, 1e6] {
         let loss = |p: &Vec<f64>| {
             let (a, b) = ((p[0] + p[2]) / size - 1.0, (p[1] + p[2]) / size + 1.0);
@@ -522,7 +518,7 @@ fn what_the_data_do_not_determine_is_named() {
     let unused = |p: &Vec<f64>| (p[1] * p[1], vec![0.0, 2.0 * p[1]]);
     let error = covariance_of(unused, &[1.0, 0.0]).unwrap_err().to_string();
     assert!(error.contains("`(root)[0]` must be a parameter along which"), "{error}");
-    // A wrong gradient, which is not the derivative of any function.
+    // Not the derivative of any function.
     let wrong = |p: &Vec<f64>| (p[0] * p[0] + p[1] * p[1], vec![2.0 * p[0] + p[1], 2.0 * p[1]]);
     let error = covariance_of(wrong, &[0.0, 0.0]).unwrap_err().to_string();
     assert!(error.contains("`check_gradient` looks for the latter") && error.contains("`(root)[1]`"), "{error}");
@@ -543,10 +539,9 @@ fn gradients_are_checked_leaf_by_leaf() {
     };
     let error = check_gradient(&at, loss).run().unwrap_err().to_string();
     assert!(error.contains("`0[1, 0]`") && error.contains("`1/0`") && !error.contains("`0[0, 0]`"), "{error}");
-    // The first and the third of each leaf.
     let error = check_gradient(&at, loss).per_leaf(1).run().unwrap_err().to_string();
     assert!(!error.contains("`0[1, 0]`") && error.contains("`1/0`"), "{error}");
-    // A tolerance of 1 % accepts this gradient.
+    // A tolerance of 1 %.
     let rough = |p: &f64| (p * p, 2.02 * p);
     assert!(check_gradient(&3.0, rough).run().is_err());
     assert!((check_gradient(&3.0, rough).rtol(0.02).run().unwrap().largest_difference - 0.0099).abs() < 1e-4);
@@ -554,11 +549,9 @@ fn gradients_are_checked_leaf_by_leaf() {
     assert_eq!(error, "check_gradient: argument `rtol` must be positive and finite, found -1");
     let error = check_gradient(&3.0, |_: &f64| (f64::NAN, 1.0)).run().unwrap_err().to_string();
     assert_eq!(error, "check_gradient: argument `f` must be finite at the parameters, found NaN");
-    // An error of the function is returned.
     let fails = |_: &f64| -> Result<(f64, f64), Box<dyn std::error::Error>> { Err("no data".into()) };
     assert_eq!(check_gradient(&3.0, fails).run().unwrap_err().to_string(), "no data");
     assert_eq!(hessian(&3.0, fails).run().unwrap_err().to_string(), "no data");
-    // A stalled run proposes a check of the gradient.
     assert!(Stop::Stalled.to_string().contains("check_gradient"));
 }
 

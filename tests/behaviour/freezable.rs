@@ -1,4 +1,4 @@
-//! Leaves frozen during training: their parameters and states wait, and no other leaf is affected.
+//! Frozen leaves and their states wait, and others are unaffected.
 
 use gradchain::optimizer::{
     acprop, adabelief, adadelta, adamax, adan, ademamix, adopt, amsgrad, momo, nadam, optimistic_adam_v2, yogi,
@@ -30,7 +30,7 @@ fn a_frozen_leaf_keeps_its_bits_and_its_moments_and_goes_on_from_there() {
     let optimizer = freezable(plain.clone());
     let mut model = params();
     let mut state = optimizer.init(&model).unwrap();
-    // The expected leaf 0 takes only the steps in which it is not frozen.
+    // Leaf 0 takes only steps in which it is not frozen.
     let mut expected = params();
     let mut expected_state = plain.init(&expected).unwrap();
     for step in 0..12 {
@@ -132,7 +132,7 @@ fn mistakes_are_errors() {
     assert!(error.to_string().contains("without parts that work on several leaves together in memory"), "{error}");
 }
 
-/// A leaf frozen in the first steps trains afterwards as if these had not happened, in any composition.
+/// A leaf frozen in the first steps trains afterwards as if these had not happened.
 #[test]
 fn a_thawed_leaf_begins_as_training_does() {
     fn check<T: gradchain::GradientTransformation<Needs = gradchain::needs::Nothing> + Clone>(plain: T) {
@@ -150,7 +150,7 @@ fn a_thawed_leaf_begins_as_training_does() {
                 assert_eq!(model.0, expected.0, "{plain:?}, step {step}");
             }
         }
-        // The other leaves took all steps, and their counts show it.
+        // Its counts show all steps.
         let (mut all, mut other) = (params(), plain.init(&params()).unwrap());
         for step in 0..12 {
             plain.step(&mut all, &gradient(step), &mut other).unwrap();
@@ -199,7 +199,6 @@ fn an_inner_freezable_counts_what_an_outer_one_lets_through() {
     }
 }
 
-/// `reset` restarts a leaf's whole state; schedules continue.
 #[test]
 fn a_leaf_that_is_reset_begins_anew() {
     let (plain, optimizer) = (adam(0.1), freezable(adam(0.1)));
@@ -217,7 +216,6 @@ fn a_leaf_that_is_reset_begins_anew() {
         assert_ne!(model.0, expected.0);
     }
 
-    // The thawed leaf's learning rate is that of the current step.
     let optimizer = freezable(sgd(linear(1.0, 0.0, 4)));
     let mut p = (0.0_f64, 0.0_f64);
     let mut state = optimizer.init(&p).unwrap();
@@ -228,7 +226,6 @@ fn a_leaf_that_is_reset_begins_anew() {
     assert_eq!(p, (-0.75, -1.75));
 }
 
-/// Leaves with equal numbers of updates share one count.
 #[test]
 fn counts_of_leaves_are_where_leaves_may_rest() {
     let counts = |schema: gradchain::state::Schema| {
@@ -242,7 +239,7 @@ fn counts_of_leaves_are_where_leaves_may_rest() {
     );
 }
 
-/// A leaf that a migration adds starts like a new run, beside leaves trained for long.
+/// A leaf added by migration starts like a new run.
 #[test]
 fn a_leaf_that_is_added_later_begins_as_training_does() {
     use gradchain::Migration;
@@ -272,13 +269,13 @@ fn a_leaf_that_is_added_later_begins_as_training_does() {
         assert_eq!(both.get::<f64>("body").unwrap(), params.get::<f64>("body").unwrap(), "step {step}");
         assert_eq!(both.get::<f64>("head").unwrap(), head.get::<f64>("head").unwrap(), "step {step}");
     }
-    // Another migration keeps the counts; one that adds nothing adds no counts.
+    // Other migrations keep counts; one that adds nothing adds none.
     let again = grown.migrate(&optimizer, &both, &Migration::new()).unwrap();
     assert!(same_bits(&*again, &*grown));
     assert_eq!(state.migrate(&optimizer, &params, &Migration::new()).unwrap().schema(), state.schema());
 }
 
-/// A thawed leaf continues from its own means, and from its part of the plane.
+/// A thawed leaf continues from its own means and its part of the plane.
 #[test]
 fn a_leaf_of_momo_goes_on_from_its_own_means() {
     let optimizer = freezable(momo().learning_rate(0.1).lower_bound(-1.0));
@@ -287,8 +284,7 @@ fn a_leaf_of_momo_goes_on_from_its_own_means() {
         let mut state = optimizer.init(&params).unwrap();
         for step in 0..8 + rest.len() {
             if rest.contains(&step) { state.freeze("0") } else { state.thaw("0") }.unwrap();
-            // The other leaf has no slope and the loss is constant, so only the first leaf's own means can make a
-            // difference.
+            // The other leaf has no slope and the loss is constant, so only the first leaf's means matter.
             let own = step - if step < rest.end { rest.len().min(step.saturating_sub(rest.start)) } else { rest.len() };
             let gradient = (vec![(own as f64).sin(), 0.25 - 0.125 * own as f64], 0.0);
             optimizer.step_with(&mut params, &gradient, gradchain::extra::value(2.0), &mut state).unwrap();
@@ -319,7 +315,7 @@ fn leaves_are_frozen_wherever_the_freezable_is() {
     let error = plain.init(&model).unwrap().freeze("0").unwrap_err().to_string();
     assert_eq!(error, "freeze: there is no `freezable` in this optimizer; wrap all that makes the update in one");
 
-    // In each of several, but not in a group without one.
+    // In several groups, but not in one without it.
     let labels = || Labels::tree([("0", "a"), ("1", "b"), ("2", "c")]);
     let groups = partition((("a", freezable(sgd(0.5))), ("b", freezable(adam(0.5))), ("c", sgd(0.5))), labels());
     let mut model = params();

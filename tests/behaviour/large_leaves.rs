@@ -1,6 +1,6 @@
-//! Transformations along axes split large leaves into blocks, which threads share: they match naive versions.
+//! Threads share blocks of large leaves, bitwise independent of their number and the memory order.
 //!
-//! Results do not depend on the number of threads or on the memory order.
+//! Transformations along axes match naive versions.
 
 use gradchain::Element;
 use gradchain::needs::Nothing;
@@ -11,13 +11,13 @@ use ndarray::{Array2, Array3, ArrayD, Axis, Dimension, ShapeBuilder};
 const STEPS: usize = 3;
 const DECAY: f64 = 0.8;
 
-/// Returns numbers of both signs and of sizes from 1e-3 to 1e3, with a row and a column of zeros.
+/// Returns numbers from 1e-3 to 1e3, with a row and a column of zeros.
 fn gradient(i: usize, j: usize, step: usize) -> f64 {
     let x = ((i * 7919 + j * 104_729 + step * 31) % 2003) as f64 / 1001.0 - 1.0;
     if i == 5 || j == 11 { 0.0 } else { x * 10.0_f64.powi((i * 3 + j * 5) as i32 % 7 - 3) }
 }
 
-/// Returns the updates of some steps on one leaf, in row-major order, on a pool of `threads` threads.
+/// Returns the updates of some steps on one leaf, row-major, on `threads` threads.
 ///
 /// With 0 it runs on the current thread, which is outside rayon's pools, and the global pool.
 fn updates<E: Element, D: Dimension, T: GradientTransformation<Needs = Nothing>>(
@@ -76,9 +76,9 @@ fn sm3_ii(gradients: &[Array2<f64>]) -> Vec<Array2<f64>> {
     gradients.iter().map(step).collect()
 }
 
-/// Checks the updates against the oracle, and bitwise equality for any number of threads and both memory orders.
+/// Checks updates against the oracle, bitwise for any threads and memory order.
 fn is<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, oracle: fn(&[Array2<f64>]) -> Vec<Array2<f64>>) {
-    // Three blocks of 65 536 elements or more: of whole rows, with fewer in the last block, or of one row each.
+    // Three blocks of at least 65 536 elements: whole rows, fewer in the last block, one row each.
     for (n, m) in [(201, 700), (463, 300), (3, 66_001), (44_001, 3)] {
         let gradients: Vec<_> =
             (0..STEPS).map(|step| Array2::from_shape_fn((n, m), |(i, j)| gradient(i, j, step))).collect();
@@ -111,7 +111,6 @@ fn sm3_is_sm3_ii() {
     is(&scale_by_sm3().b1(0.0).eps(0.0), sm3_ii);
 }
 
-/// Each matrix of a leaf is processed as if it were alone, also with another axis between its own.
 #[test]
 fn matrices_of_a_leaf_are_as_if_alone() {
     let optimizer = scale_by_factored_rms().min_dim_size_to_factor(20);
@@ -136,7 +135,7 @@ fn matrices_of_a_leaf_are_as_if_alone() {
     }
 }
 
-/// In a leaf of one axis, elements do not depend on each other.
+/// Elements of a one-axis leaf are independent.
 #[test]
 fn a_long_line_is_its_elements() {
     let gradients: Vec<_> =
@@ -157,7 +156,7 @@ fn a_long_line_is_its_elements() {
     same(&scale_by_sm3(), &lines, &some);
 }
 
-/// Threads outside rayon's pool give the same bits, for passes over chunks with one barrier and with none.
+/// For passes with one barrier and with none.
 #[test]
 fn a_thread_that_is_not_rayons_has_the_same_bits() {
     let gradients: Vec<_> =

@@ -1,4 +1,4 @@
-//! Transformations by norms, means or singular values of whole leaves, against naive versions of the papers.
+//! Transformations by norms, means or singular values of leaves, against naive versions of the papers.
 
 use crate::oracle::{Leaf, Oracle, check, check_to, each_leaf, global_norm, norm, wave};
 use gradchain::optimizer::{fromage, galore, lars, novograd, sm3};
@@ -10,7 +10,7 @@ use gradchain::transform::{
 use gradchain::tree::DynTree;
 use ndarray::{Array2, Axis, ShapeBuilder};
 
-/// `lars` is algorithm 1 of You and others, with the decay in the gradient.
+/// Algorithm 1 of You and others, with the decay in the gradient.
 #[test]
 fn lars_is_algorithm_1() {
     for (rate, decay, trust, eps, momentum, nesterov) in
@@ -42,7 +42,7 @@ fn the_masks_of_lars_leave_leaves_out() {
     assert_eq!(params, (2.0 - (4.0 + 0.5 * 2.0), 2.0 - 2.0));
 }
 
-/// `fromage` is algorithm 1 of Bernstein and others, as an update of the parameters.
+/// Algorithm 1 of Bernstein and others, as an update.
 #[test]
 fn fromage_is_algorithm_1() {
     for (rate, least) in [(0.01, 1e-6), (0.5, 0.3), (1e-5, 1e-6)] {
@@ -52,7 +52,7 @@ fn fromage_is_algorithm_1() {
         });
         check(&fromage(rate).min_norm(least), oracle);
     }
-    // Its learning rate has two uses, and setting it during the run changes both.
+    // Its rate has two uses; setting it changes both.
     let (injected, plain) = (inject_hyperparams(fromage(1.0)), fromage(0.25));
     let params = vec![3.0_f64, -4.0];
     let mut state = injected.init(&params).unwrap();
@@ -65,7 +65,7 @@ fn fromage_is_algorithm_1() {
     assert_eq!(a.to_vec::<f64>(""), b.to_vec::<f64>(""));
 }
 
-/// `novograd` is algorithm 1 of Ginsburg and others; the first squared norm is not averaged.
+/// Algorithm 1 of Ginsburg and others; the first squared norm is not averaged.
 #[test]
 fn novograd_is_algorithm_1() {
     for (b1, b2, eps, root, decay) in
@@ -107,7 +107,6 @@ fn updates_are_divided_by_their_norm() {
     check(&normalize(), divided(|norm| 1.0 / norm));
     check(&normalize_by_update_norm(), divided(|norm| 1.0 / (norm + 1e-6)));
     check(&normalize_by_update_norm().scale_factor(-0.3).eps(2.0), divided(|norm| -0.3 / (norm + 2.0)));
-    // A zero gradient has no direction.
     let zeros = vec![0.0_f32; 3];
     let all = (normalize(), normalize_by_update_norm().eps(0.0));
     let updates = all.0.update(&zeros, &mut all.0.init(&zeros).unwrap(), &zeros).unwrap();
@@ -134,7 +133,7 @@ fn every_row_is_centered() {
     );
 }
 
-/// Equation 3 of Brock and others, for each unit along some axes.
+/// Computes equation 3 of Brock and others, for units along axes.
 fn clip_units(g: &Leaf, w: &Leaf, axes: &[usize], clipping: f64, eps: f64) -> Leaf {
     let mut u = g.clone();
     let unit = |place: &[usize]| -> Vec<usize> {
@@ -197,7 +196,7 @@ fn the_axes_of_a_unit_can_be_chosen() {
     assert!(adaptive_grad_clip(0.3).axis(vec![0]).init(&six).is_ok());
 }
 
-/// SM3-II, with one number for each index of each axis.
+/// One number for each index of each axis.
 #[test]
 fn sm3_is_sm3_ii() {
     for (momentum, b2, eps) in [(0.9, 1.0, 1e-8), (0.3, 1.0, 0.01), (0.5, 0.9, 1e-4)] {
@@ -231,7 +230,7 @@ fn sm3_is_sm3_ii() {
     assert_eq!(a.to_vec::<f64>(""), b.to_vec::<f64>(""));
 }
 
-/// A number that is not finite affects only its row and column, from then on.
+/// It affects only its row and column, from then on.
 ///
 /// A comparison with NaN must neither keep a smaller bound nor drop the NaN from a maximum.
 #[test]
@@ -247,7 +246,6 @@ fn sm3_does_not_lose_a_nan() {
                 false => T::from_f64((1.7 * (step * 1000 + i * columns + j) as f64).sin()),
             })
         };
-        // Squares that overflow in f32, or not.
         let square = |g: T| T::from_f64(T::from_f64(g.as_f64() * g.as_f64()).as_f64()).as_f64();
         let least = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) };
         let most = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
@@ -285,7 +283,7 @@ fn sm3_does_not_lose_a_nan() {
     }
 }
 
-/// Returns the first left singular vectors, by power iteration on `G·Gᵀ`, one after another.
+/// Returns left singular vectors, by power iteration on `G·Gᵀ`.
 fn singular_vectors(g: &Array2<f64>, rank: usize) -> Array2<f64> {
     let mut gram = g.dot(&g.t());
     let mut vectors = Array2::zeros((g.nrows(), rank));
@@ -304,7 +302,7 @@ fn singular_vectors(g: &Array2<f64>, rank: usize) -> Array2<f64> {
     vectors
 }
 
-/// A naive GaLore around Adam, or around nothing; its state is the projection and both moments.
+/// Computes GaLore around Adam, or around nothing.
 fn galore_oracle(rank: usize, gap: usize, factor: f64, adam: bool) -> impl Fn() -> Oracle {
     type Memory = Option<(Array2<f64>, Leaf, Leaf)>;
     each_leaf(move |memory: &mut Memory, step, g, _| {
@@ -381,7 +379,7 @@ fn galore_keeps_its_projection_and_state_small() {
     let mu = galore.base_optimizer_state.moment("mu").unwrap();
     assert_eq!([0, 1, 2].map(|i| mu.shape(i).unwrap().to_vec()), [vec![5], vec![2, 4], vec![3, 3]]);
 
-    // Masked-off leaves have no inner state, whatever their values.
+    // Masked-off leaves have no inner state.
     let on = masked(scale_by_galore().rank(1).base_optimizer(clip_by_global_norm(0.1)), Mask::path("bias"));
     let updates = on.update(&params, &mut on.init(&params).unwrap(), &params).unwrap();
     assert_eq!(
@@ -460,7 +458,7 @@ fn a_nan_stays_in_its_row() {
     assert_eq!(nans(columns), (0..12).map(|i| i % 4 == 2).collect::<Vec<_>>());
 }
 
-/// A unit is divided by at least 1e-6, even for zero parameters with a tiny `eps`.
+/// A unit is divided by at least 1e-6.
 #[test]
 fn adaptive_grad_clip_divides_by_a_least_norm() {
     let optimizer = adaptive_grad_clip(0.5).eps(1e-9);

@@ -1,4 +1,4 @@
-//! Weight layouts, and the choice of matrices: `muon` matches PyTorch's and Jordan's rules.
+//! Weight layouts and the choice of matrices: `muon` matches PyTorch and Jordan.
 
 use gradchain::prelude::*;
 use gradchain::transform::{
@@ -8,7 +8,6 @@ use gradchain::tree::{DynTree, Slices, SlicesMut, Structure, Tied, Walk, WalkMut
 use gradchain::{Tree, WarningKind};
 use ndarray::{ArcArray, Array1, Array2, Array4, ArrayD, IxDyn};
 
-/// Returns numbers of both signs and many sizes.
 fn wave(shape: &[usize], seed: f64) -> ArrayD<f64> {
     let mut i = 0.0;
     ArrayD::from_shape_simple_fn(IxDyn(shape), || {
@@ -17,7 +16,6 @@ fn wave(shape: &[usize], seed: f64) -> ArrayD<f64> {
     })
 }
 
-/// Returns the first update.
 fn first<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(t: &T, gradient: &ArrayD<f64>) -> ArrayD<f64> {
     let updates = t.update(gradient, &mut t.init(gradient).unwrap(), gradient).unwrap();
     ArrayD::from_shape_vec(gradient.raw_dim(), updates.to_vec::<f64>("").unwrap()).unwrap()
@@ -27,7 +25,7 @@ fn norm(x: impl IntoIterator<Item = f64>) -> f64 {
     x.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// Steps match PyTorch in `f64`, except for the terms added to norms.
+/// In `f64`, except for the terms added to norms.
 ///
 /// With Nesterov only the first step matches: Optax corrects the bias of the look-ahead mean, PyTorch does not.
 #[test]
@@ -60,9 +58,9 @@ fn steps_are_those_of_pytorch() {
     assert_eq!(compared, 20);
 }
 
-/// The factor is `√(max(1, outputs / inputs))` times the orthogonal factor.
+/// The factor is `√(max(1, outputs / inputs))`.
 ///
-/// Kernels of convolutions are matrices of outputs by all other axes, flattened.
+/// Kernels are matrices of outputs by all other axes.
 #[test]
 fn factors_are_those_of_jordan_for_matrices_and_kernels() {
     let cases: [&[usize]; 9] =
@@ -81,7 +79,6 @@ fn factors_are_those_of_jordan_for_matrices_and_kernels() {
         };
         let as_kernel = muon(1.0).layout(Layout::OutIn).muon_weight_dimension_numbers(numbers(Layout::OutIn));
         check("[out, in, k..]", first(&as_kernel, &gradient));
-        // Flax's layout: outputs last.
         let mut axes: Vec<usize> = (1..shape.len()).collect();
         axes.push(0);
         let turned = gradient.clone().permuted_axes(IxDyn(&axes)).as_standard_layout().to_owned();
@@ -99,7 +96,6 @@ fn factors_are_those_of_jordan_for_matrices_and_kernels() {
     }
 }
 
-/// A layer of a model whose weights are `[out, in]`.
 #[derive(Clone)]
 struct Linear {
     weight: ArcArray<f64, ndarray::Ix2>,
@@ -130,7 +126,7 @@ fn a_tree_says_how_its_weights_are_stored() {
         [OutIn, InOut, OutIn, InOut]
     );
     assert_eq!(layouts(&|| Structure::of(&Some(Box::new(linear()))).unwrap()), [OutIn]);
-    // Inside wrappers that replace leaves.
+    // Wrappers that replace leaves.
     let shared = linear();
     let mut model = (shared.clone(), plain(), shared);
     assert_eq!(layouts(&|| Structure::of(&Tied::of(&mut model.clone()).unwrap()).unwrap()), [OutIn, InOut]);
@@ -146,7 +142,7 @@ fn a_tree_says_how_its_weights_are_stored() {
     let ratio = norm(model.0.weight.iter().copied()) / norm(model.1.iter().copied());
     assert!((ratio - 2.0_f64.sqrt()).abs() < 1e-12, "{ratio}");
 
-    // The argument overrides the tree's layout; gradients and parameters without a layout fit a state with one.
+    // The argument overrides the tree's layout; trees without one fit a state with one.
     let data: Vec<f64> = gradient.iter().copied().collect();
     let params = |layout: Layout| Slices::new().with("w", &data, &[4, 2]).unwrap().layout(layout);
     let update = |optimizer: gradchain::optimizer::Muon, layout: Layout| {
@@ -177,7 +173,7 @@ fn model() -> DynTree {
     params
 }
 
-/// Returns which leaves muon takes, and those that `plan` names.
+/// Returns the leaves that muon takes, and those that `plan` names.
 fn taken(numbers: WeightDimensionNumbers) -> (Vec<bool>, Vec<String>) {
     let (params, optimizer) = (model(), muon(0.1).muon_weight_dimension_numbers(numbers));
     let state = optimizer.init(&params).unwrap();
@@ -194,9 +190,8 @@ fn taken(numbers: WeightDimensionNumbers) -> (Vec<bool>, Vec<String>) {
 fn patterns_say_which_leaves_are_matrices_and_plan_names_what_is_left_to_adam() {
     let numbers = WeightDimensionNumbers::default;
     let (yes, no) = (true, false);
-    // Matrices; kernels may be matrices too.
     assert_eq!(taken(numbers()), (vec![no, no, yes, no, yes, no], vec!["conv1/weight".into()]));
-    // Entries that do not fit leave the leaf to adam.
+    // Other leaves are adam's.
     let weights = numbers().at("**/weight", Layout::OutIn);
     assert_eq!(taken(weights.clone()), (vec![no, yes, yes, no, yes, no], vec!["norm/weight".into()]));
     // The first match wins.
@@ -206,7 +201,7 @@ fn patterns_say_which_leaves_are_matrices_and_plan_names_what_is_left_to_adam() 
     let axes = numbers().at("**/weight", DimensionNumbers::new([1, 2, 3], [0]));
     let named = ["embed/weight", "fc/weight", "norm/weight"].map(String::from);
     assert_eq!(taken(axes), (vec![no, yes, no, no, no, no], named.to_vec()));
-    // Entries by path win over patterns.
+    // Paths win over patterns.
     let both = WeightDimensionNumbers::tree([("embed", MatrixAxes::NoMatrix), ("conv1/weight", Layout::OutIn.into())]);
     assert_eq!(taken(both.at("*/weight", Layout::InOut)).0, [no, yes, no, no, yes, no]);
     // Leaves behind a mask are not checked.
@@ -230,7 +225,6 @@ fn what_names_no_leaf_is_refused() {
     let axes = message(WeightDimensionNumbers::tree([("fc/weight", DimensionNumbers::new([2], [0]))]));
     assert!(axes.contains("fc/weight"), "{axes}");
     assert!(named.contains("norm/weight"), "{named}");
-    // The parts refuse leaves that are not matrices.
     for error in [scale_by_muon().init(&model()).unwrap_err(), scale_by_shape().init(&model()).unwrap_err()] {
         assert!(error.to_string().contains("conv1/bias"), "{error}");
     }

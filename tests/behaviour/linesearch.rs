@@ -83,7 +83,6 @@ fn logistic(w: &Vec<f64>) -> (f64, Vec<f64>) {
     (value, gradient)
 }
 
-/// Returns NaN for negative parameters.
 fn barrier(p: &Vec<f64>) -> (f64, Vec<f64>) {
     (p[0] + p[1] / 2.0 - p[0].ln() - p[1].ln(), vec![1.0 - 1.0 / p[0], 0.5 - 1.0 / p[1]])
 }
@@ -142,7 +141,7 @@ fn gradients_of_the_problems_are_right() {
     }
 }
 
-/// L-BFGS needs about as many evaluations as scipy's; `tests/data/record_scipy.py` recorded the numbers.
+/// `tests/data/record_scipy.py` recorded scipy's numbers.
 #[test]
 fn lbfgs_needs_no_more_evaluations_than_scipys() {
     let record: Value = serde_json::from_str(include_str!("../data/lbfgs_scipy.json")).unwrap();
@@ -162,7 +161,7 @@ fn lbfgs_needs_no_more_evaluations_than_scipys() {
         assert!(report.converged(), "{name} from {start:?}: {report:?}");
         let ours = report.evaluations as u64;
         println!("{name:16} {ours:4} and {theirs:4} from {start:?}");
-        // From the usual start, and in total over all starts.
+        // From the usual start, and over all starts.
         assert!(!first || 10 * ours <= 12 * theirs, "{name} from {start:?}: {ours} evaluations, {theirs} in scipy");
         let sums = by_problem.entry(name.to_owned()).or_default();
         (sums.0, sums.1) = (sums.0 + ours, sums.1 + theirs);
@@ -177,7 +176,7 @@ fn lbfgs_needs_no_more_evaluations_than_scipys() {
     assert!(100 * all.0 <= 105 * all.1, "{} evaluations, {} in scipy", all.0, all.1);
 }
 
-/// Searches end at Optax's step sizes; `tests/data/record_linesearch.py` recorded the numbers.
+/// `tests/data/record_linesearch.py` recorded Optax's step sizes.
 #[test]
 fn searches_end_where_optaxs_do() {
     let record: Value = serde_json::from_str(include_str!("../data/linesearch_optax.json")).unwrap();
@@ -198,7 +197,7 @@ fn searches_end_where_optaxs_do() {
             assert_eq!(calls.get(), expected["evaluations"].as_u64().unwrap(), "{config}");
             let zoom = config.to_string().contains("zoom");
             if zoom && expected["value"].as_f64().unwrap() > value {
-                // Optax moves uphill if its search fails; here the parameters stay.
+                // Optax moves uphill; here the parameters stay.
                 assert_eq!(params, before, "{config}");
                 stayed += 1;
                 break;
@@ -212,7 +211,7 @@ fn searches_end_where_optaxs_do() {
     assert!(seen >= 95 && stayed == 2, "{seen} steps, {stayed} stayed");
 }
 
-/// A smooth function that grows in every direction: squares, hyperbolic cosines, and waves on them.
+/// Squares, hyperbolic cosines and waves: smooth, and growing in every direction.
 #[derive(Clone, Debug)]
 struct Wavy {
     directions: Vec<[f64; 3]>,
@@ -260,7 +259,7 @@ proptest! {
         let given: Vec<f64> = gradient.iter().zip(&tilt).map(|(g, t)| -length * (g + t * size)).collect();
         let slope = dot(&given, &gradient);
         prop_assume!(slope < -1e-6 * length);
-        // The incoming update is the direction; the gradient is the step's argument.
+        // The update is the direction; the gradient is the step's argument.
         let optimizer = chain((Instead(given.clone()), search));
         let mut state = optimizer.init(&x).unwrap();
         optimizer.step_with(&mut x, &gradient, extra::value_and_grad_fn(value, |p: &Vec<f64>| f.at(p)), &mut state).unwrap();
@@ -307,11 +306,11 @@ proptest! {
     }
 }
 
-/// The tolerance of a backtracking search is relative to the loss's magnitude, whatever its sign.
+/// The tolerance is relative to the loss's magnitude.
 #[test]
 fn a_backtracking_search_lets_any_loss_be_a_little_higher() {
     for offset in [-10.0, 0.0, 10.0] {
-        // A step of 1 raises the loss from `offset` by 0.5, within a tenth of 10.
+        // A step of 1 raises the loss by 0.5, within a tenth of 10.
         let loss = |x: &f64| offset + if *x < -0.75 { 0.5 } else { -x.abs() };
         let optimizer = scale_by_backtracking_linesearch(5).rtol(0.1).decrease_factor(0.5);
         let optimizer = chain((scale(-1.0), optimizer));
@@ -323,7 +322,6 @@ fn a_backtracking_search_lets_any_loss_be_a_little_higher() {
     }
 }
 
-/// Replaces the updates by these.
 #[derive(Clone, Debug)]
 struct Instead(Vec<f64>);
 
@@ -344,7 +342,7 @@ impl WholeTreeTransformation for Instead {
     }
 }
 
-/// The search evaluates the loss at the rounded parameters, for all dtypes, and stores that value.
+/// The loss is evaluated at rounded parameters, and that value stored.
 #[test]
 fn points_are_rounded_as_parameters_are() {
     type Mixed = (Array1<bf16>, Array1<f32>, f64);
@@ -395,7 +393,6 @@ fn points_are_rounded_as_parameters_are() {
         assert_eq!(state.1.value.get(), loss(&params).0);
     }
 
-    // Each point is evaluated once.
     let mut params = start();
     let optimizer = lbfgs();
     let mut state = optimizer.init(&params).unwrap();
@@ -428,7 +425,7 @@ fn memory_order_changes_no_bit() {
     assert_eq!(run(rows), run(columns));
 }
 
-/// Returns one step from 1 of a search of at most 30 points, along minus the gradient.
+/// Searches at most 30 points from 1, along minus the gradient.
 fn zoom_from_one(f: impl Fn(f64) -> (f64, f64)) -> (f64, u64, [f64; 3]) {
     let optimizer = chain((sgd(1.0), scale_by_zoom_linesearch(30)));
     let mut p = 1.0_f64;
@@ -454,7 +451,6 @@ fn a_search_that_fails_does_not_step() {
     stays(|_| (1.0, f64::INFINITY), 0);
     // The gradient belongs to another function.
     stays(|p| (p, -1.0), 30);
-    // NaN, infinite, or without a gradient everywhere but at the start.
     stays(|p| if p == 1.0 { (1.0, 1.0) } else { (f64::NAN, 1.0) }, 30);
     stays(|p| if p == 1.0 { (1.0, 1.0) } else { (f64::INFINITY, 1.0) }, 30);
     stays(|p| if p == 1.0 { (1.0, 1.0) } else { (f64::NEG_INFINITY, 1.0) }, 30);
@@ -463,22 +459,22 @@ fn a_search_that_fails_does_not_step() {
 
 #[test]
 fn a_search_goes_around_what_is_not_finite() {
-    // The loss is NaN below 0; half of the way to −1 exists, but has slope ∞.
+    // The loss is NaN below 0; half of the way to −1 has slope ∞.
     let (p, _, [t, decrease, curvature]) = zoom_from_one(|p: f64| (p - p.ln() / 8.0, 1.0 - 0.125 / p));
     assert!(p > 0.0 && t > 0.0 && decrease == 0.0 && curvature == 0.0);
-    // From an infinite loss, any finite value is an improvement.
+    // From an infinite loss, any finite value improves.
     let (p, steps, _) = zoom_from_one(|p| if p == 1.0 { (f64::INFINITY, 1.0) } else { (p * p, 2.0 * p) });
     assert_eq!((p, steps), (0.0, 1));
 }
 
 #[test]
 fn a_loss_without_bound_ends_with_the_number_of_points() {
-    // 1 + 2 + 4 + ..: the last of 30 points is 2^29 steps away, and taken since none is flatter.
+    // The last of 30 points is 2^29 steps away, and taken since none is flatter.
     let (p, steps, [t, decrease, curvature]) = zoom_from_one(|p| (p, 1.0));
     assert_eq!((steps, t), (30, (1_u64 << 29) as f64));
     assert_eq!((p, decrease), (1.0 - t, 0.0));
     assert!((curvature - 0.1).abs() < 1e-15);
-    // With a limit the search stops there at once.
+    // The search stops at its limit at once.
     let optimizer = chain((sgd(1.0), scale_by_zoom_linesearch(30).max_learning_rate(8.0)));
     let mut p = 0.0_f64;
     let mut state = optimizer.init(&p).unwrap();
@@ -509,7 +505,7 @@ fn after_a_failure_the_next_search_starts_anew() {
     optimizer.step_with(&mut p, &1.0, extra::value_fn(0.5, |p: &f64| works(p).0), &mut state).unwrap();
     assert_eq!((p, state.1.learning_rate.get()), (0.0, 1.0));
 
-    // Updates that are not finite become zero, not 0·∞.
+    // They become zero, not 0·∞.
     for given in [f64::NAN, f64::INFINITY] {
         let mut p = 1.0_f64;
         let mut state = optimizer.init(&p).unwrap();
@@ -544,7 +540,7 @@ fn a_gradient_of_another_structure_is_an_error_and_changes_no_parameter() {
     let error = optimizer.minimize_step(&mut p, right, &mut state).unwrap_err();
     assert!(error.is_poisoned(), "{error}");
 
-    // An error before the step leaves the state usable.
+    // The state stays usable.
     let mut state = optimizer.init(&p).unwrap();
     assert!(optimizer.minimize_step(&mut p, wrong, &mut state).unwrap_err().is_structure());
     let wider = |p: &Vec<f32>| (0.0, p.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
@@ -555,13 +551,12 @@ fn a_gradient_of_another_structure_is_an_error_and_changes_no_parameter() {
         optimizer.minimize(&mut p, right, &mut state).gradient_atol(1e-10).max_steps(20).run().unwrap().converged()
     );
 
-    // Other parameters are an error too.
     let mut other = vec![1.0_f64; 3];
     assert!(optimizer.minimize_step(&mut other, right, &mut state).unwrap_err().is_structure());
     assert_eq!(other, [1.0; 3]);
 }
 
-/// Searches in two groups are independent: each holds the other's leaves fixed.
+/// Each search holds the other group's leaves fixed.
 #[test]
 fn searches_in_groups_do_not_see_each_other() {
     let points = RefCell::new(Vec::new());
@@ -578,7 +573,6 @@ fn searches_in_groups_do_not_see_each_other() {
     assert_eq!(p, (0.5, 1.5));
     assert_eq!(*points.borrow(), [(0.5, 3.0), (1.0, 1.5)]);
 
-    // The same inside `masked`, in successive steps.
     points.borrow_mut().clear();
     let optimizer = chain((masked(search(), Mask::path("0")), masked(sgd(0.25), Mask::path("1"))));
     let mut state = optimizer.init(&p).unwrap();
@@ -717,7 +711,7 @@ fn configs_choose_the_search() {
     }
 }
 
-/// A search inside a masked adversary evaluates the loss at all leaves, including those outside its mask.
+/// Leaves outside the mask included.
 #[test]
 fn a_search_inside_a_masked_adversary_evaluates_the_loss_at_all_leaves() {
     let adversary = chain((scale(-1.0), scale_by_backtracking_linesearch(10)));

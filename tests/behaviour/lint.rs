@@ -221,7 +221,7 @@ fn a_mean_of_updates_that_have_a_rate() {
     assert!(kinds(adafactor(0.1).momentum(0.9)).is_empty(), "into named optimizers nobody looks");
 }
 
-/// Returns the factor of the parameters in a step without gradients.
+/// Returns the parameters' factor in a step without gradients.
 fn factor<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(transformation: T) -> f32 {
     let (mut params, mut gradients) = (params(), DynTree::new());
     gradients.insert("w", Array2::<f32>::zeros((2, 2)));
@@ -289,7 +289,6 @@ fn decay_behind_what_freezes() {
     let apart = partition((("a", freezable(sgd(0.1))), ("b", adamw(0.1))), Labels::tree([("w", "a"), ("b", "b")]));
     assert!(!kinds(apart).contains(&WarningKind::DecayOnFrozen));
 
-    // The warning's prediction is correct.
     let (optimizer, mut params) = (behind(), params());
     let mut state = optimizer.init(&params).unwrap();
     state.freeze("w").unwrap();

@@ -1,4 +1,4 @@
-//! Leaf statistics: results are bitwise identical, whether updates are stored for them or not.
+//! Leaf statistics: bitwise identical, whether updates are stored for them or not.
 
 use gradchain::needs::Nothing;
 use gradchain::optimizer::sm3;
@@ -12,7 +12,7 @@ use gradchain::tree::LeafSpec;
 use gradchain::{Boxed, Real};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};
 
-/// Two matrices of different orders, one leaf of more than two axes, one too small to be factored, and a vector.
+/// Matrices of different orders, a leaf of more axes, one too small to be factored, and a vector.
 type Leaves = (Array2<f32>, Array2<f64>, Array3<f32>, Array2<f64>, Array1<f32>);
 
 fn number(i: usize, step: usize) -> f64 {
@@ -20,7 +20,7 @@ fn number(i: usize, step: usize) -> f64 {
     x * 10.0_f64.powi(i as i32 % 5 - 2)
 }
 
-/// Returns leaves with matrices in the parameters' memory order, or in the other.
+/// Returns leaves with matrices in the parameters' memory order, or the other.
 fn leaves(step: usize, turned: bool) -> Leaves {
     let f32s = |i| number(i, step) as f32;
     (
@@ -32,7 +32,6 @@ fn leaves(step: usize, turned: bool) -> Leaves {
     )
 }
 
-/// Returns the bits of the parameters after some steps.
 fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, turned: bool) -> Vec<u64> {
     let mut params = leaves(0, false);
     let mut state = optimizer.init(&params).unwrap();
@@ -48,7 +47,7 @@ fn rate() -> impl GradientTransformation<Needs = Nothing> {
     adafactor(0.1).min_dim_size_to_factor(2).momentum(0.9).weight_decay_rate(0.01)
 }
 
-/// Checks that stored and unstored updates give the same bits.
+/// Compares stored and unstored updates.
 fn holds<T: GradientTransformation<Needs = Nothing>>(of: impl Fn() -> T) {
     for turned in [false, true] {
         let plain = run(&of(), turned);
@@ -63,7 +62,7 @@ fn holds<T: GradientTransformation<Needs = Nothing>>(of: impl Fn() -> T) {
         assert_eq!(run(&apply_if_finite(of(), 3), turned), plain, "after a look at all");
         let labels = || Labels::paths([("1", "b")]).otherwise("a");
         assert_eq!(run(&partition((("a", of()), ("b", of())), labels()), turned), plain, "in groups");
-        // Beside a group that changes its updates at once; only that group's leaf differs.
+        // Beside a group that changes its updates at once.
         let beside = run(&partition((("a", of()), ("b", sgd(0.0))), labels()), turned);
         let [f32s, same] = [70 * 90 + 5 * 20 * 3 + 2500, 40 * 30];
         assert_eq!(beside[..f32s], plain[..f32s]);
@@ -78,7 +77,7 @@ fn what_is_looked_at_where_it_is_and_what_is_stored_for_it_has_the_same_bits() {
     holds(rate);
 }
 
-/// A loop holds the statistics of one part only, so this chain has two.
+/// A loop holds one part's statistics only.
 #[test]
 fn two_looks_in_a_chain_have_the_same_bits_wherever_they_look() {
     holds(|| chain((scale_by_factored_rms().min_dim_size_to_factor(2), scale_by_sm3(), scale(-0.1))));
@@ -110,7 +109,7 @@ fn gradients_of_sixteen_bits_are_copied_to_be_looked_at() {
 
     let params = (vec![bf16::ONE; 300], vec![1.0_f32; 20]);
     assert_eq!(rate().plan(&params).unwrap().stored_bytes, 4 * 300);
-    // An identity stage makes the engine store the updates of all leaves.
+    // An identity stage makes the engine store updates.
     let stored = chain((scale(1.0), rate()));
     assert_eq!(stored.plan(&params).unwrap().stored_bytes, 4 * 320);
     let grads = |step| {
@@ -127,7 +126,6 @@ fn gradients_of_sixteen_bits_are_copied_to_be_looked_at() {
     assert_ne!(looked, params);
 }
 
-/// Divides each leaf by its largest element.
 #[derive(Clone, Debug)]
 struct ByLargest;
 
@@ -181,7 +179,6 @@ fn a_part_of_ones_own_looks() {
     assert_eq!(state.0.get(1), Some(Scalar::new(4.0)));
 }
 
-/// Divides each leaf by its largest element, then takes a running mean in an array.
 #[derive(Clone, Debug)]
 struct MeanByLargest;
 
@@ -230,7 +227,7 @@ fn the_arrays_of_what_looks_are_rewritten_once_in_a_step() {
     let expected: Vec<f32> = shown.iter().map(|x| x * (1.0 / f64::from(largest)) as f32 * 0.25).collect();
     assert_eq!(mean.get::<f32>(4), Some(&expected[..]));
     assert!(state.0.moment("largest").is_none());
-    // The pass that rewrites the arrays reads and writes each once.
+    // The rewriting pass reads and writes each once.
     let elements = [70 * 90 + 5 * 20 * 3 + 2500, 40 * 30 + 7];
     let bytes = 2 * (4 * elements[0] + 8 * elements[1]);
     let pass_by_pass = |plan: gradchain::Plan| plan.passes.iter().map(|pass| pass.state).collect::<Vec<_>>();
@@ -242,7 +239,7 @@ fn the_arrays_of_what_looks_are_rewritten_once_in_a_step() {
     assert!(schema.contains("root8"), "{schema}");
 }
 
-/// Multiplies each element by its index and adds its leaf's index, both passed as expanded statistics.
+/// Multiplies each element by its index and adds its leaf's, passed as expanded statistics.
 #[derive(Clone, Debug)]
 struct ByPlace;
 
@@ -278,7 +275,6 @@ impl LeafStatistics for ByPlace {
     }
 }
 
-/// Statistics expand to the right elements in leaves of several chunks and of two dtypes.
 #[test]
 fn what_was_found_is_brought_to_its_own_elements() {
     type Leaves = (Vec<f32>, Vec<f64>, Vec<f32>);

@@ -1,4 +1,4 @@
-//! `dynamic_loss_scale` works like PyTorch's `GradScaler`, and skipped steps have no effect.
+//! `dynamic_loss_scale` works like PyTorch's `GradScaler`.
 
 use gradchain::extra;
 use gradchain::optimizer::polyak_sgd;
@@ -14,14 +14,13 @@ fn params() -> Params {
     (vec![1.0, -2.0, 0.5], vec![4.0, -0.25])
 }
 
-/// Returns a number between -1 and 1.
 fn noise(seed: u64, i: u64) -> f64 {
     let mut x = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ i.wrapping_mul(0xD1B5_4A32_D192_ED03);
     x = (x ^ (x >> 31)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     (x >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// Returns the gradient of step `i` with this loss scale; about every fifth overflows.
+/// Returns a scaled gradient; about every fifth overflows.
 fn gradient(i: u64, scale: f64) -> Params {
     let g = |place: u64| noise(place, i) * scale;
     (vec![g(0), g(1), g(2)], vec![g(3) as f32, g(4) as f32])
@@ -81,7 +80,7 @@ fn the_scale_is_that_of_a_grad_scaler() {
     }
 }
 
-/// Powers of two as scales change no bit: the run equals one of the finite gradients alone, without a scale.
+/// Powers of two change no bit: the run equals one of the finite gradients without a scale.
 #[test]
 fn skipped_steps_leave_no_trace_in_moments_counts_and_schedules() {
     let inner = || chain((clip_by_global_norm(0.5), adamw(cosine_decay(0.1, 60)).weight_decay(0.01)));
@@ -134,7 +133,7 @@ fn inside_an_accumulation_the_window_is_skipped_and_the_scale_waits_for_its_end(
         let outcome = optimizer.step(&mut params, &gradient, &mut state).unwrap();
         assert_eq!((outcome.emitted(), outcome.skipped(), params), (emitted, skipped, expected));
     }
-    // An incomplete window keeps the scale of its mini-steps.
+    // An incomplete window keeps its scale.
     optimizer.step(&mut params, &16.0, &mut state).unwrap();
     assert!(optimizer.flush(&mut params, &mut state).unwrap().emitted());
     assert_eq!(params, -4.0);

@@ -1,4 +1,4 @@
-//! Norms do not overflow or underflow in between: results scale with gradients or parameters over the whole range.
+//! Norms neither overflow nor underflow: results scale with gradients or parameters over the whole range.
 
 use gradchain::optimizer::{fromage, lars, sign_sgd};
 use gradchain::prelude::*;
@@ -11,7 +11,6 @@ use gradchain::tree::tree_norm;
 use gradchain::wrapper::graft;
 use ndarray::{Array1, Array2};
 
-/// A matrix and a vector, of noise times a power of two.
 type Params = (Array2<f64>, Array1<f64>);
 
 fn params(seed: f64, power: i32) -> Params {
@@ -23,7 +22,7 @@ fn flat((matrix, vector): &Params) -> Vec<f64> {
     matrix.iter().chain(vector).copied().collect()
 }
 
-/// Returns the updates of some steps, with gradients and parameters that are noise times powers of two.
+/// Steps with gradients and parameters that are noise times powers of two.
 fn updates<T: GradientTransformation<Needs = Nothing>>(t: &T, of_grads: i32, of_params: i32) -> Vec<Vec<f64>> {
     let at = params(0.3, of_params);
     let mut state = t.init(&at).unwrap();
@@ -37,10 +36,10 @@ fn updates<T: GradientTransformation<Needs = Nothing>>(t: &T, of_grads: i32, of_
 /// From 1e-301 to 1e301.
 const POWERS: [i32; 12] = [-1000, -700, -560, -530, -300, -40, 40, 300, 500, 520, 700, 1000];
 
-/// Powers of two that gradients, parameters and updates are multiplied by.
+/// Powers of two for gradients, parameters and updates.
 type Scaling = fn(i32) -> [i32; 3];
 
-/// Gradients scale, updates in proportion (`ALONG`) or not at all (`OWN_SIZE`); the others scale parameters.
+/// Scaled gradients scale updates (`ALONG`) or do not (`OWN_SIZE`); the others scale parameters.
 const ALONG: Scaling = |power| [power, 0, power];
 const OWN_SIZE: Scaling = |power| [power, 0, 0];
 const OF_PARAMS: Scaling = |power| [0, power, power];
@@ -69,7 +68,7 @@ fn norms_scale_with_what_they_are_of() {
     of_size("normalize", boxed(normalize()));
     of_size("normalize_by_update_norm", boxed(normalize_by_update_norm().eps(0.0)));
     of_size("clip_by_global_norm", boxed(chain((scale(2.0_f64.powi(20)), normalize(), clip_by_global_norm(0.5)))));
-    // With stateful and stateless stages before the norm; in boxes, under masks, beside others.
+    // Before the norm; in boxes, under masks, beside others.
     of_size("trace", boxed(chain((trace(0.5), normalize()))));
     of_size("decayed", boxed(chain((trace(0.5), scale(3.0), normalize(), scale(0.5)))));
     of_size("twice", boxed(chain((clip_by_block_rms(f64::INFINITY), scale(0.5), normalize(), normalize()))));
@@ -104,7 +103,6 @@ fn by_leaf() -> Labels {
     Labels::by(|leaf| if leaf.ndim() == 2 { "0" } else { "1" })
 }
 
-/// Clips limit large gradients, and leave small ones.
 #[test]
 fn clips_limit_what_is_large() {
     let clips: [(&str, Boxed<Nothing>); 4] = [
@@ -149,7 +147,6 @@ fn norms_are_read_as_they_are() {
     }
 }
 
-/// Four gradients of 1e160, half of the limit each.
 #[test]
 fn a_clip_knows_norms_whose_squares_overflow() {
     let optimizer = chain((clip_by_global_norm(1.0), sgd(1.0)));
@@ -157,7 +154,7 @@ fn a_clip_knows_norms_whose_squares_overflow() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &vec![1e160; 4], &mut state).unwrap();
     params.iter().for_each(|p| assert!((p + 0.5).abs() < 1e-15, "{params:?}"));
-    // Beside an `f32` leaf, whose contribution rounds to zero.
+    // Beside an `f32` leaf with a contribution that rounds to zero.
     let mut params = (vec![0.0_f64; 4], vec![0.0_f32; 2]);
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &(vec![1e160; 4], vec![1.0_f32; 2]), &mut state).unwrap();
@@ -172,7 +169,7 @@ fn a_clip_knows_norms_whose_squares_overflow() {
     }
 }
 
-/// Muon is invariant to the gradient's scale, even with its `eps`.
+/// Scale-invariant, even with its `eps`.
 #[test]
 fn muon_orthogonalizes_small_gradients_too() {
     for method in

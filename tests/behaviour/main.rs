@@ -1,7 +1,7 @@
-//! Behaviour of each transformation, wrapper and function.
+//! Behaviour of transformations, wrappers and functions, against the papers, other libraries' records and the
+//! documentation.
 //!
-//! References are naive versions of the papers, records of other libraries, and the documentation. A file is a module,
-//! so `cargo test --test behaviour sign` runs the tests of `sign.rs`.
+//! `cargo test --test behaviour sign` runs the tests of `sign.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 mod adaptive;

@@ -1,4 +1,4 @@
-//! Minimizing: number of evaluations, stopping criteria and their reports, errors of the function.
+//! Minimizing: evaluations, stopping criteria and their reports, errors of the function.
 #![allow(clippy::ptr_arg, reason = "functions of the parameters, which are vectors")]
 
 use std::cell::Cell;
@@ -35,7 +35,7 @@ fn what_is_known_is_not_evaluated_again() {
         total += step.evaluations;
         assert_eq!(calls.get(), total);
     }
-    // One evaluation at the start, then only those of the searches.
+    // One evaluation at the start, then only the searches'.
     let (mut q, mut same) = (vec![-1.2, 1.0], optimizer.init(&p).unwrap());
     let mut searched = 1;
     for _ in 0..10 {
@@ -46,7 +46,7 @@ fn what_is_known_is_not_evaluated_again() {
     assert_eq!(q, p);
     assert_eq!(calls.get(), searched as usize);
 
-    // Any change of the parameters is detected, also a change back.
+    // Also a change back.
     let kept = p.clone();
     for i in 0..2 {
         for other in [f64::from_bits(p[i].to_bits() + 1), -p[i], 0.0] {
@@ -60,7 +60,7 @@ fn what_is_known_is_not_evaluated_again() {
     calls.set(0);
     let step = optimizer.minimize_step(&mut p, loss, &mut state).unwrap();
     assert_eq!(step.evaluations, same_search(&state));
-    // A replaced state has no cached evaluation: it costs one more, and changes no bit.
+    // A replaced state has no cached evaluation: one more, and the same bits.
     let mut restored = optimizer.init(&p).unwrap();
     restored.replace((*state).clone()).unwrap();
     let mut other = p.clone();
@@ -114,7 +114,7 @@ fn minimizing_says_why_it_ended() {
     assert_eq!((report.stop, report.steps), (Stop::MaxSteps, 5));
     let (value, gradient) = rosenbrock(&p);
     assert_eq!((report.value, report.gradient_norm), (value, dot(&gradient, &gradient).sqrt()));
-    // The run continues from there; a new call evaluates again, since the function may have changed.
+    // The run continues; a new call evaluates again, since the function may have changed.
     let (mut q, mut whole) = fresh();
     let all = optimizer.minimize(&mut q, rosenbrock, &mut whole).gradient_atol(1e-10).max_steps(200).run().unwrap();
     let rest = optimizer.minimize(&mut p, rosenbrock, &mut state).gradient_atol(1e-10).max_steps(200).run().unwrap();
@@ -170,7 +170,7 @@ fn everything_minimizes() {
 
 type Bowl<'a> = Minimization<'a, Sgd, f64, fn(&f64) -> (f64, f64)>;
 
-/// Minimizes `p²/2` from `start` by steps that halve `p`: it is `start / 2ᵏ` after `k` steps.
+/// Minimizes `p²/2` by steps that halve `p`.
 fn halving(start: f64, until: impl FnOnce(Bowl<'_>) -> Bowl<'_>) -> Report {
     let (mut p, optimizer) = (start, sgd(0.5));
     let mut state = optimizer.init(&p).unwrap();
@@ -189,7 +189,7 @@ fn each_tolerance_ends_it_where_the_formula_says() {
         // Both tolerances add.
         let both = halving(start, |m| m.gradient_rtol(0.03125).gradient_atol(at(0.03125)));
         assert_eq!(ends(both), (Stop::Gradient, 4));
-        // A step to `p` changes the value by `1.5·p²`, three times the new value; the criterion is strict.
+        // A step to `p` changes the value by `1.5·p²`; the criterion is strict.
         assert_eq!(ends(halving(start, |m| m.value_atol(at(at(1.5 / 64.0))))), (Stop::Value, 4));
         assert_eq!(ends(halving(start, |m| m.value_rtol(3.0))), (Stop::MaxSteps, 50));
         assert_eq!(ends(halving(start, |m| m.value_rtol(3.001))), (Stop::Value, 1));
@@ -216,7 +216,7 @@ fn a_step_that_went_nowhere_is_no_convergence() {
     let report = minimization.value_atol(1.0).value_rtol(1.0).step_atol(1.0).step_rtol(1.0).run().unwrap();
     assert_eq!((report.stop, report.steps, report.evaluations, report.converged()), (Stop::Stalled, 20, 1, false));
 
-    // Mini-steps do not count as stalled either, in any number.
+    // Mini-steps are no stall.
     let optimizer = multi_steps(sgd(0.5), 150);
     let mut state = optimizer.init(&p).unwrap();
     let report = optimizer.minimize(&mut p, |p| (p * p / 2.0, *p), &mut state).gradient_atol(0.25).run().unwrap();
@@ -237,7 +237,7 @@ fn it_stalls_where_nothing_gets_better() {
     assert_eq!(stalls(sgd(-0.5), |p| (p * p / 2.0, *p)), 7);
     assert_eq!(stalls(sgd(2.0), |p| (p * p / 2.0, *p)), 7);
     assert_eq!(stalls(sgd(0.5), |p| (p.cos(), 1.0)), 8 + 7);
-    // A constant value is no stall if the gradient changes.
+    // A constant value with a changing gradient is no stall either.
     let (mut p, optimizer) = (1.0_f64, sgd(0.5));
     let mut state = optimizer.init(&p).unwrap();
     let report = optimizer.minimize(&mut p, |p| (1.0, *p), &mut state).patience(1).run().unwrap();
@@ -263,7 +263,6 @@ fn the_callback_sees_every_point_and_can_stop() {
     assert_eq!(seen.len(), 6);
     assert_eq!(seen[5], (report.evaluations, report.gradient_norm));
     assert!(seen.is_sorted());
-    // After convergence no step remains to be stopped.
     let report = optimizer.minimize(&mut p, rosenbrock, &mut state).gradient_atol(1e9);
     assert_eq!(report.callback(|_| ControlFlow::Break(())).run().unwrap().stop, Stop::Gradient);
 }
@@ -292,9 +291,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// An error of the function is returned and moves nothing, for all of its callers.
-///
-/// These are the step, a search, a Hessian, an adversary, and a wrapper with a search.
+/// An error is returned and moves nothing, in a step, a search, a Hessian, an adversary, and a wrapper with a search.
 #[test]
 fn an_error_of_the_function_comes_back_and_moves_nothing() {
     fn fails<T: GradientTransformation>(optimizer: T, at: u32) {
@@ -337,7 +334,6 @@ fn a_function_may_fail_with_any_error() {
     assert_eq!(optimizer.minimize_step(&mut p, dynamic, &mut state).unwrap_err().to_string(), "no value");
     let own = |_: &f64| -> Result<(f64, f64), Error> { Err(Error::state("here", "nothing")) };
     assert_eq!(optimizer.minimize(&mut p, own, &mut state).run().unwrap_err().to_string(), "here: nothing");
-    // Errors of a step convert to those of the function.
     let fine = |p: &f64| -> Result<(f64, f64), Failure> { Ok((p * p, 2.0 * p)) };
     let error = optimizer.minimize(&mut p, fine, &mut state).step_rtol(-1e-3).run().unwrap_err();
     assert!(matches!(error, Failure::Step(error) if error.is_argument()));

@@ -11,7 +11,7 @@ use gradchain::wrapper::{sam, schedule_free};
 use gradchain::{Boxed, Real};
 use ndarray::{Array1, Array2, ShapeBuilder};
 
-/// Multiplies updates by the norm of all parameters; `READS` declares, maybe wrongly, that the norm reads updates.
+/// Multiplies by the norm of all parameters; `READS` declares, maybe wrongly, that the norm reads updates.
 #[derive(Clone, Debug)]
 struct ByNorm<const READS: bool>;
 
@@ -50,7 +50,7 @@ impl<const READS: bool> TwoPasses for ByNorm<READS> {
     }
 }
 
-/// Leaves of both dtypes and orders, shorter and longer than a tile and than a chunk.
+/// Both dtypes and orders, shorter and longer than a tile and a chunk.
 type Leaves = (Array1<f32>, Array2<f64>, Array2<f32>, Array1<f32>);
 
 fn leaves(step: usize, turned: bool) -> Leaves {
@@ -63,7 +63,6 @@ fn leaves(step: usize, turned: bool) -> Leaves {
     )
 }
 
-/// Gradients of four steps.
 type Gradients = [Leaves; 4];
 
 fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, gradients: &Gradients) -> Vec<u64> {
@@ -77,7 +76,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, gradients: &Gr
     singles.chain(b.iter().map(|x| x.to_bits())).collect()
 }
 
-/// Compares both declarations, in both memory orders, and asserts that the parameters moved.
+/// Compares both declarations in both memory orders.
 macro_rules! same {
     ($given:expr, $what:literal, |$size:ident| $optimizer:expr) => {
         for (gradients, nothing) in &$given {

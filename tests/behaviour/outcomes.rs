@@ -11,7 +11,7 @@ use gradchain::transform::{scale, scale_by_schedule, set_to_zero, trace};
 use gradchain::wrapper::allow;
 use gradchain::wrapper::{conditionally_mask, freezable, freeze, params_swa, schedule_free, skip_not_finite, step_lt};
 
-/// Returns for each step its `emitted`, and true if a parameter moved.
+/// Returns each step's `emitted`, and true if a parameter moved.
 fn said<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, steps: usize) -> Vec<(bool, bool)> {
     let optimizer = allow(optimizer.clone(), [WarningKind::EmptyGroup]);
     let mut params = (4.0_f64, 4.0_f64);
@@ -24,7 +24,7 @@ fn said<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, steps: usize)
     (0..steps as i32).map(&mut one).collect()
 }
 
-/// Returns `emitted` of four steps; asserts that it matches the parameters' moves.
+/// Returns four steps' `emitted`, which must match the moves.
 fn emitted<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> [bool; 4] {
     let said = said(optimizer, 4);
     assert!(said.iter().all(|(emitted, moved)| emitted == moved), "{optimizer:?}: {said:?}");
@@ -40,17 +40,16 @@ fn an_update_was_emitted_if_a_parameter_moved() {
     const SECOND: [bool; 4] = [false, true, false, true];
     let windows = || multi_steps(sgd(0.5), 2);
     assert_eq!(emitted(&windows()), SECOND);
-    // Stages that map zero to zero.
+    // Zero stays zero.
     assert_eq!(emitted(&chain((windows(), scale(0.5), clip(1.0)))), SECOND);
     assert_eq!(emitted(&chain((windows(), clip_by_global_norm(1.0)))), SECOND);
     assert_eq!(emitted(&chain((windows(), masked(scale(0.5), Mask::path("0"))))), SECOND);
     assert_eq!(emitted(&chain(vec![boxed(clip(1.0)), boxed(windows()), boxed(scale(0.5))])), SECOND);
-    // Stages that would map zero to something else do not run.
+    // Stages that map zero to something else do not run.
     assert_eq!(emitted(&chain((windows(), add_decayed_weights(-0.1)))), SECOND);
     assert_eq!(emitted(&chain((windows(), trace(0.5)))), SECOND);
     assert_eq!(emitted(&lookahead(windows(), 1, 0.5)), SECOND);
     assert_eq!(emitted(&schedule_free(windows(), 0.5)), SECOND);
-    // On some leaves only.
     let (a, b) = (("a", windows()), ("b", sgd(0.1)));
     assert_eq!(emitted(&partition((a.clone(), b.clone()), labels("a", "b"))), [true; 4]);
     assert_eq!(emitted(&partition((a.clone(), b), labels("a", "a"))), SECOND);
@@ -101,7 +100,7 @@ fn averages_take_what_moved() {
 
 #[test]
 fn a_flush_reaches_the_windows_inside() {
-    // A window of windows: outer of 2, inner of 3.
+    // Outer of 2, inner of 3.
     let optimizer = multi_steps(chain((scale(1.0), boxed(multi_steps(sgd(1.0), 3)))), 2);
     let after = |steps: &[f64]| {
         let mut p = 0.0_f64;
@@ -114,15 +113,14 @@ fn a_flush_reaches_the_windows_inside() {
         (emitted, p)
     };
     assert_eq!(after(&[]), (false, 0.0));
-    // The outer window is empty, the inner one holds the mean of 1 and 3.
+    // The inner one holds the mean of 1 and 3.
     assert_eq!(after(&[1.0, 3.0]), (true, -2.0));
-    // Both hold gradients: means of 2 and 5, which the inner window averages.
+    // Means of 2 and 5, which the inner window averages.
     assert_eq!(after(&[1.0, 3.0, 5.0]), (true, -3.5));
     assert_eq!(after(&[1.0]), (true, -1.0));
-    // Both are empty, so `flush` emits nothing.
     assert_eq!(after(&[1.0; 6]), (false, -1.0));
 
-    // A window without gradients takes no step beside one that has some.
+    // An empty window takes no step beside a filled one.
     let inside = partition((("a", multi_steps(sgd(1.0), 4)), ("b", multi_steps(adam(1.0), 1))), labels("a", "b"));
     let optimizer = multi_steps(inside, 1);
     let mut params = (0.0_f64, 0.0_f64);
@@ -157,7 +155,7 @@ fn a_mini_step_of_weight_0_counts_and_is_not_looked_at() {
             assert_eq!(optimizer.step(&mut p, &gradient, &mut state).unwrap().emitted(), gradient == 5.0);
         }
         assert_eq!(p, if mean { -2.0 } else { -8.0 });
-        // The last mini-step of a window emits the available mean.
+        // A window's last mini-step emits the available mean.
         for (weight, gradient) in [(1.0, 1.0), (0.0, f64::INFINITY), (0.0, f64::NAN)] {
             state.set_weight(weight).unwrap();
             optimizer.step(&mut p, &gradient, &mut state).unwrap();
@@ -207,7 +205,7 @@ fn a_loss_of_weight_0_is_not_looked_at() {
     assert_eq!(p, 1.0);
 }
 
-/// A guard behind drops updates that are not finite, although gradients and rates are.
+/// Gradients and rates are finite; updates are not.
 #[test]
 fn updates_that_are_not_finite_are_left_out_by_a_guard_behind() {
     let optimizer = chain((sgd(1e10), apply_if_finite(identity(), 5)));
@@ -231,7 +229,6 @@ fn what_freezes_leaves_goes_inside_windows() {
     assert!(multi_steps(freezable(sgd(1.0)), 2).init(&1.0_f64).is_ok());
 }
 
-/// Returns the parameter after each step.
 fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, grads: &[f64]) -> Vec<f64> {
     let optimizer = allow(optimizer.clone(), [WarningKind::NegativeDecay]);
     let mut p = 0.0_f64;
@@ -248,14 +245,14 @@ fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, grads: &[f6
 fn what_is_around_or_after_a_window_counts_windows() {
     let windows = || multi_steps(sgd(1.0), 2);
     let ones = [1.0; 8];
-    // Each window moves 1 down; every second one takes back half.
+    // Each window moves 1 down; every second takes back half.
     let looking = [0.0, -1.0, -1.0, -1.0, -1.0, -2.0, -2.0, -2.0];
     assert_eq!(course(&lookahead(windows(), 2, 0.5), &ones), looking);
     assert_eq!(course(&boxed(lookahead(boxed(windows()), 2, 0.5)), &ones), looking);
     let plain = course(&schedule_free(sgd(1.0), 1.0).b1(0.5), &ones[..4]);
     let twice: Vec<f64> = [0.0].into_iter().chain(plain.iter().flat_map(|p| [*p, *p])).take(8).collect();
     assert_eq!(course(&schedule_free(windows(), 1.0).b1(0.5), &ones), twice);
-    // Rates of 1, 1/2 and 0 for the first windows.
+    // Rates of 1, 1/2 and 0.
     let rate = linear(1.0, 0.0, 2);
     assert_eq!(
         course(&chain((windows(), scale_by_schedule(rate))), &ones),
@@ -268,7 +265,6 @@ fn what_is_around_or_after_a_window_counts_windows() {
         course(&inject_hyperparams(lookahead(windows(), 2, linear(0.0, 1.0, 4))), &ones),
         [0.0, -1.0, -1.0, -0.5, -0.5, -1.5, -1.5, -2.0]
     );
-    // Its conditions count windows too.
     assert_eq!(course(&conditionally_mask(windows(), step_lt(2)), &ones[..6]), [0.0, -1.0, -1.0, -2.0, -2.0, -2.0]);
 }
 
@@ -279,7 +275,7 @@ fn what_is_around_or_after_a_skipped_step_does_nothing() {
     assert_eq!(course(&lookahead(finite(), 1, 0.5), &grads), [-0.5, -0.5, -1.0, -1.0]);
     assert_eq!(course(&chain((finite(), trace(0.5))), &grads), [-1.0, -1.0, -2.5, -2.5]);
     assert_eq!(course(&chain((finite(), add_decayed_weights(1.0))), &grads), [-1.0, -1.0, -3.0, -3.0]);
-    // A clip waits for all gradients, and so do the stages behind it.
+    // A clip waits for all gradients, and so do later stages.
     let waits = chain((finite(), clip_by_global_norm(10.0), trace(0.5)));
     assert_eq!(course(&waits, &grads), [-1.0, -1.0, -2.5, -2.5]);
     let vector: Vec<Boxed> = vec![boxed(finite()), boxed(clip_by_global_norm(10.0)), boxed(trace(0.5))];

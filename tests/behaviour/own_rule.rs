@@ -28,7 +28,7 @@ impl Rule for Eight {
 
     fn scalars<C: Real>(&self, _: Clock) {}
 
-    /// Each array keeps a different sum, so that an exchange of two is detected.
+    /// Keeps different sums, so that exchanged arrays show.
     fn apply<C: Real>((): (), slots: &mut [C; 8], u: C, _: C) -> C {
         let mut part = u;
         for slot in slots {

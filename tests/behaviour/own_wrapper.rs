@@ -1,4 +1,4 @@
-//! Custom wrappers: their declarations must not change their results.
+//! Declarations of custom wrappers must not change their results.
 
 use gradchain::Real;
 use gradchain::part::{Arithmetic, Around, AroundWithArithmetic, Decision, Elements, Runs, Slot, StepContext, Wrapper};
@@ -29,7 +29,7 @@ impl<T: GradientTransformation> Wrapper for Aside<T> {
 }
 
 gradchain::wrapper! {
-    /// Shows its array, the initial parameters, to the inner transformation; steps aside except in every third step.
+    /// Shows its array, the initial parameters, to the inner transformation; acts in every third step.
     pub(super) Back<T> as "back" around inner: AroundWithArithmetic {}
 }
 
@@ -53,7 +53,7 @@ impl<T: GradientTransformation> Arithmetic for Back<T> {
 }
 
 gradchain::wrapper! {
-    /// Adds its array to the updates. Increments it in steps that hold, and, incorrectly, in steps that run.
+    /// Adds its array to the updates. Increments it in held steps, and, incorrectly, in others.
     pub(super) Adds<T> as "adds" around inner: AroundWithArithmetic {}
 }
 
@@ -88,7 +88,7 @@ fn a_wrapper_that_steps_aside_still_chooses_its_leaves() {
     let mut state = optimizer.init(&p).unwrap();
     optimizer.step(&mut p, &(1.0, 1.0), &mut state).unwrap();
     assert_eq!(p.0, -1.0);
-    // The other leaf's update is its gradient, as behind a mask, or none: not the inner transformation's.
+    // The other leaf's update is its gradient or none.
     assert_ne!(p.1, -1.0);
     let boxed_inside = Aside::with(boxed(sgd(1.0)));
     let mut same = (0.0_f64, 0.0_f64);
@@ -99,7 +99,7 @@ fn a_wrapper_that_steps_aside_still_chooses_its_leaves() {
 
 #[test]
 fn what_is_inside_sees_the_array_also_where_the_wrapper_steps_aside() {
-    // Decays by half of the parameter shown, which is 8 in every step.
+    // Decays by half of the parameter shown, 8.
     let optimizer = Back::with(chain((add_decayed_weights(0.5), sgd(1.0))));
     let mut p = vec![8.0_f64; 3];
     let mut state = optimizer.init(&p).unwrap();
@@ -120,11 +120,11 @@ fn what_a_before_that_reads_writes_where_it_runs_is_lost_in_one_loop_and_in_many
         };
         (0..6).map(step).collect()
     }
-    // Incremented in the steps that hold: 1, 2, 3.
+    // Incremented in held steps.
     let expected = [0.0, -11.0, -11.0, -23.0, -23.0, -36.0];
     assert_eq!(steps(&Adds::with(sgd(1.0))), expected);
     assert_eq!(steps(&Adds::with(boxed(sgd(1.0)))), expected);
-    // Two passes, because of a barrier without effect.
+    // A barrier without effect makes two passes.
     let clipped = || chain((clip_by_global_norm(1e9), sgd(1.0)));
     assert_eq!(steps(&Adds::with(clipped())), expected);
     assert_eq!(steps(&Adds::with(boxed(clipped()))), expected);

@@ -1,4 +1,4 @@
-//! Optimizers that find their own step size, against naive oracles in `f64` from the papers; evaluation parameters.
+//! Optimizers that find their step size, against naive `f64` oracles from the papers; evaluation parameters.
 
 use gradchain::needs::Value;
 use gradchain::optimizer::{dadapt_adamw, momo, momo_adam, polyak_sgd, schedule_free_sgd};
@@ -10,15 +10,13 @@ use gradchain::{DType, GradientTransformation, extra};
 use ndarray::{Array1, Array2};
 use proptest::prelude::*;
 
-/// Returns numbers between −1 and 1 that differ from place to place.
+/// Returns different numbers between −1 and 1.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
 
-/// Elements of the test tree.
 const N: usize = 12;
 
-/// Losses that go up and down.
 const LOSSES: [f64; 10] = [1.4, 0.9, 1.2, 0.7, 0.75, 0.72, 0.2, 0.5, 0.45, 0.44];
 
 type Small<T> = (Array2<T>, Array1<T>, T);
@@ -32,10 +30,9 @@ fn flat<T: Copy + Into<f64>>(tree: &Small<T>) -> Vec<f64> {
     tree.0.iter().chain(&tree.1).chain([&tree.2]).map(|x| (*x).into()).collect()
 }
 
-/// The result of a step: the parameters, and the evaluation parameters if any.
 type After = (Vec<f64>, Option<Vec<f64>>);
 
-/// Maps parameters, gradients, loss and the number of the step, from 0, to the result.
+/// Maps parameters, gradients, loss and step, from 0, to the result.
 trait Oracle: FnMut(&[f64], &[f64], f64, usize) -> After {}
 impl<F: FnMut(&[f64], &[f64], f64, usize) -> After> Oracle for F {}
 
@@ -46,7 +43,7 @@ fn close(what: &str, step: usize, ours: &[f64], oracle: &[f64], tolerance: f64) 
     }
 }
 
-/// Runs a transformation and an oracle side by side, in `f64` and in `f32`.
+/// Compares with an oracle, in `f64` and `f32`.
 fn agrees<O: Oracle>(t: Boxed<Value>, oracle: impl Fn() -> O, tolerance: f64) {
     macro_rules! run {
         ($T:ty, $of:expr, $tolerance:expr) => {{
@@ -73,17 +70,15 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Returns `f` of the elements of two lists.
 fn zip(a: &[f64], b: &[f64], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| f(*a, *b)).collect()
 }
 
-/// `a ← keep·a + take·b`.
 fn mean(a: &mut [f64], keep: f64, take: f64, b: &[f64]) {
     a.iter_mut().zip(b).for_each(|(a, b)| *a = keep * *a + take * b);
 }
 
-/// `polyak_sgd` is equation 4 of Loizou et al., with and without the cap.
+/// Equation 4 of Loizou et al., with and without the cap.
 #[test]
 fn polyaks_step_is_the_gap_over_the_squared_norm() {
     for (f_min, most, eps, plus) in [(0.0, 1.0, 0.0, false), (0.8, 0.05, 0.5, false), (0.8, 1.0, 0.1, true)] {
@@ -118,7 +113,6 @@ fn polyaks_step_is_zero_without_a_gradient_and_nan_without_a_loss() {
     assert!(params[0].is_nan());
 }
 
-/// The scale follows from the list of all mean losses.
 #[test]
 fn a_plateau_is_so_many_means_without_improvement() {
     for (factor, patience, rtol, atol, cooldown, size, min_scale) in [
@@ -151,7 +145,7 @@ fn a_plateau_is_so_many_means_without_improvement() {
     }
 }
 
-/// Returns the scale and the best value after each loss.
+/// Returns scale and best value after each loss.
 fn watched(plateau: &ReduceOnPlateau, losses: &[f64]) -> Vec<[f64; 2]> {
     let mut state = plateau.init(&0.0_f64).unwrap();
     let watch = |loss: &f64| {
@@ -161,7 +155,7 @@ fn watched(plateau: &ReduceOnPlateau, losses: &[f64]) -> Vec<[f64; 2]> {
     losses.iter().map(watch).collect()
 }
 
-/// A rise is no improvement: -99.995 is above -100, though below 0.9999 times -100.
+/// -99.995 is above -100, though below 0.9999 times -100.
 #[test]
 fn a_negative_loss_that_rises_is_no_improvement() {
     let plateau = reduce_on_plateau().factor(0.5).patience(1);
@@ -169,13 +163,13 @@ fn a_negative_loss_that_rises_is_no_improvement() {
     assert_eq!(seen, [[1.0, -100.0], [0.5, -100.0], [0.25, -100.0], [0.25, -100.02]]);
     let rising = reduce_on_plateau().factor(0.5).patience(1).mode(PlateauMode::Max);
     assert_eq!(watched(&rising, &[1.0, 1.00005, 2.0, 1.5]), [[1.0, 1.0], [0.5, 1.0], [0.5, 2.0], [0.25, 2.0]]);
-    // A relative tolerance of 1 is all of the best value, also at first.
+    // A relative tolerance of 1 is all of the best value.
     let all = reduce_on_plateau().factor(0.5).patience(1).rtol(1.0);
     assert_eq!(watched(&all, &[3.0, 1.0, -1.0, -1.9]), [[1.0, 3.0], [0.5, 3.0], [0.5, -1.0], [0.25, -1.0]]);
 }
 
 proptest! {
-    /// The rule holds for values of any sign; one to be maximized is the negative of one to be minimized.
+    /// For values of any sign; maximizing negates them.
     #[test]
     fn plateaus_know_better_from_worse(
         centre in prop::sample::select(vec![-1e3, -1.0, 0.0, 1.0, 1e3]),
@@ -215,7 +209,8 @@ fn what_cannot_be_a_plateau_is_refused() {
     refused(reduce_on_plateau().accumulation_size(0), "accumulation_size");
 }
 
-/// Algorithm 1 of Defazio et al.: keeps all three sequences, with powers of the largest learning rate as weights.
+/// Computes algorithm 1 of Defazio et al., with all three sequences, and powers of the largest learning rate as
+/// weights.
 fn schedule_free_oracle(
     b1: f64,
     power: f64,
@@ -259,7 +254,7 @@ fn schedule_free_is_the_papers() {
         };
         agrees(Box::new(t.weight_decay(0.2).warmup_steps(Some(steps))), adam, 1e-12);
     }
-    // A decreasing learning rate, and a base optimizer with a different one.
+    // Decreasing, and different for the base.
     let rate = |count: usize| 0.5 - 0.05 * count.min(8) as f64;
     let t = schedule_free(sgd(0.3), linear(0.5, 0.1, 8)).b1(0.7);
     agrees(Box::new(t), || schedule_free_oracle(0.7, 2.0, rate, |_, g, _| g.iter().map(|g| -0.3 * g).collect()), 1e-12);
@@ -273,9 +268,9 @@ fn a_warm_up_multiplies_a_schedule() {
     agrees(Box::new(mixed), oracle, 1e-12);
 }
 
-/// `prodigy` is algorithm 4 of Mischenko and Defazio.
+/// Algorithm 4 of Mischenko and Defazio.
 ///
-/// It has their factors `1 − √β₂`, which cancel, and no division by the first `d`.
+/// Its factors `1 − √β₂` cancel; it lacks the division by the first `d`.
 #[test]
 fn prodigy_is_the_papers() {
     let mut grown = 0;
@@ -301,7 +296,7 @@ fn prodigy_is_the_papers() {
                 mean(&mut m, b1, (1.0 - b1) * d, g);
                 mean(&mut v, b2, (1.0 - b2) * d * d, &zip(g, g, |a, b| a * b));
                 r = b3 * r + (1.0 - b3) * gamma * d * d * dot(g, &zip(&x0, p, |x0, p| x0 - p));
-                // The safeguard omits the learning rate from the denominator.
+                // The safeguard omits the rate from the denominator.
                 mean(&mut s, b3, (1.0 - b3) * if safe { 1.0 } else { gamma } * d * d, g);
                 let next = d.max(coef * r / s.iter().map(|s| s.abs()).sum::<f64>());
                 let step = zip(&m, &v, |m, v| m / (v.sqrt() + next * eps));
@@ -318,7 +313,6 @@ fn prodigy_is_the_papers() {
     assert!(grown >= 2, "in most of the settings the estimate grows: it did in {grown}");
 }
 
-/// Takes the common steps.
 fn after_all<T: GradientTransformation<Needs = Nothing>>(t: &T, state: &mut OptState<T>) {
     let mut params = wave(N, 0.1);
     for step in 0..LOSSES.len() {
@@ -326,7 +320,7 @@ fn after_all<T: GradientTransformation<Needs = Nothing>>(t: &T, state: &mut OptS
     }
 }
 
-/// `dadapt_adamw` is algorithm 5 of Defazio and Mishchenko.
+/// Algorithm 5 of Defazio and Mishchenko.
 #[test]
 fn dadapt_adamw_is_the_papers() {
     for (rate, b1, b2, eps, d0, decay) in [(1.0, 0.9, 0.999, 1e-8, 1e-6, 0.0), (0.7, 0.5, 0.9, 1e-2, 0.02, 0.1)] {
@@ -366,7 +360,7 @@ fn estimates_stay_while_gradients_are_zero() {
     assert_eq!((params, of_a.estim_lr.get(), of_b.estim_lr.get()), (vec![1.0, 2.0], 1e-6, 1e-6));
 }
 
-/// Algorithms 1 and 2 of Schaipp et al. with the proximal decay of their section 3.2; `b2` selects MoMo-Adam.
+/// Algorithms 1 and 2 of Schaipp et al. with the proximal decay of section 3.2; `b2` selects MoMo-Adam.
 fn momo_oracle(alpha: f64, b1: f64, b2: Option<(f64, f64)>, decay: f64, least: f64, adapt: bool) -> impl Oracle {
     let (mut m, mut v) = (vec![0.0; N], vec![0.0; N]);
     let (mut f, mut gamma, mut bound) = (0.0, 0.0, least);
@@ -416,7 +410,7 @@ fn momo_is_the_papers() {
     }
 }
 
-/// `mechanize` is algorithm 1 of Cutkosky et al.; it accumulates the base optimizer's path.
+/// Algorithm 1 of Cutkosky et al.; it accumulates the base optimizer's path.
 #[test]
 fn mechanic_is_the_papers() {
     for (decay, start, betas) in [(0.01, 0.5, 6), (0.0, 0.1, 1), (0.3, 1.0, 3)] {
@@ -431,7 +425,6 @@ fn mechanic_is_the_papers() {
                 }
                 let factor: f64 = tuners.iter().map(|tuner| tuner[3]).sum();
                 let pull = decay * factor * dot(g, g).sqrt() / dot(p, p).sqrt();
-                // The path is that of the updates: downhill.
                 let h = -dot(&zip(g, p, |g, p| g + pull * p), &path);
                 for (i, [m, v, r, s]) in tuners.iter_mut().enumerate() {
                     let beta = 1.0 - 10.0_f64.powi(-(i as i32 + 1));
@@ -452,7 +445,6 @@ fn mechanic_is_the_papers() {
 
 #[test]
 fn sums_are_over_the_leaves_acted_on() {
-    // The first leaf alone, and beside a masked one.
     let alone = |t: Boxed<Value>| {
         let mut params = (vec![1.0_f64, 2.0],);
         let mut state = t.init(&params).unwrap();
@@ -507,7 +499,7 @@ fn parameters_to_evaluate_with_are_found_wherever_they_are() {
         let state = step(&t, &mut params);
         assert_eq!((params, *state.eval_params(&params).unwrap()), ((-2.5, -2.5), (-2.0, -2.0)), "{t:?}");
     }
-    // Outside a mask, the trained parameters are evaluated.
+    // Outside a mask trained parameters are evaluated.
     let mut params = (0.0, 0.0);
     let state = step(&(Box::new(masked(averaged(), Mask::path("0"))) as Boxed), &mut params);
     assert_eq!(*state.eval_params(&params).unwrap(), (-2.0, params.1));
@@ -554,7 +546,7 @@ fn changing_b1_does_not_move_the_average() {
 #[test]
 fn what_is_kept_in_another_type_is_mixed_as_it_was_stored() {
     let t = schedule_free(sgd(1.0), 1.0).b1(0.5).state_dtype(DType::F32);
-    // The step vanishes in f32, where 1 + 2⁻³⁰ is 1.
+    // In `f32`, 1 + 2⁻³⁰ is 1.
     let (mut params, step) = (1.0_f64, 2.0_f64.powi(-30));
     let mut state = t.init(&params).unwrap();
     t.step(&mut params, &-step, &mut state).unwrap();

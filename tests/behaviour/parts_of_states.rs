@@ -1,4 +1,4 @@
-//! States migrate to other optimizers: parts are renamed, inserted, removed, wrapped, unwrapped and copied.
+//! Parts of states are renamed, inserted, removed, wrapped, unwrapped and copied.
 
 use gradchain::needs::Nothing;
 use gradchain::prelude::*;
@@ -28,9 +28,9 @@ fn steps<T: GradientTransformation<Needs = Nothing>>(
     }
 }
 
-/// Checks that a state migrates to the other optimizer and back.
+/// Checks a migration to the other optimizer and back.
 ///
-/// Both take the same steps, so the numbers must equal the first optimizer's.
+/// Both take the same steps, so the numbers equal the first optimizer's.
 fn goes_on<A, B>(before: &A, after: &B, there: Migration, back: Migration)
 where
     A: GradientTransformation<Needs = Nothing>,
@@ -95,7 +95,7 @@ fn adam_goes_on_as_adamw() {
     let mut state = before.init(&p).unwrap();
     steps(&before, &mut p, &mut state, 0..3);
     let error = state.migrate(&after, &p, &Migration::new()).unwrap_err().to_string();
-    // The decay is now between Adam and the learning rate.
+    // Decay is between Adam and the rate.
     let mut moved =
         state.migrate(&after, &p, &Migration::new().insert_part("1")).unwrap_or_else(|e| panic!("{error}\n{e}"));
     steps(&after, &mut p, &mut moved, 3..6);
@@ -126,7 +126,6 @@ fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
     assert!(error.contains("`adam.mu[0]`: expected moment f32 [3], found nothing"), "{error}");
     assert!(error.contains("`0.mu[0]`: unexpected moment f32 [3]"), "{error}");
     assert!(error.contains("`rename_part(\"0\", \"adam\")` takes them over"), "{error}");
-    // Two counts cannot be told apart.
     assert!(!error.contains("rename_part(\"1\", \"rate\")"), "{error}");
 
     let at_end = |after: Boxed, expected: &str| {
@@ -182,7 +181,7 @@ fn members_that_changed_places_are_told() {
     assert_eq!(moved.1.moment("trace").unwrap().to_array(1), state.0.moment("trace").unwrap().to_array(1));
 }
 
-/// A verb for a missing part is an error, even if the states would fit without any verb.
+/// Even if the states would fit without any verb.
 #[test]
 fn verbs_that_speak_of_parts_that_are_not_there_are_errors() {
     let same = chain((scale_by_adam(), scale(-0.1)));

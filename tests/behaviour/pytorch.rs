@@ -1,4 +1,4 @@
-//! PyTorch's optimizers, schedulers, clips and averages match their counterparts in `docs/from-pytorch.md`.
+//! PyTorch's optimizers, schedulers, clips and averages match `docs/from-pytorch.md`.
 //!
 //! `tests/data/pytorch/record.py` recorded the numbers.
 
@@ -32,7 +32,7 @@ fn trees(run: &Value) -> Vec<Tree> {
     run.as_array().unwrap().iter().map(tree).collect()
 }
 
-/// Checks every recorded run of a kind, by its call; a missing or an additional one fails.
+/// Checks a kind's recorded runs; a missing or additional one fails.
 fn check_all<T>(kind: &str, ours: Vec<(&str, T)>, check: impl Fn(&str, &Value, T)) {
     let recorded = recorded();
     let runs = recorded[kind].as_array().unwrap();
@@ -45,8 +45,8 @@ fn check_all<T>(kind: &str, ours: Vec<(&str, T)>, check: impl Fn(&str, &Value, T
 
 /// Compares within 1e-12 of 1 plus the magnitude.
 ///
-/// Both libraries round each operation. The worst is `1 − 0.999^t`, which loses ten of 53 bits in the first steps, a
-/// relative error of some 1e-13 of a step, over twelve steps.
+/// The worst rounding is `1 − 0.999^t`, which loses ten of 53 bits in the first steps: some 1e-13 of a step, over
+/// twelve steps.
 fn check_near(what: &str, step: usize, found: &Tree, expected: &Tree) {
     let pairs = found.0.iter().chain(&found.1).zip(expected.0.iter().chain(&expected.1));
     for (i, (found, expected)) in pairs.enumerate() {
@@ -55,7 +55,6 @@ fn check_near(what: &str, step: usize, found: &Tree, expected: &Tree) {
     }
 }
 
-/// Returns the parameters after each step on the recorded gradients.
 fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded: &Value) -> Vec<Tree> {
     let mut params = tree(&recorded["params"]);
     let mut state = optimizer.init(&params).unwrap();
@@ -66,7 +65,7 @@ fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded: &V
     trees(&recorded["gradients"]).iter().map(step).collect()
 }
 
-/// Returns a number times a power of the root of the second moment's bias correction.
+/// Returns a power of the root of the second moment's bias correction.
 fn corrected(value: f64, b2: f64, power: f64) -> Schedule {
     from_fn("corrected", move |t| value * (1.0 - b2.powi(t as i32 + 1)).powf(power / 2.0)).into()
 }
@@ -76,7 +75,7 @@ fn rho(rate: f64) -> Schedule {
     from_fn("rho", move |t| rate.min(1.0 / (t as f64 + 1.0).sqrt())).into()
 }
 
-/// PyTorch keeps this rate in `f32` for all parameters.
+/// Rounds the rate to `f32`, as PyTorch does.
 fn asgd(lambd: f64) -> impl GradientTransformation<Needs = Nothing> {
     let rate = move |t| f64::from((0.1 / (1.0 + lambd * 0.1 * t as f64).powf(0.75)) as f32);
     chain((add_decayed_weights(lambd), sgd(from_fn("asgd", rate))))
@@ -161,13 +160,13 @@ fn nadam_has_the_momentum_of_pytorch_if_it_is_told() {
     let found = train(&nadam(0.1).momentum_decay(4e-3), &recorded);
     let expected = trees(&run["params"]);
     assert_eq!(found.len(), expected.len());
-    // PyTorch rounds the product of the momenta to `f32` in each step; `behaviour adaptive` has the formula in `f64`.
+    // PyTorch rounds the product of momenta to `f32`; `behaviour adaptive` has the `f64` formula.
     for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
         for (found, expected) in found.0.iter().chain(&found.1).zip(expected.0.iter().chain(&expected.1)) {
             assert!((found - expected).abs() <= 1e-7 * expected.abs(), "step {step}: {found} and {expected}");
         }
     }
-    // Without the product it is another optimizer, from the first step on.
+    // Without the product the first step differs.
     let [found, expected] = [&train(&nadam(0.1), &recorded)[0], &tree(&run["params"][0])];
     assert!((found.0[[0, 0]] - expected.0[[0, 0]]).abs() > 0.01, "{found:?}, {expected:?}");
 }
@@ -213,9 +212,7 @@ fn schedules() -> Vec<(&'static str, Schedule)> {
     ]
 }
 
-/// Schedules match the recorded rates.
-///
-/// In each of forty steps, a recursive scheduler rounds four times, at rates of at most a half.
+/// A recursive scheduler rounds four times in each of forty steps, at rates up to a half.
 #[test]
 fn schedules_give_the_rates() {
     check_all("schedulers", schedules(), |call, run, schedule| {
@@ -227,7 +224,7 @@ fn schedules_give_the_rates() {
     });
 }
 
-/// Plateaus match: PyTorch's patience counts the tolerated values without improvement, ours the sufficient ones.
+/// PyTorch's patience counts tolerated values without improvement, ours sufficient ones.
 #[test]
 fn plateaus_give_the_rates() {
     let halve = || reduce_on_plateau().factor(0.5);
@@ -253,7 +250,6 @@ fn plateaus_give_the_rates() {
     });
 }
 
-/// Returns the gradients after a clip.
 fn clipped<T: GradientTransformation<Needs = Nothing>>(clip: &T, recorded: &Value) -> Vec<Tree> {
     let params = tree(&recorded["params"]);
     let mut state = clip.init(&params).unwrap();
@@ -265,7 +261,7 @@ fn clipped<T: GradientTransformation<Needs = Nothing>>(clip: &T, recorded: &Valu
     trees(&recorded["gradients"]).iter().map(&mut clipped).collect()
 }
 
-/// Clips match: PyTorch divides by the norm plus a millionth.
+/// PyTorch divides by the norm plus a millionth.
 #[test]
 fn clips_give_the_gradients() {
     let all = recorded();
@@ -289,7 +285,6 @@ fn clips_give_the_gradients() {
     });
 }
 
-/// Returns the averages after each step.
 fn averages<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded: &Value) -> Vec<Tree> {
     let mut params = tree(&recorded["params"]);
     let mut state = optimizer.init(&params).unwrap();
@@ -300,7 +295,7 @@ fn averages<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, recorded:
     trees(&recorded["gradients"]).iter().map(step).collect()
 }
 
-/// Averages match: PyTorch's start with the first step's result, as ours do with an initial decay of zero.
+/// PyTorch's averages start with the first result, as ours do with an initial decay of zero.
 #[test]
 fn averages_are_the_same() {
     let all = recorded();
@@ -319,9 +314,9 @@ fn averages_are_the_same() {
     });
 }
 
-/// ASGD matches from the second step after t0 on.
+/// From the second step after t0 on.
 ///
-/// Its weight of a new point is kept in `f32` too: a third loses some 1e-8, times the distance to the new point.
+/// The weight of a new point is kept in `f32` too: a third loses some 1e-8, times the distance to the new point.
 #[test]
 fn asgd_averages_from_the_second_step_after_t0() {
     let all = recorded();

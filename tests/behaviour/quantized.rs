@@ -17,7 +17,7 @@ mod data;
 #[allow(dead_code, reason = "as above")]
 mod model;
 
-/// Returns numbers of both signs, of sizes from a thousandth to one.
+/// Returns numbers from a thousandth to one.
 fn gradient(step: usize, i: usize) -> f32 {
     let size = [1.0, 0.3, 0.02, 0.001][i / 64 % 4];
     size * ((i * 31 + step * 17) as f32 * 0.7).sin()
@@ -36,7 +36,7 @@ where
     found
 }
 
-/// A bound on one rounding: relative to the largest number so far in a block, plus absolute.
+/// A bound on one rounding: relative to the block's largest so far, plus absolute.
 #[derive(Clone, Copy)]
 struct Rounding {
     block: usize,
@@ -44,7 +44,7 @@ struct Rounding {
     absolute: f64,
 }
 
-/// Compares a quantized running mean `a ← b·a + (1 − b)·x(g)` with `f64`.
+/// Compares a quantized mean `a ← b·a + (1 − b)·x(g)` with `f64`.
 ///
 /// Rounding errors sum to at most 1/(1 − b) of one.
 fn is_within_the_bound<T>(t: T, name: &str, b: f64, of: fn(f64) -> f64, one: Rounding)
@@ -62,7 +62,7 @@ where
         let found = array(&*state, name, 0);
         for (i, (exact, found)) in exact.iter_mut().zip(&found).enumerate() {
             *exact = b * *exact + (1.0 - b) * of(grads[i].into());
-            // The largest number in the block so far.
+            // The block's largest so far.
             scales[i / one.block] = scales[i / one.block].max(found.abs());
         }
         for (i, (exact, found)) in exact.iter().zip(&found).enumerate() {
@@ -91,7 +91,7 @@ fn the_error_is_within_the_bound_that_is_documented() {
     );
 }
 
-/// 16-bit state is off by half a unit in the last place per step, also for the subnormals of `f16`.
+/// Also for the subnormals of `f16`.
 #[test]
 fn the_error_of_16_bits_is_within_half_the_last_bit_at_each_step() {
     let bf16 = Rounding { block: 1, relative: 2.0_f64.powi(-8), absolute: 0.0 };
@@ -113,7 +113,7 @@ fn second_moments_decay_and_are_zero_only_if_they_are() {
         let mut state = optimizer.init(&params).unwrap();
         let mut exact = vec![0.0; 1024];
         for step in 0..500 {
-            // Every fourth gradient stops after a hundred steps; every eighth is always zero.
+            // Every fourth gradient stops after 100 steps; every eighth is zero.
             let none = |i: usize| i % 4 == 1 && step >= 100 || i % 8 == 3;
             let mut random = data::Random(step as u64);
             let mut size = |i: usize| [1.0, 0.5, 0.3, 0.1][i / 64 % 4] * (random.uniform() as f32 + 0.1);
@@ -124,7 +124,7 @@ fn second_moments_decay_and_are_zero_only_if_they_are() {
         let found = array(&*state, "nu", 0);
         let parts = found.iter().zip(&exact).enumerate();
         let stopped: Vec<f64> = parts.filter(|(i, _)| i % 4 == 1).map(|(_, (v, exact))| v / exact).collect();
-        // After 400 more steps the moment is a fiftieth of its size.
+        // 400 steps leave a fiftieth of the moment.
         let mean = stopped.iter().sum::<f64>() / stopped.len() as f64;
         assert!((0.8..1.25).contains(&mean), "{mean}");
         assert!(found.iter().enumerate().all(|(i, v)| (*v == 0.0) == (i % 8 == 3)));
@@ -149,7 +149,7 @@ fn each_array_has_the_type_that_it_should() {
         chain((apply_every(2), lookahead(multi_steps(kahan_summation(), 2), 2, 0.5), params_ema(sgd(0.1), 0.5)));
     let schema = quantized(master(whole)).min_elements(0).init(&params).unwrap().schema();
     assert!(!schema.to_string().contains('8'), "{schema}");
-    // Inside wrappers with their own leaves, or that start anew.
+    // Wrappers with their own leaves, or that start anew.
     let inside =
         quantized(chain((flatten(trace(0.9)), lookahead(adam(0.1), 1, 0.5).reset_state(true)))).min_elements(0);
     let (mut params, grads) = (vec![1.0_f32; 40], vec![1.0_f32; 40]);
@@ -158,7 +158,6 @@ fn each_array_has_the_type_that_it_should() {
     assert_eq!(schema.to_string().matches("root8").count(), 3, "{schema}");
     inside.step(&mut params, &grads, &mut state).unwrap();
     assert_eq!(state.schema(), schema);
-    // No other argument accepts such a dtype.
     let error = adam(0.1).mu_dtype(DType::Root8).init(&params).unwrap_err().to_string();
     assert!(error.contains("root8"), "{error}");
     let error = muon(0.1).mu_dtype(DType::Root8).init(&Array2::<f32>::zeros((3, 4))).unwrap_err().to_string();
@@ -173,7 +172,7 @@ fn an_adam_has_little_more_than_two_bytes_for_each_parameter() {
     for size in [&plan.state, &of_schema] {
         assert_eq!(size.bytes(Kind::Moment) as f64 / (1 << 20) as f64, 2.0 * (1.0 + 4.0 / 256.0));
     }
-    // A step reads and writes them once, including scales and partial blocks.
+    // Including scales and partial blocks.
     assert_eq!(plan.passes[0].state, 2 * plan.state.bytes(Kind::Moment));
     let plan = quantized(adamw(0.1)).min_elements(0).plan(&vec![vec![0.0_f32; 300], vec![0.0; 5]]).unwrap();
     assert_eq!(plan.passes[0].state, 2 * 2 * (305 + 3 * 4));
@@ -208,7 +207,7 @@ fn a_state_goes_into_8_bits_and_back() {
         let largest = exact.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         assert!(exact.iter().zip(&coded).all(|(x, y)| (x - y).abs() <= one * largest));
     }
-    // Another format needs the same verb; the same dtype needs none.
+    // Another format needs a verb.
     let logarithms = quantized(adam(0.1)).min_elements(0).logarithmic(true);
     assert!(coded.migrate(&logarithms, &params, &Migration::new()).is_err());
     coded.migrate(&logarithms, &params, &Migration::new().cast_part("inner")).unwrap();
@@ -279,7 +278,7 @@ fn leaves_of_16_bits_and_odd_lengths_step_as_they_update() {
     }
 }
 
-/// Returns parameters after some steps, with some numbers of the first gradients replaced.
+/// Trains with some numbers of the first gradients replaced.
 fn after_three_steps<T>(optimizer: &T, bad: &[(usize, f32)]) -> Vec<f32>
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -296,12 +295,11 @@ where
     params
 }
 
-/// Returns the positions of values that are not finite.
 fn not_finite(params: &[f32]) -> Vec<usize> {
     (0..params.len()).filter(|i| !params[*i].is_finite()).collect()
 }
 
-/// Returns gradients that are not finite: in one place, in several of a block, in two blocks, in a whole block.
+/// Returns bad gradients in one place, several of a block, two blocks, a whole block.
 fn bad_gradients() -> Vec<Vec<(usize, f32)>> {
     let [nan, up, down] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
     let one = [nan, up, down].map(|x| vec![(300, x)]);
@@ -346,7 +344,7 @@ fn the_guards_of_the_guide_keep_all_finite() {
         assert_eq!(not_finite(&guarded), [0; 0], "{bad:?}");
         let skipped = after_three_steps(&apply_if_finite(eight_bits(), 5), &bad);
         assert_eq!(not_finite(&skipped), [0; 0], "{bad:?}");
-        // A chain wrapped as a whole, as in the guide.
+        // As in the guide.
         let whole = after_three_steps(&apply_if_finite(chain((clip_by_global_norm(1.0), eight_bits())), 5), &bad);
         assert_eq!(not_finite(&whole), [0; 0], "{bad:?}");
     }
@@ -354,7 +352,7 @@ fn the_guards_of_the_guide_keep_all_finite() {
 
 type Embedded = gradchain::tree::DynTree;
 
-/// Returns an embedding of 64 rows of 100, a matrix and a bias; one row of the gradients is 1e5 times the others.
+/// Returns an embedding of 64 rows of 100, a matrix and a bias; one row's gradients are 1e5 times the others'.
 fn embedded(step: usize) -> Embedded {
     let mut tree = Embedded::new();
     let size = |row: usize| if row == 7 { 1.0 } else { 1e-5 };
@@ -399,12 +397,10 @@ fn embeddings_and_small_leaves_stay_as_they_are_by_default() {
         let mu = |leaf| state.inner().0.moment("mu").unwrap().dtype(leaf).unwrap();
         let types = [0, 1, 2].map(mu);
         assert!(types[..2] == [DType::F32, DType::F32] && types[2].size() == 1, "{types:?}");
-        // The 8-bit moments keep their precision.
         let readings = optimizer.readings(&state).unwrap();
         assert!(readings.get("nu.floored[weight]").unwrap() < 0.01);
         assert!(readings.get("nu.floored[bias]").is_err());
     }
-    // One more leaf in 8 bits, and none.
     let few = quantized(adamw(0.01)).min_elements(4095).except(None).init(&embedded(0)).unwrap();
     assert!((0..3).all(|leaf| few.inner().0.moment("nu").unwrap().dtype(leaf).unwrap().size() == 1));
     let none = quantized(adamw(0.01)).min_elements(0).except(Mask::all()).init(&embedded(0)).unwrap();
@@ -421,7 +417,7 @@ fn readings_tell_how_many_numbers_lose_their_digits_beside_larger_ones() {
         let optimizer = quantized(adamw(0.01)).except(None).logarithmic(logarithmic);
         let (_, state) = trained_on_rows(&optimizer);
         let share = optimizer.readings(&state).unwrap().get(&format!("{array}.floored[tok_embed/weight]")).unwrap();
-        // Of 6400 numbers, 412 share the two blocks of 256 that contain the large row.
+        // Of 6400 numbers, 412 share the large row's two blocks of 256.
         assert!(share > least && share < 0.09, "{array}, {logarithmic}: {share}");
     }
     let optimizer = quantized(ema(0.9)).min_elements(0);
@@ -441,7 +437,7 @@ fn the_means_of_muon_and_adam_mini_are_in_8_bits() {
         Q: GradientTransformation<Needs = Nothing>,
     {
         let even = |step: usize, i: usize| ((i * i * 7 + i * 3 + step * 31) as f32).sin();
-        // More than one chunk, runs that end within one, and a 16-bit leaf.
+        // More than one chunk, runs that end within one, a 16-bit leaf.
         let model = || (Array2::<f32>::zeros((70, 33)), Array2::<half::bf16>::zeros((40, 64)));
         let (mut params, mut exact) = (model(), model());
         let (mut few, mut all) = (coded.init(&params).unwrap(), single.init(&exact).unwrap());
@@ -464,7 +460,6 @@ fn the_means_of_muon_and_adam_mini_are_in_8_bits() {
     assert!(!schema.unwrap().schema().to_string().contains("root8"));
 }
 
-/// Returns the loss of all images after a hundred steps.
 fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, digits: &data::Digits, seed: u64) -> f64 {
     let mut random = data::Random(seed);
     let (train, _) = digits.shuffle_and_split(1200, &mut random);
@@ -507,7 +502,7 @@ fn a_state_in_a_document_keeps_its_bits() {
         let text = serde_json::to_string(&data).unwrap();
         let from_text: StateData = serde_json::from_str(&text).unwrap();
         assert!(same_bits(&*from_text.load(&optimizer, &params).unwrap(), &*state));
-        // Loaded in another memory order the numbers are requantized.
+        // Another memory order requantizes.
         let rows = (Array2::<f32>::ones((30, 40)), Array1::<f32>::ones(7));
         let moved = data.load(&optimizer, &rows).unwrap();
         let largest = array(&*state, "mu", 0).iter().fold(0.0_f64, |most, x| most.max(x.abs()));
@@ -555,7 +550,6 @@ fn machines_write_one_checkpoint_and_files_take_other_types() {
     let loaded = Checkpoint::open(path).unwrap().load(&alone, &mut there).unwrap();
     assert!(same_bits(&*loaded, &*state) && there == params);
 
-    // With the verb a file loads into state of another dtype.
     let migration = Migration::new().unwrap_part("").cast_part("");
     let load = Load::strict().may_differ("$").migrating(migration);
     let (single, _) = load.load(&Checkpoint::open(path).unwrap(), &adamw(0.1), &mut there).unwrap();
@@ -564,7 +558,7 @@ fn machines_write_one_checkpoint_and_files_take_other_types() {
     }
 }
 
-/// Halves all codes, so that a block's largest is not its scale: requantizing would change them.
+/// Halves all codes, so that requantizing would change them.
 fn halve<S: gradchain::state::State>(state: &mut S) {
     use gradchain::state::{EntryMut, StateWalkMut};
     state.walk_mut(&mut StateWalkMut::new(&mut |path, entry| {

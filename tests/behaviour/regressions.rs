@@ -1,4 +1,4 @@
-//! Failures reported for other libraries; each test's name describes the failure.
+//! Failures reported for other libraries.
 
 use gradchain::Tree;
 use gradchain::optimizer::Adam;
@@ -16,7 +16,7 @@ fn nan_in_the_middle() -> Array1<f32> {
     array![0.5, f32::NAN, 0.25]
 }
 
-/// Returns every flag of a state; asserts that each is a flag.
+/// Returns every flag.
 fn flags<S: State>(state: &S) -> Vec<Flag> {
     let mut found = Vec::new();
     state.walk(&mut StateWalk::new(&mut |_, entry| match entry {
@@ -27,7 +27,7 @@ fn flags<S: State>(state: &S) -> Vec<Flag> {
     found
 }
 
-/// An average of the wrapped state leaves bool flags alone, and a NaN does not stay in the accumulator.
+/// An average leaves bool flags alone, and NaN does not stay in the accumulator.
 #[test]
 fn multi_steps_around_zero_nans_keeps_flags_and_survives_a_nan_batch() {
     for k in 1..=5_u32 {
@@ -57,7 +57,6 @@ fn multi_steps_around_zero_nans_keeps_flags_and_survives_a_nan_batch() {
     }
 }
 
-/// In the opposite order no NaN enters the window.
 #[test]
 fn zero_nans_before_multi_steps_keeps_a_nan_out_of_the_accumulator() {
     for k in 1..=5_u32 {
@@ -81,9 +80,7 @@ fn zero_nans_before_multi_steps_keeps_a_nan_out_of_the_accumulator() {
     }
 }
 
-/// Callable parameters are parameters, also for arguments that accept a function.
-///
-/// Elsewhere they were called.
+/// Also for arguments that accept a function.
 #[test]
 fn parameters_that_can_be_called_never_are() {
     #[derive(Tree, Clone)]
@@ -115,9 +112,9 @@ fn parameters_that_can_be_called_never_are() {
     approx::assert_relative_eq!(params.bias[0], 0.49, max_relative = 1e-6);
 }
 
-/// A type that implements `Fn` through a reference to a closure is a tree by its own declaration.
+/// A type that implements `Fn` is a tree by its own declaration.
 ///
-/// The mask and the learning rate are a mask and a number by their types.
+/// The mask and the rate are a mask and a number by their types.
 #[test]
 fn a_tree_of_functions_and_arrays_is_a_tree() {
     fn never(_: f32) -> f32 {
@@ -144,7 +141,7 @@ fn a_tree_of_functions_and_arrays_is_a_tree() {
     assert_eq!(params[0].function as usize, never as fn(f32) -> f32 as usize);
 }
 
-/// Hyperparameters are not cast to the parameters' type: 0.999 is 1 in bf16, and 1 − b2 would be 0.
+/// 0.999 is 1 in bf16, and 1 − b2 would be 0.
 #[cfg(feature = "half")]
 #[test]
 fn b2_of_0_999_works_on_bf16_parameters() {
@@ -161,12 +158,12 @@ fn b2_of_0_999_works_on_bf16_parameters() {
     );
 }
 
-/// Norms are not summed in the leaves' type: bf16 sums stop growing, and f16 sums overflow.
+/// Sums in bf16 stop growing, and in f16 overflow.
 #[cfg(feature = "half")]
 #[test]
 fn the_norm_of_a_large_f16_leaf_neither_sticks_nor_overflows() {
     use half::f16;
-    // The norm is 300·√10000 = 30000; its square is far above the largest f16.
+    // The norm is 300·√10000 = 30000; its square overflows `f16`.
     let mut params = vec![f16::from_f32(0.0); 10_000];
     let grads = vec![f16::from_f32(300.0); 10_000];
     let optimizer = chain((clip_by_global_norm(100.0), scale(-1.0)));
@@ -175,7 +172,7 @@ fn the_norm_of_a_large_f16_leaf_neither_sticks_nor_overflows() {
     assert!(params.iter().all(|p| p.to_f32() == -1.0), "{}", params[0]);
 }
 
-/// `masked` and `freeze_others` name the treatment of other leaves; elsewhere their raw gradients were added.
+/// Elsewhere others' raw gradients were added.
 #[test]
 fn the_two_verbs_of_masking_say_what_happens_to_the_others() {
     let params = || (array![1.0_f32], array![1.0_f32]);
@@ -192,7 +189,7 @@ fn the_two_verbs_of_masking_say_what_happens_to_the_others() {
     assert_eq!(frozen, (array![0.5], array![1.0]), "the others stay");
 }
 
-/// A replaced parameter keeps its path, and so its moments.
+/// It keeps its path.
 #[test]
 fn a_parameter_that_is_replaced_keeps_its_moments() {
     let optimizer = adam(0.1);
@@ -209,7 +206,7 @@ fn a_parameter_that_is_replaced_keeps_its_moments() {
     before.iter().zip(&after).for_each(|(b, a)| assert!((a - 0.9 * b).abs() < 1e-7));
 }
 
-/// A panic in the middle of a step poisons the half-written state.
+/// The half-written state is poisoned.
 #[test]
 fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it() {
     let optimizer =
@@ -229,7 +226,6 @@ fn a_panic_in_a_schedule_poisons_the_state_instead_of_going_on_from_half_of_it()
     assert_eq!(params, array![0.0], "a new state works");
 }
 
-/// The state of another boxed optimizer is an error, not a panic.
 #[test]
 fn a_boxed_transformation_refuses_the_state_of_another() {
     let mut params = array![1.0_f32];
@@ -242,7 +238,7 @@ fn a_boxed_transformation_refuses_the_state_of_another() {
     assert_eq!(params, array![1.0]);
 }
 
-/// Recursive division of a tree of many chunks fits rayon's stacks.
+/// The division is recursive.
 #[cfg(feature = "rayon")]
 #[test]
 fn many_chunks_fit_on_the_stack_of_a_thread() {

@@ -9,13 +9,12 @@ use gradchain::{Real, Result};
 
 type Does = fn(&mut dyn RemoteLeaf, &Moments, Line) -> Line;
 
-/// A custom part.
 #[derive(Clone, Debug)]
 struct Theirs(Does);
 
 static KEPT: [Mutex<Option<Line>>; 2] = [const { Mutex::new(None) }; 2];
 
-/// Returns a line kept from an earlier leaf, or keeps one behind many others; true if it was kept before.
+/// Returns an earlier leaf's line and true, or keeps one behind many others.
 fn kept(on: &mut dyn RemoteLeaf, array: Line, number: usize) -> (bool, Line) {
     let mut kept = KEPT[number].lock().unwrap();
     let far = |x, i| {

@@ -1,4 +1,4 @@
-//! States reset during training: in `lookahead` and `sam`, with `reset_state`.
+//! States reset in `lookahead` and `sam`, with `reset_state`.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn close(found: f64, expected: f64, tolerance: f64) {
     assert!((found - expected).abs() <= tolerance, "{found} is not {expected}");
 }
 
-/// `lookahead` restarts schedule-free SGD, which keeps parameters in its state, at the step's parameters, as Optax.
+/// Schedule-free SGD keeps parameters in its state; as in Optax.
 #[test]
 fn lookahead_starts_its_optimizer_anew_at_the_parameters_of_the_step() {
     let optimizer = lookahead(schedule_free_sgd().learning_rate(0.1), 3, 1.0).reset_state(true);
@@ -34,7 +34,7 @@ fn lookahead_starts_its_optimizer_anew_at_the_parameters_of_the_step() {
     seen[2..].iter().zip(expected).for_each(|(seen, expected)| close(*seen, expected, 5e-4));
 }
 
-/// The anchor and the largest distance of DoG restart at the step's parameters, in any nesting.
+/// DoG's anchor and largest distance restart, in any nesting.
 #[test]
 fn a_new_state_is_the_one_that_init_makes() {
     let optimizer = lookahead(dog(), 2, 0.5).reset_state(true);
@@ -69,7 +69,6 @@ fn an_adversary_starts_anew_where_the_round_began() {
     }
 }
 
-/// A reset keeps the settings that a user made in the state.
 #[test]
 fn what_was_set_in_a_state_stays_when_it_starts_anew() {
     let optimizer = lookahead(freezable(inject_hyperparams(sgd(0.5).momentum(0.5))), 2, 1.0).reset_state(true);
@@ -93,7 +92,6 @@ fn what_was_set_in_a_state_stays_when_it_starts_anew() {
     }
 }
 
-/// Strided, column-major, and reversed leaves.
 type Apart = (Array1<f64>, Array2<f64>, Array1<f64>);
 
 fn apart() -> Apart {
@@ -107,7 +105,7 @@ fn apart() -> Apart {
     (far, columns, backwards)
 }
 
-/// Steps on half the sum of squares, alone and flattened, and compares the parameters.
+/// Trains on half the sum of squares, alone and flattened.
 fn flattened_equals<T>(name: &str, inner: impl Fn() -> T)
 where
     T: GradientTransformation,
@@ -132,7 +130,7 @@ where
     }
 }
 
-/// Inside `flatten` a state restarts from the vector's elements, for any layouts of leaves.
+/// For any layouts.
 #[test]
 fn inside_flatten_a_state_starts_anew_at_the_vector() {
     flattened_equals("lookahead", || lookahead(lookahead(sgd(0.1), 1000, 0.5), 2, 0.5).reset_state(true));
@@ -157,7 +155,7 @@ fn inside_flatten_a_state_starts_anew_at_the_vector() {
     });
 }
 
-/// On two ranks a state restarts from its share of the vector, or of the round's start.
+/// From its share of the vector or of the round's start.
 #[test]
 fn on_two_ranks_a_state_starts_anew_at_the_vector_and_where_the_round_began() {
     fn train<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> Apart {

@@ -13,10 +13,9 @@ use ndarray::{Array1, Array2, Array3, Axis, ShapeBuilder, array, s};
 use proptest::prelude::*;
 
 type Gradients = SparseRows<Array2<f64>>;
-/// An embedding and a matrix.
 type Pair = (Array2<f64>, Array2<f64>);
 
-/// Returns a number in (−2, 2) that depends only on its argument.
+/// Returns a number in (−2, 2).
 fn number(i: usize) -> f64 {
     ((i * 7919 + 613) % 401) as f64 / 100.0 - 2.0
 }
@@ -25,13 +24,12 @@ fn embedding(rows: usize, columns: usize) -> Array2<f64> {
     Array2::from_shape_fn((rows, columns), |(i, j)| number(i * columns + j))
 }
 
-/// Returns gradients of these rows that depend on the step.
 fn gradient(step: usize, indices: &[usize], columns: usize) -> Gradients {
     let values = Array2::from_shape_fn((indices.len(), columns), |(i, j)| number(1000 * step + i * columns + j));
     SparseRows::new(indices.to_vec(), values)
 }
 
-/// Returns the update of a row from its summed gradient and each element's state; `t` counts steps from 1.
+/// Maps a row's summed gradient and state to its update; `t` counts from 1.
 type Naive = fn(memory: &mut [[f64; 2]], t: i32, g: &[f64]) -> Vec<f64>;
 
 fn each(memory: &mut [[f64; 2]], g: &[f64], one: impl Fn(&mut [f64; 2], f64) -> f64) -> Vec<f64> {
@@ -49,10 +47,10 @@ fn naive_momentum(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     })
 }
 
-/// Computes PyTorch's `SparseAdam`, with moments of the gradient's rows only.
+/// Computes PyTorch's `SparseAdam`: moments of the gradient's rows only.
 ///
-/// Both corrections use the number of steps. PyTorch adds `eps` before the correction of the second moment, so it is
-/// scaled here.
+/// Both corrections use the number of steps. PyTorch adds `eps` before the second moment's correction, so it is scaled
+/// here.
 fn naive_sparse_adam(memory: &mut [[f64; 2]], t: i32, g: &[f64]) -> Vec<f64> {
     let correction = [1.0 - 0.9_f64.powi(t), 1.0 - 0.999_f64.powi(t)];
     let eps = 1e-3 * correction[1].sqrt();
@@ -63,7 +61,7 @@ fn naive_sparse_adam(memory: &mut [[f64; 2]], t: i32, g: &[f64]) -> Vec<f64> {
     })
 }
 
-/// Computes Adagrad, with `eps` under the root, where PyTorch has it outside.
+/// Computes Adagrad with `eps` under the root, where PyTorch has it outside.
 fn naive_adagrad(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     each(memory, g, |[sum, _], g| {
         *sum += g * g;
@@ -71,14 +69,14 @@ fn naive_adagrad(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     })
 }
 
-/// Computes FBGEMM's exact row-wise Adagrad, which adds the mean square of a row to its single number.
+/// Adds a row's mean square to its number: FBGEMM's exact row-wise Adagrad.
 fn naive_rowwise_adagrad(memory: &mut [[f64; 2]], _: i32, g: &[f64]) -> Vec<f64> {
     memory[0][0] += g.iter().map(|g| g * g).sum::<f64>() / g.len() as f64;
     let root = memory[0][0].sqrt();
     g.iter().map(|g| -0.1 * g / (root + 1e-8)).collect()
 }
 
-/// Compares steps of an embedding, and of a leaf with dense gradients beside it, with naive ones.
+/// Compares an embedding, and a dense leaf beside it, with naive ones.
 fn agrees<T>(optimizer: &T, naive: Naive, rows: usize, columns: usize, steps: &[Vec<usize>]) -> Result<(), String>
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -100,7 +98,6 @@ where
             let update = naive(&mut memory[row], t, &g);
             expected.row_mut(row).iter_mut().zip(update).for_each(|(p, u)| *p += u);
         }
-        // Here each element is a row.
         for ((p, g), memory) in beside.iter_mut().zip(&of_beside_now).zip(&mut of_beside) {
             *p += naive(std::slice::from_mut(memory), t, &[*g])[0];
         }
@@ -139,7 +136,7 @@ fn the_norm_of_the_rows_is_the_norm_of_the_gradient() {
     let mut sparse = (embedding(9, 3), array![1.0, 2.0]);
     let mut dense = sparse.clone();
     let [mut state, mut state_of_dense] = [optimizer.init(&sparse).unwrap(), optimizer.init(&sparse).unwrap()];
-    // In the first step, moments of rows without a gradient stay zero either way.
+    // Moments of rows without a gradient stay zero.
     let rows = gradient(0, &[7, 2, 7], 3);
     let mut whole = Array2::zeros((9, 3));
     for (row, values) in rows.indices.iter().zip(rows.values.rows()) {
@@ -153,7 +150,7 @@ fn the_norm_of_the_rows_is_the_norm_of_the_gradient() {
     assert_eq!(sparse.0.slice(s![3..7, ..]), embedding(9, 3).slice(s![3..7, ..]));
 }
 
-/// Gradients of one embedding and one dense leaf may have any tree type.
+/// Any tree type.
 #[test]
 fn rows_stand_in_any_tree() {
     #[derive(gradchain::Tree)]
@@ -194,7 +191,7 @@ fn rows_stand_in_any_tree() {
     }
     let mut params = Model { a: start["a"].clone(), b: array![1.0] };
     let mut state = optimizer.init(&params).unwrap();
-    // A reversed view of reversed memory.
+    // A reversed view.
     let mut backwards = values.slice(s![..;-1, ..]).to_owned();
     backwards.invert_axis(Axis(0));
     let derived = Derived { a: SparseRows::new(&indices, backwards.view()), b: bias };
@@ -213,7 +210,7 @@ fn rows_stand_in_any_tree() {
 #[test]
 fn rows_of_more_axes_of_gaps_and_of_no_elements_keep_their_places() {
     let optimizer = sgd(1.0).momentum(0.5);
-    // The last two axes are transposed; the parameter is a view with gaps.
+    // Transposed last axes, and a view with gaps.
     let mut memory = Array3::from_shape_fn((4, 3, 4), |(i, j, k)| (i * 100 + j * 10 + k) as f32);
     let before = memory.clone();
     let mut params = memory.slice_mut(s![.., .., ..;2]);
@@ -269,7 +266,6 @@ fn updates_of_rows_are_zero_elsewhere() {
     assert!(same_bits(&*state, &*state_of_other));
 }
 
-/// Returns the error of a step; asserts that nothing changed.
 fn refused<T, P, G>(optimizer: &T, params: &P, grads: &G) -> Error
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -322,7 +318,7 @@ fn rows_of_a_leaf_that_lies_by_columns_are_refused() {
     let params = Array2::<f64>::zeros((5, 3).f());
     let error = refused(&sgd(1.0), &params, &gradient(0, &[1], 3));
     assert!(error.to_string().ends_with("(root): expected a memory order of strides [3, 1], found [1, 5]"), "{error}");
-    // The memory order of the gradient's rows does not matter.
+    // For any memory order of rows.
     let mut params = embedding(5, 3);
     let mut values = Array2::zeros((2, 3).f());
     values.assign(&array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
@@ -392,7 +388,7 @@ fn what_needs_whole_leaves_says_so_unless_it_acts_on_others() {
     });
 }
 
-/// Returns a `flatten` of the second leaf, whose inner transformation sees a vector.
+/// Flattens the second leaf.
 fn flatten_of_the_other() -> impl GradientTransformation<Needs = Nothing> {
     masked(flatten(scale_by_trust_ratio()), Mask::path("1"))
 }
@@ -426,7 +422,7 @@ fn rows_of_sixteen_bits_are_added_up_in_f32() {
     let optimizer = sgd(1.0);
     let mut params = Array1::from(vec![bf16::from_f32(0.0); 3]);
     let mut state = optimizer.init(&params).unwrap();
-    // In bf16 each 1/256 would be lost beside 1; the sum is rounded once.
+    // In bf16 each 1/256 would be lost; the sum is rounded once.
     let rows = SparseRows::new([1, 1, 1], Array1::from(vec![one, tiny, tiny]));
     optimizer.step(&mut params, &rows, &mut state).unwrap();
     assert_eq!(params[1].to_f32(), -(1.0 + 1.0 / 128.0));

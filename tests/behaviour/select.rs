@@ -14,7 +14,7 @@ fn tree(paths: impl IntoIterator<Item = impl Into<String>>) -> Structure {
     let mut tree = DynTree::new();
     for path in paths {
         let path = path.into();
-        // The path's depth is the number of axes, so that shapes differ.
+        // The number of axes is the path's depth.
         tree.insert(path.clone(), ArrayD::<f32>::zeros(vec![1; path.matches('/').count()]));
     }
     Structure::of(&tree).unwrap()
@@ -30,7 +30,7 @@ prop_compose! {
     }
 }
 
-/// Generates masks of any kind that match something in the tree.
+/// Generates masks that match something.
 fn masks(paths: &BTreeSet<String>) -> impl Strategy<Value = Mask> + use<> {
     let names = prop::sample::select(paths.iter().cloned().collect::<Vec<_>>());
     let leaf = prop_oneof![
@@ -74,7 +74,7 @@ proptest! {
             let expected: Vec<bool> = paths.iter().map(|p| p == path).collect();
             prop_assert_eq!(mask(&Mask::path(path.as_str()), &t), expected);
         }
-        // No path may be a prefix of another here, or a leaf would match both.
+        // No path may prefix another, or a leaf would match both.
         let flat: Vec<String> = paths.iter().map(|p| p.replace('/', "_")).collect();
         let t = tree(&flat);
         let listed = Mask::tree(flat.iter().map(|p| (p.clone(), p.contains('w'))));
@@ -172,7 +172,7 @@ fn misspelt_patterns_are_found_wherever_they_are() {
     assert_eq!(mask(&Mask::paths([""; 0]), &t), [false, false], "no pattern, no leaf");
 }
 
-/// A pattern without a match suggests the leaves below a layer, or the layer of a leaf.
+/// The error suggests the leaves below a layer, or a leaf's layer.
 #[test]
 fn a_pattern_of_a_layer_proposes_that_of_its_leaves() {
     let t = tree(["body/0/w", "head"]);
@@ -257,7 +257,7 @@ fn may_be_shared_between_threads() {
     assert_eq!(format!("{:?}", !Mask::by(|_| true)), "Mask(Not(By(..)))");
 }
 
-/// An error suggests the nearest path for a missing level, dots as separators, or a typo.
+/// The nearest path for a missing level, dots as separators, or a typo.
 #[test]
 fn patterns_that_nearly_match_are_proposed() {
     use gradchain::prelude::*;

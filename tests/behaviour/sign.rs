@@ -6,7 +6,7 @@ use gradchain::prelude::*;
 use gradchain::schedule::linear;
 use gradchain::transform::{add_noise, apply_every, scale, scale_by_rprop};
 
-/// Returns the sign; zero for zero, unlike `f64::signum`.
+/// Returns zero for zero, unlike `f64::signum`.
 fn sign(x: f64) -> f64 {
     if x == 0.0 { 0.0 } else { x.signum() }
 }
@@ -32,7 +32,7 @@ fn signum_takes_the_sign_of_the_mean() {
     }
 }
 
-/// iRprop⁻ of Igel and Hüsken, in their notation: the gradient is set to zero after a change of sign.
+/// iRprop⁻ of Igel and Hüsken: after a change of sign the gradient is zero.
 #[derive(Clone)]
 struct Rprop {
     step: f64,
@@ -72,7 +72,7 @@ fn rprop_is_that_of_igel_and_huesken() {
 
 #[test]
 fn rprop_goes_by_this_steps_gradient() {
-    // The first gradient moves, and one whose product with another underflows still counts.
+    // A gradient whose product with another underflows still counts.
     let optimizer = scale_by_rprop(0.5);
     let mut state = optimizer.init(&0.0_f32).unwrap();
     for (gradient, expected) in [(1e-30_f32, 0.5), (1e-30, 0.6), (-1e-30, 0.0), (-1e-30, -0.3), (f32::INFINITY, 0.0)] {

@@ -1,4 +1,4 @@
-//! Absent gradients: trees that can lack some, unchanged leaves, and errors.
+//! Absent gradients: trees that can lack some, and errors.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn params() -> Params {
     (vec![1.0, -2.0, 3.0], vec![0.5, -0.0], 2.0)
 }
 
-/// Returns all gradients except those of some leaves.
+/// Returns gradients without some leaves'.
 fn without(leaves: &[usize]) -> Gradients {
     let has = |leaf| !leaves.contains(&leaf);
     (has(0).then(|| vec![1.0, -2.0, 0.5]), has(1).then(|| vec![-1.0, 3.0]), has(2).then_some(-0.5))
@@ -89,14 +89,12 @@ fn maps_vectors_and_trees_by_name_may_lack_leaves() {
     assert_eq!(params, [[1.0], [-1.0], [1.0]]);
 }
 
-/// Returns the error of a step; asserts that nothing changed.
 fn refused<G: Tree>(optimizer: &SkipAbsent<Adam>, grads: &G) -> String {
     let mut after = params();
     let mut state = optimizer.init(&after).unwrap();
     let before = state.clone();
     let error = optimizer.step(&mut after, grads, &mut state).unwrap_err().to_string();
     assert!(after == params() && same_bits(&*state, &*before));
-    // The next step works.
     optimizer.step(&mut after, &without(&[1]), &mut state).unwrap();
     assert_eq!(state.skipped(), [false, true, false]);
     error
@@ -113,7 +111,6 @@ fn what_does_not_belong_is_an_error_still() {
     assert_eq!(found, format!("{what}1: expected shape [2], found [3]"));
     let found = refused(&optimizer, &named([("2", vec![1.0]), ("3", vec![1.0])]));
     assert!(found.contains("unexpected leaf 3") && found.contains("2: expected shape [], found [1]"), "{found}");
-    // Another order of leaves.
     struct Turned;
     impl Tree for Turned {
         fn walk<'a>(&'a self, walk: &mut gradchain::tree::Walk<'a, '_>) {
@@ -157,7 +154,7 @@ fn it_goes_around_everything_that_is_done_with_gradients() {
     assert!(!takes(lookahead(skips(), 1, 0.5)));
 }
 
-/// If only gradients are missing, the error names the wrapper that skips their leaves.
+/// The error names the wrapper that skips leaves.
 #[test]
 fn a_missing_gradient_is_an_error_that_names_the_way_out() {
     let said = |grads: &dyn Tree| {
@@ -184,7 +181,7 @@ fn what_joins_leaves_or_holds_windows_is_refused_at_the_start() {
     assert!(error.to_string().contains("which goes around `skip_absent`"), "{error}");
 }
 
-/// A window counts absent gradients as zeros, and skips leaves without any, as PyTorch's sum of `grad`s.
+/// As PyTorch's sum of `grad`s.
 #[test]
 fn a_window_counts_what_is_absent_as_zeros_and_skips_what_never_came() {
     let optimizer = multi_steps(skip_absent(chain((add_decayed_weights(0.5), sgd(1.0)))), 2);
@@ -192,20 +189,20 @@ fn a_window_counts_what_is_absent_as_zeros_and_skips_what_never_came() {
     let mut state = optimizer.init(&params).unwrap();
     optimizer.step(&mut params, &(None::<f64>, Some(4.0_f64)), &mut state).unwrap();
     optimizer.step(&mut params, &(None::<f64>, None::<f64>), &mut state).unwrap();
-    // The first rests, without decay; the mean of the second is over both mini-steps: 8 − (2 + 0.5·8).
+    // The first rests, without decay; the second's mean is over both mini-steps: 8 − (2 + 0.5·8).
     assert_eq!(params, (8.0, 2.0));
     optimizer.step(&mut params, &(Some(2.0_f64), None::<f64>), &mut state).unwrap();
-    // `flush` emits the window, for the leaves with a gradient.
+    // Leaves with a gradient only.
     assert!(optimizer.flush(&mut params, &mut state).unwrap().emitted());
     assert_eq!(params, (2.0, 2.0));
 
-    // The update of a leaf without a gradient has no place among the gradients.
+    // Without a gradient an update has no place.
     let mut state = optimizer.init(&params).unwrap();
     let error = optimizer.update_owned((None::<f64>, Some(1.0_f64)), &mut state, &params).unwrap_err().to_string();
     assert!(error.contains("use `step` or `update`") && error.contains("missing leaf 0"), "{error}");
 }
 
-/// Updates of skipped leaves are zeros in memory, and absent in gradients given by value.
+/// Zeros in memory, absent in gradients given by value.
 #[test]
 fn updates_of_skipped_leaves_are_zero_or_not_there() {
     let optimizer = skip_absent(adamw(0.1));
@@ -230,7 +227,7 @@ fn updates_of_skipped_leaves_are_zero_or_not_there() {
     assert_eq!(after, expected);
 }
 
-/// Transformations of whole leaves skip absent ones, which start at their first gradient.
+/// They start at their first gradient.
 #[test]
 fn matrices_rest_too() {
     use ndarray::{Array2, array};

@@ -1,4 +1,4 @@
-//! The operations of each kind of state field, and their errors.
+//! Operations of each kind of state field.
 
 use gradchain::transform::scale_by_lbfgs;
 use std::marker::PhantomData;
@@ -12,7 +12,7 @@ use gradchain::{DType, Result};
 use ndarray::{Array2, ShapeBuilder, array};
 use proptest::prelude::*;
 
-/// A state with one field of each kind; the leaves are `0: f32 [2, 2]` and `1: f64 []`.
+/// One field of each kind; the leaves are `0: f32 [2, 2]` and `1: f64 []`.
 #[derive(State, Clone, Debug)]
 struct All {
     count: Count,
@@ -51,8 +51,6 @@ fn all(value: f64) -> All {
 fn mean(states: &[(&All, f64)]) -> Result<All> {
     average(states, AverageOptions::default())
 }
-
-// Kinds.
 
 #[test]
 fn counts_and_flags_do_what_they_say() {
@@ -102,8 +100,6 @@ fn moments_have_the_shape_and_order_of_their_leaves() {
     assert_eq!(rows.get::<f64>(0), Some(&[0.0; 2][..]));
 }
 
-// Schema and size.
-
 #[test]
 fn the_schema_lists_every_value() {
     let schema = Schema::of(&(all(1.0), RandomKey::new(3)), &structure());
@@ -135,8 +131,6 @@ fn the_size_is_reported_by_kind() {
          total: 66 bytes"
     );
 }
-
-// Averaging.
 
 #[test]
 fn a_mean_goes_by_kind_and_keeps_types() {
@@ -319,7 +313,7 @@ fn arrays_that_cannot_be_had_are_refused() {
         Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |_| Some(vec![usize::MAX, 2])).unwrap_err();
     assert!(error.to_string().contains(&structure.leaves()[0].path().to_string()), "{error}");
     assert!(error.to_string().contains("not enough memory"), "{error}");
-    // As many bytes as addresses, and more than any machine's memory.
+    // More than any machine's memory.
     for len in [usize::MAX / 8, usize::MAX / 32] {
         let error = Moments::with_shapes(&structure, &[true; 3], |_| DType::F64, |_| Some(vec![len])).unwrap_err();
         assert!(error.to_string().contains("not enough memory"), "{error}");

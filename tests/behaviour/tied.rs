@@ -89,7 +89,6 @@ fn entries_of_a_map_are_tied() {
     let sum = tied.sum_gradients(&grads).unwrap();
     optimizer.step(&mut tied, &sum, &mut state).unwrap();
     drop(tied);
-    // In the order of the leaves.
     let expected = array![1.0 - 0.5 * (0.1 + 0.2 + 0.3), -2.0 - 0.5 * 5.0].into_shared();
     assert_eq!((&params["a"], &params["b"]), (&array![0.0].into_shared(), &expected));
     assert!([&params["c"], &params["d"]].iter().all(|other| other.as_ptr() == params["b"].as_ptr()));
@@ -148,7 +147,7 @@ fn only_clones_are_tied() {
     let mut params = (shared.clone(), shared);
     refused(Tied::of(&mut params).unwrap_err());
     assert!(Arc::ptr_eq(&params.0, &params.1), "asking copies nothing");
-    // Also without axes; empty arrays are not shared.
+    // Empty arrays are not shared.
     let (scalar, empty) =
         (ArcArray1::from_vec(vec![2.0_f64]).into_shape_with_order(()).unwrap(), ArcArray1::<f64>::from_vec(vec![]));
     let mut params = (scalar.clone(), scalar, empty.clone(), empty);
@@ -188,7 +187,7 @@ fn gradients_that_do_not_fit_are_refused_by_path() {
     assert_eq!(error, format!("{what}output: expected shape [3, 2], found [1, 1]"));
     drop(tied);
 
-    // Row-sparse gradients of another leaf pass, and all gradients of one array may be absent.
+    // Another leaf's row-sparse gradients pass; all gradients of one array may be absent.
     let optimizer = skip_absent(sgd(0.5));
     let mut state = optimizer.init(&Tied::of(&mut model).unwrap()).unwrap();
     let mut tied = Tied::of(&mut model).unwrap();

@@ -1,4 +1,4 @@
-//! Clipping, momentum and other small transformations against naive `f64` versions of their definitions.
+//! Clipping, momentum and other small transformations against naive `f64` versions.
 
 use gradchain::arguments::Arguments;
 use gradchain::prelude::*;
@@ -11,7 +11,6 @@ use gradchain::transform::{
 use gradchain::{Element, GradientTransformation};
 use proptest::prelude::*;
 
-/// Two leaves.
 type Leaves<T> = [Vec<T>; 2];
 
 #[derive(Clone, Debug)]
@@ -52,10 +51,9 @@ fn updates_of<T: Element>(updates: &Updates) -> Leaves<f64> {
     ["0", "1"].map(|path| updates.to_vec::<T>(path).unwrap().iter().map(|x| x.as_f64()).collect())
 }
 
-/// Computes the updates of one step from gradients and parameters.
 type Oracle = Box<dyn FnMut(&Leaves<f64>, &Leaves<f64>) -> Leaves<f64>>;
 
-/// Checks updates against the oracle, `step` against `update`, and boxes against typed transformations bit for bit.
+/// Checks updates against the oracle, `step` against `update`, and boxes bit for bit.
 fn check_in<T: Element, S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 'static>(
     case: &Case,
     optimizer: S,
@@ -96,7 +94,7 @@ fn check<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 
     check_in::<f64, S>(case, optimizer, oracle(), 1e-12);
 }
 
-/// Returns an oracle for elementwise arithmetic with `N` numbers of state: `f(t, state, u, p)`.
+/// Returns an oracle with `N` numbers of state: `f(t, state, u, p)`.
 fn each<const N: usize>(f: impl Fn(f64, &mut [f64; N], f64, f64) -> f64 + 'static) -> Oracle {
     let mut memory: Leaves<[f64; N]> = Default::default();
     let mut t = 0.0;
@@ -113,7 +111,6 @@ fn each<const N: usize>(f: impl Fn(f64, &mut [f64; N], f64, f64) -> f64 + 'stati
     })
 }
 
-/// Composes two oracles.
 fn then(mut first: Oracle, mut second: Oracle) -> Oracle {
     Box::new(move |grads, params| second(&first(grads, params), params))
 }
@@ -177,7 +174,7 @@ proptest! {
     fn an_ema_is_a_decaying_mean(case in cases(), d in 0.0..1.0_f64) {
         let mean = move |m: &mut f64, u: f64| { *m = d * *m + (1.0 - d) * u; *m };
         check(&case, ema(d).debias(false), || each::<1>(move |_, [m], u, _| mean(m, u)));
-        // The first unbiased mean is the update, for any decay.
+        // The first unbiased mean is the update.
         check(&case, ema(d), || each::<1>(move |t, [m], u, _| mean(m, u) / (1.0 - d.powf(t))));
     }
 
@@ -188,7 +185,7 @@ proptest! {
 
     #[test]
     fn lion_takes_the_sign(case in cases()) {
-        // Powers of two, so that a zero mix is exactly zero in either dtype.
+        // So that a zero mix is exactly zero in either dtype.
         check(&case, scale_by_lion().b1(0.5).b2(0.75), || lion_sign(0.5, 0.75));
         let optimizer = lion(0.5).b1(0.5).b2(0.75).weight_decay(0.25).mask(Mask::path("0"));
         check(&case, optimizer, || then(then(lion_sign(0.5, 0.75), decay([0.25, 0.0])), times(-0.5)));
@@ -290,7 +287,7 @@ proptest! {
         let zeroed = || each::<0>(|_, _, u, _| if u.is_nan() { 0.0 } else { u });
         check(&case, zero_nans(), zeroed);
 
-        // Recomputed after a barrier, behind a barrier, before stored updates, inside a mask, and boxed.
+        // After and behind a barrier, before stored updates, in a mask, boxed.
         let before = chain((zero_nans(), clip_by_global_norm(1.0), sgd(0.1)));
         flags(&case, &expected, before, |state| (*state.0).clone());
         let twice = chain((zero_nans(), clip_by_global_norm(1.0), clip_by_block_rms(0.1), sgd(0.1)));
@@ -316,7 +313,7 @@ proptest! {
         flags(&case, &expected, dynamic, |state| state[0].downcast_ref::<ZeroNansState>().unwrap().clone());
     }
 
-    /// Chains with up to four barriers, two of them fused, equal their stages one by one, and their boxes bit for bit.
+    /// Up to four barriers, two of them fused.
     #[test]
     fn clipping_composes(case in cases(), a in 0.5..20.0_f64, b in 0.1..4.0_f64) {
         one_by_one(&case, vec![boxed(clip_by_global_norm(a)), boxed(clip_by_block_rms(b)), boxed(sgd(0.1))],
@@ -330,7 +327,6 @@ proptest! {
     }
 }
 
-/// Checks the flags and counts after each step, by `step` and by `update`.
 fn flags<S: GradientTransformation<Needs = gradchain::needs::Nothing>>(
     case: &Case,
     expected: &[([bool; 2], [u64; 2])],
@@ -351,7 +347,7 @@ fn flags<S: GradientTransformation<Needs = gradchain::needs::Nothing>>(
     }
 }
 
-/// Compares a chain with its stages, applied one after the other.
+/// Compares with the stages, one after another.
 fn one_by_one<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clone + 'static>(
     case: &Case,
     members: Vec<Boxed>,
@@ -368,7 +364,7 @@ fn one_by_one<S: GradientTransformation<Needs = gradchain::needs::Nothing> + Clo
     check_in::<f64, S>(case, chained, by_hand, 0.0);
 }
 
-/// Returns values that differ from element to element, over many tiles and several chunks.
+/// Returns different values over many tiles and chunks.
 fn large(n: usize) -> Vec<f32> {
     (0..n).map(|i| ((i * 37 % 101) as f32 - 50.0) / 8.0).collect()
 }
@@ -437,7 +433,7 @@ fn norms_of_huge_and_tiny_numbers_are_numbers() {
     approx::assert_relative_eq!(clipped[1][0], -4.0, max_relative = 1e-6);
     let rescaled = updates_by(scale_by_trust_ratio(), [vec![3e-30, 4e-30], vec![0.0]]);
     approx::assert_relative_eq!(rescaled[0][1], 0.8 * 2.0_f64.sqrt(), max_relative = 1e-6);
-    // The quotient of norms overflows `f32`; it must not turn the zero into NaN.
+    // The quotient of norms overflows `f32`; zero must not become NaN.
     let extreme = updates_by(scale_by_trust_ratio(), [vec![1e-44, 0.0], vec![1.0]]);
     assert!(extreme[0][0] > 0.0 && extreme[0][0].is_finite());
     assert_eq!(extreme[0][1], 0.0);
@@ -494,7 +490,7 @@ fn momentum_is_in_the_type_and_the_state() {
     assert_eq!(state.0.moment("trace").unwrap().get::<f32>(0), Some(&[0.0; 10][..]));
     assert_eq!(sgd(0.1).plan(&params).unwrap().bytes_per_element(), 12.0);
     assert_eq!(sgd(0.1).momentum(0.9).plan(&params).unwrap().bytes_per_element(), 20.0);
-    // Clipping adds one more read of the gradients.
+    // Clipping reads the gradients once more.
     assert_eq!(chain((clip_by_global_norm(1.0), sgd(0.1))).plan(&params).unwrap().bytes_per_element(), 16.0);
     let mut names = vec![];
     let mut heavy = sgd(0.1).momentum(0.9);
@@ -535,7 +531,7 @@ fn accumulators_have_the_type_asked_for() {
     assert_eq!(asked.0.moment("trace").unwrap().dtype(0), Some(DType::Bf16));
     let asked = lion(0.1).mu_dtype(DType::F64).init(&params).unwrap();
     assert_eq!(asked.0.moment("mu").unwrap().dtype(0), Some(DType::F64));
-    // The trace is rounded when it is stored, not when it is emitted.
+    // Rounded when stored, not when emitted.
     let optimizer = trace(0.5).accumulator_dtype(DType::Bf16);
     let params = 0.0_f32;
     let mut state = optimizer.init(&params).unwrap();

@@ -1,4 +1,4 @@
-//! Transformations of whole leaves or of the whole tree against naive oracles in `f64` from the papers.
+//! Transformations of whole leaves or trees against naive `f64` oracles from the papers.
 //!
 //! Results do not depend on memory order, threads and other leaves.
 
@@ -11,7 +11,7 @@ use gradchain::tree::DynTree;
 use gradchain::{SimdLevel, force_simd_level};
 use ndarray::{Array1, Array2, Array3, ShapeBuilder};
 
-/// Returns numbers between −1 and 1 that differ from place to place.
+/// Returns different numbers between −1 and 1.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
@@ -30,7 +30,7 @@ fn close(ours: f64, oracle: f64, tolerance: f64) {
     assert!((ours - oracle).abs() <= tolerance * (1.0 + oracle.abs()), "{ours} is not {oracle}");
 }
 
-/// Runs a transformation on `{matrix, vector}`, in `f64` and `f32`; returns both parameters after each step.
+/// Runs on `{matrix, vector}`, in `f64` and `f32`; returns both after each step.
 fn run<T: GradientTransformation<Needs = Nothing>>(
     t: &T,
     steps: usize,
@@ -99,7 +99,7 @@ fn the_instruction_set_does_not_change_a_bit() {
     assert_eq!(baseline, all(SimdLevel::Avx512));
 }
 
-/// Factored RMS is algorithm 4 of Shazeer and Stern for matrices, algorithm 5 for vectors, with decay `1 − t^−0.8`.
+/// Algorithm 4 of Shazeer and Stern for matrices, algorithm 5 for vectors, with decay `1 − t^−0.8`.
 #[test]
 fn factored_rms_is_the_papers() {
     let t = scale_by_factored_rms().min_dim_size_to_factor(2);
@@ -158,7 +158,7 @@ fn fine_tuning_starts_the_mean_again_without_nan() {
     }
 }
 
-/// Returns the estimate of the inverse Hessian, explicitly: `P ← Vᵀ·P·V + ρ·s·sᵀ` with `V = I − ρ·y·sᵀ`.
+/// Returns the explicit inverse Hessian: `P ← Vᵀ·P·V + ρ·s·sᵀ` with `V = I − ρ·y·sᵀ`.
 fn inverse_hessian(pairs: &[(Vec<f64>, Vec<f64>)], n: usize, scaled: bool) -> Array2<f64> {
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let gamma = pairs.last().filter(|_| scaled).map_or(1.0, |(s, y)| dot(s, y) / dot(y, y));
@@ -317,7 +317,7 @@ fn noise_is_standard_normal_and_independent() {
     let beyond = |limit: f64| x.iter().filter(|x| x.abs() > limit).count() as f64 / n as f64;
     within(beyond(1.0), 0.317_310_5, 0.2166);
     within(beyond(3.0), 0.002_699_8, 0.0027);
-    // Neighbours, other leaves, other steps, other seeds.
+    // Across neighbours, leaves, steps and seeds.
     let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>() / n as f64;
     within(product(&x[1..], &x), 0.0, 1.0);
     within(product(&x[2..], &x), 0.0, 1.0);
@@ -332,7 +332,7 @@ fn noise_depends_on_nothing_but_seed_step_path_and_place() {
     let alone = noise("w", n, 5, 1);
     assert_eq!(noise("w", 100, 5, 1), alone[..100], "the length does not matter");
     let t = add_noise(1.0, 0.0, 5);
-    // Beside another leaf, and in Fortran order: element [i, j] is number i·cols + j.
+    // Element [i, j] is number i·cols + j, in either order.
     let mut params = DynTree::new();
     params.insert("a", Array1::<f32>::zeros(7));
     params.insert("w", Array2::<f64>::zeros((n.div_ceil(60), 60).f()));
@@ -340,7 +340,7 @@ fn noise_depends_on_nothing_but_seed_step_path_and_place() {
     t.step(&mut params, &grads, &mut t.init(&grads).unwrap()).unwrap();
     let w = params.get::<f64>("w").unwrap();
     w.iter().zip(&alone).for_each(|(w, alone)| assert_eq!(w, alone));
-    // Numbers are drawn in the type of the arithmetic: 16-bit leaves round those of `f32`.
+    // 16-bit leaves round numbers drawn in `f32`.
     let single = vec![0.0_f32; n];
     let ours = t.update(&single, &mut t.init(&single).unwrap(), &single).unwrap().to_vec::<f32>("").unwrap();
     #[cfg(feature = "half")]
@@ -387,7 +387,7 @@ fn the_number_of_threads_does_not_change_a_bit() {
     assert_eq!(one, run(8));
 }
 
-/// Without a difference of gradients L-BFGS has no curvature, and passes the gradients.
+/// Without a difference L-BFGS has no curvature.
 #[test]
 fn lbfgs_takes_gradients_that_do_not_change_as_they_are() {
     for scaled in [true, false] {

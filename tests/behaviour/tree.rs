@@ -13,7 +13,7 @@ use ndarray::{
 };
 use proptest::prelude::*;
 
-/// Returns the leaves of a tree as text: `path: dtype [shape]`.
+/// Returns the leaves as text: `path: dtype [shape]`.
 fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<String> {
     Structure::of(tree).unwrap().leaves().iter().map(ToString::to_string).collect()
 }
@@ -22,7 +22,7 @@ fn paths<T: Tree + ?Sized>(tree: &T) -> Vec<String> {
     Structure::of(tree).unwrap().paths().map(String::from).collect()
 }
 
-/// Adds `100·(i + 1) + j` to element `j` (row-major) of leaf `i`: takes shapes by `walk`, writes by `walk_mut`.
+/// Adds `100·(i + 1) + j` to element `j` (row-major) of leaf `i`, with `walk` and `walk_mut`.
 fn number<T: TreeMut + ?Sized>(tree: &mut T) {
     let structure = Structure::of(tree).unwrap();
     let values = structure.leaves().iter().zip(1_u16..);
@@ -35,8 +35,6 @@ fn number<T: TreeMut + ?Sized>(tree: &mut T) {
         .try_fold(Slices::new(), |updates, (leaf, values)| updates.with(leaf.path(), values, leaf.shape()));
     apply_updates(tree, &updates.unwrap()).unwrap();
 }
-
-// Structs and enums with the derive.
 
 #[derive(Tree, Default)]
 struct Dense {
@@ -155,7 +153,6 @@ fn generic_types_are_trees_if_their_fields_are() {
         Left(A),
         Right { it: B },
     }
-    // A private type in the bounds of a public one.
     #[derive(Tree)]
     struct Inner<T>(T);
     #[derive(Tree)]
@@ -183,7 +180,7 @@ fn generic_types_are_trees_if_their_fields_are() {
     assert_eq!(paths(&Outer { inner: Inner(0.0_f32) }), ["inner/0"]);
 }
 
-/// The derive parses tokens that resemble the end of a type, of the parameters or of an attribute.
+/// Tokens that resemble the end of a type, of the parameters or of an attribute.
 #[test]
 fn types_may_be_written_in_any_way() {
     use gradchain::constraint::{Constraint, Constraints, positive};
@@ -294,9 +291,6 @@ fn a_model_that_can_be_called_is_a_tree_and_is_never_called() {
     assert!(std::panic::catch_unwind(|| model.call()).is_err());
 }
 
-// Arrays, numbers and containers.
-
-/// Numbers a zeroed array and compares, in logical order.
 fn check_array<T: TreeMut>(mut tree: T, shape: &[usize], values: impl Fn(&T) -> Vec<f32>) {
     let structure = Structure::of(&tree).unwrap();
     assert_eq!((structure.len(), structure.leaves()[0].shape()), (1, shape));
@@ -464,8 +458,6 @@ fn sixteen_bit_arrays_are_leaves() {
     assert_eq!(tree.3.get::<f16>("h").unwrap()[0].to_f32(), 401.0);
 }
 
-// Single leaves.
-
 #[test]
 fn leaves_are_read_and_written_in_logical_order() {
     let mut base = Array2::from_shape_fn((4, 6), |(i, j)| (10 * i + j) as f32);
@@ -495,8 +487,6 @@ fn leaves_are_read_and_written_in_logical_order() {
 fn assigning_too_few_values_panics() {
     LeafMut::from_array(&mut array![1.0_f32, 2.0]).unwrap().assign_f64(&[1.0]);
 }
-
-// Structures.
 
 #[test]
 fn the_fingerprint_is_stable() {
@@ -568,7 +558,6 @@ fn gradients_that_do_not_fit_are_refused_with_advice() {
     let integers = optimizer.step(&mut params, &vec![1, 2], &mut state).unwrap_err().to_string();
     let advice = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
     assert!(integers.starts_with(&format!("{what}{advice}")), "{integers}");
-    // `f64`, the default for literals.
     assert_eq!(
         optimizer.step(&mut params, &vec![1.0, 2.0], &mut state).unwrap_err().to_string(),
         format!(
@@ -599,12 +588,10 @@ fn a_path_may_occur_once() {
     );
 }
 
-// Arithmetic.
-
 #[test]
 fn updates_are_added_in_the_wider_type() {
     let mut params = (1.0_f32, 1.0_f64, array![1.0_f32, 2.0]);
-    // In `f32` the first sum would be rounded twice: 1 + 2⁻²⁴ to 1, in `f64` it is above the tie.
+    // In `f32`, 1 + 2⁻²⁴ would be rounded twice; in `f64` it is above the tie.
     let above_tie = f64::powi(2.0, -24) * 1.5;
     apply_updates(&mut params, &(above_tie, 0.1_f32, array![0.5_f64, 0.25])).unwrap();
     assert_eq!(params, (1.0 + f32::EPSILON, 1.0 + f64::from(0.1_f32), array![1.5, 2.25]));
@@ -674,7 +661,7 @@ fn the_norm_is_over_all_leaves() {
     assert_eq!(tree_norm(&[f32::MAX, 0.0]), f64::from(f32::MAX), "squares of f32 fit into f64");
 }
 
-/// A memory layout of three axes: Fortran order, the steps along the axes, the order of the axes.
+/// Fortran order, steps along the axes, order of the axes.
 type Layout = (bool, [isize; 3], usize);
 
 fn layout() -> impl Strategy<Value = Layout> {
@@ -683,7 +670,7 @@ fn layout() -> impl Strategy<Value = Layout> {
 
 const OUTSIDE: f32 = 77.0;
 
-/// Allocates memory for an array of this shape in this layout.
+/// Allocates memory for a layout.
 fn room(shape: [usize; 3], (fortran, steps, order): Layout) -> Array3<f32> {
     let axes = AXES[order];
     let lengths: [usize; 3] = std::array::from_fn(|i| shape[axes[i]] * steps[i].unsigned_abs());
@@ -692,7 +679,7 @@ fn room(shape: [usize; 3], (fortran, steps, order): Layout) -> Array3<f32> {
 
 const AXES: [[usize; 3]; 6] = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// Returns the view of that shape and layout into such memory.
+/// Returns the view into such memory.
 fn view(memory: &mut Array3<f32>, (_, steps, order): Layout) -> ndarray::ArrayViewMut3<'_, f32> {
     let [a, b, c] = steps;
     let mut place = [0; 3];

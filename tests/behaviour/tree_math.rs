@@ -19,7 +19,7 @@ fn flat(tree: &impl Tree) -> Vec<f64> {
 
 type Mixed = (f32, Vec<f32>, Array2<f64>, Vec<f64>);
 
-/// Returns leaves without axes, without elements, of several chunks, in Fortran order, of two dtypes.
+/// Returns axis-free and empty leaves, several chunks, Fortran order, two dtypes.
 fn mixed(seed: f64) -> Mixed {
     let fortran = Array2::from_shape_vec((90, 20).f(), wave(1800, seed)).unwrap();
     (0.25, wave(600, seed).iter().map(|x| *x as f32).collect(), fortran, Vec::new())
@@ -139,7 +139,7 @@ fn grads(examples: usize) -> Grads {
     (matrix, Array2::from_shape_vec((examples, 7), vector).unwrap(), wave(examples, 0.3).into())
 }
 
-/// Returns the squared norms of example `b`, for each leaf.
+/// Returns squared norms of example `b`, by leaf.
 fn squares((x, y, z): &Grads, b: usize) -> [f64; 3] {
     let matrix = x.index_axis(ndarray::Axis(0), b).iter().map(|x| x * x).sum();
     [matrix, y.row(b).iter().map(|x| f64::from(*x).powi(2)).sum(), z[b] * z[b]]
@@ -193,7 +193,7 @@ fn examples_of_zeros_and_no_examples() {
     assert_eq!(sum.0, array![1.0]);
 }
 
-/// An error lists the first differences, and all of them on request.
+/// The message lists the first differences, or all on request.
 #[test]
 fn a_long_list_of_differences_is_cut() {
     use gradchain::prelude::*;

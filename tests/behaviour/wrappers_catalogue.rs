@@ -1,4 +1,4 @@
-//! Wrappers and observers against naive oracles in `f64` from the papers, and their guarantees.
+//! Wrappers and observers against naive `f64` oracles from the papers.
 
 use gradchain::extra;
 use gradchain::optimizer::{dpsgd, sign_sgd, sophia};
@@ -18,7 +18,7 @@ use gradchain::wrapper::{
 };
 use ndarray::{Array1, Array2};
 
-/// Returns numbers between −1 and 1 that differ from place to place.
+/// Returns different numbers between −1 and 1.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
@@ -28,7 +28,6 @@ fn close(ours: f64, oracle: f64, tolerance: f64) {
     assert!((ours - oracle).abs() <= tolerance * (1.0 + oracle.abs()), "{ours} is not {oracle}");
 }
 
-/// A matrix in `f64` and a vector in `f32`.
 type Params = (Array2<f64>, Array1<f32>);
 
 fn params(seed: f64) -> Params {
@@ -36,12 +35,11 @@ fn params(seed: f64) -> Params {
     (Array2::from_shape_vec((3, 4), wave(12, seed)).unwrap(), vector)
 }
 
-/// Returns all elements, in order.
 fn flat((matrix, vector): &Params) -> Vec<f64> {
     matrix.iter().copied().chain(vector.iter().map(|x| f64::from(*x))).collect()
 }
 
-/// Returns the tolerance of an element, by its dtype.
+/// Returns the dtype's tolerance.
 fn tolerance(i: usize) -> f64 {
     if i < 12 { 1e-12 } else { 3e-6 }
 }
@@ -51,7 +49,7 @@ fn same(ours: &Params, oracle: &[f64]) {
     flat(ours).iter().zip(oracle).enumerate().for_each(|(i, (ours, oracle))| close(*ours, *oracle, tolerance(i)));
 }
 
-/// Adam on plain vectors, as in the paper.
+/// Adam on plain vectors.
 #[derive(Clone)]
 struct NaiveAdam {
     t: i32,
@@ -126,7 +124,7 @@ fn conditions_are_checked() {
 
 #[test]
 fn a_condition_on_the_loss_is_told_the_loss_through_every_wrapper() {
-    // A norm reduction before a barrier, and a box.
+    // A reduction before a barrier, and a box.
     let inside = chain((clip_by_global_norm(0.5), conditionally_mask(sgd(1.0), value_lt(1.0))));
     let optimizer = masked(chain((boxed(inside), scale(2.0))), Mask::all());
     let mut p = (0.0_f64, 0.0_f64);
@@ -147,7 +145,7 @@ fn a_condition_on_the_loss_is_told_the_loss_through_every_wrapper() {
 
 #[test]
 fn freezing_the_others_is_after_what_comes_before_it() {
-    // The norm of the whole gradient is 5, whichever leaves are frozen behind it.
+    // The whole gradient's norm is 5, with any leaves frozen behind it.
     let frozen = chain((clip_by_global_norm(1.0), masked(scale(-1.0), Mask::path("0")).freeze_others()));
     let mut p = (0.0_f64, 0.0_f64);
     let mut state = frozen.init(&p).unwrap();
@@ -191,10 +189,10 @@ fn what_is_held_back_is_what_comes_after_a_barrier() {
     close(p.1, -0.6, 1e-15);
 }
 
-/// A window of 3 in `multi_steps` equals the inner transformation on the mean, bit for bit.
+/// A window of 3 equals the inner transformation on the mean, bit for bit.
 ///
-/// The mean is recomputed in each of several passes, or stored if the inner transformation has state before a barrier.
-/// It may be in boxes, and beside a stage with more passes or fewer.
+/// The mean is recomputed in each pass, or stored if the inner transformation has state before a barrier, also in
+/// boxes, and beside stages with more or fewer passes.
 #[test]
 fn the_mean_of_mini_steps_is_what_is_inside_a_barrier_or_not() {
     fn inside(kind: usize) -> Boxed {
@@ -233,7 +231,7 @@ fn the_mean_of_mini_steps_is_what_is_inside_a_barrier_or_not() {
     for kind in 0..6 {
         check(kind, &multi_steps(inside(kind), 3));
         check(kind, &chain(vec![boxed(scale(1.0)), boxed(multi_steps(inside(kind), 3))]));
-        // The other group has no leaves, but the passes are those of both.
+        // The other group has no leaves, but its passes.
         for other in [boxed(sgd(0.1)), inside(0), inside(1), inside(2)] {
             check(kind, &partition((("all", multi_steps(inside(kind), 3)), ("none", other)), Labels::by(|_| "all")));
         }
@@ -253,7 +251,7 @@ fn mini_steps_keep_their_accumulator_and_no_updates_beside_it() {
     assert_eq!(plan.passes.iter().map(|pass| pass.bytes()).collect::<Vec<_>>(), [8_000, 36_000]);
     assert_eq!(stored(plan), [0, 0]);
     assert_eq!(stored(multi_steps(boxed(clipped()), 4).plan(&p).unwrap()), [0, 0]);
-    // State before a barrier is updated once, and the updates are stored.
+    // State before a barrier is updated once; updates are stored.
     let traced = chain((trace(0.9), clip_by_global_norm(1.0), sgd(1e-3)));
     assert_eq!(stored(multi_steps(traced, 4).plan(&p).unwrap()), [4_000, 0]);
 }
@@ -268,7 +266,7 @@ fn measurements_are_of_what_passes_through() {
         .measure("raw", measure_with_ema(TreeSum, 0.9).debias(false))
         .measure("rounded", measure_with_ema(GlobalNorm, 0.7).accumulator_dtype(gradchain::DType::F32))
         .measure("large", measure_fn("large", |u| f64::from(u.abs() > 0.5), |n, of| n / of as f64));
-    // Behind a stateful stage, between two barriers, in a box and under a mask.
+    // After state, between barriers, in a box, under a mask.
     let optimizer = chain((
         trace(0.5),
         clip_by_global_norm(1e9),
@@ -367,7 +365,7 @@ fn flattened_leaves_are_one() {
         let grads = params(f64::from(t));
         assert!(optimizer.step(&mut p, &grads, &mut state).unwrap().emitted());
         naive_lamb(&mut adam, 0.1, 0.01, &mut naive, &flat(&grads));
-        // The vector is `f64`, but the `f32` leaf's parameters, which enter the norm, are rounded.
+        // The vector is `f64`, but the norm includes the rounded `f32` leaf.
         flat(&p).iter().zip(&naive).for_each(|(ours, naive)| close(*ours, *naive, 1e-6));
     }
     // Leaf by leaf the result differs.
@@ -379,7 +377,7 @@ fn flattened_leaves_are_one() {
     assert!((p.0[[0, 0]] - q.0[[0, 0]]).abs() > 1e-3);
 }
 
-/// A graft has Adam's direction and the norm of gradient descent with momentum, per leaf.
+/// Adam's direction and the norm of gradient descent with momentum, per leaf.
 #[test]
 fn a_graft_has_the_direction_of_one_and_the_norm_of_the_other() {
     let optimizer = graft(adamw(0.7).weight_decay(0.0), sgd(0.1).momentum(0.5));
@@ -405,7 +403,6 @@ fn a_graft_has_the_direction_of_one_and_the_norm_of_the_other() {
         assert!(optimizer.step(&mut p, &grads, &mut state).unwrap().emitted());
         same(&p, &expected);
     }
-    // Zero has no direction.
     let optimizer = graft(sign_sgd(1.0), sgd(1.0));
     let mut zeros = vec![1.0_f64; 3];
     let mut state = optimizer.init(&zeros).unwrap();
@@ -413,7 +410,6 @@ fn a_graft_has_the_direction_of_one_and_the_norm_of_the_other() {
     assert_eq!(zeros, [1.0; 3]);
 }
 
-/// Returns the same elements in Fortran order.
 fn fortran(x: &Array2<f64>) -> Array2<f64> {
     use ndarray::ShapeBuilder;
     let mut y = Array2::zeros(x.dim().f());
@@ -442,7 +438,7 @@ fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
             drop(copy);
         }
     }
-    // A mask outside passes the other leaf through.
+    // The mask passes the other leaf through.
     let optimizer = masked(flatten(clip_by_global_norm(1.0)), Mask::path("0"));
     let mut p = (0.0_f64, 0.0_f32, 0.0_f64);
     let mut state = optimizer.init(&p).unwrap();
@@ -460,7 +456,7 @@ fn flattening_does_not_depend_on_memory_order_and_keeps_to_its_leaves() {
     close(empty.1, 0.9, 1e-6);
 }
 
-/// Newton's method on each element, from values at three points.
+/// Newton's method by element, from values at three points.
 #[derive(Clone, Debug)]
 struct NewtonByValues;
 
@@ -501,7 +497,7 @@ impl WholeTreeTransformation for NewtonByValues {
 
 #[test]
 fn the_loss_is_asked_for_at_a_vector() {
-    // 1·x² + 2·y² + 3·z², in a matrix in Fortran order and a vector: the secant is exact.
+    // 1·x² + 2·y² + 3·z²: the secant is exact.
     type Three = (Array2<f64>, Array1<f64>);
     let loss = |p: &Three| {
         let weights = (Array2::from_shape_vec((2, 1), vec![1.0, 2.0]).unwrap(), Array1::from(vec![3.0]));
@@ -527,8 +523,8 @@ fn the_loss_is_asked_for_at_a_vector() {
 
 /// Computes rounds of `period` gradients.
 ///
-/// In the last of a round Adam with decay steps from the round's start. The others climb by `rho` times the gradient,
-/// clipped to a norm of 0.5.
+/// The last is Adam's with decay, from the round's start. The others climb by `rho` times the gradient, clipped to a
+/// norm of 0.5.
 fn naive_sam(period: usize, rho: f64, steps: usize, check: &mut dyn FnMut(usize, &[f64])) {
     let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
     let mut p = flat(&params(0.3));
@@ -575,8 +571,7 @@ fn sharpness_aware_minimization_descends_from_where_it_began_to_climb() {
 
 #[test]
 fn the_adversary_forgets_or_remembers() {
-    // The first step of Adam as the adversary is the learning rate times the sign; later ones are shorter if the sign
-    // changes.
+    // Adam's first step is the rate times the sign; later ones are shorter if the sign changes.
     for (reset, expected) in [(true, 1.0), (false, 0.0)] {
         let optimizer = sam(sgd(0.0), scale_by_adam().b1(0.5).b2(0.5).eps(0.0)).reset_state(reset);
         let mut p = 0.0_f64;
@@ -591,7 +586,6 @@ fn the_adversary_forgets_or_remembers() {
 
 #[test]
 fn a_round_in_one_step_is_a_round_in_several() {
-    // Returns Σ wᵢ·pᵢ⁴ and its gradient 4·wᵢ·pᵢ³.
     fn loss(p: &Params) -> (f64, Params) {
         let matrix = p.0.iter().enumerate().map(|(i, p)| (1.0 + i as f64 / 12.0) * p.powi(4)).sum::<f64>();
         let vector = p.1.iter().map(|p| f64::from(p.powi(4))).sum::<f64>();
@@ -621,13 +615,13 @@ fn a_round_in_one_step_is_a_round_in_several() {
         for reset in [false, true] {
             check(adamw(0.05).weight_decay(0.1), period, reset);
             check(lamb(0.05).weight_decay(0.1), period, reset);
-            // Parameter differences, stored between passes, must be taken at the starts of rounds.
+            // Stored parameter differences must be taken at the starts of rounds.
             check(chain((trace(0.1), scale_by_lbfgs(), scale(-0.02))), period, reset);
         }
     }
 }
 
-/// Sophia divides by the previous diagonal, here 1.5 times the gradient.
+/// The previous diagonal is 1.5 times the gradient.
 #[test]
 fn sophia_divides_by_the_diagonal_that_it_knew_before() {
     for (clip, interval, decay, gamma, eps) in
@@ -673,7 +667,7 @@ fn sophia_divides_by_the_diagonal_that_it_knew_before() {
 #[test]
 fn a_step_in_which_only_what_is_inside_holds_back_emits() {
     let mut p = 1.0_f64;
-    // Before the first estimate of the diagonal the clipped mean is used.
+    // Before the first estimate the clipped mean is used.
     let optimizer = scale_by_sophia(multi_steps(identity(), 2)).update_interval(1);
     let mut state = optimizer.init(&p).unwrap();
     assert!(optimizer.step(&mut p, &0.5, &mut state).unwrap().emitted());
@@ -688,7 +682,6 @@ fn a_step_in_which_only_what_is_inside_holds_back_emits() {
         assert!(emitted || p == before, "what has moved was emitted");
     }
 
-    // Zeros stay zeros.
     let optimizer = cautious(multi_steps(sgd(1.0), 2));
     let mut state = optimizer.init(&p).unwrap();
     let before = p;
@@ -700,7 +693,7 @@ fn a_step_in_which_only_what_is_inside_holds_back_emits() {
 
 #[test]
 fn differences_of_gradients_estimate_the_diagonal() {
-    // Returns Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the Hessian's diagonal is 2·wᵢ + 2/17, its other elements 2/17.
+    // Σ wᵢ·pᵢ² + (Σ pᵢ)²/17: the Hessian's diagonal is 2·wᵢ + 2/17, its other elements 2/17.
     fn loss(p: &Params) -> (f64, Params) {
         let sum: f64 = flat(p).iter().sum();
         let mut gradient = p.clone();
@@ -746,7 +739,6 @@ fn differences_of_gradients_estimate_the_diagonal() {
     assert!(tree_norm(&loss(&p).1) < 0.2 * before, "{before} {}", tree_norm(&loss(&p).1));
 }
 
-/// Gradients of `n` examples, for two leaves.
 type Batch = (ndarray::Array3<f64>, Array2<f32>);
 
 fn examples(n: usize, seed: f64) -> (Batch, Vec<Vec<f64>>) {
@@ -771,7 +763,7 @@ fn each_example_is_clipped_before_they_are_added() {
                 clipped += usize::from(norm > clip);
                 mean.iter_mut().zip(g).for_each(|(m, g)| *m += g * (clip / norm).min(1.0) / each.len() as f64);
             }
-            // The same examples in another layout, last axis first.
+            // Last axis first.
             let before = (p.clone(), state.clone());
             let swapped = grads.0.clone().permuted_axes([2, 1, 0]).as_standard_layout().into_owned();
             let grads_in_fortran = (swapped.permuted_axes([2, 1, 0]), grads.1.clone());
@@ -809,7 +801,7 @@ fn the_noise_of_a_private_mean_is_as_large_as_it_says() {
         first = all;
     }
     assert_eq!(state.aggregate().count.get(), 2);
-    // Equal keys give equal numbers; Fortran order does not matter.
+    // Fortran order does not matter.
     let mut again = optimizer.init(&(vec![0.0_f64; 5000], fortran32(&params.1))).unwrap();
     let params = (vec![0.0_f64; 5000], fortran32(&params.1));
     optimizer.update_per_example(&grads, &mut again, &params).unwrap();
@@ -845,7 +837,6 @@ fn gradients_of_examples_must_fit() {
     optimizer.step_per_example(&mut p, &(two, vec![0.0_f64; 2]), &mut state).unwrap();
     assert!(dpsgd(0.1, 0.0, 1.0, 7).init(&p).is_err());
     assert!(dpsgd(0.1, 1.0, -1.0, 7).init(&p).is_err());
-    // A value that is not finite is propagated.
     let mut p = vec![0.0_f64; 2];
     let optimizer = dpsgd(0.1, 1.0, 0.0, 7);
     let mut state = optimizer.init(&p).unwrap();
@@ -853,7 +844,7 @@ fn gradients_of_examples_must_fit() {
     assert!(p.iter().all(|p| p.is_nan()));
 }
 
-/// Spikes are skipped, by a mean and a deviation computed from the values while all have equal weight.
+/// Mean and deviation are computed while all values have equal weight.
 #[test]
 fn what_is_far_above_what_it_was_is_thrown_away() {
     let norms: Vec<f64> =
@@ -914,7 +905,7 @@ fn what_stays_high_is_how_things_are_now() {
     assert_eq!(p, -7.0);
     assert!(skip_on_spike(sgd(1.0), -1.0).init(&p).is_err());
     assert!(skip_on_spike(sgd(1.0), 1.0).decay(1.0).init(&p).is_err());
-    // Gradients that are not finite are always skipped.
+    // Not finite: always skipped.
     let optimizer = skip_on_spike(sgd(1.0), 6.0).max_consecutive(0);
     let mut state = optimizer.init(&p).unwrap();
     for _ in 0..5 {
@@ -941,12 +932,11 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     let mut state = optimizer.init(&params).unwrap();
     state.set_hyperparam("learning_rate", 0.25).unwrap();
     assert_eq!(rates(&mut state), [Some(0.25); 2]);
-    // Only one group has a parameter of this name.
     state.set_hyperparam("weight_decay", 0.5).unwrap();
     let mut moved = params;
     optimizer.step(&mut moved, &(1.0, 0.0), &mut state).unwrap();
     assert_eq!(moved, (1.0 - 0.25, 1.0 - 0.25 * 0.5));
-    // One of them, by its group or any part of its path.
+    // By the group, or any part of the path.
     state.set_hyperparam("a.learning_rate", 0.125).unwrap();
     assert_eq!(rates(&mut state), [Some(0.125), Some(0.25)]);
     state.set_hyperparam("b.learning_rate", 0.5).unwrap();
@@ -977,7 +967,7 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     assert!(error.contains("there is no `inject_hyperparams` in this optimizer"), "{error}");
 }
 
-/// A hyperparameter has one path, whatever wrappers surround it.
+/// Surrounding wrappers do not matter.
 #[test]
 fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
     let backbone = |inner: Boxed| {
@@ -1012,7 +1002,7 @@ fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
             assert_eq!(optimizer.readings(&state).unwrap().get("backbone.learning_rate"), Ok(0.25));
         }
     }
-    // On a conflict the outer one keeps the path.
+    // The outer one keeps the path.
     let nested = params_ema(params_ema(sgd(0.5), 0.5), 0.75);
     let state = nested.init(&1.0_f64).unwrap();
     let readings = nested.readings(&state).unwrap();
@@ -1021,7 +1011,7 @@ fn wrappers_add_no_level_to_the_paths_of_hyperparameters() {
     assert_eq!((readings.get("decay"), readings.get("inner.decay")), (Ok(0.75), Ok(0.5)));
 }
 
-/// The error for setting a scheduled rate suggests this multiplier.
+/// The error for setting a scheduled rate suggests this.
 #[test]
 fn a_scheduled_rate_is_scaled_by_hand() {
     let optimizer = chain((sgd(linear(0.5, 0.25, 1)), inject_hyperparams(scale(1.0))));

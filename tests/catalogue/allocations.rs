@@ -1,4 +1,4 @@
-//! Every registered transformation allocates nothing after its first step, counted by the allocator.
+//! Every registered transformation allocates nothing after its first step.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -49,7 +49,6 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Counts for each thread separately.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
@@ -59,7 +58,7 @@ fn counted(work: impl FnOnce()) -> usize {
     ALLOCATIONS.with(Cell::get) - before
 }
 
-/// Entries that allocate in some steps, with the reason; their documentation says so under `Cost`.
+/// Entries that allocate in some steps; their documentation says so under `Cost`.
 const DOCUMENTED: &[(&str, &str)] = &[
     ("lookahead_reset", "makes a state anew when it synchronizes"),
     ("lookahead_reset_dog", "makes a state anew when it synchronizes"),
@@ -87,13 +86,12 @@ const DOCUMENTED: &[(&str, &str)] = &[
 
 const PRODUCTS: &str = "the library for matrix products packs the factors into memory of its own";
 
-/// Returns an entry's allocations if they differ from the documented ones.
 fn allocates(entry: &dyn Subject, params: &DynTree, grads: &DynTree) -> Option<String> {
     let mut params = params.clone();
     let mut session = entry.init(&params).unwrap();
     let mut updates = session.zero_updates();
     session.step(&mut params, grads).unwrap();
-    // Several steps, so that emitting and holding mini-steps are among them.
+    // Steps that emit and steps that hold.
     let stepping = counted(|| {
         for _ in 0..6 {
             session.step(&mut params, grads).unwrap();
@@ -104,8 +102,8 @@ fn allocates(entry: &dyn Subject, params: &DynTree, grads: &DynTree) -> Option<S
             session.update_into(grads, &params, &mut updates).unwrap();
         }
     });
-    // A step with the loss as a function copies the parameters as its argument. It walks that copy and the gradients,
-    // which allocates tables and a growing path.
+    // A loss function gets a copy of the parameters. Walking the copy and the gradients allocates tables and a growing
+    // path.
     let copy = counted(|| drop(params.clone())) + 6;
     let most = if needs(&entry.boxed()) >= Level::ValueFn { 12 * copy } else { 0 };
     let found = || format!("{}: {stepping} in 6 steps, {updating} in 6 updates", entry.name());
@@ -118,7 +116,7 @@ fn allocates(entry: &dyn Subject, params: &DynTree, grads: &DynTree) -> Option<S
 
 #[test]
 fn a_step_after_the_first_allocates_nothing() {
-    // With several threads rayon's queues allocate now and then; with one thread the engine runs serially.
+    // Rayon's queues allocate now and then; one thread runs serially.
     #[cfg(feature = "rayon")]
     rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap().install(count_allocations);
     #[cfg(not(feature = "rayon"))]

@@ -1,4 +1,4 @@
-//! Every transformation that a config can name is in the registry, so that the laws cover it.
+//! The registry has every transformation that a config can name.
 #![cfg(feature = "config")]
 
 use std::collections::BTreeSet;
@@ -19,7 +19,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ("snapshot", "it is a `monitor`"),
 ];
 
-/// Collects the names of all transformations in a recipe.
 pub(crate) fn names(recipe: &Recipe, found: &mut BTreeSet<String>) {
     if let Some((name, _)) = recipe.as_call() {
         found.insert(name.into());
@@ -40,7 +39,7 @@ fn every_transformation_of_the_configs_is_in_the_registry() {
     only_these(&missing, EXCEPTIONS, "are in no recipe of the registry");
 }
 
-/// An optimizer has the name of its file.
+/// An optimizer is named as its file.
 #[test]
 fn every_optimizer_is_in_the_configs() {
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/optimizer")];
@@ -63,7 +62,7 @@ fn every_optimizer_is_in_the_configs() {
         }
     }
     assert!(optimizers > 40, "{optimizers} optimizers");
-    // It takes per-example gradients. The others exist with the feature `faer`.
+    // It takes per-example gradients. The others need the feature `faer`.
     missing.retain(|name| {
         name != "dpsgd" && (cfg!(feature = "faer") || !["galore", "shampoo", "soap"].contains(&&**name))
     });

@@ -25,7 +25,7 @@ use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
 
 const STEPS: u64 = 10;
 
-/// A 64-bit FNV-1a hash.
+/// 64-bit FNV-1a.
 struct Hash(u64);
 
 impl Hash {

@@ -1,6 +1,6 @@
-//! Properties of the whole catalogue: laws over random trees, no allocations in a step, and convergence.
+//! Properties of the whole catalogue: laws over random trees, allocations, convergence.
 //!
-//! The entries are in `common::registry`; one compilation serves all tests.
+//! The entries are in `common::registry`, compiled once for all tests.
 #![allow(missing_docs, reason = "a test program")]
 
 mod allocations;

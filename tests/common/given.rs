@@ -1,4 +1,4 @@
-//! The arguments of a step: gradients, and if needed a loss with these gradients.
+//! The arguments of a step: gradients, and a loss with these gradients if needed.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,12 +16,10 @@ use super::values;
 /// A boxed transformation with any needs.
 pub type Member = Boxed<ValueAndGradFn>;
 
-/// Boxes a transformation with any needs.
 pub fn member<T: Registered>(transformation: T) -> Member {
     transformation.member()
 }
 
-/// A transformation that can be given all it needs.
 pub trait Registered: GradientTransformation + Clone + 'static {
     fn member(self) -> Member;
     fn step_given(&self, params: &mut DynTree, grads: &dyn Tree, state: &mut OptState<Self>) -> Result<Outcome>;
@@ -49,7 +47,7 @@ fn given(loss: Loss<'_>) -> Given<'_> {
     extra::value_and_grad_fn(1.0, loss)
 }
 
-/// The extra arguments of a step on a device, which has the parameters: the loss has only a value.
+/// The extra arguments of a step on a device: the loss has only a value.
 type GivenElsewhere = extra::ValueAndGradFn<(), fn(&()) -> (f64, f64)>;
 
 impl<T: GradientTransformation + Clone + 'static> Registered for T
@@ -149,17 +147,14 @@ impl Bowl {
     }
 }
 
-/// Returns a transformation's needs besides gradients.
 pub fn needs<T: GradientTransformation>(transformation: &T) -> Level {
     transformation.needs()
 }
 
-/// Returns a transformation's recipe.
 pub fn recipe<T: GradientTransformation>(transformation: &T) -> Recipe {
     transformation.recipe()
 }
 
-/// Describes a transformation in a line.
 pub fn describe<T: GradientTransformation>(transformation: &T) -> String {
     transformation.describe()
 }

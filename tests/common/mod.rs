@@ -1,4 +1,4 @@
-//! The common part of the law tests: random trees, the registry of transformations, bitwise comparison.
+//! Shared by the laws: random trees, the registry of transformations, bitwise comparison.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
 pub mod chunk;
@@ -38,7 +38,6 @@ pub fn same_values<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B) -> Result<(
     Ok(())
 }
 
-/// Compares two trees with a relative tolerance.
 pub fn close<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B, tolerance: f64) -> Result<(), String> {
     for ((path, a), (_, b)) in values(a).iter().zip(&values(b)) {
         for (i, (x, y)) in a.iter().zip(b).enumerate() {
@@ -50,13 +49,11 @@ pub fn close<A: Tree + ?Sized, B: Tree + ?Sized>(a: &A, b: &B, tolerance: f64) -
     Ok(())
 }
 
-/// Parameters and state after some steps.
 pub struct After<S> {
     pub params: DynTree,
     pub state: S,
 }
 
-/// Runs some steps.
 pub fn run<T: Registered>(t: &T, params: &DynTree, grads: &[DynTree]) -> After<OptState<T>> {
     let mut params = params.clone();
     let mut state = t.init(&params).expect("a registered transformation fits every tree");

@@ -1,6 +1,4 @@
-//! Comparison of optimizers with naive `f64` versions of their papers, on a tree of leaves of every kind.
-//!
-//! The leaves are in `f32`, in `f64` and in both.
+//! Compares optimizers with naive `f64` versions of their papers, on leaves of `f32`, of `f64` and of both.
 #![allow(unreachable_pub, dead_code, missing_docs, reason = "each test program uses a part of it")]
 
 use gradchain::needs::Nothing;
@@ -11,13 +9,12 @@ use ndarray::{ArrayD, IxDyn};
 
 pub type Leaf = ArrayD<f64>;
 
-/// Computes the updates of one step, counted from 1, from gradients and parameters.
+/// Computes the updates of one step, counted from 1.
 pub type Oracle = Box<dyn FnMut(usize, &[Leaf], &[Leaf]) -> Vec<Leaf>>;
 
-/// A matrix, a vector, a number, a block, a row, a wide matrix, and an empty leaf.
 pub const SHAPES: [&[usize]; 7] = [&[4, 3], &[5], &[], &[2, 3, 2], &[1, 4], &[3, 6], &[0]];
 
-/// Returns numbers that differ from place to place, rounded to `f32`; every seventh may be zero.
+/// Returns different numbers, rounded to `f32`; every seventh may be zero.
 pub fn wave(shape: &[usize], seed: f64, zeros: bool) -> Leaf {
     let mut i = 0.0;
     ArrayD::from_shape_simple_fn(IxDyn(shape), || {
@@ -45,9 +42,9 @@ fn read(updates: &Updates, i: usize, dtype: DType) -> Vec<f64> {
     }
 }
 
-/// Checks the updates of some steps against an oracle.
+/// Checks updates against an oracle.
 ///
-/// The tolerance is 1e-11 for `f64` leaves, `single` for `f32` ones, relative to the leaf's largest.
+/// The tolerance is relative to the leaf's largest: 1e-11 for `f64`, `single` for `f32`.
 pub fn check_to<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, single: f64, oracle: impl Fn() -> Oracle) {
     for mixture in 0..3 {
         let dtype =
@@ -84,7 +81,7 @@ pub fn check<S: GradientTransformation<Needs = Nothing>>(optimizer: &S, oracle: 
     check_to(optimizer, 2e-5, oracle);
 }
 
-/// Returns an oracle from a function of one leaf, with any state.
+/// Returns an oracle from a function of one leaf.
 pub fn each_leaf<M: Default + Clone + 'static>(
     f: impl Fn(&mut M, usize, &Leaf, &Leaf) -> Leaf + Clone + 'static,
 ) -> impl Fn() -> Oracle {
@@ -97,7 +94,6 @@ pub fn each_leaf<M: Default + Clone + 'static>(
     }
 }
 
-/// Returns an oracle from a function of one element.
 pub fn each_element<M: Default + Clone + 'static>(
     f: impl Fn(&mut M, usize, f64, f64) -> f64 + Clone + 'static,
 ) -> impl Fn() -> Oracle {

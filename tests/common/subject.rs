@@ -1,6 +1,6 @@
 //! A type-erased transformation, compiled once for all laws.
 //!
-//! Only its type is erased: a [`Session`] steps the transformation itself, with the loops of its users.
+//! A [`Session`] steps the transformation itself, with its users' loops.
 
 use gradchain::arguments::Arguments;
 use gradchain::needs::{Includes, ValueAndGradFn};
@@ -17,28 +17,25 @@ use super::After;
 use super::given::{Member, Registered};
 use super::registry::About;
 
-/// A transformation under the laws.
 pub trait Subject: Sync {
     fn name(&self) -> &str;
     fn about(&self) -> About;
 
-    /// Returns the transformation's own state before the first step.
+    /// Returns the unboxed transformation's state.
     fn init(&self, params: &DynTree) -> Result<Box<dyn Session>>;
 
-    /// Returns the programs of a step.
     fn programs(&self, params: &DynTree) -> Result<Programs>;
 
-    /// Returns the transformation boxed by the crate: for chains, and for wrappers around it.
+    /// Returns the transformation boxed by the crate.
     fn boxed(&self) -> Member;
 
-    /// Returns the transformation boxed with its named arguments, if it has any.
+    /// Returns it boxed with its named arguments, if any.
     fn named(&self) -> Option<wrapper::Named<ValueAndGradFn>> {
         None
     }
 }
 
 impl dyn Subject + '_ {
-    /// Runs some steps.
     pub fn run(&self, params: &DynTree, grads: &[DynTree]) -> After<AnyState> {
         let mut params = params.clone();
         let mut session = self.init(&params).expect("a registered transformation fits every tree");
@@ -49,7 +46,6 @@ impl dyn Subject + '_ {
     }
 }
 
-/// A transformation and its state.
 pub trait Session {
     fn step(&mut self, params: &mut DynTree, grads: &dyn Tree) -> Result<Outcome>;
     fn step_on(&mut self, machine: &mut dyn Executor) -> Result<Outcome>;
@@ -59,16 +55,14 @@ pub trait Session {
     fn zero_updates(&self) -> Updates;
     fn schema(&self) -> Schema;
     fn readings(&self) -> Result<Readings>;
-    /// Returns a copy of the state.
     fn state(&self) -> AnyState;
-    /// Puts another state in place of this one, as users can in safe code.
+    /// Replaces the state by assignment, as safe user code can.
     fn put(&mut self, state: AnyState);
     /// Calls `OptState::replace`.
     fn replace(&mut self, state: AnyState) -> Result<()>;
     fn copy(&self) -> Box<dyn Session>;
 }
 
-/// An entry before its type is erased.
 #[derive(Clone)]
 pub struct Entry<T> {
     pub name: String,
@@ -78,7 +72,7 @@ pub struct Entry<T> {
 
 /// Erases the type of an entry with named arguments.
 ///
-/// In `entry.subject()` it is preferred over [`Anonymous`], which needs a reference, without naming either.
+/// `entry.subject()` prefers it over [`Anonymous`], which needs a reference.
 pub trait Named {
     fn subject(self) -> Box<dyn Subject>;
 }
@@ -192,7 +186,6 @@ impl<T: Registered> Session for Running<T> {
     }
 }
 
-/// A type-erased state, to compare and average.
 #[derive(Debug)]
 pub struct AnyState(Box<dyn ErasedState>);
 

@@ -4,7 +4,6 @@ use gradchain::tree::{DynElement, DynTree};
 use ndarray::{Array, ArrayD, Axis, IxDyn, ShapeBuilder, Slice};
 use proptest::prelude::*;
 
-/// The memory layout of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     C,
@@ -61,7 +60,7 @@ pub fn plan() -> impl Strategy<Value = Vec<LeafPlan>> {
     prop::collection::vec(leaf, 0..5)
 }
 
-/// Returns an array of values `f(i)` in logical order, in a memory layout.
+/// Returns an array of `f(i)` in logical order.
 fn array<T: DynElement>(shape: &[usize], order: Order, f: impl Fn(usize) -> f64) -> ArrayD<T> {
     let mut i = 0;
     let logical: ArrayD<T> = Array::from_shape_simple_fn(IxDyn(shape), || {
@@ -93,7 +92,7 @@ fn array<T: DynElement>(shape: &[usize], order: Order, f: impl Fn(usize) -> f64)
     }
 }
 
-/// Returns a tree of these leaves, with values by leaf and element.
+/// Returns a tree of values by leaf and element.
 pub fn tree(plan: &[LeafPlan], f: impl Fn(usize, usize) -> f64) -> DynTree {
     let mut tree = DynTree::new();
     for (leaf, LeafPlan { number, shape, order }) in plan.iter().enumerate() {
@@ -112,7 +111,7 @@ pub fn tree(plan: &[LeafPlan], f: impl Fn(usize, usize) -> f64) -> DynTree {
     tree
 }
 
-/// Returns a tree of these leaves, with values from another's: by place in the leaf, and value.
+/// Returns a tree of values by place and another tree's value.
 pub fn map(plan: &[LeafPlan], source: &DynTree, f: impl Fn(usize, f64) -> f64) -> DynTree {
     let values = super::values(source);
     tree(plan, |leaf, i| {
@@ -131,7 +130,7 @@ pub fn noise(seed: u64, leaf: usize, i: usize) -> f64 {
     (x >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// Parameters, and gradients of some steps, of one structure, each in its own layout.
+/// Parameters and gradients of one structure, each in its own layout.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub plan: Vec<LeafPlan>,

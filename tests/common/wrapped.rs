@@ -14,12 +14,10 @@ use gradchain::wrapper::{
 
 use super::given::{Member, member};
 
-/// Wraps a transformation.
 pub type Wrap = fn(Member) -> Member;
 
 macro_rules! wrappers {
     ($($name:ident: |$inner:ident| $wrapped:expr;)*) => {
-        /// The name and the constructor of each wrapper.
         pub const WRAPPERS: &[(&str, Wrap)] = &[$((stringify!($name), |$inner| member($wrapped))),*];
     };
 }

@@ -1,6 +1,6 @@
-//! The intended differences between this crate and Optax.
+//! Intended differences from Optax.
 //!
-//! Rules from `departures.toml` say in which cases, and which values are expected instead.
+//! `departures.toml` has the rules: their cases, and the expected values.
 
 mod gives;
 mod situation;
@@ -15,7 +15,6 @@ use super::transform::{Seen, Transform};
 use super::tree::Leaf;
 use super::{Verdict, projection};
 
-/// All rules, by the kind of their cases.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Departures {
@@ -23,7 +22,7 @@ pub(crate) struct Departures {
     pub(crate) projection: Vec<Rule<projection::When, projection::Gives>>,
 }
 
-/// A rule: its cases, the values expected instead, and the reason.
+/// A rule: cases, expected values, reason.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule<When, Gives> {
@@ -33,26 +32,24 @@ pub(crate) struct Rule<When, Gives> {
     pub(crate) gives: Gives,
 }
 
-/// The conditions of a case, all required.
+/// Conditions, all required.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct When {
-    /// Names of transformations and arguments in the config, all required.
+    /// Names in the config, all required.
     uses: Vec<String>,
     /// Names in the config, one required.
     uses_any: Vec<String>,
-    /// Dtypes, one required of some parameter.
+    /// One required of some parameter.
     parameters: Vec<String>,
     situation: Option<Situation>,
 }
 
 impl Departures {
-    /// Returns the project's rules.
     pub(crate) fn kept() -> Departures {
         toml::from_str(include_str!("departures.toml")).expect("departures.toml is well formed")
     }
 
-    /// Returns names and reasons.
     pub(crate) fn rules(&self) -> impl Iterator<Item = (&str, &str)> {
         let transform = self.transform.iter().map(|rule| (&*rule.name, &*rule.reason));
         transform.chain(self.projection.iter().map(|rule| (&*rule.name, &*rule.reason)))
@@ -89,7 +86,6 @@ impl When {
     }
 }
 
-/// Returns true if a name is a key or a value anywhere.
 fn uses(config: &Value, name: &str) -> bool {
     match config {
         Value::Object(map) => map.iter().any(|(key, value)| key == name && !value.is_null() || uses(value, name)),

@@ -39,7 +39,7 @@ TREES = [
 ]
 WRAPPERS = ["chain", "named_chain", "masked", "partition", "multi_steps", "multi_steps_skip", "inject_hyperparams",
             "apply_if_finite", "conditionally_transform", "conditionally_mask", "flatten", "selective_transform", "monitor"]
-# Transformations that see the kind of a leaf, or keep state beside that of `init`, stay at their public cases' places.
+# Transformations that see a leaf's kind, or keep state beside `init`'s, stay at their public cases' places.
 UNWRAPPED = {"lookahead", "sam", "schedule_free", "schedule_free_sgd", "schedule_free_adamw", "muon", "galore", "scale_by_muon",
              "scale_by_galore", "rprop", "scale_by_rprop", "apply_every", "mechanize", "freeze", "monitor", "snapshot", "reduce_on_plateau"}
 CONTAINERS = {"chain", "named_chain", "partition", "multi_steps", "inject_hyperparams", "monitor", "masked", "sam",
@@ -76,8 +76,6 @@ class Fresh:
 
     def maybe(self, chance):
         return self.random.random() < chance
-
-    # Configs.
 
     def three_digits(self, x):
         return float(f"{x:.3g}")
@@ -176,8 +174,7 @@ class Fresh:
                 fresh[argument] = self.value(name, argument, given)
         for argument, default in SIGNATURES.get(name, {}).items():
             given = [x for x in POOLS.get((name, argument), []) if not isinstance(x, (dict, list))]
-            # The decomposition determines the orientation of a basis, so state kept through a change of it is
-            # arbitrary.
+            # The decomposition determines a basis's orientation, so state kept through a change of it is arbitrary.
             if argument == "update_proj_gap":
                 continue
             if argument not in fresh and given and argument not in cases.MASKS | cases.INNER and self.maybe(0.2):
@@ -232,8 +229,6 @@ class Fresh:
     def condition(self):
         return self.random.choice([{"step_lt": 3}, {"step_ge": 2}, {"step_mod": [2, 1]}, {"step_mod": [3, 0]}])
 
-    # Inputs.
-
     def inputs(self, template):
         tags, names = set(template["tags"]), cases.named(template["config"])
         public = {path: tuple(leaf["shape"]) for path, leaf in template["params"].items()}
@@ -246,7 +241,7 @@ class Fresh:
         config = self.config(template["config"])
         topics = tags & {"nan", "zeros", "huge", "tiny", "value"}
         if not topics and self.maybe(0.12):
-            # Without huge values in a public case, such as in differences of parameters, they would swamp the others.
+            # Huge values, absent from public cases, would swamp the others.
             same = {tag for case in TRANSFORMS if case["config"].keys() == template["config"].keys() for tag in case["tags"]}
             topics = {self.random.choice(["zeros", "huge", "tiny"])} & (same | {"zeros"})
         if not names & UNWRAPPED and self.maybe(0.35):
@@ -297,7 +292,7 @@ class Fresh:
         names = cases.named(template["config"])
         values = None
         if "value" in topics or "lbfgs" in " ".join(names):
-            # A bowl; the gradients are taken along a separate path towards its bottom.
+            # A bowl; gradients are taken on a separate path to its bottom.
             curve = {p: np.abs(self.normal(x.shape, 1.0)) + 0.2 for p, x in params.items()}
             centre = {p: self.normal(x.shape, 1.0) for p, x in params.items()}
             grads, values = [], []

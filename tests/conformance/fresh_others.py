@@ -31,8 +31,6 @@ class Others(fresh.Fresh):
         rtol = 2e-6 if wide and dtype == "f64" else RELATIVE[dtype]
         return {"rtol": rtol, "atol": float(f"{rtol / 4 * size:.1e}")}
 
-    # Schedules.
-
     def jittered(self, node, key=None):
         """Numbers of a schedule a little other; steps stay whole."""
         r = self.random
@@ -71,8 +69,6 @@ class Others(fresh.Fresh):
         size = max((abs(float(x)) for x in values if np.isfinite(x)), default=0.0)
         return {"schedule": schedule, "dtype": dtype, "counts": steps, "expected": [cases.number(str(x)) for x in values],
                 "tolerance": self.bound(dtype, size, wide=True)}
-
-    # Projections and functions.
 
     def types(self, tree):
         dtype = self.random.choice(["f32", "f32", "f64"])
@@ -141,8 +137,6 @@ class Others(fresh.Fresh):
             bound["atol"] = max(bound["atol"], bound["rtol"] / 2)
         return {"function": name, "trees": {key: {p: cases.leaf(x) for p, x in sorted(t.items())} for key, t in trees.items()},
                 "args": args, "expected": expected, "tolerance": bound}
-
-    # Refusals.
 
     def invalid(self, template):
         """A transformation with one argument that may be out of its range; a case if Optax says so."""

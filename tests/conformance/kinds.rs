@@ -27,7 +27,6 @@ pub(crate) fn schedule(case: &Value) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The arguments of a function or a projection.
 pub(crate) struct Given<'a> {
     pub(crate) trees: &'a Value,
     pub(crate) args: &'a Value,
@@ -42,7 +41,6 @@ impl Given<'_> {
         tree::number(&self.args[name]).map_err(|error| Stop::Error(format!("argument `{name}`: {error}")))
     }
 
-    /// Returns a number that has a default.
     pub(crate) fn number_or(&self, name: &str, default: f64) -> Result<f64, Stop> {
         if self.args[name].is_null() { Ok(default) } else { self.number(name) }
     }
@@ -51,7 +49,6 @@ impl Given<'_> {
         self.args[name].as_u64().ok_or_else(|| Stop::Error(format!("argument `{name}`: {}", self.args[name])))
     }
 
-    /// Returns a number or a tree.
     pub(crate) fn operand(&self, name: &str) -> Result<Operand, Stop> {
         match &self.args[name]["tree"] {
             Value::Null => self.number(name).map(Operand::from),
@@ -60,7 +57,7 @@ impl Given<'_> {
     }
 }
 
-/// Returns a tree, if this build has its dtypes.
+/// Returns a tree whose dtypes this build has.
 pub(crate) fn read(tree: &Value) -> Result<DynTree, Stop> {
     let leaves = tree::read(tree).map_err(Stop::Error)?;
     if !types_are_supported(leaves.values()) {
@@ -69,11 +66,10 @@ pub(crate) fn read(tree: &Value) -> Result<DynTree, Stop> {
     Ok(tree::dynamic(&leaves))
 }
 
-/// The result of a function.
 enum Gives {
     Tree(DynTree),
     Value(f64),
-    /// A sum, and the number of clipped examples: in all, or of each leaf.
+    /// A sum, and the number of clipped examples: in all, or by leaf.
     Clipped(DynTree, Value),
 }
 

@@ -1,4 +1,4 @@
-//! Runs recorded cases of Optax against this crate; `README.md` beside the archive describes the format.
+//! Recorded cases of Optax; `README.md` beside the archive describes the format.
 
 mod departures;
 mod kinds;
@@ -19,10 +19,9 @@ use serde_json::Value;
 pub(crate) use departures::Departures;
 use transform::{Stop, Transform};
 
-/// The verdict on a case.
 pub(crate) enum Verdict {
     Passed,
-    /// It disagrees with Optax, as these rules require.
+    /// Disagrees with Optax, as these rules require.
     Departed(Vec<String>),
     /// The first difference.
     Failed(String),
@@ -30,13 +29,13 @@ pub(crate) enum Verdict {
     Skipped(String),
 }
 
-/// Returns the project's cases: the public ones, and a few of `record.py`'s for the gaps.
+/// Returns the public cases, and a few of `record.py`'s for the gaps.
 pub(crate) fn kept() -> Vec<(String, Value)> {
     ["cases.jsonl.gz", "own.jsonl.gz"].into_iter().flat_map(archive).collect()
 }
 
 fn archive(name: &str) -> Vec<(String, Value)> {
-    // This module is part of a test, and of a program in another package.
+    // Part of a test, and of a program in another package.
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here.ancestors().find(|root| root.join("tests/conformance").exists()).expect("the crate's folder");
     let path = root.join("tests/conformance").join(name);
@@ -50,7 +49,7 @@ fn name(case: &Value) -> String {
     case["name"].as_str().unwrap_or_default().into()
 }
 
-/// Returns the cases in a folder and its subfolders; skips other files, such as the table of signatures.
+/// Returns the cases in a folder and below; skips other files.
 pub(crate) fn folder(path: &Path) -> std::io::Result<Vec<(String, Value)>> {
     let mut entries = fs::read_dir(path)?.map(|entry| entry.map(|e| e.path())).collect::<Result<Vec<_>, _>>()?;
     entries.sort();
@@ -69,7 +68,6 @@ pub(crate) fn folder(path: &Path) -> std::io::Result<Vec<(String, Value)>> {
     Ok(cases)
 }
 
-/// Runs one case.
 pub(crate) fn run(case: &Value, departures: &Departures) -> Verdict {
     let done = match case["kind"].as_str() {
         Some("transform") => return transform(case, departures),
@@ -107,7 +105,6 @@ fn transform(case: &Value, departures: &Departures) -> Verdict {
     }
 }
 
-/// The counts of verdicts, and their details.
 #[derive(Default)]
 pub(crate) struct Summary {
     pub(crate) passed: usize,
@@ -134,7 +131,7 @@ impl Summary {
         summary
     }
 
-    /// Lists the skipped cases by missing feature, and the departures by rule and reason, a line each.
+    /// Lists skipped cases by missing feature, departures by rule and reason.
     pub(crate) fn details(&self, departures: &Departures) -> String {
         let skipped = self.skipped.iter().map(|(name, n)| format!("skipped  {n:4}  {name}\n"));
         let departed = departures.rules().filter_map(|(rule, reason)| {

@@ -24,8 +24,6 @@ INNER = {"inner", "base_optimizer", "fast_optimizer", "optimizer", "adv_optimize
 TUPLES = {"betas", "init_step", "axis", "ns_coeffs"}
 
 
-# Numbers and trees.
-
 def number(x):
     x = float(x)
     return x if np.isfinite(x) else {"nan": "nan", "inf": "inf", "-inf": "-inf"}[str(x)]
@@ -73,8 +71,6 @@ def array(leaf):
     data = leaf["data"] if isinstance(leaf["data"], list) else [leaf["data"]]
     return np.array([float(x) for x in data], np.float64).reshape(leaf["shape"])
 
-
-# Configs.
 
 def find(name):
     for module in (optax, optax.contrib, optax.transforms):
@@ -193,8 +189,6 @@ def named(config):
     return {config} if isinstance(config, str) else set()
 
 
-# Runs.
-
 def states(state, kind):
     """The parts of a state that are of a named tuple of this name."""
     is_kind = lambda node: type(node).__name__ == kind
@@ -213,7 +207,7 @@ def flags(config, state):
     multi = only("MultiStepsState")
     if multi is not None:
         found |= {"mini_step": int(multi.mini_step), "gradient_step": int(multi.gradient_step)}
-        # If parts are skipped in some steps, the counters do not show the outcome of this step.
+        # In steps that skip parts, counters do not show the outcome.
         if not names & {"conditionally_transform", "conditionally_mask", "partition", "masked"}:
             found["has_updated"] = bool(multi.mini_step == 0 and multi.gradient_step > 0)
         if multi.skip_state:
@@ -309,7 +303,7 @@ def run(inputs, wide=None):
             step |= {"expected_updates": flat(updates), "expected_params": flat(params)}
         hyperparams = injected(state)
         if hyperparams is not None:
-            # Optax calls a function that is no schedule as one.
+            # Optax calls it as a schedule.
             given = {key: x for key, x in hyperparams.hyperparams.items() if key != "clip_value_fn"}
             step["expected_hyperparams"] = {key: number(x) for key, x in given.items()}
         if found := flags(config, state):
@@ -322,8 +316,6 @@ def run(inputs, wide=None):
         steps.append(step)
     return steps
 
-
-# Tolerances.
 
 KEPT = ("expected_updates", "expected_params", "expected_eval_params")
 LADDER = {"f32": (5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4), "f64": (1e-12, 1e-11, 1e-10, 1e-9),

@@ -1,4 +1,4 @@
-//! Cases of projections, and their departures: the nearest point of a set, computed naively.
+//! Projections and their departures: the nearest point, computed naively.
 
 use gradchain::projection::*;
 use gradchain::tree::DynTree;
@@ -10,7 +10,6 @@ use super::transform::Stop;
 use super::tree::{self, Leaves, Slack, Tolerance};
 use super::{Departures, Verdict, verdict};
 
-/// A case and the result.
 struct Projected<'a> {
     name: &'a str,
     given: Given<'a>,
@@ -54,17 +53,15 @@ impl Projected<'_> {
         self.tolerance.compare("leaf", expected, self.found.as_ref().map_err(String::clone)?, &Slack::new())
     }
 
-    /// Returns the elements of all leaves.
     fn elements(&self) -> Vec<f64> {
         self.tree.values().flat_map(|leaf| leaf.data.iter().copied()).collect()
     }
 
-    /// Returns a radius.
     fn scale(&self) -> f64 {
         self.given.number_or("scale", 1.0).unwrap_or(f64::NAN)
     }
 
-    /// Returns the elements of an argument that is a number or a tree, if it exists.
+    /// Returns a number's or a tree's elements, if present.
     fn operand(&self, argument: &str) -> Option<Vec<f64>> {
         match &self.given.args[argument]["tree"] {
             Value::Null => Some(vec![self.given.number(argument).ok()?; self.elements().len()]),
@@ -73,7 +70,6 @@ impl Projected<'_> {
     }
 }
 
-/// Projects in place.
 fn project(name: &str, given: &Given<'_>, x: &mut DynTree) -> Result<gradchain::Result<()>, Stop> {
     let scale = || given.number_or("scale", 1.0);
     Ok(match name {
@@ -94,35 +90,34 @@ fn project(name: &str, given: &Given<'_>, x: &mut DynTree) -> Result<gradchain::
     })
 }
 
-/// The conditions of a case, all required.
+/// Conditions, all required.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct When {
-    /// Projections, one required; any if empty.
+    /// One required; any if empty.
     #[serde(default)]
     uses_any: Vec<String>,
     situation: Situation,
 }
 
-/// A condition on the result of a case.
+/// A condition on the result.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Situation {
     /// All is finite, and Optax's result is outside the set.
     OffTheSet,
-    /// All is finite, and a sum of squares or products overflows the tree's dtype.
+    /// All is finite, and a sum of squares or products overflows the dtype.
     ProductsOverflow,
     /// The arguments describe no set.
     NoSet,
 }
 
-/// The kind of expected result.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Gives {
-    /// The nearest point of the set, computed in `f64`.
+    /// The nearest point, in `f64`.
     NearestPoint,
-    /// An error that names the problem of the argument.
+    /// An error that names the problem.
     Refusal,
 }
 
@@ -150,7 +145,7 @@ impl Situation {
     }
 }
 
-/// Returns true if a point is in the set of a sum or a norm.
+/// Returns true if a point is in the set.
 fn holds(name: &str, scale: f64, point: &Leaves, tolerance: Tolerance) -> bool {
     let point: Vec<f64> = point.values().flat_map(|leaf| leaf.data.iter().copied()).collect();
     let sum = |f: fn(f64) -> f64| point.iter().map(|x| f(*x)).sum::<f64>();
@@ -167,7 +162,7 @@ fn holds(name: &str, scale: f64, point: &Leaves, tolerance: Tolerance) -> bool {
     }
 }
 
-/// Returns the problem of an argument, as the error must name it.
+/// Returns the problem that the error must name.
 fn no_set(case: &Projected<'_>) -> Option<&'static str> {
     let number = |argument: &str| case.given.args[argument].as_f64();
     let zeros = |argument: &str| case.operand(argument).is_some_and(|a| a.iter().all(|a| *a == 0.0));
@@ -203,7 +198,7 @@ impl Gives {
     }
 }
 
-/// Returns the nearest point; of several, the one with equal elements, or with the signs of zeros.
+/// Returns the nearest point; of several, with equal elements, or with the signs of zeros.
 fn nearest(case: &Projected<'_>) -> Option<Vec<f64>> {
     let (x, scale) = (case.elements(), case.scale());
     let signed = |rests: Vec<f64>| x.iter().zip(rests).map(|(x, rest)| rest.copysign(*x)).collect();
@@ -235,7 +230,7 @@ fn nearest(case: &Projected<'_>) -> Option<Vec<f64>> {
     }
 }
 
-/// Projects onto the simplex: sorts, and keeps as many of the largest as stay positive.
+/// Sorts, and keeps as many of the largest as stay positive.
 fn simplex(x: &[f64], scale: f64) -> Vec<f64> {
     let mut sorted = x.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));

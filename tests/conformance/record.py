@@ -106,7 +106,7 @@ record("prodigy_frozen_f32", {"selective_transform": {"optimizer": {"prodigy": {
        "b": True, "w": True}}}}, "f32", W, G, F32, ["prodigy", "selective_transform"])
 record("inject_sophia_f32", {"inject_hyperparams": {"inner": {"sophia": {"learning_rate": 0.1, "hessian_diagonal_fn": {"scale": {
        "step_size": 0.5}}}}, "static_args": ["update_interval"]}}, "f32", W, G, F32, ["inject_hyperparams", "sophia"])
-# Five steps before the variance is known, and with it.
+# Before the variance is known, and with it.
 for name, arguments, steps in (("", {}, 5), ("_nesterov", {"nesterov": True}, 5), ("_early", {"b2": 0.8}, 10)):
     record(f"radam{name}_infinite_f32", {"radam": {"learning_rate": 0.1, **arguments}}, "f32", W, (INFINITE + G)[:steps], F32,
            ["nan", "radam"])

@@ -1,7 +1,7 @@
-//! Reference results for transformations that Optax has wrong, composed of naive parts and of this crate's.
+//! Reference results for transformations that Optax has wrong, of naive parts and this crate's.
 //!
-//! Accumulation: the inner transformation gets the mean (or sum) of the list of each window's gradients and losses, and
-//! nothing is carried between windows; `apply_every` likewise. Rounds of `sam` skip computations without an effect.
+//! Accumulation: the inner transformation gets the mean (or sum) of each window's gradients and losses, and nothing is
+//! carried between windows; `apply_every` likewise. Rounds of `sam` skip computations without an effect.
 
 use std::collections::BTreeMap;
 
@@ -14,21 +14,21 @@ use super::naive::{Acprop, Ademamix, Adopt, FactoredRms, Naive, Plateau, Rprop, 
 use super::transform::{self, Seen, Transform};
 use super::tree::{self, Leaf, Leaves};
 
-/// The expected results, and the steps from which particular departures apply.
+/// Expected results, and the steps from which departures apply.
 pub(crate) struct Windows {
     pub(crate) seen: Vec<Seen>,
     /// The first step that accumulated a gradient that is not finite.
     pub(crate) poisoned: Option<usize>,
-    /// The first step that completed a window whose loss differs from its last mini-step's.
+    /// The first complete window whose loss differs from its last mini-step's.
     pub(crate) averaged: Option<usize>,
 }
 
-/// Runs a case with naive parts at the top, and in chains, masks, partitions, conditions, `sam` and accumulation.
+/// Runs naive parts at the top, and in chains, masks, partitions, conditions, `sam` and accumulation.
 pub(crate) fn windows(case: &Transform) -> Option<Windows> {
     leaning(case, 0.0)
 }
 
-/// Runs a case with decisions rounded up or down, by 1 or −1 times the maximal rounding error.
+/// Rounds decisions by the maximal error, up (1) or down (−1).
 pub(crate) fn leaning(case: &Transform, lean: f64) -> Option<Windows> {
     let mut params = tree::dynamic(&case.params);
     let mut node = Node::build(&case.config, &params)?;
@@ -61,14 +61,13 @@ pub(crate) fn leaning(case: &Transform, lean: f64) -> Option<Windows> {
 
 enum Node {
     Chain(Vec<Node>),
-    /// A node for each set of paths.
     Parts(Vec<(Vec<String>, Node)>),
     Rule(Box<dyn Naive>),
     Plateau(Box<Plateau>),
     Sums(Sums),
     Whole(Boxed<needs::Value>, Box<OptState<Boxed<needs::Value>>>),
     Window(Box<Window>),
-    /// A node that gets all leaves as one.
+    /// All leaves as one.
     Flat(Box<Node>),
     Sometimes(Box<Sometimes>),
     IfFinite(Box<IfFinite>),
@@ -85,12 +84,12 @@ struct Window {
     emitted: u64,
     /// True if a gradient that is not finite was accumulated.
     poisoned: bool,
-    /// True if the loss of a window differed from its last mini-step's.
+    /// A window's loss differed from its last mini-step's.
     averaged: bool,
     flags: BTreeMap<String, Value>,
 }
 
-/// Runs in some steps only; in others updates are zero, or pass.
+/// Runs in some steps; in others updates are zero, or pass.
 struct Sometimes {
     inner: Node,
     condition: Value,
@@ -106,15 +105,15 @@ struct IfFinite {
     in_all: u64,
 }
 
-/// Rounds of adversarial steps, followed by one of the optimizer.
+/// Adversarial steps, then one of the optimizer.
 struct Sam {
     optimizer: Node,
     adversary: Node,
-    /// The config to rebuild the adversary from after each round.
+    /// Rebuilds the adversary after each round.
     reset: Option<Value>,
     period: u64,
     done: u64,
-    /// The parameters at the start of the round.
+    /// The round's start.
     start: DynTree,
 }
 
@@ -242,7 +241,6 @@ impl Node {
         Some(Node::Whole(whole, Box::new(state)))
     }
 
-    /// Returns the updates, and false if something was held or skipped.
     fn update(&mut self, grads: Leaves, value: f64, params: &DynTree) -> Option<(Leaves, bool)> {
         match self {
             Node::Chain(members) => {
@@ -250,7 +248,7 @@ impl Node {
                 for member in members {
                     let (updates, also) = member.update(grads, value, params)?;
                     (grads, emitted) = (updates, emitted && also);
-                    // The members behind it do not run.
+                    // Later members do not run.
                     if !also && member.holds_back() {
                         break;
                     }
@@ -303,7 +301,7 @@ impl Node {
         }
     }
 
-    /// Visits this node and everything inside.
+    /// Visits the node and all inside.
     fn each(&mut self, see: &mut dyn FnMut(&mut Node)) {
         see(self);
         match self {
@@ -460,11 +458,10 @@ impl Sam {
     }
 }
 
-/// Emits the sum of the last `k` gradients in every `k`-th step, zero in others.
+/// Emits the sum of `k` gradients in every `k`-th step, zero in others.
 struct Sums {
     k: usize,
     gradients: Vec<Leaves>,
-    /// True if a gradient that is not finite was accumulated.
     poisoned: bool,
 }
 
@@ -484,7 +481,7 @@ fn sum(gradients: &[Leaves]) -> Leaves {
     map(&gradients[0], |path, i| gradients.iter().map(|g| g[path].data[i]).sum())
 }
 
-/// Returns leaves of the same shapes with other values, rounded to their dtypes.
+/// Returns the same shapes with other values, rounded.
 pub(crate) fn map(like: &Leaves, value: impl Fn(&str, usize) -> f64) -> Leaves {
     let each = |(path, leaf): (&String, &Leaf)| {
         let data = (0..leaf.data.len()).map(|i| tree::round(leaf.dtype, value(path, i))).collect();
@@ -493,7 +490,6 @@ pub(crate) fn map(like: &Leaves, value: impl Fn(&str, usize) -> f64) -> Leaves {
     like.iter().map(each).collect()
 }
 
-/// Returns the only entry of an object.
 fn single(config: &Value) -> Option<(&str, &Value)> {
     let mut entries = config.as_object()?.iter();
     entries.next().filter(|_| entries.next().is_none()).map(|(name, value)| (&**name, value))
@@ -530,7 +526,7 @@ fn mentions_naive(config: &Value) -> bool {
     }
 }
 
-/// Returns all leaves as one, if they have one dtype.
+/// Returns one leaf, if all have one dtype.
 fn flat(leaves: &Leaves) -> Option<Leaves> {
     let dtype = leaves.values().next()?.dtype;
     let data: Vec<f64> = leaves.values().flat_map(|leaf| leaf.data.iter().copied()).collect();
@@ -538,7 +534,6 @@ fn flat(leaves: &Leaves) -> Option<Leaves> {
     of_one_type.then(|| Leaves::from([(String::new(), Leaf { dtype, shape: vec![data.len()], data })]))
 }
 
-/// Returns the leaves with these paths.
 fn some(params: &DynTree, paths: &[String]) -> DynTree {
     let mut leaves = tree::leaves(params);
     leaves.retain(|path, _| paths.contains(path));
@@ -560,7 +555,7 @@ fn chosen(mask: &Value, params: &DynTree) -> Option<Vec<String>> {
     Some(paths.collect::<Option<Vec<Option<String>>>>()?.into_iter().flatten().collect())
 }
 
-/// Returns the value for a leaf, or for a subtree that contains it.
+/// Returns the value for a leaf, or for a subtree around it.
 fn under<'a>(map: Option<&'a serde_json::Map<String, Value>>, path: &str) -> Option<&'a Value> {
     let holds = |key: &str| key.is_empty() || path == key || path.strip_prefix(key).is_some_and(|p| p.starts_with('/'));
     map?.iter().find(|(key, _)| holds(key)).map(|(_, value)| value)

@@ -11,17 +11,16 @@ use serde_json::Value;
 
 use super::tree::{self, Leaf, Leaves, Slack, Tolerance};
 
-/// One step of a case.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) grads: Leaves,
-    /// The loss; NaN in cases without one, so that any use of it shows.
+    /// NaN in cases without a loss, so that any use shows.
     pub(crate) value: f64,
     pub(crate) set_hyperparams: BTreeMap<String, f64>,
     pub(crate) expected: Seen,
 }
 
-/// The result of a step, expected or actual.
+/// A step's result, expected or actual.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) updates: Leaves,
@@ -33,13 +32,12 @@ pub(crate) struct Seen {
     pub(crate) eval_params: Option<Leaves>,
     /// The reasons for refused hyperparameters.
     pub(crate) refusals: BTreeMap<String, String>,
-    /// True if the gradients were skipped; for actual results only.
+    /// Actual results only.
     pub(crate) skipped: bool,
-    /// The additional tolerance for each element of a parameter and of an update; for departures only.
+    /// Additional tolerances of each parameter and update, in departures.
     pub(crate) slack: [Slack; 2],
 }
 
-/// A case of a transformation.
 #[derive(Clone, Debug)]
 pub(crate) struct Transform {
     pub(crate) config: Value,
@@ -59,12 +57,11 @@ impl Transform {
         })
     }
 
-    /// Returns true for `lookahead`, whose case has two trees in one.
+    /// Returns true for `lookahead`, which has two trees in one.
     pub(crate) fn is_lookahead(&self) -> bool {
         self.config.get("lookahead").is_some()
     }
 
-    /// Returns the parameters that the transformation is given.
     pub(crate) fn fast_params(&self) -> Leaves {
         if self.is_lookahead() { under("fast/", &self.params) } else { self.params.clone() }
     }
@@ -142,7 +139,7 @@ impl Seen {
     }
 }
 
-/// Compares flags: integers and booleans exactly, other numbers within the tolerance.
+/// Compares integers and booleans exactly, other numbers within the tolerance.
 fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
     match (tree::number(expected), tree::number(found)) {
         (Ok(e), Ok(f)) if expected.is_u64() => e == f,
@@ -151,21 +148,20 @@ fn same_flag(expected: &Value, found: &Value, tolerance: Tolerance) -> bool {
     }
 }
 
-/// The reason that a case stopped early.
+/// The reason for an early stop.
 pub(crate) enum Stop {
     /// The feature that this build lacks.
     Skipped(String),
     Error(String),
 }
 
-/// Runs this crate on the inputs of a case.
 pub(crate) fn observe(case: &Transform) -> Result<Vec<Seen>, Stop> {
     observe_in(case, None)
 }
 
-/// Runs this crate on the inputs of a case, optionally in another dtype.
+/// Runs the case, optionally in another dtype.
 ///
-/// Then updates, and after every step the parameters, are rounded to the case's dtypes.
+/// Then updates, and after every step parameters, are rounded to the case's dtypes.
 pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<Seen>, Stop> {
     let wide = |leaves: Leaves| match dtype {
         None => leaves,
@@ -176,7 +172,7 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
     }
     let built =
         config::build_with::<needs::Value>(&case.config).map_err(|error| Stop::Error(format!("build: {error}")))?;
-    // In Optax the learning rate of `adadelta` is optional, and then the chain climbs; here that must be allowed.
+    // Optax's `adadelta` without a rate climbs; here that must be allowed.
     let optimizer = allow(built, [WarningKind::NegativeRate]);
     let stop = |stage: &str, error: gradchain::Error| Stop::Error(format!("{stage}: {error}"));
     let narrow = case.fast_params();
@@ -223,7 +219,7 @@ pub(crate) fn observe_in(case: &Transform, dtype: Option<DType>) -> Result<Vec<S
     Ok(seen)
 }
 
-/// Runs this crate on per-example gradients.
+/// Steps on per-example gradients.
 fn observe_per_example(case: &Transform) -> Result<Vec<Seen>, Stop> {
     let error = |stage: &str, error: &dyn std::error::Error| Stop::Error(format!("{stage}: {error}"));
     let optimizer = config::build_per_example::<needs::Nothing>(&case.config).map_err(|e| error("build", &e))?;
@@ -245,7 +241,6 @@ fn observe_per_example(case: &Transform) -> Result<Vec<Seen>, Stop> {
     Ok(seen)
 }
 
-/// Rounds to the dtypes of other leaves.
 fn rounded(mut leaves: Leaves, like: &Leaves) -> Leaves {
     leaves.iter_mut().zip(like.values()).for_each(|((_, leaf), like)| leaf.round(like.dtype));
     leaves
@@ -269,7 +264,7 @@ fn hyperparams<S: State>(state: &mut S) -> BTreeMap<String, f64> {
     found.iter().flat_map(|(_, values)| values.iter()).map(|(name, value)| (name.into(), value)).collect()
 }
 
-/// Returns single values of a state by the last part of their path, under Optax's names.
+/// Returns single values of a state, under Optax's names.
 pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, Value> {
     let mut found: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -300,7 +295,7 @@ pub(crate) fn fields<S: State>(state: &S, paths: &[String]) -> BTreeMap<String, 
         .collect()
 }
 
-/// Writes a number as the cases do: JSON has no NaN and no infinities.
+/// Writes NaN and infinities as the cases do: JSON has neither.
 fn written(x: f64) -> Value {
     match x {
         x if x.is_nan() => "nan".into(),
@@ -317,7 +312,7 @@ fn set_moments<S: State>(state: &mut S, field: &str, values: &Leaves) {
             return;
         }
         for (i, leaf) in values.values().enumerate() {
-            // Arrays in states have the memory order of the parameters, row-major here.
+            // Row-major here, as the parameters.
             if let Some(data) = moments.get_mut::<f32>(i) {
                 data.iter_mut().zip(&leaf.data).for_each(|(to, from)| *to = *from as f32);
             } else if let Some(data) = moments.get_mut::<f64>(i) {
@@ -327,7 +322,7 @@ fn set_moments<S: State>(state: &mut S, field: &str, values: &Leaves) {
     }));
 }
 
-/// Returns the arrays of a field, as leaves with the paths of `like`.
+/// Returns a field's arrays under the paths of `like`.
 fn moments<T: gradchain::GradientTransformation>(state: &OptState<T>, field: &str, like: &Leaves) -> Leaves {
     let mut found = Leaves::new();
     state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -361,7 +356,7 @@ fn difference(after: &Leaves, before: &Leaves) -> Leaves {
     after.iter().map(each).collect()
 }
 
-/// Returns true if this build has all dtypes of a case.
+/// Returns true if this build has all dtypes.
 pub(crate) fn types_are_supported<'a>(mut leaves: impl Iterator<Item = &'a Leaf>) -> bool {
     leaves.all(|leaf| DType::is_supported(leaf.dtype))
 }

@@ -1,4 +1,4 @@
-//! Trees of the cases: paths to typed arrays, their parsing and comparison.
+//! Trees of the cases: paths to typed arrays.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use gradchain::tree::{DynTree, Tree, for_each_leaf};
 use ndarray::{ArrayD, IxDyn};
 use serde_json::Value;
 
-/// Row-major values, each exactly representable in the dtype.
+/// Row-major values, exact in the dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Leaf {
     pub(crate) dtype: DType,
@@ -16,13 +16,13 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
-    /// Rounds to the nearest numbers of a dtype.
+    /// Rounds to a dtype.
     pub(crate) fn round(&mut self, dtype: DType) {
         self.dtype = dtype;
         self.data.iter_mut().for_each(|x| *x = round(dtype, *x));
     }
 
-    /// Returns the distance of each number to the next.
+    /// Returns each number's distance to the next.
     pub(crate) fn steps(&self) -> Vec<f64> {
         self.data.iter().map(|x| if x.is_finite() { epsilon(self.dtype) * x.abs() } else { 0.0 }).collect()
     }
@@ -30,7 +30,7 @@ impl Leaf {
 
 pub(crate) type Leaves = BTreeMap<String, Leaf>;
 
-/// Parses a number; NaN and the infinities are strings.
+/// Parses NaN and infinities from strings.
 pub(crate) fn number(value: &Value) -> Result<f64, String> {
     match (value.as_f64(), value.as_str()) {
         (Some(number), _) => Ok(number),
@@ -62,7 +62,6 @@ fn read_leaf(leaf: &Value) -> Result<Leaf, String> {
     Ok(Leaf { dtype, shape, data: data.into_iter().map(|x| round(dtype, x)).collect() })
 }
 
-/// Rounds to the nearest number of a dtype.
 pub(crate) fn round(dtype: DType, x: f64) -> f64 {
     match dtype {
         DType::F64 => x,
@@ -76,7 +75,6 @@ pub(crate) fn round(dtype: DType, x: f64) -> f64 {
     }
 }
 
-/// Returns the distance from 1 to the next number of a dtype.
 fn epsilon(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => f64::EPSILON,
@@ -87,7 +85,7 @@ fn epsilon(dtype: DType) -> f64 {
     }
 }
 
-/// Converts leaves to a tree for transformations.
+/// As a tree for transformations.
 pub(crate) fn dynamic(leaves: &Leaves) -> DynTree {
     let mut tree = DynTree::new();
     for (path, leaf) in leaves {
@@ -111,7 +109,6 @@ pub(crate) fn dynamic(leaves: &Leaves) -> DynTree {
     tree
 }
 
-/// Returns the values of any tree.
 pub(crate) fn leaves<T: Tree>(tree: &T) -> Leaves {
     let mut found = Leaves::new();
     for_each_leaf(tree, |path, leaf| {
@@ -120,7 +117,7 @@ pub(crate) fn leaves<T: Tree>(tree: &T) -> Leaves {
     found
 }
 
-/// Returns true if two trees are bitwise equal, except for payloads of NaN.
+/// Compares bitwise, except for payloads of NaN.
 pub(crate) fn same(a: &Leaves, b: &Leaves) -> bool {
     let same = |a: &Leaf, b: &Leaf| {
         let bits = |x: &f64| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() };
@@ -129,10 +126,9 @@ pub(crate) fn same(a: &Leaves, b: &Leaves) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|((p, a), (q, b))| p == q && same(a, b))
 }
 
-/// The additional tolerance for each element of some leaves.
+/// Additional tolerances.
 pub(crate) type Slack = BTreeMap<String, Vec<f64>>;
 
-/// The tolerance of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tolerance {
     pub(crate) rtol: f64,
@@ -153,7 +149,7 @@ impl Tolerance {
         }
     }
 
-    /// Returns the first difference between two trees as an error.
+    /// Returns the first difference as an error.
     pub(crate) fn compare(self, what: &str, expected: &Leaves, found: &Leaves, slack: &Slack) -> Result<(), String> {
         if !expected.keys().eq(found.keys()) {
             let names = |leaves: &Leaves| leaves.keys().cloned().collect::<Vec<_>>().join(", ");

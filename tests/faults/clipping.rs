@@ -1,7 +1,7 @@
-//! Weights clipped between steps keep their state, by whatever means: values, arrays, structs, files.
+//! Weights clipped between steps keep their state, for any container: values, arrays, structs, files.
 //!
-//! A framework that identifies state by an array's identity loses the moments of a weight that is clipped by assigning
-//! a new array. Here the run with manual clipping is bitwise identical to one with a `project` stage.
+//! A framework that identifies state by an array's identity loses the moments of a weight clipped by assignment. Manual
+//! clipping here is bitwise identical to a `project` stage.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::projection::{Projection, box_set};
@@ -15,7 +15,7 @@ use super::*;
 const STEPS: u64 = 12;
 const LIMIT: f64 = 0.4;
 
-/// Returns a gradient that pulls every third element to zero and pushes the others to the limits.
+/// Pulls every third element to zero, and pushes the others to the limits.
 fn gradient(model: &Model, step: u64) -> Model {
     let pull =
         |i: usize, x: f64| if i.is_multiple_of(3) { 0.5 * x } else { noise(i as u64) + 0.1 * noise(1000 + step) };
@@ -26,7 +26,6 @@ fn gradient(model: &Model, step: u64) -> Model {
     }
 }
 
-/// Clips the parameters; returns the same or new ones.
 type Clip = fn(Model) -> Model;
 
 fn clip(x: f64) -> f64 {
@@ -53,7 +52,6 @@ fn new_struct(model: Model) -> Model {
     Model { bias: Array1::from_iter(model.bias.iter().map(|b| clip(*b))), weight: model.weight.mapv(clip32) }
 }
 
-/// Changes the memory order too.
 fn other_layout(model: Model) -> Model {
     use ndarray::ShapeBuilder;
     let mut weight = Array2::zeros(model.weight.raw_dim().f());
@@ -89,7 +87,6 @@ const WAYS: &[(&str, Clip)] = &[
     ("project", by_a_projection),
 ];
 
-/// Returns the kind and the bits of every value of a state.
 fn values<S: State>(state: &S) -> Vec<String> {
     let mut all = Vec::new();
     state.walk(&mut StateWalk::new(&mut |_, entry: Entry<'_>| match entry {
@@ -104,7 +101,7 @@ fn values<S: State>(state: &S) -> Vec<String> {
     all
 }
 
-/// Compares clipping by hand with the stage.
+/// Compares manual clipping with the stage.
 ///
 /// Steps are shorter than half the limit, so that `limit − p` is exact for a step beyond it, and the stage's update
 /// leads to the limit itself.
@@ -143,7 +140,7 @@ fn clipping_by_hand_is_a_projecting_stage() {
     law("sgd", &momentum(), &chain((momentum(), stage())), |state| values(&state.0));
     let clipped = || chain((clip_by_global_norm(1.0), adamw(0.1)));
     law("a chain", &clipped(), &chain((clipped(), stage())), |state| values(&state.0));
-    // The projection applies to the emitted updates, so it is inside the window.
+    // The projection applies to emitted updates, so it is inside the window.
     let windows = multi_steps(chain((adam(0.1), stage())), 3);
     law("in a window", &multi_steps(adam(0.1), 3), &windows, |state| {
         let mut all = values(&**state);
@@ -153,7 +150,7 @@ fn clipping_by_hand_is_a_projecting_stage() {
     });
 }
 
-/// Leaves without a struct are replaced one by one, in another order.
+/// Leaves without a struct are replaced in another order.
 #[test]
 fn replaced_leaves_keep_their_state() {
     let optimizer = adam(0.1);

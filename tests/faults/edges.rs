@@ -1,4 +1,4 @@
-//! Extreme leaves and numbers either work, and round-trip through a file, or are an error, never a panic.
+//! Extreme leaves and numbers work and round-trip through a file, or are an error, never a panic.
 
 use gradchain::checkpoint::{Checkpoint, Save};
 use gradchain::optimizer::{novograd, soap};
@@ -13,7 +13,6 @@ use ndarray::{ArrayD, IxDyn};
 
 use super::*;
 
-/// Returns optimizers of each kind: by element, leaf, tree, matrix, with windows, with a second set of parameters.
 pub(crate) fn optimizers() -> Vec<(&'static str, Boxed)> {
     vec![
         ("sgd", boxed(sgd(0.1).momentum(0.9).nesterov(true))),
@@ -40,7 +39,6 @@ pub(crate) fn optimizers() -> Vec<(&'static str, Boxed)> {
     ]
 }
 
-/// Inserts a leaf of this shape, of `f32` or `f64`.
 fn insert(tree: &mut DynTree, name: &str, shape: &[usize], wide: bool, of: impl Fn(usize) -> f64) {
     let len = shape.iter().product();
     let values: Vec<f64> = (0..len).map(of).collect();
@@ -52,7 +50,7 @@ fn insert(tree: &mut DynTree, name: &str, shape: &[usize], wide: bool, of: impl 
     }
 }
 
-/// Returns trees with empty leaves, leaves without axes, and no leaves; values depend on name and place.
+/// Returns trees with empty, axis-free and no leaves.
 pub(crate) fn trees(of: &dyn Fn(&str, usize) -> f64) -> Vec<DynTree> {
     let shapes: &[&[(&str, &[usize], bool)]] = &[
         &[],
@@ -73,7 +71,7 @@ pub(crate) fn trees(of: &dyn Fn(&str, usize) -> f64) -> Vec<DynTree> {
 
 const STEPS: u64 = 6;
 
-/// Runs, saves in the middle, resumes and compares; returns `None` after a refused initialization with a reason.
+/// Trains, saves in the middle, resumes and compares; returns `None` if `init` refuses with a reason.
 fn law(name: &str, optimizer: &Boxed, params: &DynTree, grads: &dyn Fn(u64) -> DynTree) -> Option<DynTree> {
     let mut straight = params.clone();
     let mut state = match optimizer.init(params) {
@@ -104,10 +102,9 @@ fn law(name: &str, optimizer: &Boxed, params: &DynTree, grads: &dyn Fn(u64) -> D
     Some(straight)
 }
 
-/// A name, the numbers by place, and true if all results are finite.
+/// A name, numbers by place, and true if all results are finite.
 type Numbers<'a> = (&'a str, &'a dyn Fn(usize) -> f64, bool);
 
-/// Each kind of number as gradient, as parameter, and as both.
 #[test]
 fn every_optimizer_takes_every_leaf_and_every_number() {
     let numbers: &[Numbers<'_>] = &[
@@ -152,7 +149,7 @@ fn every_optimizer_takes_every_leaf_and_every_number() {
     assert!(run > 4000, "{run} runs, the others were refused by `init`");
 }
 
-/// Windows and periods of no steps are an error of `init`, or of the step at which a schedule returns them.
+/// Periods of no steps are an error of `init`, or of the step whose schedule returns them.
 #[test]
 fn nothing_at_a_time_is_an_error() {
     let params = vec![1.0_f32, 2.0];
@@ -186,7 +183,7 @@ fn nothing_at_a_time_is_an_error() {
     assert!(params == before && same_bits(&*state, &*copy));
 }
 
-/// As in Optax, a line of no steps keeps its first value, and a warmup of none ends at once.
+/// As in Optax.
 #[test]
 fn schedules_of_no_steps_have_a_value() {
     let firsts: Vec<(Schedule, f64)> = vec![

@@ -1,8 +1,6 @@
-//! After kills at random moments, training resumes from the newest valid checkpoint.
+//! After kills at random moments, training resumes bitwise from the newest valid checkpoint.
 //!
-//! The result is bitwise identical to a run without kills.
-//!
-//! The operating system keeps the writes of a killed process. `fsync` covers a loss of power, which is not tested here.
+//! The operating system keeps a killed process's writes. `fsync` covers a loss of power, which is not tested here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,10 +14,10 @@ use super::process::{Listener, command, folder, say};
 use super::*;
 
 const STEPS: u64 = 200;
-/// Saves every second step, and every third ends a window, so most files are in the middle of one.
+/// Every third step ends a window, so most files are within one.
 const EVERY: u64 = 2;
 
-/// Trains to the end, from the newest checkpoint in a folder if any; saves on request.
+/// Trains to the end, from the folder's newest checkpoint if any.
 fn train(folder: Option<&Path>, saves: bool) -> (Model, OptState<Optimizer>) {
     let optimizer = optimizer();
     let mut params = model();
@@ -53,7 +51,6 @@ fn child() {
     }
 }
 
-/// The state of a process when it was killed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
     Start,
@@ -70,9 +67,7 @@ impl At {
     }
 }
 
-/// Starts the process and kills it a moment after it has begun some steps, and perhaps a file.
-///
-/// Returns `None` if it had completed before.
+/// Kills the process soon after it has begun some steps, and perhaps a file; returns `None` if it had completed.
 fn kill(folder: &Path, seed: u64) -> Option<At> {
     let mut child = command("kill::child", folder).spawn().unwrap();
     let mut listener = Listener::to(&mut child);
@@ -103,13 +98,12 @@ fn kill(folder: &Path, seed: u64) -> Option<At> {
     Some(if what == "writing" { At::Writing(step) } else { At::Training(step) })
 }
 
-/// The results of all kills.
 #[derive(Default)]
 struct Tally {
     training: usize,
-    /// Kills before the rename of the new file, which is incomplete or not yet created.
+    /// Before the rename: the new file is incomplete or absent.
     writing: usize,
-    /// Kills after the rename, before the process has returned from it or removed older files.
+    /// After the rename, before older files are removed.
     renamed: usize,
     begun_left: usize,
     redone: u64,

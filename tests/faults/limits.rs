@@ -11,7 +11,6 @@ use gradchain::tree::DynTree;
 use super::edges::{optimizers, trees};
 use super::*;
 
-/// Sets every count of a state.
 fn set_counts<S: State>(state: &mut S, value: u64) -> usize {
     let mut set = 0;
     state.walk_mut(&mut StateWalkMut::new(&mut |_, entry| match entry {
@@ -57,7 +56,6 @@ fn a_count_at_a_limit_goes_on_or_stays() {
                     continue;
                 }
                 runs += 1;
-                // A run reaches such a count through a file.
                 let mut file = std::io::Cursor::new(Vec::new());
                 Save::new(&optimizer, &state).params(params).to_writer(&mut file).unwrap();
                 let mut params = params.clone();
@@ -84,7 +82,7 @@ fn a_count_at_a_limit_goes_on_or_stays() {
 
 /// A saturated count acts as a large one.
 ///
-/// A negative or restarted count would show in the bias correction or the decay, and discard the moments.
+/// A wrapped count would change the bias correction or the decay, and discard the moments.
 #[test]
 fn a_count_at_its_end_is_a_large_one() {
     for (name, optimizer) in optimizers() {
@@ -110,7 +108,7 @@ fn a_count_at_its_end_is_a_large_one() {
     }
 }
 
-/// Every schedule that grows or repeats, at counts whose sums would wrap.
+/// Schedules that grow or repeat, at counts whose sums would wrap.
 #[test]
 fn schedules_at_a_limit() {
     for schedule in [

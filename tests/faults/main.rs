@@ -1,6 +1,6 @@
-//! Faults: kills, full disks, panics and extreme numbers end in bitwise correct resumption or in an error.
+//! Faults: kills, full disks, panics and extreme numbers end in bitwise correct resumption or an error.
 //!
-//! Some tests start this program once more as the process that suffers the fault: see `process`.
+//! `process` starts this program again as the process that suffers the fault.
 #![allow(missing_docs, reason = "a test program")]
 
 #[path = "../common/chunk.rs"]
@@ -27,7 +27,6 @@ use gradchain::tree::for_each_leaf;
 use gradchain::wrapper::MultiSteps;
 use ndarray::{Array1, Array2};
 
-/// A model of two dtypes.
 #[derive(Clone, Debug, PartialEq, Tree)]
 struct Model {
     weight: Array2<f32>,
@@ -39,13 +38,12 @@ fn model() -> Model {
     Model { weight, bias: Array1::from_shape_fn(50, |i| noise(1_000_000 + i as u64)) }
 }
 
-/// Returns the gradient at a step, which depends on the step and the parameters alone.
 fn gradient(model: &Model, step: u64) -> Model {
     let shift = noise(step);
     Model { weight: model.weight.mapv(|w| 0.5 * w + shift as f32), bias: model.bias.mapv(|b| 0.5 * b - shift) }
 }
 
-/// The parts of a real training run: clipping, a schedule, a mask, and a window of mini-steps around them.
+/// Clipping, a schedule, a mask, and mini-steps around them.
 type Optimizer = MultiSteps<(ClipByGlobalNorm, Adamw)>;
 
 fn optimizer() -> Optimizer {
@@ -53,12 +51,11 @@ fn optimizer() -> Optimizer {
     multi_steps(chain((clip_by_global_norm(1.0), adamw(rate).weight_decay(0.01).mask(Mask::path("weight")))), 3)
 }
 
-/// Returns a number between -1 and 1, the same on every platform.
+/// Returns a number between -1 and 1.
 fn noise(seed: u64) -> f64 {
     (bits(seed) >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
 }
 
-/// SplitMix64.
 fn bits(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -66,7 +63,6 @@ fn bits(seed: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// Returns the path and the bits of every leaf.
 fn bits_of<T: Tree + ?Sized>(tree: &T) -> Vec<(String, Vec<u64>)> {
     let mut out = Vec::new();
     for_each_leaf(tree, |path, leaf| out.push((path.to_owned(), leaf.to_f64().iter().map(|x| x.to_bits()).collect())));

@@ -1,7 +1,7 @@
-//! Resident memory is flat: a step retains nothing but its declared state.
+//! Resident memory is flat: a step retains only its declared state.
 //!
-//! `tests/catalogue/allocations.rs` counts the allocations of every transformation. This test reads the resident set of
-//! the whole process from the system, over many steps, with the other actions of a training loop.
+//! `tests/catalogue/allocations.rs` counts each transformation's allocations; this test reads the process's resident
+//! set over many steps of a whole training loop.
 
 use std::time::Instant;
 
@@ -10,16 +10,15 @@ use super::*;
 
 /// The allowed growth after the warmup, in KiB.
 ///
-/// The allocator takes memory from the system in chunks of some 128 KiB, and keeps freed memory. A leak of 32 bytes a
-/// step exceeds this: 640 KiB in 20 000 steps, 3 MiB in 100 000.
+/// The allocator takes some 128 KiB at a time and keeps freed memory. A leak of 32 bytes a step exceeds this: 640 KiB
+/// in 20 000 steps.
 const MOST_KIB: u64 = 512;
 
-/// Returns enough steps to detect a leak, or those in `GRADCHAIN_STEPS`.
+/// Returns `GRADCHAIN_STEPS`, or enough steps to detect a leak.
 fn steps() -> u64 {
     std::env::var("GRADCHAIN_STEPS").map_or(20_000, |steps| steps.parse().unwrap())
 }
 
-/// Returns the resident set size of this process.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -28,13 +27,13 @@ fn resident_kib() -> u64 {
 
 /// Returns forty leaves, one longer than a block in registers.
 ///
-/// Many small leaves detect leaks best: the allocator rounds one element up to the size of five.
+/// Small leaves detect leaks best: the allocator rounds one element up to the size of five.
 fn leaves(of: impl Fn(usize) -> f64) -> Vec<Array1<f32>> {
     let len = |leaf: usize| if leaf == 7 { 44 } else { leaf % 5 + 1 };
     (0..40).map(|leaf| Array1::from_shape_fn(len(leaf), |i| of(50 * leaf + i) as f32)).collect()
 }
 
-/// A separate process, since concurrent tests would be measured too.
+/// A separate process excludes the memory of concurrent tests.
 #[test]
 #[ignore = "it is the process that is measured"]
 fn child() {

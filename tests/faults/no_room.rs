@@ -1,4 +1,4 @@
-//! In read-only folders and on full disks a save fails, or the process ends, and the older checkpoint survives.
+//! With read-only folders and full disks a save fails or the process ends, and the older checkpoint survives.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -43,7 +43,6 @@ fn child() {
     }
 }
 
-/// Returns a folder with a checkpoint of one step, and its bytes.
 fn folder_with_a_checkpoint() -> (tempfile::TempDir, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     save(&folder.path().join(OLD), 1).unwrap();
@@ -58,7 +57,6 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Asserts that the checkpoint of step one is unchanged, and the newest valid one.
 fn intact(folder: &Path, bytes: &[u8]) {
     assert!(fs::read(folder.join(OLD)).unwrap() == bytes, "the older checkpoint has other bytes");
     let (step, file) = latest_valid(folder).unwrap().found.unwrap();
@@ -68,7 +66,7 @@ fn intact(folder: &Path, bytes: &[u8]) {
     assert_eq!(params, trained(1).0);
 }
 
-/// The superuser may write to any folder, so then the process runs as another user.
+/// The superuser may write anywhere, so then the process runs as another user.
 #[test]
 fn a_read_only_folder_is_an_error() {
     let (folder, bytes) = folder_with_a_checkpoint();
@@ -91,7 +89,7 @@ fn a_read_only_folder_is_an_error() {
     intact(folder.path(), &bytes);
 }
 
-/// Like a full disk, the limit of a file's length stops a write after some bytes.
+/// A file size limit stops a write after some bytes, like a full disk.
 #[test]
 fn a_file_that_cannot_grow_is_an_error_at_whatever_byte_it_stops() {
     let (folder, bytes) = folder_with_a_checkpoint();
@@ -109,7 +107,7 @@ fn a_file_that_cannot_grow_is_an_error_at_whatever_byte_it_stops() {
     }
 }
 
-/// The same limit kills a process that does not ignore its signal, at a chosen byte of the file.
+/// The same limit kills a process that does not ignore its signal.
 #[test]
 fn a_process_that_ends_at_any_byte_of_a_file_leaves_the_older_one() {
     const SIGXFSZ: i32 = 25;
@@ -126,9 +124,7 @@ fn a_process_that_ends_at_any_byte_of_a_file_leaves_the_older_one() {
     }
 }
 
-/// Returns limits below the file's length: in its header, in its middle, near its end.
-///
-/// The unit is a block of 512 bytes (1024 in some shells).
+/// Returns limits within the file's header, middle and end, in blocks of 512 bytes (1024 in some shells).
 fn limits(len: usize) -> Vec<usize> {
     let blocks = len / 1024;
     let mut limits = vec![0, 1, 2, 3, blocks / 2, blocks - 1];

@@ -1,6 +1,6 @@
-//! With more checkpoints, or more shards, than a process may open, the newest is found and rotation counts correctly.
+//! With more checkpoints or shards than a process may open, the newest is found and rotation counts correctly.
 //!
-//! A file that cannot be opened at the moment is an error.
+//! A file that cannot be opened now is an error.
 
 use gradchain::wrapper::sharded;
 use std::ffi::OsStr;
@@ -15,7 +15,6 @@ use gradchain::collective::threads;
 use super::process::{folder, heard, say, through};
 use super::*;
 
-/// The limit of open files, and the number of files.
 const LIMIT: usize = 64;
 const FILES: u64 = 100;
 const RANKS: usize = 80;
@@ -24,7 +23,6 @@ fn small() -> (impl GradientTransformation<Needs = Nothing, State: Clone> + Clon
     (adam(0.1), vec![Array1::from_elem(3, 1.0), Array1::from_elem(5, -2.0)])
 }
 
-/// Saves a step, with its number as the first parameter.
 fn save(rotation: &Rotation, step: u64) -> gradchain::Result<()> {
     let (optimizer, mut params) = small();
     params[0][0] = step as f32;
@@ -32,7 +30,6 @@ fn save(rotation: &Rotation, step: u64) -> gradchain::Result<()> {
     rotation.save(step, None, Save::new(&optimizer, &state).params(&params)).map(drop)
 }
 
-/// Saves steps by several ranks.
 fn save_shards(folder: &Path, ranks: usize, steps: impl Iterator<Item = u64> + Clone + Send) {
     thread::scope(|scope| {
         for rank in threads(ranks, Duration::MAX) {
@@ -52,7 +49,7 @@ fn save_shards(folder: &Path, ranks: usize, steps: impl Iterator<Item = u64> + C
     });
 }
 
-/// Returns the step found, that of its parameters, and the number of skipped files.
+/// Returns the step found, its parameters' step, and the number of skipped files.
 fn latest(folder: &Path) -> String {
     match latest_valid(folder) {
         Ok(latest) => {
@@ -77,7 +74,6 @@ fn child() {
     let rotation = Rotation::new(single).unwrap().keep_last(3);
     save(&rotation, FILES + 1).unwrap();
     say(format_args!("{:?}", rotation.steps().unwrap()));
-    // A run that goes back.
     save(&rotation, 50).unwrap();
     say(format_args!("{:?} {}", rotation.steps().unwrap(), latest(single)));
 
@@ -85,7 +81,7 @@ fn child() {
     say(format_args!("{:?} {}", Rotation::new(ranks).unwrap().steps().unwrap(), latest(ranks)));
     say(latest(&folder.join("wide")));
 
-    // Without free descriptors: the files may be valid, so an older one must not be chosen.
+    // Without free descriptors valid files cannot be read, so no older one must be chosen.
     let rotation = Rotation::new(single).unwrap().keep_last(3);
     let held: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     let refused = [latest(single), latest(ranks), format!("{:?}", save(&rotation, 51))];
@@ -134,7 +130,7 @@ fn what_the_system_refuses_is_no_damage() {
     assert_eq!((latest.found.map(|(step, _)| step), steps.len()), (Some(1), 2), "{steps:?}");
 }
 
-/// A missing shard is damage; its checkpoint is skipped.
+/// A missing shard is damage.
 #[test]
 fn a_checkpoint_without_one_of_its_files_is_skipped() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Gradients given by value: their arrays hold the updates, without further memory.
+//! Gradients by value: their arrays hold the updates, without more memory.
 
 use gradchain::optimizer::polyak_sgd;
 use gradchain::state::same_bits;
@@ -26,7 +26,7 @@ fn the_arrays_of_the_gradients_hold_the_updates() {
     assert_eq!(place, lent.weight.as_ptr());
 }
 
-/// The bits are those of `update`, with complete and incomplete windows, waiting stages, and leaves of every shape.
+/// For complete and incomplete windows, waiting stages, and leaves of every shape.
 #[test]
 fn the_bits_are_those_of_update() {
     for (name, optimizer) in optimizers() {
@@ -46,7 +46,7 @@ fn the_bits_are_those_of_update() {
     }
 }
 
-/// Strided, column-major and reversed gradients are written in place, without touching the gaps.
+/// Gaps stay untouched.
 #[test]
 fn gradients_of_any_layout_are_written_where_they_lie() {
     let optimizer = adam(0.1);
@@ -85,7 +85,7 @@ fn gradients_of_any_layout_are_written_where_they_lie() {
     assert!(bits_of(&updates) == bits_of(&expected));
 }
 
-/// Updates are rounded to the leaf's dtype, as by `update`.
+/// As by `update`.
 #[cfg(feature = "half")]
 #[test]
 fn sixteen_bit_gradients_hold_updates_of_sixteen_bits() {

@@ -14,7 +14,7 @@ use gradchain::{Migration, Real, Result, TreeMut, extra};
 use super::chunk::CHUNK;
 use super::*;
 
-/// Steps along a sum of gradients, with a bug that large ones trigger.
+/// A sum of gradients, with a bug that large ones trigger.
 #[derive(Clone, Debug)]
 struct Buggy;
 
@@ -40,7 +40,6 @@ impl Rule for Buggy {
     }
 }
 
-/// The same, on whole leaves.
 #[derive(Clone, Debug)]
 struct BuggyTree;
 
@@ -70,7 +69,7 @@ fn buggy_schedule(at: u64) -> FromFn {
     })
 }
 
-/// Returns leaves of several chunks, of one, and empty ones; four threads have more than four chunks to take.
+/// Returns more than four chunks, for four threads.
 fn params() -> Vec<Array1<f32>> {
     let lens = [CHUNK + 3_616, 7, 0, CHUNK + 616, 1];
     lens.iter().map(|&len| Array1::from_shape_fn(len, |i| noise((len + i) as u64) as f32)).collect()
@@ -80,14 +79,11 @@ fn grads(step: u64) -> Vec<Array1<f32>> {
     params().iter().map(|leaf| leaf.mapv(|p| p + noise(step) as f32)).collect()
 }
 
-/// Returns the message of a panic.
 fn text(payload: &(dyn std::any::Any + Send)) -> Option<&str> {
     payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str))
 }
 
-/// Runs code that must panic; returns the message.
 fn panics<T>(work: impl FnOnce() -> T) -> String {
-    // Silences intended panics.
     static QUIET: std::sync::Once = std::sync::Once::new();
     QUIET.call_once(|| {
         let print = std::panic::take_hook();
@@ -101,7 +97,7 @@ fn panics<T>(work: impl FnOnce() -> T) -> String {
     text(&*panic).expect("the message is a text").to_owned()
 }
 
-/// Asserts that every use of a poisoned state is refused, and changes nothing.
+/// Asserts that every use of a poisoned state fails and changes nothing.
 fn refused<T>(optimizer: &T, state: &mut OptState<T>, params: &mut Vec<Array1<f32>>)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -126,7 +122,7 @@ where
     assert!(bits_of(params) == before, "a refused call changes nothing");
 }
 
-/// Checks that after a panic only a copy or a checkpoint from before leads on, bitwise correctly.
+/// Checks that only a copy or a checkpoint from before the panic leads on, bitwise correctly.
 fn law<T>(name: &str, optimizer: &T, steps: u64, message: &str, bad: &[Array1<f32>], params_stay: bool)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -157,13 +153,13 @@ where
     assert!(bits_of(&of_update) == bits_of(&kept), "{name}");
     refused(optimizer, &mut state, &mut of_update.clone());
 
-    // Continues from a copy and from a checkpoint, with a gradient that avoids the bug, and compares.
+    // Continues from both with a gradient that avoids the bug.
     let (mut straight, mut end) = start();
     let (mut copied, mut of_copy, mut loaded) = (kept.clone(), copy, self::params());
     let file = Checkpoint::from_bytes(file.into_inner()).unwrap();
     let mut of_file = file.load(optimizer, &mut loaded).unwrap();
     for (params, state) in [(&mut straight, &mut end), (&mut copied, &mut of_copy), (&mut loaded, &mut of_file)] {
-        // A schedule's bug is tied to a count, and stays.
+        // A schedule's bug stays at its count.
         if bad.iter().flatten().any(|g| *g > 1e3) {
             optimizer.step(params, &grads(steps), state).unwrap();
         }
@@ -185,7 +181,7 @@ fn on_threads(law: impl Fn() + Send + Sync) {
 #[test]
 fn in_a_rule() {
     on_threads(|| {
-        // At the first element, inside a large leaf, in a later leaf, in the last; at the first step and in the middle.
+        // In the first element, within a large leaf, in later leaves; at the first step and later.
         for (leaf, i) in [(0, 0), (0, CHUNK + 6), (1, 3), (3, CHUNK), (4, 0)] {
             for steps in [0, 2] {
                 let mut bad = grads(steps);
@@ -194,11 +190,11 @@ fn in_a_rule() {
                 let message = "a bug in a rule";
                 law(&at, &Buggy, steps, message, &bad, false);
                 law(&at, &boxed(chain((trace(0.9), Buggy))), steps, message, &bad, false);
-                // The rule is before a barrier, so nothing has been added to parameters yet.
+                // The rule precedes a barrier, so no parameter has changed.
                 law(&at, &chain((Buggy, clip_by_global_norm(1.0))), steps, message, &bad, true);
                 law(&at, &chain((Buggy, scale_by_trust_ratio(), scale(0.5))), steps, message, &bad, true);
             }
-            // The third mini-step passes the mean to the rule, which panics.
+            // The third mini-step passes the mean to the rule.
             let mut bad = grads(2);
             bad[leaf][i] = 1e6;
             law("in a window", &multi_steps(Buggy, 3), 2, "a bug in a rule", &bad, false);
@@ -236,7 +232,7 @@ fn in_a_whole_tree_transformation() {
 fn in_a_schedule() {
     on_threads(|| {
         let message = "a bug in a schedule";
-        // A step evaluates schedules before it writes any parameter, and `init` does for the first step.
+        // Schedules are evaluated before parameters are written, and by `init` for the first step.
         for at in [1, 2] {
             law("sgd", &sgd(buggy_schedule(at)), at, message, &grads(at), true);
             law("adamw", &adamw(buggy_schedule(at)), at, message, &grads(at), true);
@@ -248,7 +244,6 @@ fn in_a_schedule() {
             // The third window.
             let windows = multi_steps(sgd(buggy_schedule(at)), 2);
             law("in a window", &windows, 2 * at + 1, message, &grads(at), true);
-            // The length of the window.
             let length = from_fn("buggy", move |count| {
                 assert!(count != at, "a bug in a schedule");
                 1.0
@@ -277,7 +272,6 @@ fn length_of_a_window<T: GradientTransformation<Needs = Nothing>>(optimizer: &T,
     assert!(Save::new(optimizer, &state).to_writer(std::io::Cursor::new(Vec::new())).is_ok(), "no step had begun");
 }
 
-/// A tree that panics during a walk.
 struct BuggyLeaves(Vec<f32>, bool);
 
 impl Tree for BuggyLeaves {
@@ -295,7 +289,7 @@ impl TreeMut for BuggyLeaves {
     }
 }
 
-/// Trees are checked before the step begins, so nothing has changed, and the state is usable.
+/// Trees are checked before the step begins, so the state stays usable.
 #[test]
 fn in_a_tree() {
     let optimizer = adamw(0.1);
@@ -338,14 +332,13 @@ fn in_a_loss() {
     assert!(params < 2.0);
 }
 
-/// `init` evaluates masks, labels and starts, and makes no state after a panic.
+/// `init` evaluates masks, labels and starts.
 #[test]
 fn in_a_mask() {
     let optimizer = masked(adam(0.1), Mask::by(|_| panic!("a bug in a mask")));
     assert_eq!(panics(|| optimizer.init(&params())), "a bug in a mask");
 }
 
-/// Starts only with small parameters.
 #[derive(Clone, Debug)]
 struct Choosy;
 

@@ -4,15 +4,15 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-/// The variable that passes the folder to the other process.
+/// Passes the folder to the other process.
 const FOLDER: &str = "GRADCHAIN_FAULT_FOLDER";
 
-/// Returns a command that runs one ignored test, which looks for its [`folder`].
+/// Returns a command that runs one ignored test in its [`folder`].
 pub(crate) fn command(test: &str, folder: &Path) -> Command {
     through(std::env::current_exe().unwrap().as_os_str(), &[], test, folder)
 }
 
-/// Returns the same, started through another program with these arguments before its own.
+/// Returns a command like [`command`], started through another program.
 pub(crate) fn through(program: &std::ffi::OsStr, first: &[&std::ffi::OsStr], test: &str, folder: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(first).args([test, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
@@ -20,18 +20,16 @@ pub(crate) fn through(program: &std::ffi::OsStr, first: &[&std::ffi::OsStr], tes
     command
 }
 
-/// Returns the folder of the other process; `None` if the test was not started by [`command`].
+/// Returns `None` unless started by [`command`].
 pub(crate) fn folder() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)
 }
 
-/// Sends a line to the parent process.
 pub(crate) fn say(text: impl std::fmt::Display) {
     // The test harness may have begun a line.
     println!("\nchild: {text}");
 }
 
-/// The lines that a process sends.
 pub(crate) struct Listener {
     lines: BufReader<ChildStdout>,
 }
@@ -41,7 +39,6 @@ impl Listener {
         Listener { lines: BufReader::new(child.stdout.take().unwrap()) }
     }
 
-    /// Returns the next line; `None` if the process has ended.
     pub(crate) fn next(&mut self) -> Option<String> {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
@@ -53,7 +50,6 @@ impl Listener {
         None
     }
 
-    /// Returns the last line before the end of the process.
     pub(crate) fn last(&mut self) -> Option<String> {
         let mut rest = String::new();
         self.lines.read_to_string(&mut rest).unwrap();
@@ -61,7 +57,6 @@ impl Listener {
     }
 }
 
-/// Returns all lines of a process, and its exit status.
 pub(crate) fn heard(command: &mut Command) -> (Vec<String>, std::process::ExitStatus) {
     let mut child = command.spawn().unwrap();
     let mut listener = Listener::to(&mut child);

@@ -46,7 +46,7 @@ impl LeafVisitor for Write {
 
 #[test]
 fn room_for_a_gradient_is_as_long_as_the_leaf() {
-    // In another order than the parameters, so that elements are fetched one by one.
+    // Another order than the parameters', so that elements are fetched one by one.
     let fortran = Array2::<f32>::ones((2, 3).f());
     for (gradient, more) in [(Array2::ones((2, 3)), 0), (fortran.clone(), 0)] {
         let optimizer = Greedy { more };

@@ -1,4 +1,4 @@
-//! Errors of configs that cannot be built.
+//! Configs that cannot be built.
 
 use gradchain::config::{self, ConfigError, Registry};
 use gradchain::prelude::*;
@@ -34,7 +34,7 @@ fn a_misspelt_name_is_said_where_it_stands_with_the_nearest_one() {
 fn every_name_of_optax_is_known() {
     let signatures: Value = serde_json::from_str(include_str!("../conformance/signatures.json")).unwrap();
     for name in signatures["transforms"].as_object().unwrap().keys() {
-        // Most lack an argument here, which is another error.
+        // Most lack an argument, which is another error.
         let Err(error) = config::build(&json!({ name: {} })) else { continue };
         assert!(!error.is_unknown_name(), "{error}");
     }
@@ -43,7 +43,7 @@ fn every_name_of_optax_is_known() {
     assert!(misplaced.to_string().ends_with(expected), "{misplaced}");
 }
 
-/// Without its feature a transformation is in no registry, and the error names the feature.
+/// The error names the feature.
 #[test]
 fn what_needs_a_feature_says_which() {
     for name in ["soap", "shampoo", "galore", "scale_by_soap", "scale_by_shampoo", "scale_by_galore"] {
@@ -142,7 +142,7 @@ fn mistakes_of_all_members_and_ranges_are_said_at_once() {
         assert!(said.starts_with(expected), "{said}\n{expected}");
     }
     assert!(error(config).refusal().is_some_and(gradchain::Error::is_argument));
-    // The same in code, and for an argument that only a config may omit.
+    // In code too, and for an argument that only a config may omit.
     let said = chain((adam(0.1).b1(1.5).b2(-0.5), sgd(f64::NAN))).init(&1.0_f32).unwrap_err();
     assert!(said.is_argument() && said.to_string().lines().count() == 3, "{said}");
     let said = sgd(gradchain::arguments::required()).init(&1.0_f32).unwrap_err().to_string();
@@ -205,11 +205,9 @@ mod own {
         /// Multiplies by a number, on some leaves.
         pub(super) Stretch as "stretch": OneElement, ALONG;
         required {
-            /// The factor.
             by: POSITIVE;
         }
         integers {
-            /// The number of multiplications.
             times: u64 = 1, AT_LEAST_1;
         }
     }
@@ -234,7 +232,6 @@ mod own {
     gradchain::wrapper! {
         /// Runs the inner transformation once in several steps.
         pub(super) Seldom<T> as "seldom" around inner: gradchain::part::Around {
-            /// The period.
             every: u64 in AT_LEAST_1 = 2;
         }
     }
@@ -279,14 +276,14 @@ mod own {
         let arguments = &schema["$defs"]["arguments"]["stretch"];
         assert_eq!(arguments["required"], serde_json::json!(["by"]));
         assert_eq!(arguments["properties"]["times"]["default"], 1);
-        // A built transformation has a recipe, like the crate's own; only that registry has its name.
+        // A recipe like the crate's own; only that registry has its name.
         let inside = registry.build(&serde_json::json!({"stretch": {"by": 2.0}})).unwrap();
         let error = Config::of(&inside).unwrap_err().to_string();
         assert!(error.starts_with("$: there is no transformation `stretch`"), "{error}");
     }
 }
 
-/// A common chain, which configs build as one type, equals the chain of its stages.
+/// Configs build it as one type.
 #[test]
 fn a_common_chain_is_the_chain_of_its_members() {
     let clip = json!({"clip_by_global_norm": {"max_norm": 0.5}});

@@ -1,4 +1,4 @@
-//! Configs as data: from built transformations and back, in JSON and TOML, with the schema.
+//! Configs from transformations and back, in JSON and TOML, with the schema.
 
 use std::io::{BufRead, BufReader};
 
@@ -7,7 +7,6 @@ use gradchain::prelude::*;
 use gradchain::transform::{add_noise, scale_by_muon};
 use serde_json::{Value, json};
 
-/// Returns the configs of all recorded cases.
 fn recorded() -> Vec<Value> {
     let files = [&include_bytes!("../conformance/cases.jsonl.gz")[..], include_bytes!("../conformance/own.jsonl.gz")];
     let lines = files.into_iter().flat_map(|file| BufReader::new(flate2::read::GzDecoder::new(file)).lines());
@@ -19,7 +18,7 @@ fn recorded() -> Vec<Value> {
 fn what_is_built_is_written_out_and_built_again() {
     let (mut seen, schema) = (0, serde_json::from_str(&config::json_schema()).unwrap());
     for given in recorded() {
-        // The conformance test covers names that only Optax has.
+        // Names of Optax alone.
         let Ok(config) = Config::new(&given) else { continue };
         seen += 1;
         let written = Config::of(&config.build_with::<gradchain::needs::ValueAndGradFn>().unwrap());
@@ -37,7 +36,6 @@ fn what_is_built_is_written_out_and_built_again() {
     assert!(seen > 400, "{seen} configs");
 }
 
-/// Asserts that every name and argument is in the schema.
 fn covered(schema: &Value, config: &Value) {
     let Value::Object(map) = config else { return };
     for (name, arguments) in map {
@@ -129,12 +127,12 @@ fn seeds_beyond_the_integers_of_toml_are_kept() {
     assert_eq!(Config::of(&Config::from_toml(&config.to_toml()).unwrap().build().unwrap()).unwrap(), config);
 }
 
-/// Whole numbers of every recorded config at the ends of their range are refused, or kept exactly.
+/// At the ends of their range they are refused, or kept exactly.
 #[test]
 fn whole_numbers_at_the_ends_of_their_ranges_are_kept() {
     const EXTREMES: [u64; 5] = [u64::MAX, i64::MAX as u64 + 1, i64::MAX as u64, (1 << 53) + 1, u32::MAX as u64 + 1];
 
-    /// Collects the places of whole numbers, as JSON pointers.
+    /// Collects JSON pointers of whole numbers.
     fn places(place: &str, value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Number(n) if n.is_u64() => found.push(place.to_owned()),
@@ -168,7 +166,7 @@ fn whole_numbers_at_the_ends_of_their_ranges_are_kept() {
             };
             kept += 1;
             let written = Config::of(&built(&config)).unwrap();
-            // A hyperparameter is a float.
+            // Hyperparameters are floats.
             let digits = [Value::from(extreme), Value::from(extreme as f64)].map(|number| number.to_string());
             let is_kept = digits.iter().any(|digits| written.to_string().contains(digits));
             assert!(is_kept, "{place}: {extreme} is gone: {written}");
@@ -207,7 +205,7 @@ fn a_window_of_mini_steps_may_be_of_any_length() {
     }
 }
 
-/// Iteration counts have limits, since the largest numbers would never finish.
+/// The largest numbers would never finish.
 #[test]
 fn iterations_have_an_end() {
     let of = |name: &str, steps: u64| Config::new(&json!({name: {"learning_rate": 0.1, "ns_steps": steps}}));

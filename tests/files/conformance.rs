@@ -1,4 +1,4 @@
-//! Every recorded case of Optax agrees with this crate, or departs by a rule with a reason.
+//! Every recorded case of Optax agrees, or departs by a rule.
 
 #[path = "../conformance/mod.rs"]
 mod recorded;
@@ -10,7 +10,7 @@ use gradchain::{config, needs};
 use recorded::{Departures, Summary, folder, kept};
 use serde_json::{Map, Value, json};
 
-/// Runs the cases in the folder `GRADCHAIN_CONFORMANCE`, or the project's.
+/// In the folder `GRADCHAIN_CONFORMANCE`, or the project's.
 #[test]
 fn every_case_agrees_or_departs_by_a_rule() {
     let departures = Departures::kept();
@@ -19,7 +19,7 @@ fn every_case_agrees_or_departs_by_a_rule() {
     let summary = Summary::of(&cases, &departures);
     println!("{}{summary}", summary.details(&departures));
     assert!(summary.failed.is_empty(), "{}\n{summary}", summary.failed.join("\n"));
-    // Without 16-bit types some rules have no case.
+    // Some rules need 16-bit types.
     if given.is_some() || cfg!(not(feature = "half")) {
         return;
     }
@@ -30,7 +30,7 @@ fn every_case_agrees_or_departs_by_a_rule() {
     }
 }
 
-/// Intended differences of defaults: state has the type of the arithmetic.
+/// State has the type of the arithmetic.
 const OTHER_DEFAULTS: &[(&str, &str)] = &[("adafactor", "dtype_momentum"), ("multi_steps", "accumulator_dtype")];
 
 #[test]
@@ -50,8 +50,7 @@ fn leaving_an_argument_out_is_giving_optaxs_default() {
                 all.insert(argument.clone(), default.clone());
             }
         }
-        // Optax allows some learning rates to be omitted, with which a chain climbs or does not scale; here they are
-        // required.
+        // Optax allows some rates to be omitted, and then climbs or does not scale.
         let build = |mut args: Map<String, Value>| {
             if name == "scale_by_learning_rate" {
                 args.insert("learning_rate".into(), json!(0.5));
@@ -80,7 +79,7 @@ fn every_argument_of_optax_can_be_static() {
             let args = json!({"inner": {name: required}, "static_args": names});
             config::build_with::<needs::ValueAndGradFn>(&json!({"inject_hyperparams": args}))
         };
-        // Wrappers have no hyperparameters of their own.
+        // Wrappers have none of their own.
         if arguments.contains_key("inner") || injected(Vec::new()).is_err() {
             continue;
         }
@@ -93,7 +92,6 @@ fn every_argument_of_optax_can_be_static() {
     assert!(seen >= 80, "only {seen} of the names can be injected");
 }
 
-/// Returns a valid value of a required argument.
 fn some(argument: &str) -> Value {
     match argument {
         "inner" => json!({"scale": {"step_size": 0.5}}),

@@ -1,4 +1,4 @@
-//! Every file of the fuzzing corpus gives a result in its target, and no panic.
+//! Every file of the fuzzing corpus gives a result, and no panic.
 //!
 //! Needs neither a nightly compiler nor cargo-fuzz; see fuzz/README.md.
 #![allow(unreachable_pub, reason = "the library of another program")]
@@ -22,7 +22,7 @@ fn every_file_of_the_corpus_gives_a_result() {
         let before = files;
         for entry in fs::read_dir(folder(name)).unwrap() {
             let path = entry.unwrap().path();
-            // Prints the file's name in case the target panics.
+            // In case the target panics.
             println!("{}", path.display());
             target(&fs::read(&path).unwrap());
             files += 1;
@@ -41,9 +41,7 @@ fn inputs_of_no_bytes_and_of_all_bytes_give_a_result() {
     }
 }
 
-/// The seeds for the targets `header` and `data` load.
-///
-/// After a change of the format without new seeds they would only fuzz the first refusal.
+/// Otherwise `header` and `data` would only fuzz the first refusal.
 #[test]
 fn the_seeds_of_whole_states_load() {
     use gradchain::checkpoint::{Checkpoint, Save};
@@ -69,7 +67,7 @@ fn the_seeds_of_whole_states_load() {
     assert!(Checkpoint::from_bytes(now.into_inner()).is_ok());
 }
 
-/// Returns the dictionary of the target `config`: every name of a config, and some arguments.
+/// Returns every name of a config, and some arguments.
 fn dictionary() -> String {
     let mut words = gradchain::config::transformations().to_vec();
     words.extend([
@@ -89,7 +87,7 @@ fn dictionary() -> String {
     words.iter().map(|word| format!("\"{word}\"\n")).collect()
 }
 
-/// Writes the dictionary to the file that `FUZZ_DICTIONARY` names, for `ci/fuzz`.
+/// To the file `FUZZ_DICTIONARY`, for `ci/fuzz`.
 #[test]
 #[ignore = "it writes a file"]
 fn write_the_dictionary() {
@@ -97,8 +95,6 @@ fn write_the_dictionary() {
     fs::write(path, dictionary()).unwrap();
 }
 
-/// Writes the seeds, to which fuzzing adds.
-///
 /// `cargo test --features half,config,checkpoint --test files -- --ignored write_the_seeds` runs it.
 #[test]
 #[ignore = "it writes files"]

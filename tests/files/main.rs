@@ -1,6 +1,6 @@
-//! Files and formats: configs, states as values, checkpoints, Optax's cases, NIST's problems, the fuzzing corpus.
+//! Configs, states as values, checkpoints, Optax's cases, NIST's problems, the fuzzing corpus.
 //!
-//! A file is a module, so `cargo test --test files corpus` runs the tests of `corpus.rs`.
+//! `cargo test --test files corpus` runs the tests of `corpus.rs`.
 #![allow(missing_docs, reason = "a test program")]
 
 #[cfg(all(feature = "checkpoint", feature = "derive"))]

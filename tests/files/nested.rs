@@ -1,4 +1,4 @@
-//! Deeply nested optimizers: every writable depth is readable, and a deeper one is refused, whatever the stack's size.
+//! Every writable depth is readable, and a deeper one is refused, whatever the stack's size.
 
 use std::io::Cursor;
 
@@ -8,12 +8,12 @@ use gradchain::prelude::*;
 use gradchain::state::{StateData, same_bits};
 use serde_json::{Value, json};
 
-/// Returns nested wrappers; each is two levels of data, as is the innermost optimizer.
+/// Nests wrappers; each is two levels of data, as is the innermost optimizer.
 fn wrapped(wrappers: usize) -> Boxed {
     (0..wrappers).fold(boxed(sgd(0.5)), |inner, _| boxed(multi_steps(inner, 1)))
 }
 
-/// The maximal number of wrappers within 256 levels.
+/// Within 256 levels.
 const MOST: usize = 127;
 
 #[test]
@@ -31,7 +31,7 @@ fn what_can_be_saved_can_be_opened() {
         assert!(same_bits(&*loaded, &*state) && again == params, "{wrappers}");
         let data = StateData::of(&optimizer, &state).unwrap();
         assert!(same_bits(&*data.load(&optimizer, &params).unwrap(), &*state), "{wrappers}");
-        // A difference at the innermost level is found.
+        // Innermost.
         let other = (0..wrappers).fold(boxed(sgd(0.25)), |inner, _| boxed(multi_steps(inner, 1)));
         let error = file.load(&other, &mut again).unwrap_err().to_string();
         assert!(error.contains("sgd.learning_rate: expected 0.25, found 0.5"), "{wrappers}: {error}");
@@ -41,7 +41,7 @@ fn what_can_be_saved_can_be_opened() {
         assert_eq!(Config::from_json(&config.to_json()).unwrap(), config);
         assert_eq!(serde_json::from_value::<Config>(serde_json::to_value(&config).unwrap()).unwrap(), config);
         config.build().unwrap();
-        // TOML is limited to 80 levels.
+        // TOML has at most 80 levels.
         let read = Config::from_toml(&config.to_toml());
         match wrappers {
             ..39 => assert_eq!(Config::of(&read.unwrap().build().unwrap()).unwrap(), config),
@@ -64,7 +64,7 @@ fn what_is_too_deep_is_refused_when_it_is_written() {
     }
 }
 
-/// A deep value, built and dropped without recursion.
+/// Built and dropped without recursion.
 struct Deep(Value);
 
 impl Deep {
@@ -136,7 +136,7 @@ fn configs_of_any_depth_are_an_error() {
     }
 }
 
-/// A file with an optimizer deeper than any writable one is an error.
+/// Deeper than any writable one.
 #[test]
 fn files_of_any_depth_are_an_error() {
     let optimizer = sgd(0.5);

@@ -1,4 +1,4 @@
-//! The suggestions of refused loads work, or none are made, for random pairs of optimizers.
+//! Refused loads of random pairs of optimizers suggest only migrations that work.
 
 use std::io::Cursor;
 
@@ -16,7 +16,7 @@ fn params() -> Params {
     (array![[1.0, -2.0, 3.0], [0.5, 0.25, -0.125]], array![0.5, -1.0])
 }
 
-/// SplitMix64, and the learning rates in use.
+/// SplitMix64, and the rates in use.
 #[derive(Clone)]
 struct Random {
     seed: u64,
@@ -44,7 +44,7 @@ impl Random {
         }
     }
 
-    /// Returns parts in wrappers and chains, at most `levels` deep.
+    /// Returns wrappers and chains, at most `levels` deep.
     fn optimizer(&mut self, levels: u64) -> Boxed {
         match self.below(if levels == 0 { 9 } else { 16 }) {
             0 => boxed(clip(1.0)),
@@ -66,7 +66,7 @@ impl Random {
     }
 }
 
-/// Returns the calls in a message in order: the verb, and its arguments.
+/// Returns a message's verbs with their arguments.
 fn calls(message: &str) -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     for line in message.lines().filter(|line| !line.contains(": expected ") && !line.contains("unexpected")) {
@@ -82,7 +82,6 @@ fn calls(message: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Returns the suggestions of a message, for a load.
 fn proposed(message: &str) -> (Vec<String>, Migration, usize) {
     let (mut may_differ, mut migration, mut verbs) = (Vec::new(), Migration::new(), 0);
     for (verb, arguments) in calls(message) {
@@ -109,7 +108,7 @@ fn proposed(message: &str) -> (Vec<String>, Migration, usize) {
     (may_differ, migration, verbs)
 }
 
-/// Returns true if a message asks for a migration without suggesting one.
+/// Returns true if the message suggests nothing.
 fn is_open(message: &str) -> bool {
     message.contains("with a `Migration` where its state is another")
 }
@@ -167,7 +166,7 @@ fn what_is_proposed_works() {
     assert!(refused > 1000 && with_verbs > 300 && arguments_alone > 30 && moved > 300);
 }
 
-/// A removed stage that has the name of a remaining field is dropped first.
+/// A removed stage with a remaining field's name is dropped first.
 #[test]
 fn what_is_in_the_way_is_dropped_first() {
     let params = params();
@@ -180,7 +179,7 @@ fn what_is_in_the_way_is_dropped_first() {
     }
 }
 
-/// After an incomplete migration the message refers to its result.
+/// The message refers to the migration's result.
 #[test]
 fn a_migration_that_is_not_enough_is_completed() {
     let params = params();

@@ -1,4 +1,4 @@
-//! States in serde formats: every bit round-trips, and a misfit is refused.
+//! In serde formats every bit of a state round-trips, and a misfit is refused.
 
 use gradchain::WarningKind;
 use gradchain::optimizer::{rprop, schedule_free_sgd};
@@ -21,7 +21,7 @@ fn model() -> Model {
     Model { weight, bias: array![0.1, 0.2], empty: array![], scalar: 2.0 }
 }
 
-/// Returns the data after a round trip through JSON.
+/// Passes data through JSON.
 fn json(data: &StateData) -> StateData {
     serde_json::from_str(&serde_json::to_string(data).unwrap()).unwrap()
 }
@@ -38,7 +38,7 @@ type Format = (&'static str, fn(&StateData) -> StateData);
 
 const FORMATS: [Format; 3] = [("JSON", json), ("TOML", toml_), ("postcard", postcard_)];
 
-/// Checks that states of each step round-trip in each format, and continue bitwise identically.
+/// States of each step round-trip in each format, and continue bitwise identically.
 fn comes_back<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {
     let gradient = |t: usize| {
         let model = model();
@@ -72,7 +72,7 @@ fn states_of_every_kind_come_back() {
     comes_back(&());
     comes_back(&sgd(0.1));
     comes_back(&chain((clip_by_global_norm(1.0), adamw(cosine_decay(0.1, 20)).mask(Mask::path("weight")))));
-    // In the middle of a window, with hyperparameters as scalars, and a random key.
+    // Within a window, with hyperparameters and a random key.
     comes_back(&chain((multi_steps(inject_hyperparams(adam(0.1)), 3), add_noise(0.1, 0.5, u64::MAX / 3))));
     comes_back(&apply_if_finite(lion(0.1), 2));
     comes_back(&params_ema(adafactor(0.1), 0.9));
@@ -204,14 +204,14 @@ fn data_that_was_changed_is_refused() {
         let found = with(from, to).unwrap_err();
         assert!(found.contains(said), "{found}\n\nhas not\n\n{said}");
     }
-    // Truncated anywhere, in a binary format.
+    // Truncated anywhere.
     let bytes = postcard::to_allocvec(&serde_json::from_str::<StateData>(&text).unwrap()).unwrap();
     for len in 0..bytes.len() {
         assert!(postcard::from_bytes::<StateData>(&bytes[..len]).is_err(), "{len} bytes");
     }
 }
 
-/// In a state from before per-leaf counts, every leaf has the count of all steps.
+/// Every leaf has the count of all steps.
 #[test]
 fn a_state_without_counts_by_leaf_is_read_with_that_of_all() {
     fn check<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {

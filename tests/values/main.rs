@@ -1,6 +1,6 @@
-//! Maps from numbers to numbers: schedules, constraints and projections, with extreme arguments of both signs.
+//! Schedules, constraints and projections, with extreme arguments of both signs.
 //!
-//! A separate program, so that `ci/sweep` can build it for each mutation.
+//! A separate program, which `ci/sweep` builds for each mutation.
 #![allow(missing_docs, reason = "a test program")]
 
 #[cfg(feature = "derive")]

@@ -1,4 +1,4 @@
-//! Projections against naive oracles: as functions of trees, and as the last stage of a chain.
+//! Projections against naive oracles: as functions, and as the last stage of a chain.
 
 use gradchain::Error;
 use gradchain::prelude::*;
@@ -8,12 +8,11 @@ use gradchain::transform::{project, scale, trace};
 use gradchain::tree::{Difference, DynTree, Norm, tree_norm, tree_sum, tree_vdot};
 use ndarray::{Array2, ArrayD, IxDyn, ShapeBuilder, array};
 
-/// Returns numbers between −1 and 1 that differ from place to place.
+/// Returns different numbers between −1 and 1.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
 
-/// Returns the elements of a tree of `f64` leaves, in order.
 fn flat(tree: &impl Tree) -> Vec<f64> {
     let mut all = Vec::new();
     gradchain::tree::for_each_leaf(tree, |_, leaf| all.extend(leaf.to_f64()));
@@ -22,7 +21,6 @@ fn flat(tree: &impl Tree) -> Vec<f64> {
 
 type Several = (f64, Vec<f64>, Array2<f64>, Vec<f64>);
 
-/// Returns leaves without axes, without elements, of several chunks, in Fortran order.
 fn tree_of(values: &[f64]) -> Several {
     let (one, rest) = values.split_at(1);
     let rows = rest.len() / 4;
@@ -32,7 +30,7 @@ fn tree_of(values: &[f64]) -> Several {
     (one[0], Vec::new(), fortran, vector.to_vec())
 }
 
-/// Returns points of several sizes, near and far, with ties, and with values of very different sizes.
+/// Returns points near and far, with ties, and with values of very different sizes.
 fn points() -> Vec<Vec<f64>> {
     let mut points: Vec<Vec<f64>> =
         [1, 2, 7, 1300].iter().flat_map(|&n| [0.3, 2.0].map(|scale| times(&wave(n, 0.1 + n as f64), scale))).collect();
@@ -54,7 +52,6 @@ fn close(found: &[f64], expected: &[f64], what: &str) {
     close_for(1e-3, found, expected, what);
 }
 
-/// Compares like `close`, for sums of numbers of this size.
 fn close_for(size: f64, found: &[f64], expected: &[f64], what: &str) {
     let size = expected.iter().fold(size, |most, x| most.max(x.abs()));
     assert_eq!(found.len(), expected.len());
@@ -63,7 +60,7 @@ fn close_for(size: f64, found: &[f64], expected: &[f64], what: &str) {
     }
 }
 
-/// The textbook algorithm: sorts, and finds the last element that keeps a positive rest.
+/// Sorts, and finds the last element with a positive rest: the textbook algorithm.
 fn naive_simplex(x: &[f64], scale: f64) -> Vec<f64> {
     let mut sorted = x.to_vec();
     sorted.sort_by(|a, b| b.total_cmp(a));
@@ -93,7 +90,7 @@ fn check(name: &str, set: &impl Projection, oracle: impl Fn(&[f64]) -> Vec<f64>)
     }
 }
 
-/// Checks sets that couple all numbers of a point; much smaller numbers are less accurate.
+/// Checks sets that couple all numbers; much smaller numbers are less accurate.
 fn check_sums(name: &str, set: &impl Projection, oracle: impl Fn(&[f64]) -> Vec<f64>) {
     for point in points() {
         let mut tree = tree_of(&point);
@@ -197,7 +194,6 @@ fn odd_points() {
     assert_eq!(of(&|x| projection_l2_sphere(x, 2.0), &[0.0; 4]), [1.0; 4]);
     assert_eq!(of(&|x| projection_l1_sphere(x, 2.0), &[0.0, -0.0]), [1.0, -1.0]);
     close(&of(&|x| projection_l1_sphere(x, 1.0), &[0.0, 0.1]), &[0.45, 0.55], "l1_sphere");
-    // Sets of one point.
     for x in [[3.0, -4.0], [0.0, 0.0]] {
         assert_eq!(of(&|x| projection_l2_ball(x, 0.0), &x), [0.0; 2]);
         assert_eq!(of(&|x| projection_l1_ball(x, 0.0), &x), [0.0; 2]);
@@ -215,7 +211,6 @@ fn odd_points() {
     assert!(of(&|x| projection_halfspace(x, 1.0, 1.0), &[f64::NAN, 1.0]).iter().all(|x| x.is_nan()));
     let found = of(&|x| projection_hypercube(x, 1.0), &[f64::NAN, f64::INFINITY, f64::NEG_INFINITY]);
     assert!(found[0].is_nan() && found[1..] == [1.0, 0.0]);
-    // Empty trees.
     for set in [projection_simplex::<Vec<f64>>, projection_l1_sphere, projection_l2_sphere, projection_l2_ball] {
         assert!(of(&|x| set(x, 1.0), &[]).is_empty());
     }
@@ -285,7 +280,7 @@ fn bad_arguments_change_nothing() {
     assert_eq!(x, tree);
 }
 
-/// Checks that a chain equals a step followed by a projection, for any set with a tree that fits.
+/// Compares a chain with a step followed by a projection.
 fn same_as_by_hand(set: impl Projection) {
     let optimizer = chain((trace(0.9), scale(-0.1), project(set.clone())));
     let (mut params, mut naive) = (tree_of(&wave(600, 0.9)), wave(600, 0.9));
@@ -303,7 +298,6 @@ fn same_as_by_hand(set: impl Projection) {
         naive = flat(&projected);
         close(&flat(&params), &naive, "step");
     }
-    // The optimizer's own state is not affected by the projection.
     let trace = state.0.moment("trace").unwrap().to_array(3).unwrap();
     close(&trace.into_iter().collect::<Vec<_>>(), &momentum[299..], "momentum");
 }
@@ -376,7 +370,7 @@ fn sets_hold_up_to_rounding_after_a_step() {
     assert!(params.iter().all(|x| *x >= 0.0), "zeros are exact");
     // Each update is off by at most half a unit in the last place of a parameter below 1.
     assert!((tree_sum(&params) - 1.0).abs() < 500.0 * 0.5_f64.powi(25));
-    // A step that stays in the set keeps its bits, and so do its updates.
+    // A step that stays in the set is bitwise unchanged.
     let (plain, projected) = (sgd(0.1), chain((sgd(0.1), project(l1_ball(1e3)))));
     let (mut a, mut b) = (params.clone(), params);
     let (mut of_a, mut of_b) = (plain.init(&a).unwrap(), projected.init(&b).unwrap());

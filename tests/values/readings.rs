@@ -21,7 +21,6 @@ fn gradient(step: usize) -> Params {
     (vec![x, -3.0 * x, 0.1], vec![-0.7 * x as f32, 1e3])
 }
 
-/// Returns the norm by naive summation.
 fn norm(numbers: impl IntoIterator<Item = f64>) -> f64 {
     numbers.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
@@ -152,7 +151,7 @@ fn a_whole_path_is_what_it_says_whatever_else_ends_with_it() {
 
 #[test]
 fn an_optimizer_has_its_own_arguments_and_those_of_other_values_stay_where_they_are() {
-    // Momentum is `b1` of the outer and 0 in the base, so the two numbers differ.
+    // Momentum is `b1` of the outer and 0 in the base.
     let optimizer = chain((zero_nans(), schedule_free(scale_by_adam().b1(0.0), 0.5).b1(0.75)));
     let state = optimizer.init(&1.0_f64).unwrap();
     let readings = optimizer.readings(&state).unwrap();

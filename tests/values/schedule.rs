@@ -1,6 +1,6 @@
-//! Output and errors of schedules, and the values of those that Optax lacks, by formulas written here.
+//! Output and errors of schedules, and values of those that Optax lacks, by formulas.
 //!
-//! `tests/files/conformance.rs` compares the others with Optax's recorded values.
+//! `tests/files/conformance.rs` compares the others with Optax.
 
 use gradchain::schedule::*;
 
@@ -175,7 +175,6 @@ fn may_be_shared_between_threads() {
     check::<Hyperparam>();
 }
 
-/// Compares with a formula from the paper, at counts around all its turning points.
 fn follows(schedule: impl Into<Schedule>, formula: impl Fn(f64) -> f64) {
     let schedule = schedule.into();
     schedule.validate().unwrap();

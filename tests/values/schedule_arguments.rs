@@ -1,4 +1,4 @@
-//! Schedules match formulas written here, with arguments of both signs, on both sides of 1, and at the extremes.
+//! Schedules match formulas, with arguments of both signs, around 1 and at the extremes.
 
 use core::f64::consts::PI;
 
@@ -9,7 +9,6 @@ const STEPS: [u64; 4] = [1, 2, 7, 40];
 const POWERS: [f64; 6] = [0.0, 0.3, 0.5, 1.0, 2.0, 3.5];
 const BEGINS: [u64; 3] = [0, 1, 9];
 
-/// Compares with a formula at counts around all turning points, and far beyond.
 fn follows(schedule: impl Into<Schedule>, formula: impl Fn(u64) -> f64) {
     let schedule = schedule.into();
     schedule.validate().unwrap();
@@ -20,7 +19,6 @@ fn follows(schedule: impl Into<Schedule>, formula: impl Fn(u64) -> f64) {
     }
 }
 
-/// Returns the position between two counts, from 0 to 1.
 fn between(count: u64, begin: u64, end: u64) -> f64 {
     ((count as f64 - begin as f64) / (end as f64 - begin as f64)).clamp(0.0, 1.0)
 }

@@ -63,7 +63,6 @@ mod events {
     use tracing::field::{Field, Visit};
     use tracing::{Event, Metadata, Subscriber, span};
 
-    /// Keeps each event as a line.
     #[derive(Clone, Default)]
     struct Lines(Arc<Mutex<Vec<String>>>);
 

@@ -1,7 +1,7 @@
-//! Steps burn's AdamW for `benches/peers/peers.py`, which times it in turn with others.
+//! Steps burn's AdamW for `benches/peers/peers.py`.
 //!
-//! `cargo bench -p gradchain-burn --bench peers -- CHAIN TREE` takes a step for each line `step` on its input, and
-//! prints the seconds. burn clips each gradient separately; tensor operations implement the clip by the global norm.
+//! `cargo bench -p gradchain-burn --bench peers -- CHAIN TREE` takes a step for each input line `step`, and prints the
+//! seconds. burn clips each gradient separately; tensor operations clip by the global norm.
 #![allow(missing_docs, reason = "a program")]
 
 use std::io::Write;
@@ -35,7 +35,6 @@ fn main() {
     };
     say("true".into());
     for _ in std::io::stdin().lines() {
-        // A step consumes its gradients.
         let mut grads = GradientsParams::new();
         for (param, shape) in model.leaves.iter().zip(&shapes) {
             grads.register(param.id, tensor(*shape, |i| (i % 1000) as f32 * 1e-3 - 0.5).inner());
@@ -61,7 +60,7 @@ fn clip_by_global_norm(model: &Model, grads: &mut GradientsParams, max_norm: f32
     }
 }
 
-/// Returns the shapes of a tree's leaves; vectors are matrices of one row.
+/// Vectors are matrices of one row.
 fn shapes(tree: &str) -> Vec<[usize; 2]> {
     if tree == "1e7" {
         return vec![[1, 10_000_000]];

@@ -1,9 +1,9 @@
-//! Times a step of AdamW in burn: burn's, gradchain's, and gradchain's on plain slices, in turn.
+//! Times AdamW in burn: burn's, gradchain's, and gradchain's on plain slices, in turn.
 //!
 //! `cargo bench -p gradchain-burn [-- ROUNDS]` prints a line for each tree and chain: median times, and medians of the
-//! ratios within each round. All get equal gradients, each in separate memory, and end with equal parameters: ours
-//! bitwise, burn's up to its bias correction in `f32`. The timing includes freeing the gradients of burn's optimizer,
-//! which consumes them; those of the other two are freed afterwards.
+//! ratios within each round. All get equal gradients in separate memory, and end with equal parameters: ours bitwise,
+//! burn's up to its bias correction in `f32`. burn's optimizer consumes its gradients, so its time includes freeing
+//! them.
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::Instant;
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// Returns the shapes of GPT-2 with these numbers of layers, width and vocabulary; vectors are matrices of one row.
+/// Returns the shapes of a GPT-2; vectors are matrices of one row.
 fn gpt2(layers: usize, width: usize, vocabulary: usize) -> Vec<[usize; 2]> {
     let norm = [[1, width], [1, width]];
     let linear = |from: usize, to: usize| [[from, to], [1, to]];
@@ -57,7 +57,6 @@ fn gpt2(layers: usize, width: usize, vocabulary: usize) -> Vec<[usize; 2]> {
     [[vocabulary, width], [1024, width]].into_iter().chain(blocks).chain(norm).collect()
 }
 
-/// The tensors of a model.
 #[derive(Module, Debug)]
 struct Model {
     leaves: Vec<Param<Tensor<2>>>,
@@ -95,7 +94,7 @@ where
         };
         let (mut in_theirs, in_ours, slices) = (burn_too.then(|| given(&theirs)), given(&ours), read(&grads, shapes));
         let mut time = [0.0; 3];
-        // The previous step's writes still go to memory, so the ways take turns at being first.
+        // The previous step's writes still go to memory, so the order rotates.
         for which in (0..3).map(|i| (round + i) % 3) {
             let began = Instant::now();
             match which {
@@ -119,7 +118,7 @@ where
         same(&theirs, &plain, 1e-4);
     }
 
-    // Skips two rounds, which allocate states and touch memory for the first time.
+    // The first two rounds allocate states and touch memory.
     let median = |of: &dyn Fn(&[f64; 3]) -> f64| {
         let mut all: Vec<f64> = times[2..].iter().map(of).collect();
         all.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! The memory of a long run stays flat, counted by the allocator.
+//! A long run's memory stays flat, counted by the allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
@@ -33,7 +33,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Asserts that memory does not grow while a model steps and is evaluated every hundred steps.
+/// Steps a model, and evaluates it every hundred steps.
 fn stays_flat(steps: usize, mut step: impl FnMut(&mut Vec<Linear>, &GradientsParams)) {
     let device = Device::flex().autodiff();
     let mut model = model();
@@ -51,7 +51,7 @@ fn stays_flat(steps: usize, mut step: impl FnMut(&mut Vec<Linear>, &GradientsPar
         }
     }
     assert!(f64::is_finite(losses));
-    // The first hundred steps fill the engine's tables and burn's pools; afterwards growth is below a kilobyte.
+    // By then the engine's tables and burn's pools are full; growth is below a kilobyte.
     let after = &live[1..];
     let (least, most) = (after.iter().min().unwrap(), after.iter().max().unwrap());
     assert!(most - least < 1024, "{least} to {most} bytes: {live:?}");
@@ -62,10 +62,9 @@ fn model() -> Vec<Linear> {
     vec![LinearConfig::new(8, 16).init(&device), LinearConfig::new(16, 2).init(&device)]
 }
 
-/// Memory stays flat in each way to step.
+/// One test runs all ways to step in sequence, since the whole program's memory is counted.
 ///
-/// One test runs them in sequence, since memory is counted for the whole program. States are keyed by path, so one
-/// model's fit another.
+/// States are keyed by path, so one model's fit another.
 #[test]
 fn long_runs_with_evaluations_stay_flat() {
     let optimizer = chain((clip_by_global_norm(1.0), adamw(1e-3).mask(Mask::path("*/weight"))));

@@ -1,7 +1,7 @@
-//! Steps candle's AdamW for `benches/peers/peers.py`, which times it in turn with others.
+//! Steps candle's AdamW for `benches/peers/peers.py`.
 //!
-//! `cargo bench -p gradchain-candle --bench peers -- CHAIN TREE` takes a step for each line `step` on its input, and
-//! prints the seconds. candle has no clip by the global norm; tensor operations implement it here.
+//! `cargo bench -p gradchain-candle --bench peers -- CHAIN TREE` takes a step for each input line `step`, and prints
+//! the seconds. candle has no clip by the global norm; tensor operations implement it.
 #![allow(missing_docs, reason = "a program")]
 
 use std::io::Write;

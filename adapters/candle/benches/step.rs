@@ -1,8 +1,8 @@
-//! Times a step of AdamW: candle's, ours through the adapter, and ours on plain slices.
+//! Times AdamW: candle's, ours through the adapter, and ours on plain slices.
 //!
 //! `cargo bench -p gradchain-candle [-- WORD]` prints a line for each tree and type whose name contains the word:
-//! median times, and median ratios between consecutive steps. All three have equal values and gradients; both of ours
-//! end bitwise identical.
+//! median times, and median ratios between consecutive steps. Values and gradients are equal; both of ours end bitwise
+//! identical.
 #![allow(missing_docs, reason = "a program")]
 
 use std::time::Instant;
@@ -15,7 +15,7 @@ use gradchain::prelude::*;
 use gradchain::tree::{Slices, SlicesMut};
 use gradchain_candle::{Vars, init, step};
 
-/// Steps per way, including three of warmup.
+/// Including three of warmup.
 const STEPS: usize = 23;
 
 fn main() {
@@ -41,7 +41,7 @@ fn two_layers() -> Vec<Vec<usize>> {
     vec![vec![2000], vec![2000, 2500], vec![2500], vec![2500, 2000]]
 }
 
-/// Returns a tree like GPT-2 with six layers of width 384: 30 million elements in 76 leaves.
+/// Returns six layers of width 384: 30 million elements in 76 leaves.
 fn gpt2_like() -> Vec<Vec<usize>> {
     let (layers, width) = (6, 384);
     let mut shapes = vec![vec![50257, width], vec![1024, width], vec![width], vec![width]];
@@ -109,7 +109,6 @@ fn compare<T: WithDType + gradchain::Element, O: GradientTransformation<Needs = 
     let mut times = [(); 3].map(|()| Vec::new());
     for round in 0..STEPS + 3 {
         let mut found = [0.0; 3];
-        // The ways take turns at being first.
         for turn in (0..3).map(|turn| (turn + round) % 3) {
             found[turn] = timed(|| match turn {
                 0 => _ = optimizer.step(&mut lent, &grads, &mut beside).expect("a step"),

@@ -19,7 +19,7 @@ use gradchain::wrapper::sharded;
 use mpi::collective::SystemOperation;
 use mpi::traits::{Communicator, CommunicatorCollectives};
 
-/// Timed steps, and warmup steps.
+/// Timed, and warmup.
 const STEPS: usize = 15;
 const BEFORE: usize = 3;
 
@@ -27,7 +27,7 @@ fn main() {
     let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with("--"));
     let way = arguments.next().unwrap_or_else(|| "sharded".into());
     let n: usize = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(1 << 22);
-    // Integers of few bits, different in each chunk, so that the mean over all ranks is exact.
+    // Few bits, different in each chunk, so that the ranks' mean is exact.
     let (mut params, mut gradient) = (vec![1.0_f32; n], (0..n).map(|i| (i % 1009) as f32 - 504.0).collect::<Vec<_>>());
     if way == "sharded" {
         let ranks = gradchain_mpi::world(Duration::from_secs(60)).expect("MPI");
@@ -57,7 +57,7 @@ fn main() {
         })
     } else {
         let mut received = vec![0.0_f32; n];
-        // Chunks of 16384 elements: 16 for each rank, or fewer with more ranks.
+        // Chunks of 16384 elements: 16 a rank, or fewer with more ranks.
         let most = if way == "bytes" { n } else { (256 / size).clamp(1, 16) * 16384 * size };
         fastest(|| {
             let rounds = || (0..n).step_by(most).map(|start| (n - start).min(most) / size);

@@ -19,7 +19,7 @@ torch.set_num_threads(1)
 os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("MASTER_PORT", "29531"))
 dist.init_process_group("gloo", rank=rank, world_size=size)
 
-# The gradients are views of one tensor, so that one message carries all.
+# Views of one tensor, so that one message carries all.
 flat = torch.full((n,), 0.5)
 params = [torch.ones(n // TENSORS, requires_grad=True) for _ in range(TENSORS)]
 for param, grad in zip(params, flat.split(n // TENSORS)):
@@ -35,5 +35,5 @@ for _ in range(BEFORE + STEPS):
 if rank == 0:
     print(f"{min(took[BEFORE:]) * 1e3:.3f} 0", flush=True)
 dist.barrier()
-# Skips the shutdown of gloo's threads, which can abort the process after another has exited.
+# gloo's shutdown can abort the process after another has exited.
 os._exit(0)

@@ -25,7 +25,7 @@ use gradchain::collective::{Collective, gather};
 
 use crate::worker::{H, TRAIN, Worker};
 
-/// A rank that does not respond for this time counts as lost.
+/// Silence for this time means that a rank is lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn main() -> ExitCode {

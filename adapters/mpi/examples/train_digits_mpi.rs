@@ -30,12 +30,11 @@ use crate::model::Mlp;
 const BATCH: usize = 128;
 const PARTS: usize = 8;
 const TRAIN: usize = 1200;
-/// Steps between two checkpoints.
 const SAVED: u64 = 10;
-/// A rank that does not respond for this time counts as lost.
+/// Silence for this time means that a rank is lost.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A little more than four chunks of 16384 elements, for up to as many ranks.
+/// A little more than four chunks of 16384 elements.
 const HIDDEN: usize = 1024;
 
 fn main() -> ExitCode {
@@ -74,7 +73,6 @@ fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
     };
     let rows: Vec<usize> = (0..TRAIN).collect();
     for step in begins..steps {
-        // All ranks draw the same batch.
         let mut order = rows.clone();
         Random(step + 1).shuffle(&mut order);
         let mut mean = PairwiseMean::new();
@@ -99,7 +97,7 @@ fn train(folder: &Path, steps: u64) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns a hash of the parameters' bits.
+/// Hashes the parameters' bits.
 fn bits(params: &Mlp) -> u64 {
     let mut bits = 0xcbf2_9ce4_8422_2325_u64;
     for_each_leaf(params, |_, leaf| {

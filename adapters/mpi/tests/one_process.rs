@@ -22,7 +22,7 @@ fn one_process_is_a_group() {
         assert!(received == sent && send == sent);
         assert_eq!(gather(&world, &sent).unwrap(), [sent]);
     }
-    // Drops one of several calls in flight.
+    // Of several calls in flight.
     let [first, dropped, last] = [1, 2, 3].map(|n| world.begin_all_gather(vec![n; 3], Vec::new(), &[3]));
     drop(dropped);
     assert_eq!(first.wait().unwrap(), [[1; 3], [1; 3]]);

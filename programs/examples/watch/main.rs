@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut gradient = model.zeros_like();
     let steps = EPOCHS * TRAIN.div_ceil(BATCH);
 
-    // The clip knows the norms of the gradients, per leaf too; a probe behind the optimizer measures the steps.
+    // The clip knows norms of gradients, per leaf too; a probe behind the optimizer measures steps.
     let layers = Labels::paths([("*1", "hidden"), ("*2", "output")]);
     let how_far = monitor().measure("ratio", ratio(GlobalNorm, of_params(GlobalNorm))).by_group(layers);
     let rate = warmup_cosine_decay(0.0, 1e-2, 50, steps as u64);
@@ -81,7 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Draws charts of the logged values; means of two steps halve the picture's size.
+/// Draws the logged values; means of two steps halve the picture's size.
 fn draw(lines: &PathBuf) -> Result<String, Box<dyn Error>> {
     let all: Vec<_> = read_json_lines(BufReader::new(File::open(lines)?)).collect::<Result<_, _>>()?;
     let column = |name: &str| -> Vec<(f64, f64)> {

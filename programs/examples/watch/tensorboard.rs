@@ -1,7 +1,7 @@
-//! A writer of TensorBoard files.
+//! Writes TensorBoard files.
 //!
-//! The crates that write them depend on an old `protobuf` with a known defect and an image library (`tensorboard-rs`),
-//! or need `protoc` to build (`tboard`). Scalars need two messages of a few fields, which this file encodes.
+//! Other crates depend on an old `protobuf` with a known defect and an image library (`tensorboard-rs`), or need
+//! `protoc` (`tboard`). Scalars need two small messages, which this file encodes.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -10,13 +10,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gradchain::watch::Readings;
 
-/// A writer of scalars for TensorBoard.
 pub(crate) struct TensorBoard {
     to: File,
 }
 
 impl TensorBoard {
-    /// Creates a file in a folder; each run should have its own folder.
+    /// Creates a file in a folder; each run should have its own.
     pub(crate) fn create(folder: impl AsRef<Path>) -> io::Result<TensorBoard> {
         let folder = folder.as_ref();
         fs::create_dir_all(folder)?;
@@ -29,7 +28,7 @@ impl TensorBoard {
         Ok(board)
     }
 
-    /// Writes all numbers of a step, as `f32`, the only type of the format. Levels of paths become folders.
+    /// Writes a step's numbers as `f32`, the format's only type. Levels of paths become folders.
     pub(crate) fn write(&mut self, step: u64, readings: &Readings) -> io::Result<()> {
         let mut summary = Message::default();
         for reading in readings {
@@ -45,7 +44,7 @@ impl TensorBoard {
         self.record(&event.0)
     }
 
-    /// Writes a record: its length and its bytes, each with a check sum.
+    /// Writes length and bytes, each with a check sum.
     fn record(&mut self, bytes: &[u8]) -> io::Result<()> {
         let length = (bytes.len() as u64).to_le_bytes();
         let mut record = Vec::with_capacity(bytes.len() + 16);
@@ -66,7 +65,6 @@ fn check_sum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// A message in the encoding of protocol buffers.
 #[derive(Default)]
 struct Message(Vec<u8>);
 

@@ -1,6 +1,6 @@
-//! A mean of states keeps the schema, for any composition and any replicas.
+//! A mean of states keeps the schema, for any composition and replicas.
 //!
-//! Flags stay flags, by the policy, and each count is that of some replica.
+//! Flags stay flags, by the policy, and each count is some replica's.
 
 use gradchain::optimizer::rprop;
 use gradchain::prelude::*;
@@ -32,7 +32,7 @@ fn tree(at: impl Fn(usize) -> f64) -> Params {
     (array![[at(0) as f32, at(1) as f32], [at(2) as f32, at(3) as f32]], at(4), vec![small(5), small(6)])
 }
 
-/// Generates compositions with flags, counts, per-leaf counts and flags, scalars, keys and moments.
+/// Generates flags, counts, per-leaf counts and flags, scalars, keys and moments.
 fn composition() -> impl Strategy<Value = Boxed> {
     let part = (0..9_usize).prop_map(|i| match i {
         0 => boxed(zero_nans()),
@@ -71,7 +71,7 @@ fn boxed_chain(members: Vec<Boxed>) -> Boxed {
     boxed(chain(members))
 }
 
-/// Returns the state of a replica after some steps, with NaN gradients in some of them.
+/// Returns a replica's state after steps with some NaN gradients.
 fn replica(transformation: &Boxed, seed: u64, steps: u64, not_finite: u64) -> Result<OptState<Boxed>> {
     let mut params = tree(|i| noise(0, i));
     let mut state = transformation.init(&params)?;
@@ -83,7 +83,6 @@ fn replica(transformation: &Boxed, seed: u64, steps: u64, not_finite: u64) -> Re
     Ok(state)
 }
 
-/// The values of one field.
 #[derive(Debug)]
 enum Field {
     Counts(Vec<u64>),
@@ -112,7 +111,6 @@ fn fields<S: State>(state: &S) -> Vec<(String, Field)> {
     out
 }
 
-/// Checks a field of the mean against the same field of every state.
 fn check(path: &str, mean: &Field, column: &[&Field], weights: &[f64], flags: FlagPolicy) {
     macro_rules! each {
         ($Variant:ident, $mean:ident, $i:ident, $values:ident, $holds:expr) => {
@@ -145,7 +143,7 @@ fn check(path: &str, mean: &Field, column: &[&Field], weights: &[f64], flags: Fl
     }
 }
 
-/// Returns true if the mean is between the values with weight, or NaN if one of them is.
+/// Returns true if the mean is between the weighted values, or NaN if one of them is.
 fn is_mean(mean: f64, values: &[f64], weights: &[f64]) -> bool {
     let counted: Vec<f64> = values.iter().zip(weights).filter(|(_, w)| **w > 0.0).map(|(x, _)| *x).collect();
     if counted.iter().any(|x| !x.is_finite()) {
@@ -184,7 +182,7 @@ proptest! {
             check(path, field, &column, &weights, flags);
         }
 
-        // The strict policies accept states that agree and refuse others; the mean of one state is that state.
+        // Strict policies accept only states that agree; the mean of one state is that state.
         let strict = AverageOptions::default().counts(CountPolicy::Equal).flags(FlagPolicy::Equal).keys(KeyPolicy::First);
         let agree = (0..rows[0].len()).all(|i| rows.iter().all(|row| match (&row[i].1, &rows[0][i].1) {
             (Field::Counts(a), Field::Counts(b)) => a == b,
@@ -195,7 +193,6 @@ proptest! {
         let one = OptState::average(&given[..1], strict).unwrap();
         prop_assert!(gradchain::state::same_bits(&*one, &*states[0]));
 
-        // The mean accepts a step.
         let mut mean = mean;
         transformation.step(&mut tree(|i| noise(0, i)), &tree(|i| noise(1, i)), &mut mean).unwrap();
         prop_assert_eq!(mean.schema(), states[0].schema());

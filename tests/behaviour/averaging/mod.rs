@@ -1,4 +1,4 @@
-//! Averages of parameters and of states match naive ones in `f64`, and preserve the kind of each field.
+//! Averages of parameters and states match naive `f64` ones, and keep each field's kind.
 
 mod kinds;
 mod oracle;
@@ -8,14 +8,13 @@ mod wrappers;
 use gradchain::Tree;
 use gradchain::tree::for_each_leaf;
 
-/// Returns the values of all leaves, concatenated.
 fn flat<P: Tree>(tree: &P) -> Vec<f64> {
     let mut values = Vec::new();
     for_each_leaf(tree, |_, leaf| values.extend(leaf.to_f64()));
     values
 }
 
-/// Returns a number in (−1, 1) that depends only on its arguments.
+/// Returns a number in (−1, 1).
 fn noise(seed: u64, i: usize) -> f64 {
     let mut x = seed.wrapping_mul(0xa076_1d64_78bd_642f) ^ i as u64;
     for _ in 0..3 {

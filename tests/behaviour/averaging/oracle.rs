@@ -1,4 +1,4 @@
-//! `params_ema` and `params_swa` match averages computed in `f64` from the parameters after each step.
+//! `params_ema` and `params_swa` match `f64` averages of the parameters after each step.
 
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
@@ -27,7 +27,7 @@ fn tree(seed: u64) -> Params {
     )
 }
 
-/// Returns the tolerance for a value of a leaf: its own rounding and that of the average.
+/// Returns the leaf's own rounding and that of the average.
 fn tolerance(i: usize, expected: f64) -> f64 {
     match i / N {
         0 => 1e-14,
@@ -36,9 +36,7 @@ fn tolerance(i: usize, expected: f64) -> f64 {
     }
 }
 
-/// Runs an optimizer and compares the evaluation parameters with a function of all parameters so far.
-///
-/// The initial parameters are included.
+/// Compares evaluation parameters with a function of all parameters, the initial ones included.
 fn agrees<T: GradientTransformation<Needs = Nothing>>(
     optimizer: T,
     steps: u64,
@@ -59,13 +57,12 @@ fn agrees<T: GradientTransformation<Needs = Nothing>>(
     Ok(())
 }
 
-/// Returns `Σ weight(t)·path(t)`.
 fn mix(path: &[Vec<f64>], weights: &[f64]) -> Vec<f64> {
     let one = |i: usize| path.iter().zip(weights).map(|(p, w)| w * p[i]).sum();
     (0..path[0].len()).map(one).collect()
 }
 
-/// Returns the average from explicit weights: each new decay scales all earlier ones.
+/// Averages by explicit weights: each new decay scales all earlier ones.
 fn ema(path: &[Vec<f64>], decay: impl Fn(usize) -> f64, every: usize, debias: bool) -> Vec<f64> {
     let mut weights = vec![0.0; path.len()];
     weights[0] = if debias { 0.0 } else { 1.0 };
@@ -75,7 +72,7 @@ fn ema(path: &[Vec<f64>], decay: impl Fn(usize) -> f64, every: usize, debias: bo
     }
     let total: f64 = weights.iter().sum();
     if total == 0.0 {
-        // Before the first average the trained parameters are evaluated.
+        // Before the first average.
         return path[path.len() - 1].clone();
     }
     mix(path, &weights.iter().map(|w| w / total).collect::<Vec<_>>())

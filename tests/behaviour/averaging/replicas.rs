@@ -1,4 +1,4 @@
-//! Means of replicas: of parameters, of states, and training loops that use them.
+//! Means of parameters and states of replicas, and training loops with them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -42,7 +42,7 @@ fn what_replicas_agree_on_stays_to_the_bit() -> Result<()> {
 
 #[test]
 fn a_mean_is_rounded_once() -> Result<()> {
-    // In f32, 2²⁴ + 1 + 1 is 2²⁴ in any order of summation.
+    // In `f32`, 2²⁴ + 1 + 1 is 2²⁴ in any order.
     let of = |x: f32| vec![x];
     let (a, b, c) = (of(16_777_216.0), of(1.0), of(1.0));
     assert_eq!(average_params(&[(&a, 1.0), (&b, 1.0), (&c, 1.0)])?, [(16_777_218.0_f64 / 3.0) as f32]);
@@ -85,7 +85,6 @@ fn weights_are_checked() {
     assert!(OptState::average(none, AverageOptions::default()).unwrap_err().is_argument());
 }
 
-/// A layer with the parameters and buffers of PyTorch's `BatchNorm`.
 #[derive(Clone, Debug, PartialEq, Tree)]
 struct Norm {
     scale: Vec<f32>,
@@ -244,7 +243,7 @@ fn traced<A: gradchain::GradientTransformation, B: gradchain::GradientTransforma
     (0..trace.len()).flat_map(|leaf| trace.to_array(leaf).unwrap().into_iter()).collect()
 }
 
-/// Returns the gradient of a replica's own least-squares problem; all have the same solution.
+/// Returns the gradient of a replica's least-squares problem; all have the same solution.
 fn gradient(replica: u64, step: u64, params: &[f64]) -> Vec<f64> {
     let pull = |i: usize| 0.5 + noise(replica << 32 | step, i).abs();
     params.iter().enumerate().map(|(i, p)| pull(i) * (p - i as f64)).collect()
@@ -278,7 +277,7 @@ fn federated_averaging_is_the_naive_one() -> Result<()> {
     Ok(())
 }
 
-/// DiLoCo's outer step with a learning rate of 1 and no momentum is the mean of the replicas.
+/// DiLoCo's outer step with rate 1 and no momentum.
 #[test]
 fn the_plainest_outer_step_is_the_mean() -> Result<()> {
     let (inner, outer) = (adamw(0.1), sgd(1.0));
@@ -302,7 +301,7 @@ fn the_plainest_outer_step_is_the_mean() -> Result<()> {
     Ok(())
 }
 
-/// The mean of averages is the average of means, so replicas with averages can be merged.
+/// The mean of averages is the average of means.
 #[test]
 fn averages_of_replicas_are_averaged_with_them() -> Result<()> {
     let optimizer = params_ema(sgd(0.1), 0.5);

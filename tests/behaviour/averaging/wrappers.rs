@@ -10,7 +10,7 @@ use ndarray::{Array2, ShapeBuilder};
 
 use super::{flat, noise};
 
-/// Leaves of several types and layouts: dense, column-major, without axes, 16-bit, and one that is larger than a tile.
+/// Dense, column-major, axis-free and 16-bit leaves, and one larger than a tile.
 #[cfg(feature = "half")]
 type Params = (Array2<f32>, Array2<f64>, f64, Vec<half::bf16>, Vec<f32>);
 #[cfg(not(feature = "half"))]
@@ -30,7 +30,7 @@ fn tree(seed: u64) -> Params {
     )
 }
 
-/// Trained parameters, inner state and outcomes equal those of the inner transformation alone.
+/// Compares trained parameters, inner state and outcomes with those without the wrapper.
 fn follows<T: GradientTransformation<Needs = Nothing> + Clone>(inner: T) -> Result<()> {
     fn one<T: GradientTransformation<Needs = Nothing>, A: GradientTransformation<Needs = Nothing>>(
         inner: &T,
@@ -80,7 +80,7 @@ fn the_trained_parameters_have_the_bits_of_the_optimizer_inside() -> Result<()> 
     follows(chain((sgd(0.1).momentum(0.9), keep_params_nonnegative())))
 }
 
-/// Returns for each step the outcome's `emitted` and the evaluation parameters.
+/// Returns each step's `emitted` and evaluation parameters.
 fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: T, gradients: &[f64]) -> Result<Vec<(bool, f64)>> {
     let mut params = 0.0_f64;
     let mut state = optimizer.init(&params)?;
@@ -100,7 +100,7 @@ fn steps_that_emit_nothing_do_not_count() -> Result<()> {
     assert_eq!(course(params_ema(multi_steps(sgd(1.0), 2), 0.5), &gradients)?, held);
     assert_eq!(course(multi_steps(params_ema(sgd(1.0), 0.5), 2), &gradients)?, held);
     assert_eq!(course(boxed(params_ema(boxed(multi_steps(sgd(1.0), 2)), 0.5)), &gradients)?, held);
-    // A held step skips its passes, and the stage behind it does not know of the hold.
+    // A held step skips its passes, and later stages do not know.
     let inside = || multi_steps(chain((clip_by_global_norm(9.0), sgd(2.0))), 2);
     assert_eq!(course(params_ema(chain((inside(), scale(0.5))), 0.5), &gradients)?, held);
     assert_eq!(course(params_ema(chain((scale(0.5), inside())), 0.5), &gradients)?, held);
@@ -146,7 +146,7 @@ fn what_another_group_holds_back_is_its_own_business() -> Result<()> {
 
 #[test]
 fn averages_are_found_wherever_they_are() -> Result<()> {
-    // The second leaf has the same optimizer without an average.
+    // The second leaf has no average.
     let expected = (1.0_f64, vec![2.0_f64]);
     fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: T) -> Result<(f64, Vec<f64>)> {
         let mut params = (0.0_f64, vec![0.0_f64]);

@@ -29,19 +29,18 @@ pub(super) fn optimizers() -> Vec<Trial> {
     ]
 }
 
-/// Returns a mean without the bias of its start.
+/// Returns the debiased mean.
 fn unbiased(mean: f64, decay: f64, t: i32) -> f64 {
     mean / (1.0 - decay.powi(t))
 }
 
-/// Returns Adam's direction with these decays.
+/// Returns Adam's direction.
 fn adam([m, v, ..]: &mut [f64; 4], t: i32, g: f64, [b1, b2, eps]: [f64; 3]) -> f64 {
     *m = b1 * *m + (1.0 - b1) * g;
     *v = b2 * *v + (1.0 - b2) * g * g;
     unbiased(*m, b1, t) / (unbiased(*v, b2, t).sqrt() + eps)
 }
 
-/// Drops the components that disagree with the gradient.
 fn restrained(d: Vec<f64>, g: &[f64]) -> Vec<f64> {
     let agrees: Vec<bool> = d.iter().zip(g).map(|(d, g)| d * g > 0.0).collect();
     let factor = d.len() as f64 / (agrees.iter().filter(|agrees| **agrees).count() as f64 + 1.0);
@@ -73,7 +72,7 @@ fn stable_adamw_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> 
     plus_decay(d, 1e-4, x).into_iter().map(|d| d / rms.max(1.0)).collect()
 }
 
-/// The blocks of the ten-element leaf, a matrix of two rows, are its columns.
+/// Computes Adam-mini: the ten-element leaf is a matrix of two rows, with its columns as blocks.
 fn adam_mini_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let block = |i: usize| if g.len() == 10 { i % 5 } else { 0 };
     let mean = |of: usize| {
@@ -88,7 +87,7 @@ fn adam_mini_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec
     memory.iter_mut().enumerate().map(one).collect()
 }
 
-/// The ten-element leaf is a matrix of two rows of five; in another leaf each element is a row.
+/// Computes row-wise Adagrad: the ten-element leaf is a matrix of two rows; in others each element is a row.
 fn rowwise_adagrad_naive(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let columns = if g.len() == 10 { 5 } else { 1 };
     for (memory, g) in memory.chunks_mut(columns).zip(g.chunks(columns)) {
@@ -105,7 +104,7 @@ fn mars_naive(memory: &mut [[f64; 4]], t: i32, g: &[f64], _: &[f64]) -> Vec<f64>
     memory.iter_mut().zip(c).map(|(memory, c)| adam(memory, t, c / norm, [0.95, 0.99, 1e-8])).collect()
 }
 
-/// Two rows, the only leaves with factors.
+/// The only leaves with factors.
 type Rows = [[f64; 5]; 2];
 type Square = [[f64; 2]; 2];
 
@@ -125,7 +124,7 @@ fn mirrored(a: &Square) -> Square {
     [[a[0][0], a[1][0]], [a[0][1], a[1][1]]]
 }
 
-/// Returns eigenvectors as rows, that of the larger eigenvalue first.
+/// Returns eigenvectors as rows, the larger eigenvalue's first.
 fn eigenvectors(a: &Square) -> Square {
     let (sin, cos) = (0.5 * (2.0 * a[0][1]).atan2(a[0][0] - a[1][1])).sin_cos();
     [[cos, sin], [-sin, cos]]

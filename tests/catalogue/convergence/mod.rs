@@ -1,6 +1,6 @@
 //! Every optimizer converges on three problems, and its first steps match an independent implementation.
 //!
-//! The losses of the first steps detect errors without an effect on the end, such as a missing bias correction.
+//! The first losses detect errors without an effect on the end, such as a missing bias correction.
 
 mod beyond;
 mod naive;
@@ -22,33 +22,29 @@ use self::problems::{Leaves, Problem, problems};
 use crate::common::given::{Member, member};
 use crate::common::registry::chosen;
 
-/// Steps of a run.
 const STEPS: u64 = 3_000;
-/// Steps that are compared with another implementation.
+/// Steps compared with another implementation.
 const FIRST: usize = 10;
 
-/// An optimizer and its expected results on each problem.
+/// An optimizer and its expected results.
 struct Trial {
     name: &'static str,
-    /// Builds the optimizer with a learning rate.
     of: Box<dyn Fn(Schedule) -> Member>,
     rates: [f64; 3],
-    /// The allowed excess of the final loss over the minimum.
+    /// The allowed excess over the minimum.
     excess: [f64; 3],
     naive: Naive,
 }
 
-/// Returns the factor of the learning rate; it falls to 0, so that optimizers with fixed step sizes converge too.
+/// Falls to 0, so that optimizers with fixed step sizes converge too.
 fn fading(step: u64) -> f64 {
     0.5 * (1.0 + (std::f64::consts::PI * step as f64 / STEPS as f64).cos())
 }
 
-/// Builds an optimizer whose learning rate fades from this one.
 fn of_fading(of: &impl Fn(Schedule) -> Member, rate: f64) -> Member {
     of(from_fn("fading", move |step| rate * fading(step)).into())
 }
 
-/// Returns the losses after each step.
 fn losses<'a>(optimizer: &'a Member, problem: &'a Problem) -> impl Iterator<Item = f64> + 'a {
     let optimizer = allow(optimizer.clone(), [WarningKind::Climbs, WarningKind::NegativeDecay]);
     let mut params = problem.start.clone();
@@ -62,7 +58,7 @@ fn losses<'a>(optimizer: &'a Member, problem: &'a Problem) -> impl Iterator<Item
     })
 }
 
-/// Returns the losses after some of the first steps, by another implementation.
+/// Returns the first losses of another implementation.
 fn expected(how: &Naive, number: usize, problem: &Problem, rate: f64) -> Vec<(usize, f64)> {
     match how {
         Naive::Recorded(losses) => return vec![(FIRST - 1, losses[number])],
@@ -82,7 +78,7 @@ fn expected(how: &Naive, number: usize, problem: &Problem, rate: f64) -> Vec<(us
     (0..FIRST).map(step).collect()
 }
 
-/// Returns an optimizer's failure on a problem, if any.
+/// Returns an optimizer's failure, if any.
 fn fault(trial: &Trial, optimizer: &Member, number: usize, problem: &Problem) -> Option<String> {
     let (name, place) = (trial.name, problem.name);
     let mut losses = losses(optimizer, problem);
@@ -99,7 +95,6 @@ fn fault(trial: &Trial, optimizer: &Member, number: usize, problem: &Problem) ->
     })
 }
 
-/// Returns the failures of a modified optimizer.
 fn faults(trial: &Trial, problems: &[Problem], change: impl Fn(Member) -> Member) -> Vec<String> {
     let of = |(number, problem)| fault(trial, &change(of_fading(&trial.of, trial.rates[number])), number, problem);
     problems.iter().enumerate().filter_map(of).collect()
@@ -142,14 +137,14 @@ fn what_is_wrong_is_found_on_every_problem() {
     let must_be_found = |what: &str, change: fn(Member) -> Member| {
         let missed = |trial: &&Trial| faults(trial, &problems, change).len() < 3;
         let missed: Vec<_> = trials.iter().filter(missed).map(|trial| trial.name).collect();
-        // L-BFGS corrects a small error on its way to a minimum that it nearly reaches in ten steps.
+        // L-BFGS corrects a small error on its way.
         let excused: &[&str] = if what == "off by a millionth" { &["lbfgs_zoom"] } else { &[] };
         assert_eq!(missed, excused, "{what}: found everywhere but in these");
     };
     must_be_found("of the wrong sign", |optimizer| member(chain((optimizer, member(scale(-1.0))))));
     must_be_found("a step late", |optimizer| member(chain((optimizer, member(Late)))));
     must_be_found("off by a millionth", |optimizer| member(chain((optimizer, member(scale(1.0 + 1e-6))))));
-    // The first step without the corrections is (1 − b1) / √(1 − b2), about 3.2, times the correct one.
+    // Without the corrections the first step is (1 − b1) / √(1 − b2), about 3.2, times the correct one.
     let uncorrected = from_fn("uncorrected", |t| {
         (1.0 - 0.9_f64.powf(t as f64 + 1.0)) / (1.0 - 0.999_f64.powf(t as f64 + 1.0)).sqrt()
     });

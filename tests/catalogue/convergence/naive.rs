@@ -1,36 +1,32 @@
-//! Naive optimizers in `f64`, from the papers, with their default hyperparameters.
+//! Naive optimizers in `f64`, from the papers, with default hyperparameters.
 //!
-//! Most return the direction, which is multiplied by the learning rate and subtracted from the parameters.
+//! Most return the direction: times the learning rate, it is subtracted from the parameters.
 
 use ndarray::ArrayD;
 
 use super::problems::Leaves;
 
-/// The directions, or updates, of a leaf or of all leaves concatenated.
 type Directions = Vec<f64>;
 
 type OfLeaf = fn(&mut [[f64; 4]], i32, &[f64], &[f64]) -> Directions;
 type OfAll = fn(&[Vec<f64>], &[Vec<f64>]) -> Directions;
 
-/// The form of a naive optimizer.
 pub(super) enum Naive {
-    /// For one element: its state, the step from 1, the gradient, the parameter.
+    /// An element's state, the step from 1, the gradient, the parameter.
     Element(fn(&mut [f64; 4], i32, f64, f64) -> f64),
-    /// For one leaf: the state of each element, and the rest as above.
+    /// A leaf: the state of each element, the rest as above.
     Leaf(OfLeaf),
-    /// For all leaves concatenated: gradients and parameters of all steps so far, the current one last.
+    /// All leaves concatenated: gradients and parameters of all steps, the current one last.
     Whole(OfAll),
-    /// For one element, also with this step's learning rate: returns the update of the parameter.
+    /// An element, also with the step's learning rate: returns the update.
     Update(fn(&mut [f64; 4], i32, f64, f64, f64) -> f64),
-    /// The same for one leaf.
     UpdateLeaf(fn(&[f64], &[f64], f64) -> Directions),
-    /// Another library's: the loss of each problem after the first steps.
+    /// Another library's losses after the first steps.
     Recorded([f64; 3]),
-    /// None.
     Unknown,
 }
 
-/// Returns the updates of one step, from the gradients `g` and parameters `x` of all steps so far.
+/// Returns a step's updates from the gradients `g` and parameters `x` of all steps.
 pub(super) fn updates(how: &Naive, rate: f64, memory: &mut [Vec<[f64; 4]>], g: &[Leaves], x: &[Leaves]) -> Leaves {
     let t = i32::try_from(g.len()).expect("few steps");
     let mut out = g[g.len() - 1].clone();
@@ -160,7 +156,7 @@ pub(super) fn lookahead([m, v, slow, _]: &mut [f64; 4], t: i32, g: f64, x: f64, 
     *slow - x
 }
 
-/// Computes SM3: the ten-element leaf is a matrix of two rows of five; others have a bound per element.
+/// Computes SM3: the ten-element leaf is a matrix of two rows; others have a bound per element.
 pub(super) fn sm3(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<f64> {
     let place = |i: usize| if g.len() == 10 { [i / 5, i % 5] } else { [i, i] };
     let one = |(i, g): (usize, &f64)| memory[place(i)[0]][0].min(memory[place(i)[1]][1]) + g * g;
@@ -176,7 +172,7 @@ pub(super) fn sm3(memory: &mut [[f64; 4]], _: i32, g: &[f64], _: &[f64]) -> Vec<
     memory.iter_mut().zip(g.iter().zip(&squares)).map(mean).collect()
 }
 
-/// Computes GaLore of rank 1 before its first refresh; the ten-element leaf is a matrix of two rows of five.
+/// Computes GaLore of rank 1 before its first refresh; the ten-element leaf is a matrix of two rows.
 pub(super) fn galore(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec<f64> {
     if g.len() != 10 {
         return memory.iter_mut().zip(g.iter().zip(x)).map(|(memory, (g, x))| adam(memory, t, *g, *x)).collect();
@@ -184,8 +180,7 @@ pub(super) fn galore(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> V
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let (top, bottom) = g.split_at(5);
     if t == 1 {
-        // The angle of the first eigenvector of the matrix times its transpose is known; the other side follows from
-        // it.
+        // The angle of the first eigenvector of the matrix times its transpose is known, and determines the other side.
         let angle = 0.5 * (2.0 * dot(top, bottom)).atan2(dot(top, top) - dot(bottom, bottom));
         let side: Vec<f64> = top.iter().zip(bottom).map(|(a, b)| angle.cos() * a + angle.sin() * b).collect();
         memory.iter_mut().zip(&side).for_each(|(memory, x)| memory[2] = x / norm(&side));
@@ -233,7 +228,7 @@ pub(super) fn lamb(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec
     r.into_iter().map(|r| ratio * r).collect()
 }
 
-/// Computes Adafactor without factors, which leaves of this size lack.
+/// Computes Adafactor without factors, which these leaves lack.
 pub(super) fn adafactor(memory: &mut [[f64; 4]], t: i32, g: &[f64], x: &[f64]) -> Vec<f64> {
     let keep = 1.0 - f64::from(t).powf(-0.8);
     let one = |[v, ..]: &mut [f64; 4], g: f64| {

@@ -1,4 +1,4 @@
-//! The trials of optimizers, one a line; optimizers without one are in `untried.rs`.
+//! The trials, one a line; optimizers without one are in `untried.rs`.
 
 use gradchain::Real;
 use gradchain::optimizer::{
@@ -134,7 +134,7 @@ pub(super) fn optimizers() -> Vec<Trial> {
     trials
 }
 
-/// Emits the squared gradients: the Gauss-Newton estimate of the Hessian's diagonal.
+/// The Gauss-Newton estimate of the Hessian's diagonal.
 #[derive(Clone, Debug)]
 struct Square;
 

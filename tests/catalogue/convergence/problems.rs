@@ -1,20 +1,17 @@
-//! The problems, in `f64`: a badly scaled quadratic, Rosenbrock's valley, and a logistic regression.
+//! The problems: a badly scaled quadratic, Rosenbrock's valley, a logistic regression.
 
 use ndarray::{Array1, ArrayD, IxDyn};
 
 use crate::common::trees::noise;
 
-/// Parameters or a gradient: some leaves.
 pub(super) type Leaves = Vec<ArrayD<f64>>;
 
-/// Returns the loss at a point, and its gradient.
+/// Returns the loss and its gradient.
 type Loss = Box<dyn Fn(&Leaves) -> (f64, Leaves)>;
 
-/// A loss to minimize.
 pub(super) struct Problem {
     pub(super) name: &'static str,
     pub(super) start: Leaves,
-    /// The loss at the minimum.
     pub(super) least: f64,
     pub(super) loss: Loss,
 }
@@ -44,7 +41,7 @@ fn leaf(shape: &[usize], values: Vec<f64>) -> ArrayD<f64> {
 
 /// Returns `½ (x − c)ᵀ H (x − c)`, with eigenvalues of `H` from 1 to 100.
 ///
-/// Its eigenvectors are the unit vectors reflected in a plane, so that all elements interact.
+/// Its eigenvectors are reflected unit vectors, so that all elements interact.
 fn quadratic() -> Loss {
     let normal = Array1::from_shape_fn(10, |i| noise(5, 0, i));
     let centre = Array1::from_shape_fn(10, |i| 0.5 * noise(6, 0, i));
@@ -67,7 +64,7 @@ fn rosenbrock(x: &Leaves) -> (f64, Leaves) {
 
 /// Returns the mean of `ln(1 + exp(−yᵢ (w·xᵢ + b)))` over 60 inseparable points, plus `0.01·(‖w‖² + b²)`.
 fn logistic() -> Loss {
-    // Fixed-length arrays, since these tests are not optimized.
+    // Fixed-length arrays, since these tests are unoptimized.
     let point = |i| -> [f64; 4] { std::array::from_fn(|j| noise(7, i, j) * [1.0, 2.0, 0.5, 3.0][j]) };
     let side = |i, x: [f64; 4]| x[0] - x[1] + 0.5 * x[3] + 0.7 * noise(8, i, 0) + 0.2;
     let points: Vec<_> = (0..60).map(|i| (point(i), side(i, point(i)).signum())).collect();
@@ -90,7 +87,7 @@ fn logistic() -> Loss {
     })
 }
 
-/// Returns the minimum, by gradient descent until it stops moving.
+/// Descends until nothing moves.
 fn descended(loss: &Loss, mut x: Leaves) -> f64 {
     for _ in 0..5_000 {
         let (_, gradient) = loss(&x);

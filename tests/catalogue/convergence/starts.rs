@@ -1,4 +1,4 @@
-//! Unusual first gradients have no lasting effect: no optimizer runs away after them.
+//! No optimizer runs away after unusual first gradients.
 
 use gradchain::extra;
 use gradchain::prelude::*;
@@ -11,14 +11,13 @@ use super::{Member, Trial};
 use crate::common::registry::chosen;
 use crate::common::trees::noise;
 
-/// Rows and columns of the target matrix.
 const SIZE: [usize; 2] = [8, 6];
-/// Steps on examples, after those of the start.
+/// Steps after those of the start.
 const STEPS: usize = 40;
-/// The allowed ratio of the distances covered with and without a start.
+/// The allowed ratio of distances with and without a start.
 const MOST: f64 = 4.0;
 
-/// The batch of a step: one example, with a factor of its loss.
+/// One example, with a factor of its loss.
 #[derive(Clone, Copy, Debug)]
 struct Batch {
     example: usize,
@@ -29,7 +28,7 @@ fn leaf(values: Vec<f64>) -> Leaves {
     vec![ArrayD::from_shape_vec(IxDyn(&SIZE), values).expect("as many values as places")]
 }
 
-/// Returns `½‖W·x − V·x‖²` for the example's `x`, a mini-batch of one: its gradient has rank one.
+/// Returns `½‖W·x − V·x‖²` for the example's `x`: its gradient has rank one.
 fn loss(params: &Leaves, batch: Batch) -> (f64, Leaves) {
     let [rows, columns] = SIZE;
     let x: Vec<f64> = (0..columns).map(|j| noise(21, batch.example, j)).collect();
@@ -57,14 +56,14 @@ fn reach(optimizer: &Member, start: &[Batch]) -> f64 {
     reach
 }
 
-/// Returns starts with gradients that are zero, tiny, or all of one example.
+/// Returns gradients that are zero, tiny, or all of one example.
 fn starts() -> Vec<Vec<Batch>> {
     let of = |batch| (1..=3).map(move |n| vec![batch; n]);
     let [zero, tiny, same] = [0.0, 1e-30, 1.0].map(|times| Batch { example: 100, times });
     of(zero).chain(of(tiny)).chain(of(same)).collect()
 }
 
-/// Optimizers that run away after a start, or on the examples, with the reason.
+/// Optimizers that run away, with the reason.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("lbfgs", "times: 1.0", "without a line search differences of gradients of different examples pass for curvature"),
     (

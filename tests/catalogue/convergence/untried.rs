@@ -1,6 +1,6 @@
-//! Optimizers of the crate's list without a trial nearly reach the minimum with the best of a few rates.
+//! Listed optimizers without a trial nearly reach the minimum with the best of a few rates.
 //!
-//! Their losses on the way are not compared with anything.
+//! Their losses on the way are unchecked.
 
 use gradchain::arguments::{Arguments, required};
 use gradchain::optimizer::*;
@@ -13,12 +13,11 @@ use super::{Member, STEPS, Trial, losses, member, of_fading};
 use crate::common::given::Registered;
 use crate::common::registry::with_rate;
 
-/// The candidate rates.
 const RATES: [f64; 5] = [1.0, 0.1, 0.01, 1e-3, 1e-4];
-/// The allowed fraction of the initial excess loss.
+/// The allowed fraction of the initial excess.
 const LEFT: f64 = 0.01;
 
-/// Returns a trial for each optimizer of the list whose name is not among these.
+/// Returns a trial for each optimizer not in `tried`.
 pub(super) fn untried(tried: &[&str]) -> Vec<Trial> {
     let mut to = Others { tried, problems: problems(), trials: Vec::new() };
     include!("../../../src/optimizer/list.rs");
@@ -48,7 +47,6 @@ impl Others<'_> {
     }
 }
 
-/// Returns the rate that gives the lowest loss.
 fn best_rate(of: &impl Fn(Schedule) -> Member, problem: &Problem) -> f64 {
     let last = |rate| {
         let loss = losses(&of_fading(of, rate), problem).nth(STEPS as usize - 1).expect("there is always another step");

@@ -55,10 +55,9 @@ const REFUSED: &[(&str, &str)] = &[
     ("params_swa_of_mini_steps", "a window"),
 ];
 
-/// Entries whose first step size depends on the norm of all parameters, which `init` reads.
+/// The first step size depends on the norm of all parameters.
 const FROM_ALL_PARAMETERS: &[&str] = &["dog", "lookahead_reset_dog", "sam_dog"];
 
-/// Returns a tree without the leaves under `layer1`.
 fn without(tree: &DynTree) -> DynTree {
     let mut tree = tree.clone();
     let gone: Vec<String> = tree.names().filter(|name| name.starts_with("layer1")).map(String::from).collect();
@@ -71,7 +70,7 @@ fn bits(tree: &DynTree) -> Vec<(String, Vec<u64>)> {
     kept.map(|(path, v)| (path, v.iter().map(|x| x.to_bits()).collect())).collect()
 }
 
-/// Returns the state of some leaves as text, so that [`same_bits`] means equal text.
+/// Returns some leaves' state as text, so that [`same_bits`] means equal text.
 fn of_leaves<S: State>(state: &S, leaves: impl Fn(usize) -> bool) -> Vec<String> {
     let mut out = Vec::new();
     state.walk(&mut StateWalk::new(&mut |field, entry| {
@@ -92,7 +91,7 @@ fn of_leaves<S: State>(state: &S, leaves: impl Fn(usize) -> bool) -> Vec<String>
     out
 }
 
-/// Leaves without a gradient in all steps do not affect the others.
+/// Leaves never given a gradient do not affect the others.
 fn in_all_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let (name, optimizer) = (entry.name(), skip_absent(entry.boxed()));
     let Ok(mut state) = optimizer.init(params) else { return };
@@ -108,7 +107,7 @@ fn in_all_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     same_values(&without(&after), &alone.params).unwrap_or_else(|at| panic!("{name}: {at}"));
 }
 
-/// Leaves without a gradient in a step are frozen in it: their state does not change.
+/// Leaves without a gradient are frozen in that step.
 fn in_some_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let (name, skipping, freezing) = (entry.name(), skip_absent(entry.boxed()), freezable(entry.boxed()));
     let Ok(mut state) = skipping.init(params) else { return };
@@ -124,7 +123,7 @@ fn in_some_steps(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
         skipping.step_given(&mut after, &given, &mut state).unwrap();
         assert!(!absent || of_leaves(&*state, |leaf| layer1[leaf]) == before, "{name}, step {step}: its state waits");
 
-        // The same with frozen leaves, whose gradient is ignored.
+        // The same with frozen leaves.
         if absent && layer1.contains(&true) {
             frozen.freeze(&leaves).unwrap();
         } else if layer1.contains(&true) {

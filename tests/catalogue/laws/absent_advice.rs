@@ -1,4 +1,4 @@
-//! The advice in errors about missing gradients works.
+//! The advice of errors about missing gradients works.
 
 use gradchain::config::Config;
 use gradchain::needs::ValueAndGradFn;
@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};
 use crate::common::given::{Member, Registered, member};
 
-/// The advice of an error.
 #[derive(Debug, PartialEq)]
 enum Advice {
     Around,
@@ -34,7 +33,6 @@ fn advice(error: &str) -> Advice {
     Advice::At(in_brackets.collect())
 }
 
-/// Returns the call at a place of an optimizer's config.
 fn at<'v>(config: &'v mut Value, place: &str) -> &'v mut Value {
     let mut value = config;
     for step in place.trim_start_matches('$').split('.').filter(|step| !step.is_empty()) {
@@ -70,12 +68,12 @@ fn trees() -> (DynTree, DynTree, DynTree) {
     (params, grads, some)
 }
 
-/// Follows the advice of the error for missing gradients; returns it if it could be tried.
+/// Follows the advice; returns it if it could be tried.
 fn follow(name: &str, optimizer: &Member) -> Option<Advice> {
     let (params, grads, some) = trees();
     let steps = |optimizer: &Member, grads: &DynTree| -> Result<(), gradchain::Error> {
         let (mut after, mut state) = (params.clone(), optimizer.init(&params)?);
-        // Long enough to complete a window.
+        // Completes a window.
         (0..5).try_for_each(|_| optimizer.step_given(&mut after, grads, &mut state).map(drop))
     };
     let Err(error) = steps(optimizer, &some) else { return None };
@@ -112,7 +110,7 @@ fn what_an_error_advises_works() {
     assert!(!every() || around > 200 && inside >= 8 && zeros > 20, "{around} around, {inside} inside, {zeros} zeros");
 }
 
-/// The same for compositions of wrappers that can and cannot hold a `skip_absent`.
+/// Compositions of wrappers that can and cannot hold a `skip_absent`.
 #[test]
 fn what_an_error_advises_of_compositions_works() {
     let labels = || Labels::tree([("layer0/p0", "a"), ("layer1/p1", "b")]);

@@ -1,4 +1,4 @@
-//! A window counts a missing gradient as zeros, and a leaf without any gradient in it rests.
+//! A window counts a missing gradient as zeros; a leaf without any rests.
 
 use gradchain::prelude::*;
 use gradchain::state::same_bits;
@@ -9,7 +9,7 @@ use super::{LeafPlan, Problem, Subject, holds, tree};
 use crate::common::given::Registered;
 use crate::common::{same_values, values};
 
-/// The mini-steps, of three windows of three, in which the leaves under `layer1` have a gradient.
+/// Mini-steps, in three windows of three, with a gradient under `layer1`.
 const THERE: [bool; 9] = [false, true, false, false, false, false, true, false, true];
 
 fn layer1(tree: &DynTree) -> Vec<String> {

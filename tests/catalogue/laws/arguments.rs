@@ -14,7 +14,7 @@ fn entries_with_named_arguments_are_told_from_the_others() {
     assert!(Entry { name, about, transformation: chain((optimizer,)) }.subject().named().is_none());
 }
 
-/// Hyperparameters in the state have the same effect as the plain numbers.
+/// Injected hyperparameters equal the plain numbers.
 fn injection(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let Some(named) = entry.named() else { return };
     let (plain, injected) = (entry.run(params, grads), run(&inject_hyperparams(named), params, grads));
@@ -27,7 +27,7 @@ fn what_is_wrapped_in_inject_hyperparams_equals_what_is_not() {
     holds(injection, 4);
 }
 
-/// A constant schedule has the same effect as its number, for every argument that takes either.
+/// A constant schedule equals its number, for every argument that takes either.
 fn constant_schedules(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let Some(mut named) = entry.named() else { return };
     named.arguments(&mut |_, argument| {
@@ -49,7 +49,7 @@ fn a_constant_schedule_equals_the_constant() {
     holds(constant_schedules, 4);
 }
 
-/// The ends of all ranges, and numbers on both sides of them.
+/// The ends of all ranges, and numbers around them.
 const NUMBERS: [f64; 14] = [
     f64::NAN,
     f64::NEG_INFINITY,
@@ -67,12 +67,12 @@ const NUMBERS: [f64; 14] = [
     f64::INFINITY,
 ];
 
-/// Returns true if an error refuses a negative rate or decay.
+/// Returns true for a negative rate or decay.
 fn is_mistake(error: &str) -> bool {
     error.contains("[WarningKind::Negative")
 }
 
-/// A number can be set during training if and only if a transformation can be built with it, with the same message.
+/// A number can be set during training if and only if it can be built with, with the same message.
 #[test]
 fn what_can_be_set_is_what_can_be_built_with() {
     let plan = [vec![3, 4], vec![3]].map(|shape| LeafPlan { number: Number::F32, shape, order: Order::C });
@@ -99,7 +99,7 @@ fn what_can_be_set_is_what_can_be_built_with() {
                 let set = state.hyperparams_mut().set(name, number).map_err(|error| error.to_string());
                 match (&set, &begun) {
                     (Err(set), Err(begun)) if is_mistake(begun) => assert!(is_mistake(set), "{what}: {set}"),
-                    // Alone it may be reversed by a later stage.
+                    // Later stages may reverse it.
                     (Err(set), Ok(())) => {
                         let rated = chain((built.clone(), scale_by_learning_rate(0.1))).init(&params);
                         assert!(

@@ -1,4 +1,4 @@
-//! Chains with the maximum number of barriers equal their parts; longer ones are an error.
+//! Chains with the most barriers equal their parts; longer ones are an error.
 
 use std::thread;
 use std::time::Duration;
@@ -16,13 +16,11 @@ use crate::common::given::{Member, Registered, member};
 use crate::common::wrapped::WRAPPERS;
 use crate::common::{close, run, same_values};
 
-/// The maximum number of barriers.
 const MOST: usize = 31;
 
-/// The maximum, and more.
 const COUNTS: [usize; 5] = [MOST, 32, 33, 40, 64];
 
-/// Returns `f64` parameters and gradients, so that updates lose no bits between parts of a chain.
+/// Returns `f64` trees, so that updates lose no bits between parts.
 fn trees() -> (DynTree, Vec<DynTree>) {
     let leaf = |shape: &[usize], order| LeafPlan { number: Number::F64, shape: shape.into(), order };
     let plan = [leaf(&[50], Order::C), leaf(&[5, 7], Order::Fortran), leaf(&[3], Order::Negative)];
@@ -32,7 +30,7 @@ fn trees() -> (DynTree, Vec<DynTree>) {
     )
 }
 
-/// Returns a chain with this many barriers, and stages with state, parameters and reductions between them.
+/// Returns stages with state, parameters and reductions between barriers.
 fn mixed(barriers: usize) -> Vec<Member> {
     let mut members: Vec<Member> = vec![member(trace(0.5))];
     for barrier in 0..barriers {
@@ -53,7 +51,7 @@ fn mixed(barriers: usize) -> Vec<Member> {
     members
 }
 
-/// Steps the parts of a chain, each with the updates of the previous one.
+/// Passes each part the previous one's updates.
 fn in_chunks(members: Vec<Member>, len: usize) -> DynTree {
     let (mut params, grads) = trees();
     let chunks: Vec<_> = members.chunks(len).map(|chunk| chain(chunk.to_vec())).collect();
@@ -102,7 +100,7 @@ fn a_chain_with_the_most_barriers_equals_its_chunks_and_a_longer_one_is_refused(
     }
 }
 
-/// Returns clips with decreasing limits, which together equal the last one, and that one.
+/// Returns clips with decreasing limits, which together equal the last, and that one.
 fn clips(barriers: usize) -> (Vec<Member>, Vec<Member>) {
     let bound = |i: usize| 0.9_f64.powi(i as i32);
     let (first, last) = (member(trace(0.5)), [member(trace(0.25)), member(scale(-0.1))]);
@@ -120,7 +118,7 @@ fn inside_every_wrapper_there_are_as_many_barriers_or_an_error() {
     let (mut equal, mut over) = (0, 0);
     for (name, wrap) in WRAPPERS {
         let inside = |barriers: usize| wrap(member(chain(clips(barriers).0)));
-        // The wrapper's own barriers; a wrapper that runs its inner transformation itself adds none of the inner ones.
+        // A wrapper that runs its inner transformation itself adds none of its barriers.
         let [one, two] = [1, 2].map(|barriers| passes(&inside(barriers)));
         let own = if two > one { one - 1 } else { 0 };
         for barriers in [MOST - own].into_iter().chain(COUNTS) {
@@ -140,7 +138,7 @@ fn inside_every_wrapper_there_are_as_many_barriers_or_an_error() {
     assert!(equal >= WRAPPERS.len() && over >= 4 * WRAPPERS.len());
 }
 
-/// `scale_by_galore` holds a transformation that reads no parameters.
+/// The inner transformation reads no parameters.
 #[test]
 fn inside_galore_there_are_as_many_barriers_or_an_error() {
     let (params, grads) = trees();
@@ -159,7 +157,7 @@ fn inside_galore_there_are_as_many_barriers_or_an_error() {
     }
 }
 
-/// Either all ranks refuse the chain, or all run it.
+/// All ranks refuse the chain, or all run it.
 #[test]
 fn on_two_ranks_there_are_as_many_barriers_or_an_error() {
     for barriers in COUNTS {
@@ -183,7 +181,7 @@ fn on_two_ranks_there_are_as_many_barriers_or_an_error() {
     }
 }
 
-/// The pass structures of tuples are combined at compile time.
+/// Tuples combine pass structures at compile time.
 #[test]
 fn a_tuple_with_the_most_barriers_equals_its_boxes_and_a_longer_one_is_refused() {
     let clip = || clip_by_global_norm(0.9);

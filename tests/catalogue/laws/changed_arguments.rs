@@ -1,4 +1,4 @@
-//! A state stepped with another value of an argument fits, or is refused without any change.
+//! A state stepped with another argument fits, or is refused without any change.
 
 use std::any::Any;
 
@@ -20,7 +20,7 @@ use crate::common::same_values;
 type Named = wrapper::Named<ValueAndGradFn>;
 type State = OptState<Named>;
 
-/// Builds no transformation, so inner ones stay unchanged.
+/// Inner transformations stay unchanged.
 struct Nothing;
 
 impl Builder for Nothing {
@@ -76,7 +76,7 @@ fn values() -> Vec<Recipe> {
     all
 }
 
-/// Returns the transformation with another value of an argument, if it accepts that and differs.
+/// Returns the transformation with another value, if accepted and different.
 fn with(named: &Named, name: &str, value: &Recipe) -> Option<Named> {
     let (mut named, mut differs) = (named.clone(), false);
     named.arguments(&mut |of, argument| {
@@ -109,26 +109,24 @@ fn run(what: &str, named: &Named, params: &mut DynTree, state: &mut State, grads
     }
 }
 
-/// Returns true if the transformation accepts a state of another one in place of its own.
+/// Returns true if it accepts another's state in place of its own.
 fn takes(named: &Named, made: &State, params: &DynTree, grads: &DynTree) -> bool {
     let mut own = named.init(params).unwrap();
     *own = (**made).clone();
     named.step_given(&mut params.clone(), grads, &mut own).is_ok()
 }
 
-/// Returns true if the state was accepted.
 fn changed(what: &str, Problem { params, grads, .. }: &Problem, before: &Named, after: &Named) -> bool {
     let (first, rest) = grads.split_at(2);
     let (mut p, mut state) = (params.clone(), before.init(params).unwrap());
     run(what, before, &mut p, &mut state, first);
     let fits = takes(after, &state, &p, &rest[0]);
-    // The step makes the same decision.
     let (mut stepped, mut carried) = (p.clone(), state.clone());
     match after.step_given(&mut stepped, &rest[0], &mut carried) {
         Ok(_) => {
             assert!(fits, "{what}: a state that does not fit was stepped");
             run(what, after, &mut stepped, &mut carried, &rest[1..]);
-            // Its values, copied into a state made with the new value, have the same effect.
+            // Copied into a state made with the new value, its values have the same effect.
             let mut own = after.init(params).unwrap();
             own.replace((*state).clone()).unwrap_or_else(|error| panic!("{what}: {error}"));
             let mut replaced = p.clone();
@@ -143,7 +141,7 @@ fn changed(what: &str, Problem { params, grads, .. }: &Problem, before: &Named, 
             same_values(&p, &stepped).unwrap_or_else(|at| panic!("{what}, refused: {at}"));
             assert!(same_bits(&*state, &*carried), "{what}: the step was refused, and the state changed");
             after.readings(&carried).expect_err(what);
-            // The transformation that made it continues with it.
+            // Its maker continues with it.
             run(what, before, &mut stepped, &mut carried, rest);
             run(what, before, &mut p, &mut state, rest);
             same_values(&p, &stepped).unwrap_or_else(|at| panic!("{what}, gone on: {at}"));
@@ -177,7 +175,7 @@ fn a_changed_argument_fits_the_state_or_is_refused() {
     assert!(!every() || taken.len() > 3000 && refused.len() > 1000, "{} taken, {} refused", taken.len(), refused.len());
 }
 
-/// Sums powers of the updates; it does not declare the number of powers as an argument.
+/// Sums powers of the updates; their number is no declared argument.
 #[derive(Clone, Debug)]
 struct Powers(Monitor);
 
@@ -206,8 +204,6 @@ impl Wrapper for Powers {
     type Memory = ();
 }
 
-/// A nested state fits one pass structure.
-///
 /// Its space depends on the inner reductions and barriers, which are compared even if no declared argument has changed.
 #[test]
 fn a_nested_state_is_for_one_pass_structure() {

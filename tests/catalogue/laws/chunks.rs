@@ -1,14 +1,12 @@
 //! Leaves of several chunks give the same bits on any number of threads, in all forms of a step.
 //!
-//! The forms are those of other laws, which check every entry on random problems with small leaves. Here each has
-//! another number of threads. With many entries, each takes one of the forms in turn, besides a step on many threads;
-//! with `PROPTEST_CASES`, as in `ci/deep`, all.
+//! The forms are those of other laws, which check every entry on small leaves. With many entries, each takes one form
+//! in turn, besides a step on many threads; with `PROPTEST_CASES`, as in `ci/deep`, all.
 
 use super::{Problem, Subject, every, fusing, large_problem, registry, step_and_update};
 use crate::common::same_values;
 use gradchain::state::same_bits;
 
-/// Runs `work` in a pool of this many threads.
 #[cfg(feature = "rayon")]
 fn on<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
     rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)

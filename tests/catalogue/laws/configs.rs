@@ -5,9 +5,9 @@ use gradchain::needs::ValueAndGradFn;
 use super::{Problem, Subject, every, holds, registry, same_state};
 use crate::common::{run, same_values};
 
-/// A transformation built from a config has the same state type and takes the same steps.
+/// A transformation built from a config has the same state type and steps.
 ///
-/// A file saved by one thus loads into the other. Functions have no config.
+/// So each loads the other's file. Functions have no config.
 fn rebuilding(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let Ok(config) = Config::of(&entry.boxed()) else { return };
     let name = entry.name();

@@ -3,7 +3,7 @@ use gradchain::tree::DynTree;
 use super::{About, Subject, noise, registry};
 use crate::common::values;
 
-/// Returns one leaf of 700 elements, the same as two leaves, and as two under names in reverse order.
+/// Returns one leaf of 700 elements, two leaves, and two under names in reverse order.
 fn cuts(values: &dyn Fn(usize) -> f64) -> [DynTree; 3] {
     let part = |range: std::ops::Range<usize>| ndarray::Array1::from_iter(range.map(values));
     let tree = |parts: [(&str, std::ops::Range<usize>); 2]| {
@@ -19,7 +19,7 @@ fn cuts(values: &dyn Fn(usize) -> f64) -> [DynTree; 3] {
 
 fn law(entry: &dyn Subject) {
     let (name, elementwise) = (entry.name(), entry.about() == About::Element);
-    // Transformations of whole leaves may differ; those of the tree differ at most in the last bit.
+    // Those of whole leaves may differ; those of the tree at most in the last bit.
     let of_the_tree = ["clip_by_global_norm", "chain_of_four", "nested_chain", "named_chain", "multi_steps_clip"];
     if !elementwise && !of_the_tree.contains(&name) {
         return;

@@ -1,4 +1,4 @@
-//! In a step in which a transformation emits nothing, nothing behind or around it runs.
+//! If a transformation emits nothing, nothing behind or around it runs.
 
 use gradchain::WarningKind;
 use gradchain::prelude::*;
@@ -18,18 +18,18 @@ use crate::common::trees::map;
 use crate::common::wrapped::Wrap;
 use crate::common::{run, same_values, values};
 
-/// Returns the steps `g, g` of a window of two for each gradient.
+/// Returns each gradient twice, for windows of two.
 fn twice(grads: &[DynTree]) -> Vec<DynTree> {
     grads.iter().flat_map(|g| [g.clone(), g.clone()]).collect()
 }
 
-/// Returns each gradient followed by NaNs, which are skipped; `None` if no element could be NaN.
+/// Returns each gradient followed by NaNs, which are skipped; `None` without a float.
 fn with_nans(Problem { plan, params, grads }: &Problem) -> Option<Vec<DynTree>> {
     values(params).iter().any(|(_, leaf)| !leaf.is_empty()).then_some(())?;
     Some(grads.iter().flat_map(|g| [g.clone(), map(plan, g, |_, _| f64::NAN)]).collect())
 }
 
-/// A transformation behind a window of two, or behind skipped steps, is trained as without them.
+/// Training behind windows of two, or behind skipped steps, is as without them.
 fn after(entry: &dyn Subject, problem: &Problem) {
     let (name, params) = (entry.name(), &problem.params);
     let plain = entry.run(params, &problem.grads);
@@ -53,12 +53,12 @@ fn what_comes_after_a_step_that_emits_nothing_does_not_run() {
     holds(after, 3);
 }
 
-/// Leaves whose group of a partition emits nothing rest in later stages, as frozen ones do.
+/// Leaves whose group emits nothing rest in later stages, as frozen ones do.
 fn after_a_group(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let is_held = || Mask::min_ndim(2);
     let frozen = freezable(entry.boxed());
     let Ok(mut frozen_state) = frozen.init(params) else { return };
-    // Without any emitting group nothing runs, while steps with all leaves frozen are counted.
+    // If no group emits, nothing runs, but steps with all leaves frozen count.
     if plan.iter().all(|leaf| leaf.shape.len() >= 2) {
         return;
     }
@@ -93,7 +93,7 @@ fn leaves_whose_group_emits_nothing_rest_after_it() {
     holds(after_a_group, 2);
 }
 
-/// Every wrapper, around a transformation that may emit nothing.
+/// Every wrapper, around one that may emit nothing.
 const AROUND: &[(&str, Wrap)] = &[
     ("lookahead", |inner| member(lookahead(inner, 2, 0.5))),
     ("lookahead_each", |inner| member(lookahead(inner, 1, 0.5))),
@@ -109,7 +109,7 @@ const AROUND: &[(&str, Wrap)] = &[
     ("skip_on_spike", |inner| member(skip_on_spike(inner, 1e9))),
     ("multi_steps", |inner| member(multi_steps(inner, 1))),
     ("masked", |inner| member(masked(inner, Mask::all()))),
-    // The mask selects a leaf: without any nothing would ever be emitted.
+    // The mask must select a leaf.
     ("freezing_mask", |inner| member(masked(inner, Mask::any_paths(["layer0/**"])).freeze_others())),
     ("master", |inner| member(master(inner))),
     ("quantized", |inner| member(quantized(inner))),
@@ -128,9 +128,8 @@ const AROUND: &[(&str, Wrap)] = &[
 const AROUND_NO_WINDOW: &[(&str, Wrap)] =
     &[("freezable", |inner| member(freezable(inner))), ("skip_absent", |inner| member(skip_absent(inner)))];
 
-/// The fields that depend on incoming gradients, even if nothing is emitted.
-///
-/// They are those of windows and guards, and the master, which follows parameters that it did not set.
+/// Fields that depend on gradients even if nothing is emitted: those of windows and guards, and the master, which
+/// follows parameters that it did not set.
 const OF_GRADIENTS: &[&str] = &[
     "accumulator",
     "consecutive",
@@ -152,7 +151,7 @@ const OF_GRADIENTS: &[&str] = &[
     "weight",
 ];
 
-/// Returns every other field of a state, with its bytes.
+/// Returns the other fields with their bytes.
 fn fields<S: State>(state: &S, skips: &str) -> Vec<(String, Vec<u8>)> {
     let mut fields = Vec::new();
     state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -169,14 +168,13 @@ fn fields<S: State>(state: &S, skips: &str) -> Vec<(String, Vec<u8>)> {
     fields
 }
 
-/// Runs an optimizer; asserts that a step that emits nothing changes nothing.
+/// Asserts that a step that emits nothing changes nothing.
 ///
-/// Returns the final parameters, the evaluation parameters, and the number of steps that emitted nothing.
+/// Returns the parameters, the evaluation parameters, and the number of such steps.
 fn steps(name: &str, optimizer: &Member, params: &DynTree, grads: &[DynTree]) -> (DynTree, Option<DynTree>, usize) {
     let mut p = params.clone();
     let optimizer = allow(optimizer.clone(), [WarningKind::NegativeDecay]);
     let (mut state, mut still) = (optimizer.init(&p).unwrap(), 0);
-    // The stage before it in a chain runs.
     let before_it = if ["chain", "vector"].contains(&name) { "0." } else { "" };
     for (step, grads) in grads.iter().enumerate() {
         let (fields_before, params_before) = (fields(&*state, before_it), p.clone());
@@ -206,7 +204,7 @@ fn around(problem: &Problem) {
         assert_eq!(plain.2, 0, "{name}");
         let same = |how: &str, held: (DynTree, Option<DynTree>, usize)| {
             assert_eq!(held.2, grads.len(), "{name} around {how}");
-            // The stage before it has seen other gradients.
+            // Its earlier stage has seen other gradients.
             if name == "vector" {
                 return;
             }

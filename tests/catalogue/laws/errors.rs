@@ -23,7 +23,7 @@ pub(super) fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) 
     same_values(&stepped, &params).unwrap_or_else(|at| panic!("{name}: parameters changed: {at}"));
     same_values(&other, &wrong).unwrap_or_else(|at| panic!("{name}: parameters changed: {at}"));
     assert!(same_bits(&session.state(), &state), "{name}: the state changed");
-    // The run continues as if nothing had happened; so does a copy.
+    // The run and a copy continue as if nothing had happened.
     let mut of_copy = params;
     for (session, params) in [(&mut session, &mut stepped), (&mut copy, &mut of_copy)] {
         for grads in &grads[1..] {
@@ -39,9 +39,9 @@ fn an_error_changes_nothing() {
     holds(law, 2);
 }
 
-/// Initializes and steps an empty leaf with axes whose lengths multiply to more than fits, or nearly.
+/// Steps an empty leaf with axes whose lengths multiply to more than fits, or nearly.
 ///
-/// A failed allocation of a state is an error like any other.
+/// A failed allocation is an error like any other.
 fn steps_with_leaf_of(entry: &dyn Subject, shape: &[usize]) -> gradchain::Result<()> {
     let mut params = DynTree::new();
     params.insert("empty", ArrayD::<f32>::zeros(IxDyn(shape)));
@@ -54,8 +54,8 @@ fn steps_with_leaf_of(entry: &dyn Subject, shape: &[usize]) -> gradchain::Result
 fn a_leaf_without_elements_may_have_axes_of_any_length() {
     let (mut panicked, mut refused) = (Vec::new(), Vec::new());
     for entry in registry() {
-        // An array along one of these axes is larger than any allocation. A system that overcommits would grant smaller
-        // ones, and end the process when they are written.
+        // An array along such an axis exceeds any allocation. A system that overcommits would grant smaller ones, and
+        // end the process when they are written.
         for shape in [vec![usize::MAX >> 1, 0], vec![0, usize::MAX >> 1], vec![1 << 61, 0, 2], vec![0; 4]] {
             let what = format!("{} {shape:?}", entry.name());
             let steps = || steps_with_leaf_of(&*entry, &shape);

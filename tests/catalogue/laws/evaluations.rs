@@ -1,4 +1,4 @@
-//! Evaluation parameters of 16-bit parameters match those of `f32` training, up to the parameters' rounding.
+//! Evaluation parameters in 16 bits match `f32` training, up to the parameters' rounding.
 
 use gradchain::prelude::*;
 use gradchain::schedule::linear;
@@ -10,16 +10,15 @@ use crate::common::given::{Member, Registered, describe, member};
 use crate::common::values;
 use crate::common::wrapped::Wrap;
 
-/// Steps; each moves a parameter by less than half the distance to the next 16-bit float.
+/// Each step moves a parameter by less than half the distance to the next 16-bit float.
 const STEPS: usize = 60;
 const RATE: f64 = 2e-3;
 
-/// The terms of an average.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
-    /// `f32` parameters: the average is rounded once, by at most half an ulp.
+    /// `f32` parameters: rounded once, by at most half an ulp.
     Single,
-    /// As `Single`, plus trained parameters, rounded once, with at most this weight.
+    /// Plus trained parameters, rounded once, with at most this weight.
     Mixed(f64),
     /// Trained parameters, rounded in every step.
     ///
@@ -47,7 +46,6 @@ const AVERAGING: &[(&str, Wrap, Of)] = &[
     ("lookahead", |inner| member(master(lookahead(inner, 3, 0.5))), Of::Single),
 ];
 
-/// Returns numbers that 16-bit floats hold exactly.
 fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
     let leaf = |shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     tree(&[leaf(&[40]), leaf(&[3, 4]), leaf(&[])], |leaf, i| {
@@ -56,12 +54,12 @@ fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
     })
 }
 
-/// Returns the final parameters and the evaluation parameters.
+/// Returns final and evaluation parameters.
 fn trained(optimizer: &Member, number: Number) -> [Vec<(String, Vec<f64>)>; 2] {
     let mut params = numbers(number, 1, 2.0);
     let mut state = optimizer.init(&params).unwrap();
     for step in 0..STEPS {
-        // The sign of each element is constant, so that it moves in one direction.
+        // Constant signs, so that each element moves in one direction.
         let grads = numbers(number, 2, 0.5 + (step % 3) as f64 / 8.0);
         optimizer.step_given(&mut params, &grads, &mut state).unwrap();
     }
@@ -87,7 +85,7 @@ fn what_to_evaluate_of_16_bits_is_near_that_of_single_precision() {
                     for (i, (a, b)) in a.iter().zip(b).enumerate() {
                         // Parameters are between 1 and 4.
                         let ulp = 2.0 / f64::from(1 << digits);
-                        // Intermediate `f32` roundings are far below a hundredth of that.
+                        // Roundings in `f32` are far below a hundredth.
                         let most = match of {
                             Of::Single => 0.51,
                             Of::Mixed(weight) => 0.51 + weight / 2.0,

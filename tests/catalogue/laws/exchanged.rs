@@ -6,7 +6,7 @@ use crate::common::subject::Session;
 use crate::common::trees::map;
 use crate::common::{close, same_values};
 
-/// Returns leaves sensitive to memory order: matrices that are not square, one of them row-major, and more axes.
+/// Returns leaves sensitive to memory order: matrices that are not square, one row-major, and more axes.
 fn plan(order: Order) -> Vec<LeafPlan> {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order };
     vec![leaf(Number::F32, &[4, 6]), leaf(Number::F64, &[3, 2, 5]), leaf(Number::F32, &[7]), leaf(Number::F64, &[8, 3])]
@@ -19,7 +19,6 @@ fn problem() -> Problem {
     Problem { plan, params, grads }
 }
 
-/// Returns the same values in another memory order.
 fn other_order(source: &DynTree) -> DynTree {
     map(&plan(Order::Fortran), source, |_, value| value)
 }
@@ -30,7 +29,7 @@ fn go_on(session: &mut dyn Session, params: &DynTree, grads: &[DynTree]) -> grad
     Ok(params)
 }
 
-/// A state of one memory order, copied by `replace` or put directly in place of one of another order.
+/// A state copied by `replace`, or put in place, into another memory order.
 fn orders(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let name = entry.name();
     let mut here = entry.init(params).unwrap();
@@ -47,7 +46,7 @@ fn orders(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     there.replace(here.state()).unwrap_or_else(|error| panic!("{name}: {error}"));
     same("taken over", &go_on(&mut *there, &other_order(&at), &grads[2..]).unwrap(), &expected);
 
-    // A state without arrays fits anywhere; any other is an error, and changes nothing.
+    // Without arrays it fits anywhere; otherwise it is an error, and changes nothing.
     let mut there = entry.init(&before).unwrap();
     there.put(here.state());
     let moved = other_order(&at);
@@ -66,7 +65,7 @@ fn no_state_is_read_in_the_memory_order_of_another() {
     holds_on(orders, &problem());
 }
 
-/// A state of leaves of other shapes, put in place of one, is refused, unless it is the same for all leaves.
+/// A state of other shapes is refused, unless it is the same for all leaves.
 fn leaves(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
     let reversed: Vec<_> = plan.iter().rev().cloned().collect();

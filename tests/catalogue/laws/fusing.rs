@@ -10,7 +10,7 @@ use crate::common::subject::AnyState;
 use crate::common::{After, run, same_values};
 use proptest::test_runner::TestRunner;
 
-/// Beside a stage that cannot be fused, such as a box, every stage runs on tiles.
+/// Beside a box, every stage runs on tiles.
 pub(super) fn apart(entry: &dyn Subject, Problem { params, grads, .. }: &Problem, fused: &After<AnyState>) {
     let name = entry.name();
     let apart = run(&chain((member(identity()), entry.boxed(), member(identity()))), params, grads);
@@ -55,7 +55,7 @@ fn a_chain_fused_equals_its_members_boxed_and_its_members_one_after_the_other() 
     TestRunner::new(config(super::cases())).run(&problem(3), check).unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// With state before sums, the loop over a block adds up last; these leaves have whole blocks and a remainder.
+/// With state before sums, the loop over a block adds up last; these leaves have a remainder.
 #[test]
 fn sums_of_updates_that_state_has_changed_are_those_of_the_members_boxed() {
     fn check<T: Registered>(name: &str, fused: &T, apart: Vec<Boxed>) {

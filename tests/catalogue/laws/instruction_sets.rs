@@ -1,8 +1,7 @@
 //! Results are bitwise identical at every SIMD level.
 //!
-//! Debug builds compile the loops of chains for one level (see `.cargo/config.toml`), so here the law covers only code
-//! with explicit SIMD: conversions, quantization, sums, matrices. `ci/deep` runs it optimized, with all loops and
-//! levels.
+//! Debug builds compile chains for one level (see `.cargo/config.toml`), so the law covers only explicit SIMD:
+//! conversions, quantization, sums, matrices. `ci/deep` covers all loops and levels.
 
 use gradchain::SimdLevel;
 use gradchain::state::same_bits;

@@ -18,7 +18,7 @@ pub(super) fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) 
     let acted_on = fields.iter().filter_map(|f| f.leaf.as_deref()).all(|leaf| !leaf.starts_with("layer1"));
     assert!(acted_on, "{name}: there is state for a leaf that is not acted on");
 
-    // The selected leaves are trained as if the others did not exist.
+    // As if other leaves did not exist.
     let without = |tree: &DynTree| {
         let mut tree = tree.clone();
         let gone: Vec<String> = tree.names().filter(|n| n.starts_with("layer1")).map(String::from).collect();

@@ -1,4 +1,4 @@
-//! 16-bit parameters under a master copy train as `f32` parameters, bit for bit.
+//! 16-bit parameters under a master train as `f32`, bit for bit.
 
 use gradchain::prelude::*;
 use gradchain::state::{Entry, State, StateWalk};
@@ -10,10 +10,10 @@ use crate::common::given::{Member, Registered};
 use crate::common::subject::AnyState;
 use crate::common::values;
 
-/// Elementwise entries, entries with passes, on whole leaves, with noise, and around others.
+/// Elementwise, with passes, on whole leaves, with noise, and around others.
 const HELD: [&str; 7] = ["adamw", "lamb", "dog", "sm3", "add_noise", "lookahead", "lookahead_reset"];
 
-/// Returns numbers that 16-bit floats hold; parameters are so large that no step halves or doubles one.
+/// Returns numbers that 16-bit floats hold; no step halves or doubles a parameter.
 fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
     let leaf = |shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     tree(&[leaf(&[40]), leaf(&[3, 4]), leaf(&[])], |leaf, i| {
@@ -22,7 +22,7 @@ fn numbers(number: Number, seed: u64, shift: f64) -> DynTree {
     })
 }
 
-/// Returns the masters of all leaves, which are the parameters of `f32` training, and the inner state.
+/// Returns the masters, which are the parameters of `f32` training, and the inner state.
 fn trained(entry: &Member, number: Number) -> Option<(Vec<Vec<f64>>, AnyState)> {
     let grads = (0..4).map(|t| numbers(number, 2 + t, 0.0));
     let mut params = numbers(number, 1, 64.0);
@@ -38,7 +38,7 @@ fn trained(entry: &Member, number: Number) -> Option<(Vec<Vec<f64>>, AnyState)> 
     for grads in grads {
         optimizer.step_given(&mut params, &grads, &mut state).unwrap();
         let rounded = state.master().leaves().map(|leaf| state.master().get::<f32>(leaf).unwrap().to_vec());
-        // Without an update to the rounded master this comparison does not apply.
+        // Without an update to the rounded master this does not apply.
         for ((_, leaf), master) in values(&params).iter().zip(rounded) {
             if leaf.iter().zip(master).any(|(p, m)| *p != half::bf16::from_f32(m).to_f64()) {
                 return None;

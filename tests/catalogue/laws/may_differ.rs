@@ -1,4 +1,4 @@
-//! Hyperparameters of `inject_hyperparams` in a state that was saved with other values.
+//! `inject_hyperparams` with a state saved with other values.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -15,7 +15,7 @@ use gradchain::wrapper::{Named, injected_hyperparams};
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};
 use crate::common::given::{Member, Registered, member};
 
-/// Returns the numeric arguments that accept another value, with both values.
+/// Returns numeric arguments that accept another value, with both.
 fn others(named: &Named<ValueAndGradFn>, params: &DynTree) -> BTreeMap<&'static str, [f64; 2]> {
     let mut all = BTreeMap::new();
     named.clone().arguments(&mut |name, argument| {
@@ -30,7 +30,6 @@ fn others(named: &Named<ValueAndGradFn>, params: &DynTree) -> BTreeMap<&'static 
     all.into_iter().filter_map(|(name, now)| other(name, now)).collect()
 }
 
-/// Returns the transformation with these numbers.
 fn with(named: &Named<ValueAndGradFn>, numbers: &[(&str, f64)]) -> Named<ValueAndGradFn> {
     let mut with = named.clone();
     with.arguments(&mut |name, argument| {
@@ -42,7 +41,7 @@ fn with(named: &Named<ValueAndGradFn>, numbers: &[(&str, f64)]) -> Named<ValueAn
     with
 }
 
-/// Returns the places that an `inject_hyperparams` can be in.
+/// Returns the places of an `inject_hyperparams`.
 fn around(inner: Member) -> Vec<Member> {
     let other = || member(inject_hyperparams(scale(3.0)));
     vec![
@@ -54,7 +53,7 @@ fn around(inner: Member) -> Vec<Member> {
     ]
 }
 
-/// Returns the numbers of these names in a state, as bits.
+/// Returns these numbers of a state, as bits.
 fn numbers(state: &mut OptState<Member>, names: &BTreeMap<&'static str, [f64; 2]>) -> BTreeMap<&'static str, u64> {
     let all = injected_hyperparams(&mut **state).into_iter();
     let all = all.flat_map(|(_, hyperparams)| hyperparams.iter().collect::<Vec<_>>());
@@ -91,13 +90,12 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
             let (mut loaded, _) = load.load(&file, &after, &mut params.clone()).expect(&what);
             let expected: BTreeMap<_, _> = others.iter().map(|(name, [_, to])| (*name, to.to_bits())).collect();
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
-            // The next step uses them.
             after.step_given(&mut trained.clone(), &grads, &mut loaded).expect(&what);
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
             loads += 1;
             changed += here.len();
 
-            // A number that may not differ and does not is loaded as saved, and can be set.
+            // A number that may not differ is loaded as saved, and can be set.
             let (kept, [_, set]) = others.first_key_value().unwrap();
             let rest: Vec<_> = here.iter().copied().filter(|(name, _)| name != kept).collect();
             let after = around(member_of(with(&named, &rest))).swap_remove(number);
@@ -133,7 +131,7 @@ fn a_place_is_of_one_of_two_that_are_alike() {
     let (mut state, _) = load.load_state(&file, &after, &params).unwrap();
     let rates: Vec<_> = injected_hyperparams(&mut *state).iter().map(|(_, of)| of.get("learning_rate")).collect();
     assert_eq!(rates, [Some(0.25), Some(0.125), Some(0.25)]);
-    // A schedule in place of a number, and a number in place of a schedule.
+    // A schedule for a number, and the reverse.
     let of = |rate: Hyperparam| inject_hyperparams(sgd(rate));
     for (before, after, expected) in
         [(0.5.into(), constant(0.25).into(), 0.25), (linear(1.0, 0.0, 4).into(), 0.25.into(), 0.25)]

@@ -7,8 +7,7 @@ use crate::common::{run, same_values};
 
 /// Two mini-batches of g average to g, and two of g/2 sum to it.
 ///
-/// The halves are drawn first and g is their double, so that both are exact in every dtype, also for f16's smallest
-/// numbers.
+/// The halves are drawn first, so that both are exact, also for f16's smallest numbers.
 fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
     let scaled = |grads: &[_], factor: f64| -> Vec<_> {
@@ -23,7 +22,7 @@ fn law(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let mean = run(&multi_steps(entry.boxed(), 2), params, &twice(&eighth));
     same_values(&batch.params, &mean.params).unwrap_or_else(|at| panic!("{name}, mean: {at}"));
     assert!(same_state(&batch.state, mean.state.inner()), "{name}: the inner states differ");
-    // The loss of a step is always 1 here, and the sum of two is not the batch's.
+    // Each loss is 1, and the sum of two is not the batch's.
     if needs(&entry.boxed()) != gradchain::needs::Level::Nothing {
         return;
     }

@@ -1,4 +1,4 @@
-//! The laws, one a file. Each is a function of an entry and a problem.
+//! The laws, one a file: functions of an entry and a problem.
 
 mod absent;
 #[cfg(feature = "config")]
@@ -59,12 +59,11 @@ use crate::common::registry::{About, every, only_these, registry};
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
 
-/// A property of every transformation.
 type Law = fn(&dyn Subject, &Problem);
 
 /// Checks a law for every entry on random problems.
 ///
-/// `PROPTEST_CASES` sets their number. Each entry takes every third of them, or all with `all_cases`.
+/// `PROPTEST_CASES` sets their number. Each entry takes every third, or all with `all_cases`.
 fn holds(law: Law, steps: usize) {
     let entries = registry();
     let mut runner = TestRunner::new(config(cases()));
@@ -79,7 +78,6 @@ fn holds(law: Law, steps: usize) {
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// Checks a law for every entry on one problem.
 fn holds_on(law: Law, problem: &Problem) {
     registry().iter().for_each(|entry| law(&**entry, problem));
 }
@@ -92,33 +90,33 @@ fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(12)
 }
 
-/// Returns true if a law runs all cases: with `GRADCHAIN_ALL_CASES`, as in `ci/deep`, or on the entries of `ENTRY`.
+/// Returns true with `GRADCHAIN_ALL_CASES`, as in `ci/deep`, or on the entries of `ENTRY`.
 fn all_cases() -> bool {
     std::env::var_os("GRADCHAIN_ALL_CASES").is_some() || !every()
 }
 
-/// Returns true if a state of any type, such as a boxed one, equals this one.
+/// Compares states of any types, such as boxed ones.
 fn same_state<S: State>(ours: &AnyState, theirs: &S) -> bool {
     same_bits(ours, &AnyState::of(theirs))
 }
 
-/// Returns a problem of large and small leaves, so that threads share leaves and take several.
+/// Returns leaves large enough that threads share them, and small ones.
 ///
-/// It has no more elements than that takes, since these laws dominate the time of the tests.
+/// It has no more elements, since these laws dominate the tests' time.
 fn large_problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let mut plan = vec![
         leaf(Number::F32, &[2 * CHUNK + 232], Order::C),
         leaf(Number::F64, &[3], Order::C),
-        // Its products are split into blocks that threads share. It has few rows and columns, since decompositions cost
-        // the cube of either.
+        // Threads share blocks of its products. It has few rows and columns, since decompositions cost the cube of
+        // either.
         leaf(Number::F32, &[257, CHUNK / 256], Order::Fortran),
         leaf(Number::F64, &[CHUNK / 128 + 1, 131], Order::Strided),
         leaf(Number::F32, &[50], Order::Negative),
         leaf(Number::F32, &[], Order::C),
     ];
     if cfg!(feature = "half") {
-        // Whole blocks in registers, and a remainder.
+        // Blocks in registers, and a remainder.
         plan.extend([leaf(Number::Bf16, &[1_000], Order::C), leaf(Number::F16, &[77], Order::C)]);
     }
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));

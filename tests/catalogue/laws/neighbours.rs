@@ -22,7 +22,7 @@ fn a_nan_in_one_element_stays_in_that_element() {
     holds(law, 2);
 }
 
-/// Entries declared to depend on other elements, although none reaches another here.
+/// Declared to depend on others, although none reaches another here.
 const BY_PLACE: &[(&str, &str)] = &[
     ("hutchinson_estimator_diag_hessian", "what is drawn depends on the place"),
     ("sophia_hutchinson", "what is drawn depends on the place"),
@@ -34,13 +34,13 @@ const BY_PLACE: &[(&str, &str)] = &[
     ("scale_by_zoom_linesearch", "the search takes the first step that it tries, whatever the others are"),
 ];
 
-/// An entry is exempt from the law only if elements do reach each other.
+/// Only entries whose elements reach each other are exempt.
 #[test]
 fn what_is_said_to_depend_on_others_does() {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.into(), order: Order::C };
     let plan = vec![leaf(Number::F32, &[6, 2]), leaf(Number::F64, &[5]), leaf(Number::F32, &[2, 2, 2])];
     let params = tree(&plan, |leaf, i| noise(1, leaf, i));
-    // Some react to small gradients, others to large ones.
+    // Small gradients, and large ones.
     let reaches = |entry: &dyn Subject| {
         [(1.0, 9.0), (1.0, f64::NAN), (0.05, -0.3)].into_iter().any(|(size, other)| {
             let run = |first: f64| {

@@ -21,7 +21,7 @@ fn subject(transformation: Member) -> Box<dyn Subject> {
     Entry { name: describe(&transformation), about: About::Whole, transformation }.subject()
 }
 
-/// Returns three to five wrappers around a chain of entries; one of these has another entry beside it.
+/// Returns three to five wrappers around a chain of entries, one with another beside it.
 fn random_nesting(entries: &[Member], draws: &[usize]) -> Member {
     let entry = |draw: usize| entries[draw % entries.len()].clone();
     let (depth, members) = (3 + draws[0] % 3, 1 + draws[1] % 2);
@@ -62,7 +62,7 @@ fn random_chains_and_nestings_keep_the_laws() {
 
 /// Returns true if the error refuses an inner transformation.
 ///
-/// Leaves cannot rest, for example, inside a transformation of several leaves together, or around a window.
+/// Leaves cannot rest, for example, in a transformation of several leaves together, or around a window.
 fn is_refusal(error: &gradchain::Error) -> bool {
     let says = ["argument `inner` must be", "must be a transformation that emits updates in every step"];
     error.is_argument() && says.iter().any(|what| error.to_string().contains(what))
@@ -92,9 +92,9 @@ fn odd_layouts() -> Problem {
     Problem { plan: plan(0), params, grads }
 }
 
-/// Every wrapper inside every other sees the leaves, or their replacement, and no others, also after a reset.
+/// Every wrapper inside every other sees only the leaves or their replacement, also after a reset.
 ///
-/// Every wrapper is around itself, a third of the others, and inside a third, or all with `all_cases`.
+/// Each is around itself, around a third of the others, and inside a third, or all with `all_cases`.
 #[test]
 fn every_wrapper_works_around_every_other() {
     let problem = odd_layouts();
@@ -119,7 +119,7 @@ fn every_wrapper_works_around_every_other() {
     assert!(10 * refused <= ran, "{refused} of {ran}");
 }
 
-/// Transformations with an inner one in configs that are in no wrapper's recipe.
+/// In configs they have an inner transformation, but in no wrapper's recipe.
 #[cfg(feature = "config")]
 const HELD_OTHERWISE: &[(&str, &str)] =
     &[("scale_by_galore", "it holds only what reads no parameters"), ("selective_transform", "it is a `masked`")];
@@ -139,7 +139,7 @@ fn every_wrapper_of_the_configs_is_nested() {
     crate::common::registry::only_these(&missing, HELD_OTHERWISE, "are around nothing in the laws of nestings");
 }
 
-/// A step held behind a mask emits nothing if all other leaves are frozen, so `lookahead` does not count it.
+/// A step held behind a mask emits nothing if other leaves are frozen, so `lookahead` does not count it.
 #[test]
 fn what_passes_a_mask_is_not_among_frozen_leaves() {
     let plan: Vec<_> = [vec![1], vec![]].map(|shape| LeafPlan { number: Number::F32, shape, order: Order::C }).into();

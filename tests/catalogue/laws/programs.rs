@@ -1,4 +1,4 @@
-//! Every entry equals its programs, or is not recordable for one of a few reasons.
+//! Every entry equals its programs, or is not recordable for a known reason.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,6 @@ use crate::common::same_values;
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 
-/// The reasons that an entry is not recordable.
 const REASONS: [&str; 7] = [
     "it works on whole leaves, between passes",
     "its preconditioning follows from no product",
@@ -30,10 +29,10 @@ fn reason(entry: &dyn Subject, error: &Error) -> &'static str {
     reason.unwrap_or_else(|| panic!("{}: {said}", entry.name()))
 }
 
-/// The numbers of each leaf with an array, by the path of the field.
+/// Numbers of each leaf with an array, by field.
 type Arrays = BTreeMap<String, Vec<Option<Vec<f64>>>>;
 
-/// Returns the state without arrays, as text, and the arrays.
+/// Returns the state's text without arrays, and the arrays.
 fn remembered(state: &AnyState) -> (Vec<String>, Arrays) {
     let (mut values, mut arrays) = (Vec::new(), BTreeMap::new());
     let mut show = |path: &str, entry: Entry<'_>| match entry {
@@ -47,7 +46,7 @@ fn remembered(state: &AnyState) -> (Vec<String>, Arrays) {
     (values, arrays)
 }
 
-/// An executor that takes a limited number of leaves at a time.
+/// Takes a limited number of leaves at a time.
 struct InParts(Interpreter, usize);
 
 impl Executor for InParts {
@@ -112,7 +111,7 @@ fn every_box_has_the_programs_of_what_is_in_it() {
     holds(boxes_are_what_is_in_them, 2);
 }
 
-/// The thread's previous recording, which it may reuse, does not matter.
+/// A previous recording may be reused.
 #[test]
 fn programs_do_not_depend_on_what_was_recorded_before() {
     let leaf = |number, shape: &[usize]| LeafPlan { number, shape: shape.to_vec(), order: Order::C };
@@ -132,7 +131,7 @@ fn programs_do_not_depend_on_what_was_recorded_before() {
     }
 }
 
-/// Some devices flush subnormal numbers to zero.
+/// Some devices flush subnormals to zero.
 #[test]
 fn no_program_has_a_constant_that_is_subnormal() {
     for number in [Number::F32, Number::F64] {
@@ -156,7 +155,7 @@ fn no_program_has_a_constant_that_is_subnormal() {
     }
 }
 
-/// The programs' sums over several chunks equal the engine's.
+/// Over several chunks.
 #[test]
 fn sums_of_programs_are_those_of_the_engine() {
     let plan = vec![LeafPlan { number: Number::F32, shape: vec![17_000], order: Order::C }];

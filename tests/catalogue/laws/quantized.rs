@@ -1,4 +1,4 @@
-//! Every transformation keeps the laws of states with 8-bit state.
+//! Every transformation with 8-bit state keeps the laws of states.
 
 use std::io::Cursor;
 
@@ -14,12 +14,11 @@ use crate::common::given::{Member, Registered};
 use crate::common::trees::map;
 use crate::common::{run, same_values};
 
-/// Returns the entry with quantized state, in both formats.
 fn coded(entry: &dyn Subject) -> [Quantized<Member>; 2] {
     [false, true].map(|logarithmic| quantized(entry.boxed()).min_elements(0).logarithmic(logarithmic))
 }
 
-/// Checks that this many threads at this SIMD level give the bits of one thread at the widest.
+/// Compares threads and SIMD levels bitwise with one thread at the widest.
 pub(super) fn same_on(
     name: &str,
     transformation: &impl Registered,
@@ -52,7 +51,6 @@ fn state_in_8_bits_does_not_depend_on_threads_and_instruction_sets() {
     }
 }
 
-/// Checks that a run resumed from a file equals the uninterrupted one.
 pub(super) fn resumes(name: &str, transformation: &impl Registered, Problem { plan, params, grads }: &Problem) {
     let mut straight = run(transformation, params, &grads[..1]);
     let mut bytes = Cursor::new(Vec::new());
@@ -74,14 +72,14 @@ fn state_in_8_bits_is_resumed_to_the_bit() {
     holds(|entry, problem| coded(entry).iter().for_each(|coded| resumes(entry.name(), coded, problem)), 3);
 }
 
-/// Returns the fields whose format is unsigned.
+/// Returns the unsigned fields.
 fn not_negative(schema: &Schema) -> Vec<String> {
     let of_type = |entry: &&gradchain::state::SchemaEntry| entry.dtype == Some(DType::FourthRoot8);
     let field = |field: &str| field.strip_prefix("inner.").unwrap_or(field).to_owned();
     schema.entries.iter().filter(of_type).map(|entry| field(&entry.field)).collect()
 }
 
-/// Checks that steps and means keep the schema of a state.
+/// Checks that steps and means keep a state's schema.
 pub(super) fn keeps_schema(name: &str, transformation: &impl Registered, Problem { params, grads, .. }: &Problem) {
     let options = AverageOptions::default().keys(KeyPolicy::First);
     let schema = transformation.init(params).unwrap().schema();
@@ -97,7 +95,7 @@ pub(super) fn keeps_schema(name: &str, transformation: &impl Registered, Problem
 fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
     let (name, Problem { params, grads, .. }) = (entry.name(), problem);
     coded(entry).iter().for_each(|coded| keeps_schema(name, coded, problem));
-    // A part's declarations of its arrays are correct.
+    // A part declares its arrays correctly.
     let fields = not_negative(&coded(entry)[0].init(params).unwrap().schema());
     let plain = run(&entry.boxed(), params, grads);
     plain.state.walk(&mut StateWalk::new(&mut |path, entry| {
@@ -110,7 +108,7 @@ fn keeps_schema_and_means(entry: &dyn Subject, problem: &Problem) {
     }));
 }
 
-/// Arrays as large as their leaf without quantization: a part of the entry's name, the field, the reason.
+/// Arrays that stay as large as their leaf: entry, field, reason.
 const KEPT: &[(&str, &str, &str)] = &[
     ("", "master", "parameters"),
     ("", "slow", "parameters"),
@@ -144,7 +142,7 @@ const KEPT: &[(&str, &str, &str)] = &[
     ("quantized_some", "nu", "small, or excepted"),
 ];
 
-/// Returns the arrays as large as their leaf that `quantized` leaves unchanged, except the listed ones.
+/// Returns such arrays, except the listed ones.
 fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
     let schema = coded(entry)[0].init(&problem.params).unwrap().schema();
     let leaves = Structure::of(&problem.params).unwrap();
@@ -161,7 +159,7 @@ fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
     fields.filter(|field| !known(field)).collect()
 }
 
-/// Every array that may be rounded is quantized; `KEPT` lists the others, with their reasons.
+/// Every array that may be rounded is quantized; `KEPT` lists the others.
 #[test]
 fn what_stays_as_it_is_inside_of_8_bits_is_listed() {
     let problem = large_problem();

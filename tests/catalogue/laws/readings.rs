@@ -1,4 +1,4 @@
-//! Readings do not depend on how a transformation was built, and are the values that the step used.
+//! Readings do not depend on how a transformation was built, and are the step's values.
 
 use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
@@ -9,7 +9,7 @@ use super::{Problem, Subject, every, holds, registry};
 use crate::common::given::Registered;
 use crate::common::run;
 
-/// Returns all readings as text, in which NaNs are equal, sorted by name, since configs do not keep the order.
+/// Returns readings as text, sorted, since configs lose the order; NaNs are equal.
 fn written(readings: &Readings) -> Vec<String> {
     let mut lines: Vec<String> = readings.to_string().lines().map(String::from).collect();
     lines.sort();
@@ -21,7 +21,7 @@ fn read<T: Registered>(transformation: &T, Problem { params, grads, .. }: &Probl
     transformation.readings(&after.state).expect("the state is of this transformation")
 }
 
-/// A box has the readings of its contents, before the first step and later.
+/// A box has its contents' readings, from the start.
 fn boxes(entry: &dyn Subject, problem: &Problem) {
     let member = entry.boxed();
     let mut session = entry.init(&problem.params).unwrap();
@@ -39,7 +39,7 @@ fn a_box_is_read_as_what_is_in_it() {
     holds(boxes, 3);
 }
 
-/// A transformation built from a config has the same readings.
+/// As built from a config.
 #[cfg(feature = "config")]
 fn configs(entry: &dyn Subject, problem: &Problem) {
     use gradchain::config::Config;
@@ -56,7 +56,7 @@ fn what_a_config_builds_is_read_as_what_it_is_of() {
     holds(configs, 3);
 }
 
-/// Returns true if a step's rate differs from the given one during warmup.
+/// Returns true if a rate warms up.
 fn warms_up(named: &mut gradchain::wrapper::Named<gradchain::needs::ValueAndGradFn>) -> bool {
     let mut warms_up = false;
     named.arguments(&mut |name, argument| {
@@ -65,12 +65,12 @@ fn warms_up(named: &mut gradchain::wrapper::Named<gradchain::needs::ValueAndGrad
     warms_up
 }
 
-/// Returns a schedule that changes in every step, and stays in every range that contains its start.
+/// Changes in every step, within every range that contains its start.
 fn changing(number: f64) -> Schedule {
     linear(number, number * (1.0 - 1e-9), 100).into()
 }
 
-/// Every argument given as a schedule is read with the value of the last step.
+/// A scheduled argument is read with the last step's value.
 ///
 /// Transformations with separate clocks report that of some step.
 fn schedules(entry: &dyn Subject, problem: &Problem) {
@@ -87,7 +87,7 @@ fn schedules(entry: &dyn Subject, problem: &Problem) {
             given.push((name, schedule));
         }
     });
-    // The numbers of a set can be trees instead, so they are no arguments of the part.
+    // A set's numbers can be trees, so they are no arguments.
     given.retain(|(name, _)| {
         !(entry.name().starts_with("project_") || *name == "learning_rate" && warms_up(&mut named))
     });

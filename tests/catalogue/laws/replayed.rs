@@ -14,7 +14,7 @@ use crate::common::subject::Subject;
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 use crate::common::{close, same_values};
 
-/// Vectors of numbers that their dtype holds exactly; sums have the wide dtype.
+/// Numbers that their dtype holds exactly; sums have the wide dtype.
 #[derive(Clone)]
 struct Vectors {
     wide: DType,
@@ -22,7 +22,6 @@ struct Vectors {
 
 type Vector = (DType, Rc<[f64]>);
 
-/// Runs code with an element type bound to a name.
 macro_rules! with_type {
     ($dtype:expr, $T:ident => $code:expr) => {
         match $dtype {
@@ -72,7 +71,6 @@ fn bits_of_half(_: f64, _: DType) -> u16 {
     unreachable!("not drawn without the feature")
 }
 
-/// Combines elements, or one with each.
 fn zip<R>(x: &[f64], y: &[f64], f: impl Fn(f64, f64) -> R) -> Rc<[R]> {
     let at = |of: &[f64], i: usize| if of.len() == 1 { of[0] } else { of[i] };
     let len = if x.len() == 1 { y.len() } else { x.len() };
@@ -116,7 +114,7 @@ impl Tensors for Vectors {
 
     fn binary(&self, op: Binary, (dtype, x): &Vector, (other, y): &Vector) -> Option<Result<Vector>> {
         assert_eq!(dtype, other, "operands of one type");
-        // A result in `f64`, rounded once more, is the `f32` result: it has more than twice the digits.
+        // `f64` has more than twice the digits, so rounding its result once more gives the `f32` result.
         let of: fn(f64, f64) -> f64 = match op {
             Binary::Add => |x, y| x + y,
             Binary::Sub => |x, y| x - y,
@@ -178,7 +176,7 @@ impl Tensors for Vectors {
     }
 }
 
-/// Returns the leaves of a tree as tensors of these dtypes, in the order of a structure.
+/// Returns the leaves as tensors, in a structure's order.
 fn tensors(of: &DynTree, structure: &Structure, compute: bool) -> Result<Vec<Vector>> {
     let dtype = |dtype: DType| if compute { dtype.compute() } else { dtype };
     let copies = Moments::of_tree(of, structure, |leaf| dtype(leaf.dtype()))?;
@@ -187,7 +185,7 @@ fn tensors(of: &DynTree, structure: &Structure, compute: bool) -> Result<Vec<Vec
     bytes.map(|(bytes, dtype)| Vectors { wide: DType::F64 }.upload(bytes, dtype)).collect()
 }
 
-/// Compares steps with replayed ones: bit for bit, or within the error of `f32` sums.
+/// Compares with replayed steps: bitwise, or within the error of `f32` sums.
 fn replayed(entry: &dyn Subject, problem: &Problem, wide: DType) -> Result<()> {
     let structure = Structure::of(&problem.params)?;
     let (mut here, mut there) = (entry.init(&problem.params)?, entry.init(&problem.params)?);
@@ -234,7 +232,7 @@ fn every_entry_that_is_programs_is_replayed_with_the_same_bits() {
     holds(is_replayed, 4);
 }
 
-/// Sums of several chunks follow the engine's order; in `f32`, 16384 squares are off by at most 2⁻¹⁰.
+/// Sums follow the engine's order; in `f32`, 16384 squares are off by at most 2⁻¹⁰.
 #[test]
 fn sums_are_read_by_chunk() {
     let plan = vec![LeafPlan { number: Number::F32, shape: vec![2 * CHUNK + 7_232], order: Order::C }];

@@ -11,7 +11,7 @@ use crate::common::subject::AnyState;
 use crate::common::trees::map;
 use crate::common::{After, run, same_values};
 
-/// Saves a run after each of these numbers of steps.
+/// Saves after each of these numbers of steps.
 pub(super) fn saved(
     entry: &dyn Subject,
     Problem { params, grads, .. }: &Problem,
@@ -31,9 +31,7 @@ pub(super) fn saved(
     files
 }
 
-/// Resumes a run as another process would, with new objects and other initial parameters.
-///
-/// Checks that it ends as the uninterrupted run.
+/// Resumes with new objects and other initial parameters, and ends as the uninterrupted run.
 pub(super) fn resumed(
     entry: &dyn Subject,
     Problem { plan, params, grads }: &Problem,
@@ -66,7 +64,7 @@ fn the_resumed_run_is_the_run() {
     );
 }
 
-/// An empty migration to parameters of the same structure changes nothing.
+/// An empty migration changes nothing.
 fn migrated(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let name = entry.name();
     let straight = run(&entry.boxed(), params, grads);

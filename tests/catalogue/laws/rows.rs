@@ -1,4 +1,4 @@
-//! Row-sparse gradients of all rows equal dense ones; of some rows, the others are not touched.
+//! Row-sparse gradients of all rows equal dense ones; other rows stay untouched.
 //!
 //! For elementwise transformations, the touched rows equal a leaf of these rows.
 
@@ -15,7 +15,7 @@ use crate::common::{same_values, values};
 
 type Trees = BTreeMap<String, Box<dyn Tree>>;
 
-/// Returns a leaf of type `T` by name: dense if it has no axes, else the rows that `of` selects from their number.
+/// Returns a leaf by name: dense without axes, else the rows that `of` selects.
 fn leaf<T: DynElement>(tree: &DynTree, name: &str, of: &dyn Fn(usize) -> Vec<usize>) -> Option<Box<dyn Tree>> {
     let array = tree.get::<T>(name)?;
     if array.ndim() == 0 {
@@ -26,7 +26,6 @@ fn leaf<T: DynElement>(tree: &DynTree, name: &str, of: &dyn Fn(usize) -> Vec<usi
     Some(Box::new(SparseRows::new(indices, values)))
 }
 
-/// Returns some rows of each leaf.
 fn rows(tree: &DynTree, of: &dyn Fn(usize) -> Vec<usize>) -> Trees {
     let one = |name: &str| {
         let found = leaf::<f32>(tree, name, of).or_else(|| leaf::<f64>(tree, name, of));
@@ -37,7 +36,7 @@ fn rows(tree: &DynTree, of: &dyn Fn(usize) -> Vec<usize>) -> Trees {
     tree.names().map(one).collect()
 }
 
-/// Returns true if the step was refused, for needing whole leaves, and changed nothing.
+/// Returns true if a step that needs whole leaves is refused without changes.
 fn refuses(entry: &dyn Subject, params: &DynTree, grads: &Trees) -> bool {
     let (mut after, mut session) = (params.clone(), entry.init(params).unwrap());
     let before = session.state();
@@ -58,7 +57,7 @@ fn all(rows: usize) -> Vec<usize> {
 
 fn all_rows(entry: &dyn Subject, Problem { plan, params, grads }: &Problem) {
     let name = entry.name();
-    // Column-major parameters are refused by every transformation.
+    // Every transformation refuses column-major parameters.
     let by_rows: Vec<_> = plan
         .iter()
         .map(|leaf| match leaf.order {
@@ -96,7 +95,7 @@ fn problem() -> Problem {
     Problem { plan, params, grads }
 }
 
-/// Returns the untouched rows of every array with rows.
+/// Returns the untouched rows.
 fn untouched(params: &DynTree, state: &impl State) -> Vec<u64> {
     let mut kept = Vec::new();
     let mut keep = |values: &[f64]| {
@@ -134,7 +133,7 @@ fn rows_that_are_not_touched_keep_their_bits() {
     }
 }
 
-/// Elementwise entries that need gradients of whole leaves, with the reason.
+/// Elementwise entries that need whole leaves, with the reason.
 const WHOLE_LEAVES: &[(&str, &str)] = &[
     ("apply_every", ACCUMULATES),
     ("project_windows", ACCUMULATES),
@@ -159,7 +158,6 @@ const WHOLE_LEAVES: &[(&str, &str)] = &[
 
 const ACCUMULATES: &str = "what it holds back of other rows would be due";
 
-/// Returns the touched rows as a tree.
 fn only(tree: &DynTree) -> DynTree {
     let mut ascending = TOUCHED;
     ascending.sort();

@@ -1,4 +1,4 @@
-//! A schedule of any argument equals, in each step, its value there as a number.
+//! A scheduled argument equals, in each step, its value there as a number.
 
 use std::collections::BTreeSet;
 
@@ -26,13 +26,12 @@ type Named = wrapper::Named<ValueAndGradFn>;
 
 const STEPS: usize = 8;
 
-/// The factor of a number in each step.
 const FACTORS: [f64; STEPS] = [1.0, 0.75, 0.875, 0.5, 0.625, 0.8125, 0.5625, 0.9375];
 
-/// The count at which a schedule is evaluated, if it is not the number of previous steps.
+/// The count at which a schedule is evaluated, if not the number of previous steps.
 #[derive(Clone, Copy)]
 enum Evaluated {
-    /// Once in this many steps, at the number of evaluations.
+    /// The number of evaluations, once in this many steps.
     Every(usize),
     /// Counted from 1.
     Next,
@@ -40,7 +39,7 @@ enum Evaluated {
     BothFromZeroAndOne,
 }
 
-/// The documented exceptions: entry, argument, and count.
+/// Documented exceptions: entry, argument, count.
 const COUNTS: &[(&str, &str, Evaluated)] = &[
     ("lookahead", "slow_step_size", Evaluated::Every(2)),
     ("lookahead_reset", "slow_step_size", Evaluated::Every(3)),
@@ -49,14 +48,14 @@ const COUNTS: &[(&str, &str, Evaluated)] = &[
     ("lookahead_reset_schedule_free", "slow_step_size", Evaluated::Every(2)),
     ("lookahead_reset_settings", "slow_step_size", Evaluated::Every(2)),
     ("params_ema_of_passes", "decay", Evaluated::Every(2)),
-    // The weight of the average; the rate of the base optimizer is counted from 0.
+    // The average's weight; the base optimizer's rate counts from 0.
     ("schedule_free", "learning_rate", Evaluated::Next),
     ("schedule_free_adamw", "learning_rate", Evaluated::BothFromZeroAndOne),
     ("schedule_free_sgd", "learning_rate", Evaluated::BothFromZeroAndOne),
     ("schedule_free_stored", "learning_rate", Evaluated::BothFromZeroAndOne),
 ];
 
-/// Arguments without an effect on later steps, with the reason.
+/// Without an effect on later steps.
 const WITHOUT_EFFECT: &[(&str, &str)] = &[
     ("adagrad: initial_accumulator_value", START),
     ("cautious_lion: smooth_beta", SMOOTH),
@@ -102,7 +101,7 @@ const PARABOLA: &str = "the first interpolation is the minimum of the parabola";
 const SMOOTH: &str = "only `LionMode::Smooth` goes by it";
 const UPHILL: &str = "no step along the gradients is accepted; `zoom downhill` has it";
 
-/// Transformations whose arguments no entry shows, with the reason.
+/// No entry shows their arguments.
 #[cfg(feature = "config")]
 const UNSEEN: &[(&str, &str)] = &[
     ("allow", "its inner transformation has them"),
@@ -130,14 +129,14 @@ const UNSEEN: &[(&str, &str)] = &[
 #[cfg(feature = "config")]
 const NONE: &str = "it has no such argument";
 
-/// Returns the names in the registry's recipes whose arguments were not tested.
+/// Returns untested names in the registry's recipes.
 #[cfg(feature = "config")]
 fn unseen(seen: &BTreeSet<String>) -> Vec<String> {
     let all = gradchain::config::transformations();
     all.into_iter().filter(|name| chosen(name) && !seen.contains(*name)).map(String::from).collect()
 }
 
-/// Reverses the gradients for a transformation.
+/// Reverses the gradients.
 #[derive(Clone, Debug)]
 struct Downhill<T>((Scale, T));
 
@@ -160,7 +159,7 @@ impl<T: Arguments> Arguments for Downhill<T> {
     }
 }
 
-/// Returns parts that the registry has only in chains, where their arguments have no names.
+/// Returns parts that the registry has only in chains, where arguments have no names.
 fn others() -> Vec<(String, Named)> {
     fn named<T: Arguments + Registered>(name: &str, part: T) -> (String, Named)
     where
@@ -186,7 +185,7 @@ fn others() -> Vec<(String, Named)> {
     ]
 }
 
-/// Returns the arguments that are a number or a schedule, with their value in the first step.
+/// Returns the arguments that are a number or a schedule, with their first value.
 fn hyperparams(named: &Named) -> Vec<(&'static str, f64)> {
     let mut found = Vec::new();
     named.clone().arguments(&mut |name, argument| {
@@ -214,7 +213,7 @@ fn problem() -> Problem {
     Problem { plan, params, grads }
 }
 
-/// Compares a run with a schedule to one that steps with the schedule's value as a number.
+/// Compares a schedule's run with the schedule's values as numbers.
 ///
 /// Returns true if a run with the first number differs.
 fn follows(entry: &str, Problem { params, grads, .. }: &Problem, named: &Named, name: &str, values_of: &[f64]) -> bool {

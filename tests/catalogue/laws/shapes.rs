@@ -1,10 +1,10 @@
-//! Every entry trains leaves of every small shape, and is saved and resumed with them.
+//! Every entry trains, saves and resumes leaves of every small shape.
 
 use super::resuming::{resumed, saved};
 use super::{LeafPlan, Number, Order, Problem, Subject, all_cases, noise, registry, tree};
 use crate::common::values;
 
-/// Returns every shape of at most four axes of lengths 0, 1 or 2.
+/// Returns shapes of at most four axes of lengths 0, 1 or 2.
 fn shapes() -> Vec<Vec<usize>> {
     let mut all = vec![vec![]];
     let mut from = 0;
@@ -23,7 +23,7 @@ fn small_problem(plan: Vec<LeafPlan>) -> Problem {
     Problem { plan, params, grads }
 }
 
-/// Takes three steps, repeats the last from a file, and checks that the parameters are finite.
+/// Takes three steps, repeats the last from a file; parameters stay finite.
 fn trains(entry: &dyn Subject, problem: &Problem) {
     let straight = entry.run(&problem.params, &problem.grads);
     for (path, values) in values(&straight.params) {
@@ -33,7 +33,7 @@ fn trains(entry: &dyn Subject, problem: &Problem) {
     files.into_iter().for_each(|bytes| resumed(entry, problem, 2, bytes, &straight));
 }
 
-/// Each entry takes half of the assignments of dtypes to leaves, or all with `all_cases`.
+/// Each entry takes half of the assignments of dtypes, or all with `all_cases`.
 #[test]
 fn all_small_shapes_in_one_tree_are_trained_and_resumed() {
     let numbers = if cfg!(feature = "half") {
@@ -54,10 +54,9 @@ fn all_small_shapes_in_one_tree_are_trained_and_resumed() {
     }
 }
 
-/// A single leaf must not depend on the presence of another.
+/// A single leaf must not depend on another's presence.
 ///
-/// Each entry trains all shapes of up to two axes and a quarter of the others, so that a quarter of the entries train
-/// each of these, or all with `all_cases`.
+/// Each entry trains all shapes of up to two axes and a quarter of the others, or all with `all_cases`.
 #[test]
 fn each_small_shape_alone_is_trained_and_resumed() {
     let (shapes, entries) = (shapes(), registry());

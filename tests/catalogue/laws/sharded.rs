@@ -1,4 +1,4 @@
-//! Sharded training is bitwise identical on any number of ranks, also after a change of it, and unsharded.
+//! Sharded training is bitwise identical on any number of ranks, after changes of it, and unsharded.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,20 +18,20 @@ use crate::common::given::{Member, Registered};
 use crate::common::registry::chosen;
 use crate::common::{After, run, same_values};
 
-/// Entries that are refused although they work on each leaf separately, with the reason.
+/// Refused although they work on each leaf separately.
 const REFUSED: &[(&str, &str)] = &[("sam_dog", "a measure of leaves as they were")];
 
-/// The beginning of a refusal, before the name of the part.
+/// Precedes the part's name.
 const REFUSAL: &str =
     "sharded: argument `inner` must be of parts that work on each leaf by itself, or element by element, found ";
 
-/// Returns true for a transformation of several leaves together, which others refuse too.
+/// Returns true for a transformation of several leaves together.
 fn joins(member: &Member, params: &DynTree) -> bool {
     let error = freezable(member.clone()).init(params).err();
     error.is_some_and(|error| error.to_string().contains("several leaves together"))
 }
 
-/// Returns leaves of one and of two chunks, which ranks share, of all dtypes and orders.
+/// Returns leaves of one and two chunks, of all dtypes and orders.
 fn problem() -> Problem {
     let leaf = |number, shape: &[usize], order| LeafPlan { number, shape: shape.into(), order };
     let half = if cfg!(feature = "half") { Number::Bf16 } else { Number::F32 };
@@ -43,15 +43,15 @@ fn problem() -> Problem {
         leaf(Number::F32, &[], Order::C),
         leaf(Number::F32, &[10, 7], Order::Strided),
     ];
-    // Few bits, so that sums of three are exact, and a mean of equal gradients is the gradient.
+    // Few bits: sums of three are exact, and a mean of equal gradients is the gradient.
     let few = |seed| tree(&plan, move |leaf, i| (noise(seed, leaf, i) * 64.0).round() / 64.0);
     let (params, grads) = (few(1), vec![few(2), few(3)]);
     Problem { plan, params, grads }
 }
 
-/// Returns each rank's parameters after these steps, or the message of a refusal.
+/// Returns each rank's parameters, or the message of a refusal.
 ///
-/// It resumes from the checkpoint at the path if steps precede, and saves there.
+/// It resumes from the checkpoint if steps precede, and saves there.
 fn shared(
     member: &Member,
     ranks: usize,
@@ -79,9 +79,9 @@ fn shared(
     })
 }
 
-/// Checks that an entry trained on these numbers of ranks in turn ends as unsharded training.
+/// Checks that training on these numbers of ranks in turn ends as unsharded training.
 ///
-/// Returns the name of the refused part as an error.
+/// A refused part's name is an error.
 fn law(
     name: &str,
     member: &Member,
@@ -107,7 +107,7 @@ fn law(
             }
         }
     }
-    // Also in one process.
+    // In one process too.
     let mut params = problem.params.clone();
     let state = Checkpoint::open(&path).and_then(|file| file.load(member, &mut params));
     let state = state.unwrap_or_else(|error| panic!("{name} on {numbers:?} ranks: {error}"));
@@ -116,9 +116,9 @@ fn law(
     Ok(())
 }
 
-/// Returns the numbers of ranks to train on in turn: constant ones, and changes.
+/// Returns numbers of ranks to train on in turn: constant ones, and changes.
 ///
-/// With many entries, each takes some of them.
+/// With many entries, each takes some.
 fn numbers(i: usize) -> Vec<Vec<usize>> {
     let pairs = [[4, 3], [2, 1], [3, 4], [1, 2], [8, 2], [2, 3]].map(Vec::from);
     if every() {
@@ -127,7 +127,7 @@ fn numbers(i: usize) -> Vec<Vec<usize>> {
     [1, 2, 3, 4, 8].map(|n| vec![n]).into_iter().chain(pairs).collect()
 }
 
-/// One test covers all numbers, since the unsharded run takes half of the time.
+/// One test covers all, since the unsharded run takes half of the time.
 #[test]
 fn the_run_on_every_number_of_ranks_and_on_others_after_it_is_the_run_on_none() {
     let (problem, mut refused) = (problem(), Vec::new());

@@ -1,4 +1,4 @@
-//! Every transformation with an argument for the dtype of its state keeps the laws of states in 16 bits.
+//! Every transformation with 16-bit state, by an argument, keeps the laws of states.
 
 use gradchain::config::Config;
 use gradchain::needs::ValueAndGradFn;
@@ -10,10 +10,9 @@ use super::quantized::{keeps_schema, resumes, same_on};
 use super::{Problem, Subject, every, holds, large_problem, registry};
 use crate::common::given::Member;
 
-/// The arguments for the dtype of state arrays.
 const OF_STATE: [&str; 4] = ["mu_dtype", "nu_dtype", "accumulator_dtype", "state_dtype"];
 
-/// Sets all of these arguments that are unset; returns their number.
+/// Sets all unset ones; returns their number.
 fn ask(config: &mut Value, dtype: DType) -> usize {
     match config {
         Value::Object(fields) => fields
@@ -31,7 +30,7 @@ fn ask(config: &mut Value, dtype: DType) -> usize {
     }
 }
 
-/// Returns the entry with 16-bit state, in both formats, if an argument allows it.
+/// Returns both formats, if an argument allows 16-bit state.
 fn halved(entry: &dyn Subject) -> Vec<(DType, Member)> {
     let Ok(config) = Config::of(&entry.boxed()) else { return Vec::new() };
     let in_format = |dtype: DType| {

@@ -24,7 +24,7 @@ pub(super) fn law(entry: &dyn Subject, problem: &Problem) {
     updated(entry, problem, &entry.run(&problem.params, &problem.grads));
 }
 
-/// Owned gradients hold the updates if they have the parameters' dtypes; otherwise it is an error.
+/// Owned gradients hold the updates if their dtypes are the parameters'; otherwise it is an error.
 fn owned(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     let name = entry.name();
     let stepped = entry.run(params, grads);

@@ -60,7 +60,7 @@ const BY_ALL_STEPS: &[(&str, &str)] = &[
     ("skip_on_spike_in_chain", "the norm is one number, of all leaves"),
 ];
 
-/// Returns the final values of a leaf without a gradient in the first steps, and of one without these steps.
+/// Returns the end of a leaf without a gradient in the first steps, and of one without these steps.
 ///
 /// Another leaf has its gradients in the other steps, so that no sum covers both.
 fn late_and_plain(inner: crate::common::given::Member) -> Option<[Vec<f64>; 2]> {

@@ -1,4 +1,4 @@
-//! `Migration::cast` moves a run from `f32` to `f64` parameters and back.
+//! `Migration::cast` moves a run from `f32` to `f64` and back.
 
 use gradchain::Migration;
 use gradchain::prelude::*;

@@ -1,4 +1,4 @@
-//! A weight stored, and declared, as `[out, in]` is treated like its transpose, stored as `[in, out]`.
+//! A weight declared `[out, in]` is treated like its transpose `[in, out]`.
 
 use gradchain::GradientTransformation as _;
 use gradchain::tree::{DynTree, Layout, Tree, Walk};
@@ -8,7 +8,6 @@ use super::{LeafPlan, Number, Order, Problem, Subject, every, noise, registry, t
 use crate::common::given::Registered;
 use crate::common::{close, same_values, values};
 
-/// A tree that declares the layout of its weights.
 struct Stored<'a>(&'a DynTree, Layout);
 
 impl Tree for Stored<'_> {
@@ -18,7 +17,6 @@ impl Tree for Stored<'_> {
     }
 }
 
-/// Returns the parameters after some steps, stored in a layout.
 fn trained(entry: &dyn Subject, params: &DynTree, grads: &[DynTree], layout: Layout) -> DynTree {
     let transformation = entry.boxed();
     let mut state = transformation.init(&Stored(params, layout)).unwrap();
@@ -59,7 +57,7 @@ fn transposed(source: &DynTree, to: &[LeafPlan]) -> DynTree {
     tree(to, |leaf, i| turned[leaf][i])
 }
 
-/// Returns true if an entry depends on the layout; it must then treat weights like their transposes.
+/// Returns true if the entry depends on the layout.
 fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) -> bool {
     let [as_flax, as_torch] = [Layout::InOut, Layout::OutIn].map(|layout| trained(entry, params, grads, layout));
     if same_values(&as_flax, &as_torch).is_ok() {

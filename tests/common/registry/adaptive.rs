@@ -15,7 +15,6 @@ use gradchain::transform::{
 use super::{ELEMENT, WHOLE, family};
 
 family! {
-    // Parts.
     scale_by_acprop, ELEMENT, scale_by_acprop();
     scale_by_adadelta, ELEMENT, scale_by_adadelta();
     scale_by_adamax, ELEMENT, scale_by_adamax();
@@ -38,7 +37,6 @@ family! {
     scale_by_adam, ELEMENT, scale_by_adam();
     scale_by_adam_nesterov, ELEMENT, scale_by_adam().nesterov(true).eps_root(1e-6);
     scale_by_adam_mixed, ELEMENT, scale_by_adam().mu_dtype(gradchain::DType::F64).nu_dtype(gradchain::DType::F32);
-    // Optimizers.
     acprop, ELEMENT, acprop(0.1).weight_decay(0.1).mask(Mask::min_ndim(2));
     adabelief, ELEMENT, adabelief(0.1).nesterov(true);
     adadelta, ELEMENT, adadelta(0.1).weight_decay(0.1);

@@ -7,11 +7,9 @@ use gradchain::transform::{hutchinson_estimator_diag_hessian, scale, scale_by_lb
 use super::{ELEMENT, WHOLE, family};
 
 family! {
-    // Parts.
     scale_by_lbfgs, WHOLE, scale_by_lbfgs();
     scale_by_sophia, WHOLE, scale_by_sophia(clip_by_global_norm(0.5)).update_interval(2);
     hutchinson_estimator_diag_hessian, WHOLE, chain((hutchinson_estimator_diag_hessian(3), clip(1.0), scale(0.1)));
-    // Optimizers.
     lbfgs, WHOLE, lbfgs().learning_rate(0.1).without_linesearch();
     sophia, ELEMENT, sophia(0.1, scale(0.5)).update_interval(2).weight_decay_mask(Mask::min_ndim(2));
     sophia_without_clipping, ELEMENT, sophia(0.1, scale(0.5)).without_clipping().eps(0.1).mu_dtype(gradchain::DType::F64);

@@ -10,7 +10,6 @@ use gradchain::transform::{
 use super::{ELEMENT, family};
 
 family! {
-    // Parts.
     scale_by_optimistic_gradient, ELEMENT, scale_by_optimistic_gradient();
     reduce_variance, ELEMENT, reduce_variance().gamma(0.5);
     identity, ELEMENT, identity();
@@ -26,7 +25,6 @@ family! {
     zero_nans, ELEMENT, zero_nans();
     apply_every, ELEMENT, chain((apply_every(2), scale(-0.1)));
     kahan_summation, ELEMENT, chain((adam(0.1), kahan_summation()));
-    // Optimizers.
     sgd, ELEMENT, sgd(0.1);
     sgd_momentum, ELEMENT, sgd(0.1).momentum(0.9);
 }

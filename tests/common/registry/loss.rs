@@ -12,10 +12,8 @@ use gradchain::transform::{
 use super::{WHOLE, family};
 
 family! {
-    // Uphill: the updates are the gradients.
     scale_by_backtracking_linesearch, WHOLE, scale_by_backtracking_linesearch(3);
     scale_by_zoom_linesearch, WHOLE, scale_by_zoom_linesearch(4);
-    // Downhill.
     sgd_backtracking, WHOLE, chain((sgd(3.0), scale_by_backtracking_linesearch(20)));
     sgd_zoom, WHOLE, chain((sgd(0.1), scale_by_zoom_linesearch(20).curv_rtol(0.1)));
     lbfgs_zoom, WHOLE, lbfgs();
@@ -24,7 +22,6 @@ family! {
         (("a", chain((sgd(0.1), scale_by_zoom_linesearch(20)))), ("b", adam(0.1))),
         Labels::by(|leaf| if leaf.ndim() == 1 { "a" } else { "b" }),
     );
-    // By the loss's value.
     polyak_sgd, WHOLE, polyak_sgd().f_min(0.5);
     polyak_sgd_plus, WHOLE, polyak_sgd().f_min(0.5).scaling(linear(0.5, 0.1, 4)).variant(PolyakVariant::SpsPlus);
     scale_by_polyak, WHOLE, chain((scale_by_polyak().max_learning_rate(0.1), scale(-1.0)));

@@ -10,13 +10,11 @@ use gradchain::transform::{
 
 use super::{WHOLE, family};
 
-/// Returns the mask of leaves to orthogonalize.
 fn matrices() -> Mask {
     Mask::min_ndim(2).and(!Mask::min_ndim(3))
 }
 
 family! {
-    // Parts.
     scale_by_soap_one_side, WHOLE, scale_by_soap().max_precond_dim(3).shampoo_beta(0.5);
     scale_by_shampoo_mean, WHOLE, scale_by_shampoo().b2(0.9).max_precond_dim(3);
     scale_by_factored_rms, WHOLE, scale_by_factored_rms().min_dim_size_to_factor(2_usize);
@@ -29,7 +27,6 @@ family! {
     scale_by_galore, WHOLE, scale_by_galore().rank(2).update_proj_gap(2).base_optimizer(
         chain((clip_by_global_norm(1.0), scale_by_adam())),
     );
-    // Optimizers.
     soap, WHOLE, soap(0.1).precondition_frequency(2);
     shampoo, WHOLE, shampoo(0.1).precondition_frequency(2);
     adafactor, WHOLE, adafactor(0.1).min_dim_size_to_factor(2_usize).momentum(0.9).weight_decay_rate(0.1);

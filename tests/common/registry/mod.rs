@@ -1,7 +1,7 @@
 //! Every transformation, with chains and nestings of them, for the laws.
 //!
-//! A new transformation is one line in its family's file; a new family is one line in each of the two lists below. An
-//! optimizer of the crate's list needs a line only for other arguments than those in `optimizers.rs`, or to be `WHOLE`.
+//! Add a transformation as one line in its family's file, and a family as one line in each of the two lists below.
+//! Optimizers of the crate's list need a line only for other arguments than in `optimizers.rs`, or to be `WHOLE`.
 
 mod adaptive;
 mod curvature;
@@ -20,12 +20,12 @@ mod wrappers;
 pub use self::optimizers::with_rate;
 use super::subject::Subject;
 
-/// The inputs that an element's update depends on.
+/// The inputs of an element's update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum About {
-    /// The element alone: not others, nor its place or the shape of its leaf.
+    /// Only the element, without its place or its leaf's shape.
     Element,
-    /// Others too, or the place or the shape.
+    /// Others too, its place or the shape.
     Whole,
 }
 
@@ -35,7 +35,6 @@ const WHOLE: About = About::Whole;
 /// Defines one family's entries.
 macro_rules! family {
     ($($name:ident, $about:expr, $transformation:expr;)*) => {
-        /// Returns every entry.
         pub fn entries() -> Vec<Box<dyn crate::common::subject::Subject>> {
             #[allow(unused_imports, reason = "in some families every entry has named arguments")]
             use crate::common::subject::{Anonymous as _, Entry, Named as _};
@@ -46,7 +45,6 @@ macro_rules! family {
 }
 use family;
 
-/// Returns every [`chosen`] entry of every family.
 #[rustfmt::skip]
 pub fn registry() -> Vec<Box<dyn Subject>> {
     let families = [
@@ -69,14 +67,11 @@ pub fn registry() -> Vec<Box<dyn Subject>> {
     entries
 }
 
-/// Returns true if an entry is tested.
-///
-/// The variable `ENTRY` may list words, separated by commas; then the name must contain one. Otherwise all are tested.
+/// Returns true if an entry is tested: if its name contains a word of the comma-separated `ENTRY`, or without `ENTRY`.
 pub fn chosen(name: &str) -> bool {
     std::env::var("ENTRY").is_ok_and(|words| words.split(',').any(|word| name.contains(word))) || every()
 }
 
-/// Returns true if all entries are tested.
 pub fn every() -> bool {
     std::env::var_os("ENTRY").is_none()
 }

@@ -7,9 +7,7 @@ use gradchain::transform::{add_noise, stochastic_rounding};
 use super::{WHOLE, family};
 
 family! {
-    // Parts.
     add_noise, WHOLE, add_noise(0.1, 0.55, 7);
     stochastic_rounding, WHOLE, chain((adam(0.1), stochastic_rounding(7)));
-    // Optimizers.
     noisy_sgd, WHOLE, noisy_sgd(0.1, 3);
 }

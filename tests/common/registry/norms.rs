@@ -10,7 +10,6 @@ use gradchain::transform::{
 use super::{WHOLE, family};
 
 family! {
-    // Parts.
     clip_by_block_norm, WHOLE, chain((clip_by_block_norm(0.5), sgd(0.1)));
     clip_by_global_norm, WHOLE, clip_by_global_norm(0.5);
     scale_by_trust_ratio, WHOLE, scale_by_trust_ratio();
@@ -23,7 +22,6 @@ family! {
     normalize_by_update_norm, WHOLE, chain((normalize_by_update_norm(), scale(-0.1)));
     centralize, WHOLE, chain((centralize(), sgd(0.1)));
     adaptive_grad_clip, WHOLE, chain((masked(adaptive_grad_clip(0.1), !Mask::min_ndim(6)), sgd(0.1)));
-    // Optimizers.
     lamb, WHOLE, lamb(0.1);
     lars, WHOLE, lars(0.1).weight_decay(0.1).weight_decay_mask(Mask::min_ndim(2)).trust_ratio_mask(Mask::min_ndim(1));
     fromage, WHOLE, fromage(0.1);

@@ -1,4 +1,4 @@
-//! Optimizers of the crate's list without a line in a family's file: each with learning rate 0.1, as `ELEMENT`.
+//! The listed optimizers without a line in a family's file, with learning rate 0.1, as `ELEMENT`.
 
 use gradchain::arguments::{Argument, Arguments, required};
 use gradchain::needs::{Includes, ValueAndGradFn};
@@ -9,7 +9,6 @@ use super::{ELEMENT, Subject};
 use crate::common::given::Registered;
 use crate::common::subject::{Entry, Named as _};
 
-/// Adds an entry for each optimizer of the list without one.
 pub fn add_the_others(entries: &mut Vec<Box<dyn Subject>>) {
     let mut to = Others(entries);
     include!("../../../src/optimizer/list.rs");
@@ -37,7 +36,6 @@ impl Others<'_> {
     }
 }
 
-/// Sets the learning rate.
 pub fn with_rate<T: Arguments>(mut optimizer: T, rate: impl IntoHyperparam) -> T {
     let rate = rate.into();
     optimizer.arguments(&mut |name, argument| {

@@ -9,13 +9,11 @@ use gradchain::transform::{
 use super::{ELEMENT, WHOLE, family};
 
 family! {
-    // Parts.
     scale_by_cocob, ELEMENT, scale_by_cocob();
     scale_by_distance_over_gradients, WHOLE, chain((scale_by_distance_over_gradients(), scale(-1.0)));
     scale_by_dog, WHOLE, scale_by_dog(InitStep::LearningRate(0.1));
     scale_by_dowg, WHOLE, scale_by_dowg();
     schedule_free_stored, ELEMENT, schedule_free_sgd().learning_rate(0.1).state_dtype(gradchain::DType::F32);
-    // Optimizers.
     cocob, ELEMENT, cocob().weight_decay(0.1).mask(Mask::min_ndim(2));
     dog, WHOLE, dog().weight_decay(0.1).mask(Mask::min_ndim(2));
     dowg, WHOLE, dowg().init_estim_sq_dist(0.1);

@@ -1,7 +1,7 @@
 //! Wrappers, chains, and nestings of both.
 //!
-//! No file has `differentially_private_aggregate` and `dpsgd`, which take per-example gradients and are no
-//! transformations of gradients; `tests/behaviour/wrappers_catalogue.rs` compares them with oracles.
+//! `differentially_private_aggregate` and `dpsgd` take per-example gradients, so
+//! `tests/behaviour/wrappers_catalogue.rs` tests them instead.
 
 use gradchain::optimizer::{dog, dowg, polyak_sgd, schedule_free_sgd, sign_sgd};
 use gradchain::prelude::*;

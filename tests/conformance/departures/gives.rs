@@ -1,4 +1,4 @@
-//! The values expected of a transformation in place of Optax's.
+//! Values expected in place of Optax's.
 
 use std::collections::BTreeMap;
 
@@ -12,41 +12,39 @@ use super::super::tree::{Leaf, Slack};
 use super::situation::{NO_HYPERPARAMETERS, all_zero, scheduled};
 use super::uses;
 
-/// The kind of expected values.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Gives {
     /// Optax's update, rounded to the parameter's dtype.
     ///
-    /// Parameters may be off by that rounding, or by Optax's if its update has a narrower dtype.
+    /// Parameters may be off by that rounding, or by Optax's if its update is narrower.
     RoundedUpdates,
-    /// This crate's result with all-zero gradients replaced by tiny ones.
+    /// Ours with all-zero gradients replaced by tiny ones.
     SameWithSmallGradients,
-    /// This crate's result for the same numbers as `f32`, rounded; parameters are rounded after every step.
+    /// Ours for the same numbers as `f32`; parameters are rounded after every step.
     SameInF32,
     /// The same for `f64`.
     SameInF64,
-    /// From the step with that gradient or loss on, the inner transformation's result for the mean of each window.
+    /// From the step with that gradient or loss on, ours for each window's mean.
     ///
     /// Nothing is emitted before the window is full.
     WindowsApart,
-    /// The result of the naive version of the transformation, in every step.
+    /// The naive version's result.
     NaiveVersion,
-    /// Infinite measured norms are replaced by those of the gradients as `f64`; the rest is Optax's.
+    /// Infinite measured norms are those of `f64` gradients; the rest is Optax's.
     MeasuredInF64,
-    /// The estimate is the config's initial one; the rest is Optax's.
+    /// The config's initial estimate; the rest is Optax's.
     FirstEstimate,
-    /// The hyperparameter does not exist; the rest is Optax's.
+    /// Without the hyperparameter; the rest is Optax's.
     WithoutHyperparameter,
-    /// Setting is refused with the reason; all numbers are Optax's.
+    /// Setting is refused with the reason; the rest is Optax's.
     Refusal,
-    /// The result of the inner optimizer alone.
+    /// The inner optimizer's alone.
     OptimizerAlone,
-    /// An update was emitted if its count has increased in this step; the rest is Optax's.
+    /// An update was emitted if its count has increased; the rest is Optax's.
     EmittedIfCounted,
 }
 impl Gives {
-    /// Replaces Optax's values by the expected ones.
     pub(super) fn put(self, case: &Transform, found: &[Seen], expected: &mut [Seen]) {
         match self {
             Gives::RoundedUpdates => rounded_updates(case, expected),
@@ -86,7 +84,7 @@ impl Gives {
             Gives::Refusal => {
                 for (step, (expected, found)) in case.steps.iter().zip(expected.iter_mut().zip(found)) {
                     let names = step.set_hyperparams.keys().filter(|name| scheduled(&case.config, name));
-                    // The message is ours, but must name the reason.
+                    // The message must name the reason.
                     let refusals = names.map(|name| {
                         let said = found.refusals.get(name).filter(|said| said.contains("is given by a schedule"));
                         (name.clone(), said.cloned().unwrap_or_else(|| "a refusal".into()))
@@ -127,7 +125,6 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
         for (path, update) in &mut seen.updates {
             let dtype = case.params[path].dtype;
             if update.dtype != dtype {
-                // The update in the narrower dtype.
                 let mut off = update.clone();
                 if dtype.size() < update.dtype.size() {
                     off.round(dtype);
@@ -135,7 +132,7 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
                 update.round(dtype);
                 allow_a_step(path, [&seen.params[path], &off], &mut slack, &mut seen.slack);
                 if case.is_lookahead() {
-                    // It is the difference of two parameters, at a synchronization.
+                    // At a synchronization it is the difference of two parameters.
                     seen.slack[1].insert(path.clone(), slack[path].clone());
                 }
             }
@@ -143,7 +140,7 @@ fn rounded_updates(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// Accepts everything between the results of both decisions, if rounding decides.
+/// Accepts everything between both results if rounding decides.
 fn naive_version(case: &Transform, expected: &mut [Seen]) {
     let [Some(naive), Some(less), Some(more)] = [0.0, -1.0, 1.0].map(|lean| reference::leaning(case, lean)) else {
         return;
@@ -169,7 +166,6 @@ fn naive_version(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// Returns the initial estimate of a transformation with one.
 fn first_estimate(config: &Value) -> Option<f64> {
     match config {
         Value::Object(map) => map.iter().find_map(|(name, value)| match &**name {
@@ -189,7 +185,6 @@ fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
     let Ok(small) = transform::observe(&small) else { return };
     for (seen, small) in expected.iter_mut().zip(small) {
         (seen.updates, seen.params) = (small.updates, small.params);
-        // The effect of small gradients.
         let little = |(path, leaf): (&String, &Leaf)| (path.clone(), vec![1e-12; leaf.data.len()]);
         seen.slack = [&seen.params, &seen.updates].map(|leaves| leaves.iter().map(little).collect());
         for (name, value) in &mut seen.flags {
@@ -198,14 +193,13 @@ fn same_with_small_gradients(case: &Transform, expected: &mut [Seen]) {
     }
 }
 
-/// Expects the result for the same numbers in a wider dtype.
 fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
     let Ok(wide) = transform::observe_in(case, Some(dtype)) else { return };
     let (mut slack, to_points) = (Slack::new(), goes_to_points(&case.config));
     for (seen, wide) in expected.iter_mut().zip(wide) {
         (seen.updates, seen.params) = (wide.updates, wide.params);
         seen.eval_params = seen.eval_params.take().and(wide.eval_params);
-        // Replaces values that are not finite in Optax; counters are Optax's.
+        // Counters are Optax's.
         for (name, value) in &mut seen.flags {
             if value.is_string() {
                 *value = wide.flags.get(name).cloned().unwrap_or_default();
@@ -214,7 +208,7 @@ fn same_in(dtype: DType, case: &Transform, expected: &mut [Seen]) {
         for (path, update) in &seen.updates {
             let before = slack.get(path).cloned();
             allow_a_step(path, [&seen.params[path], update], &mut slack, &mut seen.slack);
-            // The update compensates the parameter's previous error.
+            // The update compensates the previous error.
             if let (true, Some(before), Some(off)) = (to_points, before, seen.slack[1].get_mut(path)) {
                 off.iter_mut().zip(before).for_each(|(off, before)| *off += before);
             }
@@ -229,7 +223,7 @@ fn goes_to_points(config: &Value) -> bool {
         .any(|name| uses(config, name))
 }
 
-/// Allows an update to be off by one step of its dtype, and a parameter by the sum so far.
+/// Allows one step of an update's dtype, and the sum so far for a parameter.
 fn allow_a_step(path: &str, [param, update]: [&Leaf; 2], sum: &mut Slack, slack: &mut [Slack; 2]) {
     let [params, updates] = [param, update].map(Leaf::steps);
     let sum = sum.entry(path.into()).or_insert_with(|| vec![0.0; updates.len()]);

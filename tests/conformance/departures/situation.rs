@@ -1,4 +1,4 @@
-//! Conditions on the course of a transformation's case.
+//! Conditions on a case's course.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -7,37 +7,34 @@ use super::super::reference;
 use super::super::transform::{Seen, Step, Transform};
 use super::super::tree::{self, Leaves};
 
-/// A condition on the course of a case.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Situation {
-    /// Optax's update of a leaf has another dtype than the parameter.
+    /// Optax's update has another dtype than the parameter.
     UpdateOfAnotherType,
     /// A gradient that is not finite was accumulated.
     NotFiniteAccumulated,
-    /// The loss of a window of mini-steps differs from that of the last one.
+    /// A window's loss differs from its last mini-step's.
     LossesDiffer,
-    /// A scheduled hyperparameter is set.
     ScheduledHyperparameterSet,
-    /// Gradients were skipped.
     Skipped,
-    /// The config is a `sam` whose rounds have one step.
+    /// A `sam` with rounds of one step.
     RoundsOfOne,
-    /// The gradients are finite, and the sum of their squares overflows their dtype.
+    /// Gradients are finite, and the sum of squares overflows their dtype.
     SquaresOverflow,
-    /// Parameters and gradients that were not skipped are finite, and an update of Optax's is not before ours have NaN.
+    /// Parameters and gradients that were not skipped are finite, and Optax's update is not, before ours have NaN.
     FiniteBecomesNotFinite,
-    /// In some step Optax has a nonzero update, and ours are all zero.
+    /// Optax has a nonzero update where ours are all zero.
     EmitsNothing,
-    /// All of Optax's updates are zero, and ours change no parameter either.
+    /// Optax's updates are all zero, and ours change nothing.
     UpdatesVanish,
-    /// All gradients of the first step are zero.
+    /// The first step's gradients are all zero.
     NoGradientAtFirst,
-    /// Optax's estimate of the distance is NaN, but no update is: nothing uses it.
+    /// Optax's estimate of the distance is NaN, but unused.
     EstimatedFromNothing,
-    /// A hyperparameter is no number that training uses.
+    /// Training uses no such number.
     NoHyperparameter,
-    /// All measured values are finite, and Optax's measurement is not.
+    /// Measured values are finite; Optax's measurement is not.
     MeasureOverflows,
 }
 impl Situation {
@@ -93,7 +90,7 @@ impl Situation {
     }
 }
 
-/// Functions of the step and the printing interval, which Optax's `inject_hyperparams` takes for numbers.
+/// Functions that Optax's `inject_hyperparams` takes for numbers.
 pub(super) const NO_HYPERPARAMETERS: [&str; 2] = ["clip_value_fn", "print_win_rate_every_n_steps"];
 
 fn squares_overflow(grads: &Leaves) -> bool {
@@ -114,7 +111,6 @@ pub(super) fn all_zero(leaves: &Leaves) -> bool {
     leaves.values().flat_map(|leaf| &leaf.data).all(|g| *g == 0.0)
 }
 
-/// Returns true if an argument of this name is given by a schedule, inside `inject_hyperparams`.
 pub(super) fn scheduled(config: &Value, name: &str) -> bool {
     let given = |args: &Value| args.get(name).is_some_and(|value| value.get("schedule").is_some());
     match config {

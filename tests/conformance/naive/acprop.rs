@@ -1,4 +1,4 @@
-//! ACProp: an element without a gradient so far is in its first step.
+//! An element without a gradient so far is in its first step.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Acprop {
     eps: f64,
     eps_root: f64,
     steps: i32,
-    /// For each element the mean, the mean squared deviation, and true if all gradients have been zero.
+    /// Mean, mean squared deviation, and true if all gradients have been zero.
     memory: BTreeMap<String, Vec<(f64, f64, bool)>>,
 }
 

@@ -1,4 +1,4 @@
-//! AdEMAMix: state keeps the requested dtype.
+//! State keeps the requested dtype.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(crate) struct Ademamix {
     eps: [f64; 2],
     dtype: DType,
     steps: i32,
-    /// Fast mean, slow mean, and mean of squares of each element.
+    /// Fast mean, slow mean, mean of squares.
     memory: BTreeMap<String, Vec<[f64; 3]>>,
 }
 

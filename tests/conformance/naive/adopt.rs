@@ -1,4 +1,4 @@
-//! ADOPT: the first step only records the gradient.
+//! The first step only records the gradient.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ pub(crate) struct Adopt {
     b1: f64,
     b2: f64,
     eps: f64,
-    /// The exponent of the step in the limit of gradients.
+    /// The step's exponent in the limit.
     power: Option<f64>,
     nesterov: bool,
     steps: f64,
-    /// Mean and mean of squares of each element.
+    /// Mean and mean of squares.
     memory: BTreeMap<String, Vec<[f64; 2]>>,
 }
 

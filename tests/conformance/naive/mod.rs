@@ -1,4 +1,4 @@
-//! Naive versions of rules that Optax has wrong, element by element in `f64`, as in their papers.
+//! Rules that Optax has wrong, by element in `f64`, as in their papers.
 
 mod acprop;
 mod ademamix;
@@ -22,15 +22,13 @@ pub(crate) use stddev::Stddev;
 use super::reference::map;
 use super::tree::Leaves;
 
-/// A rule of gradients alone.
 pub(crate) trait Naive {
     fn update(&mut self, grads: &Leaves) -> Leaves;
 
-    /// Rounds decisions up or down by the maximal rounding error: 1 or −1.
+    /// Rounds decisions by the maximal error, up (1) or down (−1).
     fn lean(&mut self, _: f64) {}
 }
 
-/// Returns an argument that is a number.
 fn number(args: &Value, argument: &str, default: f64) -> Option<f64> {
     args.get(argument).map_or(Some(default), Value::as_f64)
 }

@@ -6,7 +6,7 @@ use super::super::reference::map;
 use super::super::tree::Leaves;
 use super::number;
 
-/// Scales by a number that decreases when losses have stopped improving; decides in `f64`.
+/// Scales by a number that decreases when losses stop improving.
 pub(crate) struct Plateau {
     factor: f64,
     patience: u64,
@@ -17,7 +17,7 @@ pub(crate) struct Plateau {
     losses: Vec<f64>,
     best: f64,
     scale: f64,
-    /// Losses without improvement, and those in the cooldown.
+    /// Without improvement, and in the cooldown.
     bad: u64,
     cooling: u64,
 }
@@ -64,7 +64,6 @@ impl Plateau {
         self.scale = self.scale.max(self.least);
     }
 
-    /// Returns the fields under Optax's names.
     pub(crate) fn flags(&self) -> [(&'static str, Value); 4] {
         let best = if self.best.is_finite() { self.best.into() } else { "inf".into() };
         [

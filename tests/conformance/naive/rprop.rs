@@ -14,7 +14,7 @@ pub(crate) struct Rprop {
     /// `η⁻` and `η⁺`.
     eta: [f64; 2],
     limits: [f64; 2],
-    /// Step size and last gradient of each element.
+    /// Step size and last gradient.
     memory: BTreeMap<String, Vec<[f64; 2]>>,
 }
 

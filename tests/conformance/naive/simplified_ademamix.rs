@@ -1,4 +1,4 @@
-//! Simplified AdEMAMix: a mean of squares that includes infinity is infinite.
+//! A mean of squares that includes infinity is infinite.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(crate) struct SimplifiedAdemamix {
     /// Terms added to the root, and under it.
     eps: [f64; 2],
     steps: i32,
-    /// Sum of gradients and mean of squares of each element.
+    /// Sum of gradients and mean of squares.
     memory: BTreeMap<String, Vec<[f64; 2]>>,
 }
 

@@ -1,4 +1,4 @@
-//! Standard deviation: a variance is not negative.
+//! A variance is not negative.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::super::tree::{self, Leaves};
 use super::{Naive, number};
 
-/// Gradients over the root of a nonnegative variance: a mean of squares less the square of a mean.
+/// Gradients over the root of a mean of squares less the square of a mean.
 pub(crate) struct Stddev {
     decay: f64,
     /// The initial mean of squares.
@@ -17,7 +17,7 @@ pub(crate) struct Stddev {
     eps: [f64; 2],
     unbias: bool,
     steps: i32,
-    /// Mean and mean of squares of each element.
+    /// Mean and mean of squares.
     memory: BTreeMap<String, Vec<[f64; 2]>>,
     lean: f64,
 }
@@ -44,7 +44,7 @@ impl Naive for Stddev {
         let mut updates = grads.clone();
         for (path, leaf) in &mut updates {
             let memory = self.memory.entry(path.clone()).or_insert_with(|| vec![[0.0, self.start]; leaf.data.len()]);
-            // The dtype of the arithmetic; eight steps of its numbers exceed a few roundings.
+            // Eight steps of the dtype exceed a few roundings.
             let epsilon = if leaf.dtype == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
             for (x, [mean, squares]) in leaf.data.iter_mut().zip(memory) {
                 let g = *x;

@@ -171,7 +171,7 @@ def optax_cases():
             ),
         ),
         "optax_inject": (f32, optax.inject_hyperparams(optax.adamw)(learning_rate=0.01, weight_decay=0.125)),
-        # A window ends every second step; the file is written between two of them.
+        # The file is written within a window.
         "optax_multi_steps": (f32, optax.MultiSteps(optax.adamw(0.01, weight_decay=0.125), 2)),
     }
     for case, (dtype, optimizer) in cases.items():

@@ -1,4 +1,4 @@
-//! A run with absent gradients in some steps is saved and resumed.
+//! Runs with absent gradients are saved and resumed.
 
 use gradchain::state::same_bits;
 use gradchain::transform::scale_by_stable_adam;
@@ -12,7 +12,7 @@ struct Gradients {
     bias: Option<Array1<f64>>,
 }
 
-/// Returns gradients: of the weights from the third step on, of the bias before and in every second step after.
+/// Returns the weights' gradients from the third step on, the bias's before and in every second step after.
 fn gradients(step: usize) -> Gradients {
     let Model { weight, bias } = gradient(step as f32);
     Gradients { weight: (step > 1).then_some(weight), bias: (step <= 1 || step.is_multiple_of(2)).then_some(bias) }
@@ -40,7 +40,7 @@ fn the_resumed_run_is_the_run() {
     }
 }
 
-/// A skipping optimizer keeps other counts, so the file identifies it.
+/// A skipping optimizer keeps other counts.
 #[test]
 fn it_is_another_optimizer() {
     let (plain, skipping) = (adamw(0.1), skip_absent(adamw(0.1)));

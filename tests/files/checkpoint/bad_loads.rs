@@ -1,6 +1,4 @@
 //! The loads of `tests/data/bad_loads/record.py`, which records PyTorch's and Optax's reactions, are errors here.
-//!
-//! They change nothing.
 
 use super::*;
 use gradchain::optimizer::adabelief;
@@ -13,7 +11,7 @@ fn adamw_() -> gradchain::optimizer::Adamw {
     adamw(0.1)
 }
 
-/// Returns a file after two steps, with gradients of 1 for the first leaf and 10 for the second.
+/// Saves after two steps, with gradients of 1 for the first leaf and 10 for the second.
 fn saved<T: GradientTransformation<Needs = Nothing>, P: TreeMut + Clone>(optimizer: &T, params: &P) -> Checkpoint {
     let (mut trained, mut state) = (params.clone(), optimizer.init(params).unwrap());
     for _ in 0..2 {
@@ -33,7 +31,6 @@ fn refused<T: GradientTransformation, P: TreeMut + Clone + PartialEq>(
     error.to_string()
 }
 
-/// The message for leaves that differ.
 const VERBS: &str = "\n  a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`";
 
 #[test]
@@ -52,7 +49,7 @@ fn a_wrong_shape() {
 
 #[test]
 fn another_order() {
-    // The leaves of a tuple or a vector have only their positions as names.
+    // Tuples and vectors name leaves by position.
     let file = saved(&adamw_(), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &adamw_(), &dyn_tree(&[("b", &[3.0, 4.0]), ("c", &[1.0, 2.0])])),
@@ -73,7 +70,7 @@ fn another_order() {
     }
     let forth = Forth { a: vec![1.0, 2.0], b: vec![3.0, 4.0] };
     let file = saved(&adamw_(), &forth);
-    // Equal names in another order are matched by name.
+    // Matched by name.
     let mut back = Back { b: vec![0.0; 2], a: vec![0.0; 2] };
     let state = file.load(&adamw_(), &mut back).unwrap();
     assert!(back.a[0] < 1.5 && back.b[0] > 2.5);
@@ -156,7 +153,6 @@ fn a_narrower_type_of_sixteen_bits() {
          parameters: (root): expected type bf16, found f32\n  \
          `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
     );
-    // Into a state of another dtype, for the same parameters.
     let file = saved(&adamw_(), &narrow);
     let optimizer = adamw_().mu_dtype(gradchain::DType::Bf16);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Buffers of a model are saved and loaded with the parameters, also from other libraries' files.
+//! A model's buffers are saved and loaded, also from other libraries' files.
 
 use gradchain::Migration;
 use gradchain::checkpoint::{Import, Load, Origin};
@@ -62,7 +62,6 @@ fn buffers_travel_are_renamed_and_checked() {
     drop(tree);
     assert_eq!((mean.to_vec(), batches), (one.mean.to_vec(), one.batches.clone()));
 
-    // Flips a bit of a buffer.
     let at = saved.windows(8).rposition(|bytes| bytes == (7.0_f64).to_le_bytes()).unwrap();
     let mut damaged = saved;
     damaged[at] ^= 1;
@@ -105,7 +104,7 @@ fn a_run_of_pytorch_brings_its_buffers() {
     assert_eq!((into.weight, into.mean), (vec![1.0, 2.0], kept(9.0).mean));
 }
 
-/// Buffers are cast like leaves when a run continues in another dtype.
+/// The run continues in another dtype.
 #[test]
 fn buffers_are_cast_as_leaves_are() {
     let optimizer = sgd(0.1).momentum(0.5);

@@ -129,7 +129,7 @@ fn a_run_goes_on_in_another_type() {
     let (mu, of_wide) = (state.0.moment("mu").unwrap(), of_wide.0.moment("mu").unwrap().clone());
     assert_eq!(of_wide.get::<f64>(0).unwrap(), values(mu.get::<f32>(0).unwrap()));
 
-    // In memory, and for some leaves only.
+    // In memory, for some leaves.
     let mut mixed = params.clone();
     mixed.insert("head/w", array![0.25_f64]);
     let error = state.migrate(&optimizer, &mixed, &Migration::new()).unwrap_err();
@@ -140,7 +140,7 @@ fn a_run_goes_on_in_another_type() {
     assert!(state.migrate(&optimizer, &mixed, &Migration::new().cast("body/*")).is_err());
     assert!(state.migrate(&optimizer, &params, &Migration::new().cast("nowhere")).unwrap_err().is_no_match());
 
-    // From a file on disk, and in memory.
+    // From disk, and in memory.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     Save::new(&optimizer, &state).params(&params).to_file(&path).unwrap();
@@ -170,14 +170,14 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
         )
     };
 
-    // Without a master the moments keep all bits, and the parameters are rounded.
+    // The moments keep all bits; the parameters are rounded.
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let load = Load::strict().migrating(Migration::new().cast(Mask::all()));
     let (of_narrow, _) = load.load(&from_plain, &plain, &mut narrow).unwrap();
     assert!(narrow == rounded && same_bits(&*of_narrow, &*state));
     assert!(same_bits(&*state.migrate(&plain, &narrow, &Migration::new().cast(Mask::all())).unwrap(), &*state));
 
-    // The message suggests a master to keep them; otherwise the report says that it was initialized.
+    // The message suggests a master; otherwise the report says that it was initialized.
     let cast = Migration::new().cast(Mask::all());
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let error = Load::strict().migrating(cast.clone()).load(&from_plain, &held, &mut narrow).unwrap_err().to_string();
@@ -188,14 +188,14 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     assert_eq!(report.started, ["master"]);
     assert_ne!(kept(&of_rounded), params);
 
-    // A master keeps the parameters' bits.
+    // A master keeps all bits.
     let there = Migration::new().cast(Mask::all()).wrap_part("").params_to_part("master");
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let (mut of_held, report) = Load::strict().migrating(there.clone()).load(&from_plain, &held, &mut narrow).unwrap();
     assert_eq!((narrow == rounded, report.started), (true, vec![]));
     assert_eq!(kept(&of_held), params);
 
-    // Back in f32, the run is where it would be without the 16-bit part.
+    // As without the 16-bit part.
     let from_held = file(&held, &of_held, &narrow);
     let back = Migration::new().cast(Mask::all()).params_from_part("master").unwrap_part("");
     let mut wide = tree([0.0; 3]);
@@ -210,7 +210,7 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     plain.step(&mut params, &of_type(&of_type_back(&gradient), f64_as_f32), &mut state).unwrap();
     assert_eq!(kept(&of_held), params);
 
-    // Impossible migrations are errors.
+    // Impossible migrations.
     let error = state.migrate(&held, &narrow, &there).unwrap_err().to_string();
     assert!(error.contains("`master[body/w]`: the parameters of before are not known here"), "{error}");
     let error = of_held.migrate(&plain, &params, &back).unwrap_err().to_string();
@@ -226,7 +226,6 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     assert_eq!(wide, tree([0.0; 3]));
 }
 
-/// Rounds to `bf16`.
 #[cfg(feature = "half")]
 fn of_type_back(tree: &DynTree) -> DynTree {
     of_type(tree, |x| half::bf16::from_f64(x).to_f32())
@@ -271,7 +270,7 @@ fn parameters_to_evaluate_with_come_from_a_file() {
     evaluates(&lookahead(sgd(0.1), 3, 0.5));
     evaluates(&sam(sgd(0.1), sgd(0.05)).sync_period(3));
 
-    // The optimizer has no evaluation parameters, and nothing changes.
+    // Without evaluation parameters nothing changes.
     let (optimizer, params) = (adamw(0.1), tree([1.0, -2.0, 0.3]));
     let file = file(&optimizer, &optimizer.init(&params).unwrap(), &params);
     let mut found = tree([0.0; 3]);
@@ -280,7 +279,6 @@ fn parameters_to_evaluate_with_come_from_a_file() {
     assert_eq!(found, tree([0.0; 3]));
 }
 
-/// Evaluation parameters that equal the trained ones are accepted.
 #[test]
 fn parameters_that_are_their_own_average_are_saved() {
     let optimizer = lookahead(sgd(0.1), 2, 0.5);
@@ -293,7 +291,7 @@ fn parameters_that_are_their_own_average_are_saved() {
     assert_eq!(file.structure().len(), 2);
 }
 
-/// A new wrapper copies the loaded parameters.
+/// It copies the loaded parameters.
 #[test]
 fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
     let (before, after) = (adamw(0.1), params_ema(adamw(0.1), 0.9));
@@ -305,7 +303,7 @@ fn a_wrapper_begins_with_the_parameters_that_were_loaded() {
     assert!(same_bits(&*state, &*after.init(&params).unwrap()));
 }
 
-/// A group with another optimizer starts anew, since nothing fits.
+/// Nothing fits.
 #[test]
 fn a_group_begins_anew_where_it_is_of_another_optimizer() {
     let (one, mut params) = (adamw(0.1), tree([1.0, -2.0, 0.5]));
@@ -323,7 +321,7 @@ fn a_group_begins_anew_where_it_is_of_another_optimizer() {
         assert_eq!(moved.0.0.moment("mu").unwrap().get::<f32>(0), state.0.moment("mu").unwrap().get::<f32>(0));
         assert_eq!(moved.1.0.moment("trace").unwrap().get::<f32>(1), Some(&[0.0][..]));
     }
-    // The state of an unnamed group is not dropped.
+    // An unnamed group's state is not dropped.
     let none = partition((("body", adamw(0.1)), ("head", sgd(0.1))), labels());
     let error = state.migrate(&none, &params, &Migration::new().split_part("", ["body"]).fresh_part("head"));
     assert!(error.unwrap_err().to_string().contains("`0.mu[head/w]`: unexpected"));
@@ -343,7 +341,7 @@ fn renames_are_proposed_by_the_paths_of_the_file() {
     );
     let load = |migration| Load::strict().migrating(migration);
     load(Migration::new().rename("", "net")).load(&file, &optimizer, &mut other).unwrap();
-    // With earlier renames the message's paths are the renamed ones.
+    // The message has renamed paths.
     let error = load(Migration::new().rename("body", "nets/body")).load(&file, &optimizer, &mut other).unwrap_err();
     assert!(!error.to_string().contains("rename(\"\""), "{error}");
     // Two renamed levels need a rename each.

@@ -40,7 +40,7 @@ fn with_header(change: impl Fn(String) -> String) -> Vec<u8> {
     with_header_of(whole().0, change)
 }
 
-/// Returns the file with a changed header and a valid check sum.
+/// Returns the file with another header and a valid check sum.
 pub(crate) fn with_header_of(whole: Vec<u8>, change: impl Fn(String) -> String) -> Vec<u8> {
     let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
     let header = change(String::from_utf8(whole[8..8 + length].to_vec()).unwrap());
@@ -61,12 +61,11 @@ fn lies_with_a_right_check_sum_are_found() {
         assert_eq!(params, model(), "nothing is changed");
         done.unwrap_err().to_string()
     };
-    // An unchanged header loads.
     Checkpoint::from_bytes(with_header(|header| header)).unwrap().load(&optimizer(), &mut model()).unwrap();
 
     let later = said(with_header(|header| header.replace(r#"\"format\":1"#, r#"\"format\":2"#)));
     assert!(later.contains("format 2") && later.contains("reads 1"), "{later}");
-    // A leaf larger than any memory, in the structure and in a tensor.
+    // Larger than any memory, in the structure and in a tensor.
     let huge = r#"\"shape\":[4611686018427387904,4611686018427387904]"#;
     let vast = said(with_header(|header| header.replacen(r#"\"shape\":[2,3]"#, huge, 1)));
     assert!(vast.contains("damaged"), "{vast}");
@@ -80,7 +79,6 @@ fn lies_with_a_right_check_sum_are_found() {
     // An undescribed tensor, and a missing one.
     let gone = said(with_header(|header| header.replacen(r#""params/bias""#, r#""params/b1as""#, 1)));
     assert!(gone.contains("damaged"), "{gone}");
-    // A count that is a fraction, a flag that is a number.
     let fraction = said(with_header(|header| header.replacen(r#"{\"count\":2}"#, r#"{\"count\":2.5}"#, 1)));
     assert!(fraction.contains("damaged"), "{fraction}");
     let flag = said(with_header(|header| header.replacen(r#"{\"count\":2}"#, r#"{\"flag\":true}"#, 1)));
@@ -129,7 +127,7 @@ fn other_files_are_not_taken_for_checkpoints() {
     assert!(refused(&strange).contains("not a checkpoint of this crate"));
 }
 
-/// A file that changes in any byte of any tensor after verification is refused.
+/// In any byte, after verification.
 #[test]
 fn a_file_that_changes_while_it_is_open_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();

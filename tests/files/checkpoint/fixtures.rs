@@ -19,7 +19,7 @@ use gradchain::wrapper::freezable;
 
 use super::*;
 
-/// The folder of this version's files, and of all that are read.
+/// This version's folder, and all that are read.
 const FOLDER: &str = "v1";
 const READ: [&str; 1] = ["v1"];
 
@@ -30,7 +30,7 @@ fn path(version: &str, name: &str) -> PathBuf {
         .join(format!("{name}.safetensors"))
 }
 
-/// A function of each case: its name, the optimizer, the parameters at the start and the end.
+/// A case: name, optimizer, parameters at the start and the end.
 trait Each {
     fn case<T, P>(&self, name: &str, optimizer: &T, params: P, gradients: &[P])
     where
@@ -56,7 +56,6 @@ fn each_case(each: &impl Each) {
     }
 }
 
-/// Runs a case from scratch.
 fn run<T, P>(optimizer: &T, params: &P, gradients: &[P]) -> (P, OptState<T>)
 where
     T: GradientTransformation<Needs = Nothing>,
@@ -69,7 +68,6 @@ where
     (params, state)
 }
 
-/// Returns the file of a case.
 fn written<T: GradientTransformation, P: Tree>(name: &str, optimizer: &T, state: &OptState<T>, params: &P) -> Vec<u8> {
     bytes(&Save::new(optimizer, state).params(params).note("case", name))
 }
@@ -114,7 +112,7 @@ fn files_of_every_format_are_loaded() {
     assert_eq!(files, 4);
 }
 
-/// In a file from before per-leaf counts, every leaf has the count of all steps.
+/// Every leaf has the count of all steps.
 #[test]
 fn a_file_without_counts_by_leaf_is_read_with_that_of_all() {
     let optimizer = freezable(optimizer());

@@ -15,7 +15,7 @@ fn the_last_and_the_best_are_kept() {
         rotation.save(step, Some(score), Save::new(&optimizer, &state).params(&params)).unwrap();
     }
     assert_eq!(rotation.steps().unwrap(), [20, 40, 60, 70]);
-    // A file without a score is never the best, and other files in the folder are not touched.
+    // A file without a score is never the best; foreign files stay.
     fs::write(folder.path().join("step-notes.txt"), "mine").unwrap();
     rotation.save(80, None, Save::new(&optimizer, &state).params(&params)).unwrap();
     assert_eq!(rotation.steps().unwrap(), [20, 40, 70, 80]);
@@ -65,13 +65,13 @@ fn a_run_that_goes_back_gives_up_what_came_later() {
     save(6);
     save(7);
     assert_eq!((rotation.steps().unwrap(), latest()), (vec![5, 6, 7], Some(7)));
-    // Saving the same step again makes it the last one written.
+    // Step 6 is the last one written.
     save(6);
     assert_eq!((rotation.steps().unwrap(), latest()), (vec![5, 6, 7], Some(6)));
     save(8);
     assert_eq!((rotation.steps().unwrap(), latest()), (vec![6, 7, 8], Some(8)));
 
-    // If all are kept, the last one written is the one to resume from.
+    // The last one written is the one to resume from.
     let rotation = Rotation::new(folder.path()).unwrap();
     rotation.save(2, None, Save::new(&optimizer, &state).params(&params)).unwrap();
     assert_eq!((rotation.steps().unwrap(), latest()), (vec![2, 6, 7, 8], Some(2)));
@@ -95,7 +95,7 @@ fn only_its_own_files_are_counted_and_removed() {
     for name in others {
         Save::new(&optimizer, &state).params(&params).to_file(path(name)).unwrap();
     }
-    // A file with the right name and other content.
+    // The right name, other content.
     fs::write(path("step-000000000002"), "something else").unwrap();
     for step in [3, 4, 5] {
         rotation.save(step, Some(step as f64), Save::new(&optimizer, &state).params(&params)).unwrap();
@@ -141,7 +141,7 @@ fn a_file_that_cannot_be_written_leaves_the_old_one() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
 }
 
-/// Writing to a device that is always full is an error.
+/// This device is always full.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
@@ -152,7 +152,7 @@ fn a_full_disk_is_an_error() {
     assert!(error.is_file(), "{error}");
 }
 
-/// A save replaces the target of a link, and keeps the link.
+/// The target is replaced.
 #[cfg(unix)]
 #[test]
 fn a_link_stays_and_its_file_is_replaced() {
@@ -183,7 +183,7 @@ fn a_link_stays_and_its_file_is_replaced() {
     assert!(Save::new(&optimizer, &state).params(&params).to_file(at("round")).unwrap_err().is_file());
     assert!(fs::symlink_metadata(at("round")).unwrap().is_symlink());
 
-    // A list of shards is in the same folder as its shards.
+    // A list is in its shards' folder.
     symlink("store/shards.safetensors", at("shards")).unwrap();
     let ranks = gradchain::collective::threads(1, std::time::Duration::MAX);
     let optimizer = sharded(optimizer, ranks.into_iter().next().unwrap());
@@ -195,7 +195,7 @@ fn a_link_stays_and_its_file_is_replaced() {
     }
 }
 
-/// A file that another process has rewritten is opened again and counted by its new content.
+/// It is opened again.
 #[test]
 fn a_file_that_another_has_written_since_is_counted_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,12 +207,12 @@ fn a_file_that_another_has_written_since_is_counted_as_it_is() {
     };
     (1..=3).for_each(|step| save(&rotation, step, 5.0 + step as f64));
     assert_eq!(rotation.steps().unwrap(), [1, 2, 3]);
-    // Another rotation goes back: step 2 is now the last, with a better score.
+    // Step 2 is now the last, with a better score.
     save(&Rotation::new(folder.path()).unwrap(), 2, 1.0);
     save(&rotation, 4, 7.0);
     assert_eq!(rotation.steps().unwrap(), [2, 4]);
     assert_eq!(latest_valid(folder.path()).unwrap().found.map(|(step, _)| step), Some(4));
-    // A damaged and a removed file are not counted.
+    // Damaged and removed files do not count.
     fs::write(folder.path().join("step-000000000004.safetensors"), "short").unwrap();
     fs::remove_file(folder.path().join("step-000000000002.safetensors")).unwrap();
     save(&rotation, 5, 9.0);
@@ -221,7 +221,6 @@ fn a_file_that_another_has_written_since_is_counted_as_it_is() {
     assert_eq!(rotation.steps().unwrap(), [4, 6, 7]);
 }
 
-/// Of two files with equal scores the later one counts as the best.
 #[test]
 fn of_equal_scores_the_latest_is_kept() {
     let folder = tempfile::tempdir().unwrap();

@@ -14,7 +14,7 @@ use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 
 use super::*;
 
-/// Steps before the file was written, and until the end, as in `make.py`.
+/// As in `make.py`: before the file was written, and until the end.
 const BEFORE: u64 = 5;
 const AFTER: u64 = 7;
 
@@ -28,7 +28,6 @@ struct Layer<T: gradchain::Element> {
     bias: Array1<T>,
 }
 
-/// The model of `make.py`.
 #[derive(Clone, Debug, PartialEq, Tree)]
 struct Net<T: gradchain::Element> {
     fc: Layer<T>,
@@ -38,11 +37,9 @@ fn zeros<T: gradchain::Element + num_traits::Zero>() -> Net<T> {
     Net { fc: Layer { weight: Array2::zeros((2, 3)), bias: Array1::zeros(2) } }
 }
 
-/// The floats of the comparison.
 trait Number: gradchain::Element + gradchain::tree::ArrayElement + Float {
     const TENSOR: Dtype;
     fn of(bytes: &[u8]) -> Self;
-    /// Returns the distance in units in the last place of the larger number.
     fn ulps(self, other: Self) -> f64 {
         let (a, b) = (self.to_f64().unwrap(), other.to_f64().unwrap());
         let place = 2_f64.powf(a.abs().max(b.abs()).log2().floor()) * Self::epsilon().to_f64().unwrap();
@@ -77,7 +74,7 @@ impl Number for f64 {
     }
 }
 
-/// Returns the gradient of `make.py`.
+/// As in `make.py`.
 fn gradient_at<T: Number>(params: &Net<T>, t: u64) -> Net<T> {
     let number = |x: f64| T::from(x).unwrap();
     let target = |i: usize| number([0.5, -0.25][i % 2]);
@@ -88,14 +85,14 @@ fn gradient_at<T: Number>(params: &Net<T>, t: u64) -> Net<T> {
     gradient
 }
 
-/// Resumes another library's run; returns the largest distances from its own result, after one step and at the end.
+/// Resumes another library's run; returns the largest distances from its result, after one step and at the end.
 fn run<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import, case: &str, optimizer: &T) -> [f64; 2] {
     let mut params = zeros::<N>();
     let mut state = import.load(optimizer, &mut params).unwrap();
     let mut next = None;
     for t in BEFORE..BEFORE + AFTER {
         let gradient = gradient_at(&params, t);
-        // Windows of `multi_steps` have two mini-steps.
+        // Two mini-steps.
         while !optimizer.step(&mut params, &gradient, &mut state).unwrap().emitted() {}
         next.get_or_insert_with(|| params.clone());
     }
@@ -120,12 +117,12 @@ fn run<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import, c
     found
 }
 
-/// Resumes another library's run; returns the largest distance from its own result, in units in the last place.
+/// Resumes another library's run; returns the largest distance, in units in the last place.
 fn go_on<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import, case: &str, optimizer: &T) -> f64 {
     run::<N, T>(import, case, optimizer)[1]
 }
 
-/// The allowed distance: a unit in the last place per step.
+/// A unit in the last place per step.
 ///
 /// PyTorch rounds a parameter twice in a step of AdamW, after the decay and after the update, and its Adam combines the
 /// bias correction with other factors.
@@ -139,7 +136,7 @@ fn a_run_of_pytorch_goes_on() {
     let adam = adam(0.01).b1(0.8).b2(0.95).eps(1e-6);
     let adamw = adamw(0.01).weight_decay(0.125);
     let momentum = sgd(0.01).momentum(0.9);
-    // Stages without arrays may surround it.
+    // Stages without arrays.
     let clipped = chain((clip(1e6), named_chain(["adamw"], (adamw.clone(),))));
     let found = [
         go_on::<f32, _>(&import("torch_adam"), "torch_adam", &adam),
@@ -151,7 +148,7 @@ fn a_run_of_pytorch_goes_on() {
         go_on::<f32, _>(&import("torch_adamw"), "torch_adamw", &clipped),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
-    // Another argument, or a count off by one, is detected.
+    // Wrong arguments and counts are detected.
     assert!(go_on::<f32, _>(&import("torch_adamw"), "torch_adamw", &adamw.clone().weight_decay(0.12)) > 100.0);
     let late = cosine_decay(0.01, 1000);
     let early = go_on::<f32, _>(&counted("torch_sgd"), "torch_sgd", &sgd(late));
@@ -172,17 +169,17 @@ fn a_run_of_optax_goes_on() {
         go_on::<f32, _>(&import("optax_nesterov"), "optax_nesterov", &sgd(schedule).momentum(0.9).nesterov(true)),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
-    // The schedule continues at the file's count.
+    // At the file's count.
     let fresh = Import::optax(path("optax_momentum")).unwrap().at_step(0);
     assert!(go_on::<f32, _>(&fresh, "optax_nesterov", &sgd(schedule).momentum(0.9).nesterov(true)) > 100.0);
 }
 
-/// Returns the optimizer that `save` of `make.py` writes.
+/// As `save` of `make.py`.
 fn decayed() -> gradchain::optimizer::Adamw {
     adamw(0.01).weight_decay(0.125)
 }
 
-/// Returns AMSGrad as PyTorch has it: see `docs/from-pytorch.md`.
+/// Returns PyTorch's AMSGrad: see `docs/from-pytorch.md`.
 fn amsgrad_of_pytorch() -> gradchain::optimizer::Amsgrad {
     let root = |count: u64| (1.0 - 0.999_f64.powf(count as f64 + 1.0)).sqrt();
     amsgrad(from_fn("rate", move |count| 0.01 * root(count)))
@@ -210,7 +207,7 @@ fn runs_of_other_optimizers_of_pytorch_go_on() {
         go_on::<f32, _>(&import("torch_adagrad"), "torch_adagrad", &adagrad),
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
-    // Momentum amplifies a step's difference in later steps.
+    // Momentum amplifies differences.
     let heavy = chain((rms(), trace(0.9), scale_by_learning_rate(0.01)));
     let [next, end] = run::<f32, _>(&import("torch_rmsprop_momentum"), "torch_rmsprop_momentum", &heavy);
     assert!(next <= 1.0 && end <= 3.0 * PLACES, "{next} {end}");
@@ -227,7 +224,7 @@ fn runs_of_other_optimizers_of_pytorch_go_on() {
 #[test]
 fn runs_of_other_optimizers_of_optax_go_on() {
     let import = |case| Import::optax(path(case)).unwrap();
-    // With a constant rate these have no count.
+    // Without a schedule these have no count.
     let counted = |case| import(case).at_step(BEFORE);
     let schedule = cosine_decay(0.01, 20);
     let labels = || Labels::by(|leaf| if leaf.path().ends_with("weight") { "weights" } else { "biases" });
@@ -247,11 +244,11 @@ fn runs_of_other_optimizers_of_optax_go_on() {
         run::<f32, _>(&import("optax_multi_steps"), "optax_multi_steps", &multi_steps(decayed(), 2)),
     ];
     assert!(found.iter().all(|[next, _]| *next <= 2.0), "{found:?}");
-    // Later steps amplify a difference, most for a variance as the difference of two means.
+    // Differences grow, most for a variance as the difference of two means.
     assert!(found.iter().all(|[_, end]| *end <= 20.0 * PLACES), "{found:?}");
 }
 
-/// Returns groups with a weight and a bias each, as `groups` of `make.py`.
+/// As `groups` of `make.py`.
 fn groups() -> impl GradientTransformation<Needs = Nothing> {
     let (weights, biases) = (adamw(0.01).weight_decay(0.125), adamw(0.02).weight_decay(0.0));
     let labels = Labels::by(|leaf| if leaf.path().ends_with("weight") { "weights" } else { "biases" });
@@ -275,14 +272,14 @@ fn wrappers_that_remember_no_steps_need_no_verb() {
     ];
     assert!(found.iter().all(|places| *places <= PLACES), "{found:?}");
 
-    // The schedule of window lengths continues at the count.
+    // At the count.
     let growing = multi_steps(decayed(), piecewise_constant(1.0, [(5, 2.0)]));
     let mut params = zeros::<f32>();
     let mut state = import.load(&growing, &mut params).unwrap();
     assert_eq!((state.gradient_step().get(), state.mini_step().get()), (5, 0));
     assert!(!growing.step(&mut params, &zeros::<f32>(), &mut state).unwrap().emitted());
 
-    // State computed from the step count or the parameters must be requested.
+    // State computed from counts or parameters must be requested.
     let averaged = params_ema(decayed(), 0.5);
     let error = import.load(&averaged, &mut params).unwrap_err().to_string();
     let verb = "`Migration::new().wrap_part(\"\")` starts the own state of params_ema as `init` does";
@@ -303,14 +300,14 @@ fn leaves_that_had_fewer_steps_are_counted_apart() {
     let state = import().load(&decayed(), &mut params).unwrap();
     let updates = |leaf: &str| state.0.updates.get(state.structure().index_of(leaf).unwrap()).unwrap().get();
     assert_eq!((state.0.count.get(), updates("fc/weight"), updates("fc/bias")), (BEFORE, BEFORE, BEFORE - 2));
-    // Schedules may have a larger count than any leaf, and no smaller one.
+    // A schedule's count may exceed any leaf's, but not be smaller.
     let state = import().at_step(BEFORE + 1).load(&decayed(), &mut params).unwrap();
     assert_eq!(state.2.count.get(), BEFORE + 1);
     let error = import().at_step(BEFORE - 1).load(&decayed(), &mut params).unwrap_err().to_string();
     assert!(error.ends_with("`state/fc.weight/step`: expected at most 4 steps, as `at_step` says, found 5"), "{error}");
 }
 
-/// Fresh leaves take the first step of a new optimizer, as after `migrate`.
+/// As after `migrate`.
 #[test]
 fn fresh_leaves_take_their_first_step() {
     let import = Import::torch(path("torch_adamw")).unwrap();
@@ -358,7 +355,7 @@ fn levels_that_were_put_into_names_are_named() {
     // A part of a compiled model.
     let said = hint(&[("params/a", F, &[2], a), ("params/b._orig_mod.w", F, &[], b)]);
     assert!(said.starts_with("`Migration::new().rename(\"b/_orig_mod\", \"b\")`"), "{said}");
-    // Here the paths have one more level.
+    // One more level.
     let mut params = DynTree::new();
     params.insert("net/a", array![0.0_f32, 0.0]);
     let error = torch(&[("params/a", F, &[2], a)]).load(&sgd(0.1), &mut params).unwrap_err().to_string();
@@ -369,7 +366,7 @@ fn levels_that_were_put_into_names_are_named() {
     let import = torch(&[("params/a", F, &[2], a)]).migrating(Migration::new().rename("", "net"));
     import.load(&sgd(0.1), &mut params).unwrap();
     assert_eq!(params.get::<f32>("net/a").unwrap(), array![1.0, 2.0].into_dyn());
-    // A level has another name.
+    // Another name.
     let mut params = DynTree::new();
     params.insert("fc1/a", array![0.0_f32, 0.0]);
     params.insert("fc2/a", array![0.0_f32]);
@@ -381,11 +378,11 @@ fn levels_that_were_put_into_names_are_named() {
     );
     torch(saved).migrating(Migration::new().rename("fc", "fc1")).load(&sgd(0.1), &mut params).unwrap();
     assert_eq!(params.get::<f32>("fc1/a").unwrap(), array![1.0, 2.0].into_dyn());
-    // Another shape means another layer.
+    // Another layer.
     let saved: &[Made<'_>] = &[("params/fc.a", F, &[1], b), ("params/fc2.a", F, &[1], b)];
     let error = torch(saved).load(&sgd(0.1), &mut params).unwrap_err().to_string();
     assert!(!error.contains("rename("), "{error}");
-    // Without similar paths the message suggests nothing.
+    // No similar paths.
     let said = hint(&[("params/x", F, &[2], a), ("params/y", F, &[], b)]);
     assert!(!said.contains("rename"), "{said}");
 }
@@ -395,7 +392,7 @@ fn levels_that_were_put_into_names_are_named() {
 fn moments_of_sixteen_bits_are_widened() {
     use gradchain::DType;
     use half::{bf16, f16};
-    // PyTorch and Optax round each operation and the moments to 16 bits.
+    // Both round each operation and the moments to 16 bits.
     let optax = |case| Import::optax(path(case)).unwrap();
     let torch = |case| Import::torch(path(case)).unwrap();
     let found = [
@@ -415,7 +412,7 @@ fn moments_of_sixteen_bits_are_widened() {
     let narrow: Vec<f32> = kept.get::<bf16>(0).unwrap().iter().map(|x| x.to_f32()).collect();
     assert_eq!(widened.get::<f32>(0).unwrap(), narrow);
 
-    // In the opposite direction numbers are rounded, on request.
+    // Rounding needs a request.
     let optimizer = adam(0.01).mu_dtype(DType::Bf16);
     let error = optax("optax_bf16").load(&optimizer, &mut params).unwrap_err().to_string();
     assert!(error.contains("`mu/fc/weight`: expected bf16 [2, 3], found f32 [2, 3]"), "{error}");
@@ -451,7 +448,7 @@ fn a_run_in_f32_goes_on_in_bf16() {
     assert_eq!(held.master().get::<f32>(weight).unwrap(), all);
 }
 
-/// A tensor of a generated file: name, dtype, shape, values.
+/// Name, dtype, shape, values.
 type Made<'a> = (&'a str, Dtype, &'a [usize], &'a [f64]);
 
 fn made(tensors: &[Made<'_>]) -> Vec<u8> {
@@ -474,7 +471,7 @@ fn made(tensors: &[Made<'_>]) -> Vec<u8> {
 
 const F: Dtype = Dtype::F32;
 
-/// A complete file of PyTorch's Adam for leaves `a` and `b/w`.
+/// PyTorch's Adam, for leaves `a` and `b/w`.
 const ADAM: [Made<'_>; 8] = [
     ("params/a", F, &[2], &[1.0, 2.0]),
     ("params/b.w", F, &[], &[3.0]),
@@ -492,7 +489,7 @@ fn here() -> DynTree {
     tree
 }
 
-/// Returns the file with one tensor changed, removed or added.
+/// Changes, removes or adds a tensor.
 fn with(change: Made<'_>) -> Vec<u8> {
     let mut tensors: Vec<_> = ADAM.into_iter().filter(|tensor| tensor.0 != change.0).collect();
     tensors.push(change);
@@ -503,7 +500,7 @@ fn without(name: &str) -> Vec<u8> {
     made(&ADAM.into_iter().filter(|tensor| tensor.0 != name).collect::<Vec<_>>())
 }
 
-/// Returns the error of a file; asserts that nothing changed.
+/// Asserts that nothing changes.
 fn refused<T: GradientTransformation>(import: &Import, optimizer: &T) -> String {
     let mut params = here();
     let error = import.load(optimizer, &mut params).unwrap_err();
@@ -559,7 +556,6 @@ fn every_difference_of_a_file_is_named() {
     ] {
         assert_eq!(refused(&torch(bytes), &adam), format!("1 difference\n  {said}"));
     }
-    // Several errors at once.
     let here = refused(&torch(made(&ADAM[..3])), &adam);
     assert_eq!(
         here,
@@ -568,7 +564,7 @@ fn every_difference_of_a_file_is_named() {
          missing tensor `state/b.w/step`: a count of steps\n  \
          `Migration::new().fresh(\"b/w\")` starts the state of a leaf that the file has none of"
     );
-    // A count may have another dtype, and a given one must match the file.
+    // A given count must match the file.
     assert!(torch(with(("state/b.w/step", Dtype::I64, &[], &[9.0]))).load(&adam, &mut params).is_ok());
     assert!(torch(made(&ADAM)).at_step(9).load(&adam, &mut params).is_ok());
     assert_eq!(
@@ -631,7 +627,6 @@ fn what_is_not_adam_is_not_taken_for_it() {
     assert!(said.contains("rename_part: there is no part `0` of the state: a file of PyTorch has leaves"), "{said}");
     let said = refused(&torch, &chain((scale_by_adam(), scale_by_adam())));
     assert!(said.contains("two arrays of its state would be filled from `state/a/exp_avg`"), "{said}");
-    // A file of the other library.
     let said = refused(&Import::from_bytes(Origin::Optax, made(&ADAM)).unwrap(), &adam(0.1));
     assert!(said.contains("unexpected tensor `state/a/exp_avg`") && said.contains("missing tensor `mu/a`"), "{said}");
     assert!(said.ends_with("the names are those of PyTorch: `Import::torch` reads them"), "{said}");
@@ -710,7 +705,7 @@ fn other_files_are_refused() {
         assert!(Import::from_bytes(Origin::Torch, bytes).unwrap_err().is_file());
     }
     assert!(Import::optax(path("nowhere")).unwrap_err().is_file());
-    // An axis longer than any memory, beside one of length zero.
+    // Longer than any memory, beside an empty axis.
     let header =
         r#"{"params/a":{"dtype":"F32","shape":[0,4611686018427387904,4611686018427387904],"data_offsets":[0,0]}}"#;
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();

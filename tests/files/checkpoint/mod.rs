@@ -1,4 +1,4 @@
-//! Checkpoints: loaded state equals the saved bit for bit; a misfit or damage is refused, and changes nothing.
+//! Loaded state equals the saved bit for bit; a misfit or damage is refused, and changes nothing.
 
 mod absent;
 mod bad_loads;
@@ -20,7 +20,6 @@ use gradchain::tree::{DynTree, TreeMut};
 use gradchain::{GradientTransformation, Tree};
 use ndarray::{Array1, Array2, array};
 
-/// A small model of two dtypes.
 #[derive(Clone, Debug, PartialEq, Tree)]
 struct Model {
     weight: Array2<f32>,
@@ -54,7 +53,6 @@ fn file<T: GradientTransformation, P: Tree + ?Sized>(
     Checkpoint::from_bytes(bytes(&Save::new(transformation, state).params(params))).unwrap()
 }
 
-/// Returns a model and its state after some steps.
 fn trained<T: GradientTransformation<Needs = Nothing>>(transformation: &T, steps: usize) -> (Model, OptState<T>) {
     let mut params = model();
     let mut state = transformation.init(&params).unwrap();

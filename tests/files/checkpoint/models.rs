@@ -1,4 +1,4 @@
-//! Several models in one file, and the best of a folder.
+//! Several models in one file, and a folder's best.
 
 use std::fs;
 
@@ -7,7 +7,6 @@ use gradchain::state::same_bits;
 
 use super::*;
 
-/// Returns a generator and a critic after some steps.
 fn both(steps: usize) -> (Model, Vec<f32>) {
     let (generator, _) = trained(&optimizer(), steps);
     (generator, vec![steps as f32, 0.5])
@@ -41,7 +40,6 @@ fn models_of_one_file_are_of_one_step() {
     assert_eq!((generator, critic.clone()), both(3));
     assert_eq!((part.note("own"), part.structure().len()), (Some("3"), 1));
     assert!(same_bits(&*of_g, &*trained(&of_generator, 3).1));
-    // Each is a separate checkpoint.
     let error = part.load(&sgd(0.1).momentum(0.5), &mut critic).unwrap_err().to_string();
     assert!(
         error.contains("safetensors: model `critic` does not fit: 1 difference\n  optimizer: $.sgd.momentum"),
@@ -66,7 +64,7 @@ fn models_of_one_file_are_of_one_step() {
     assert_eq!((step, file.note("epoch")), (2, Some("2")));
 }
 
-/// Damage anywhere in the file is found before the first model is loaded.
+/// Anywhere in the file, before the first model is loaded.
 #[test]
 fn a_model_of_a_damaged_file_is_not_loaded() {
     let (of_critic, critic) = (sgd(0.1).momentum(0.9), vec![1.0_f32, 2.0]);
@@ -91,7 +89,6 @@ fn a_model_of_a_damaged_file_is_not_loaded() {
     }
     Checkpoint::from_bytes(bytes).unwrap().model("a").unwrap();
 
-    // Models that cannot be saved.
     let refused = |models: &SaveModels<'_>| written(models).unwrap_err().to_string();
     assert!(refused(&SaveModels::new()).contains("there is no model to save"));
     assert!(refused(&SaveModels::new().model("a", save()).model("a", save())).contains("the model `a` is there twice"));

@@ -5,7 +5,7 @@ use gradchain::transform::scale_by_schedule;
 
 use super::*;
 
-/// Returns the error of a load; asserts that nothing changed.
+/// Asserts that nothing changes.
 fn refused<T: GradientTransformation<Needs = Nothing>>(
     file: &Checkpoint,
     transformation: &T,
@@ -69,7 +69,7 @@ fn a_type_is_never_narrowed() {
 
 #[test]
 fn leaves_of_one_shape_are_not_taken_for_one_another() {
-    // By position these would be swapped silently.
+    // Positions would swap these.
     let optimizer = adam(0.1);
     let file = saved(&optimizer, &dyn_tree(&[("first", &[1.0, 2.0]), ("second", &[30.0, 40.0])]));
     let mut other = dyn_tree(&[("second", &[0.0, 0.0]), ("third", &[0.0, 0.0])]);
@@ -142,7 +142,7 @@ fn a_file_without_parameters_has_a_state() {
     assert!(same_bits(&*file.load_state(&optimizer, &params).unwrap(), &*state));
 }
 
-/// `may_differ` accepts only arguments of one of the two optimizers, by name or by path.
+/// Only arguments of one of both optimizers, by name or path.
 #[test]
 fn what_may_differ_is_there() {
     let params = dyn_tree(&[("a", &[1.0, 2.0])]);
@@ -158,7 +158,7 @@ fn what_may_differ_is_there() {
         assert!(error.starts_with("may_differ: there is no argument"), "{name}: {error}");
     }
     assert!(load("learning_rat").unwrap_err().to_string().contains("learning_rate"));
-    // The suggested call works, and keeps the earlier names.
+    // The suggested call keeps earlier names.
     let after = chain((clip(1.0), adam(0.2).b1(0.8)));
     let load = |load: Load| load.load(&file, &after, &mut params.clone()).map(drop);
     let error = load(Load::strict().may_differ("learning_rate").may_differ("b2")).unwrap_err().to_string();
@@ -166,7 +166,7 @@ fn what_may_differ_is_there() {
     load(Load::strict().may_differ("learning_rate").may_differ("b1")).unwrap();
 }
 
-/// With `may_differ` for everything, differences in remaining stages are still reported.
+/// Differences in remaining stages are reported even if everything may differ.
 #[test]
 fn all_that_differs_is_reported_where_members_came_and_went() {
     let params = dyn_tree(&[("a", &[1.0, 2.0])]);
@@ -190,7 +190,7 @@ fn all_that_differs_is_reported_where_members_came_and_went() {
     assert_eq!(report.differed, expected);
 }
 
-/// One error lists the new stage, the new leaf and the verbs for them, which suffice.
+/// One error lists the stage, the leaf and sufficient verbs.
 #[test]
 fn new_members_and_new_leaves_are_told_together() {
     let (old, new) = (dyn_tree(&[("a", &[1.0, 2.0])]), dyn_tree(&[("a", &[0.0, 0.0]), ("b", &[3.0])]));
@@ -214,12 +214,12 @@ fn new_members_and_new_leaves_are_told_together() {
     let expected = "fresh: b\ndiffered: $.chain: expected 3 members, found 2: [0] zero_nans is new\n\
                     started: 0.found_nan\nstarted: 0.zeroed\n";
     assert_eq!(report.to_string(), format!("loaded: a\n{expected}"));
-    // Other parts of the optimizer do not excuse differing arguments of those that remain.
+    // Other parts do not excuse differing arguments.
     let error = load(said(), &chain((zero_nans(), clip(1.0), adam(0.1).b1(0.8)))).unwrap_err().to_string();
     assert!(error.contains("1 difference\n  optimizer: $.chain[2].adam.b1: expected 0.8, found 0.9\n"), "{error}");
     let error = refused(&file, &chain((zero_nans(), clip(1.0), radam(0.1))), &old);
     assert!(error.contains("found 2: [0] zero_nans is new, [2] radam is new, [1] adam is gone"), "{error}");
-    // Another rule in place of one is no insertion.
+    // A replaced rule is no insertion.
     let inserting = Load::strict().migrating(Migration::new().insert_part("0"));
     let error = inserting.load(&file, &chain((zero_nans(), clip(1.0), radam(0.1))), &mut old.clone()).unwrap_err();
     assert!(error.to_string().ends_with("adam is gone"), "{error}");
@@ -229,7 +229,7 @@ fn new_members_and_new_leaves_are_told_together() {
     assert!(error.contains("`insert_part(\"7\")` does nothing"), "{error}");
 }
 
-/// Named stages are identified by name: another name is another part, which needs a migration.
+/// Another name is another part, which needs a migration.
 #[test]
 fn named_members_are_told_by_name() {
     let params = dyn_tree(&[("a", &[1.0, 2.0])]);

@@ -15,7 +15,7 @@ fn the_resumed_run_is_the_run() {
         add_noise(0.1, 0.5, 7),
     ));
     let (straight, end) = trained(&optimizer, 11);
-    // Also in the middle of a window, and before the first step.
+    // Within a window, and before the first step.
     for k in 0..11 {
         let (params, state) = trained(&optimizer, k);
         let file = file(&optimizer, &state, &params);
@@ -51,7 +51,7 @@ fn memory_order_is_the_loaders_own() {
     assert_eq!(loaded, straight);
 }
 
-/// A transformation with a state field of every kind.
+/// A state field of every kind.
 #[derive(Clone, Debug)]
 struct Everything;
 
@@ -230,7 +230,7 @@ fn a_run_with_rows_goes_on_as_the_run() {
     (2..4).for_each(|t| step(&mut resumed, &mut state_of_resumed, t));
     assert_eq!(straight, resumed);
     assert!(same_bits(&*state, &*state_of_resumed));
-    // One number for each row, by path.
+    // One number a row.
     let schema = state.schema();
     let sums = schema.entries.iter().filter(|entry| entry.field.ends_with("sum_of_squares"));
     let sums: Vec<_> = sums.map(|entry| (entry.leaf.as_deref(), &entry.shape[..])).collect();

@@ -1,6 +1,6 @@
-//! L-BFGS on the nonlinear problems of NIST's Statistical Reference Datasets reaches the recorded digits.
+//! L-BFGS on NIST's nonlinear Statistical Reference Datasets reaches the recorded digits.
 //!
-//! It runs from both starts, in the given parameters and in multiples of the start.
+//! It runs from both starts, in the parameters and in multiples of the start.
 //!
 //! `BLESS=1 cargo test --test files nist` writes `tests/data/nist_lbfgs.json` and `benches/record/nist.md`.
 
@@ -14,10 +14,9 @@ use gradchain::prelude::*;
 use models::{Problem, problems};
 use serde::{Deserialize, Serialize};
 
-/// The result of one method from one start.
 #[derive(Deserialize, Serialize, Clone, Copy, Debug)]
 struct Reached {
-    /// The digits, of 11, that all parameters share with the certified ones.
+    /// Digits, of 11, shared with the certified parameters.
     digits: f64,
     evaluations: usize,
 }
@@ -28,7 +27,7 @@ struct Run {
     start: usize,
     lbfgs: Reached,
     scaled: Reached,
-    /// The result of Levenberg-Marquardt, if it was run.
+    /// Levenberg-Marquardt's, if it was run.
     #[serde(default, skip_serializing)]
     lm: Option<Reached>,
 }
@@ -47,7 +46,7 @@ fn record(file: &str) -> Vec<Run> {
     serde_json::from_str::<Record>(&file).unwrap().runs
 }
 
-/// Fits until rounding errors dominate; parameters are multiples of `unit`.
+/// Fits multiples of `unit` until rounding errors dominate.
 fn fit(problem: &Problem, start: &[f64], unit: &[f64]) -> (Reached, Report) {
     let times = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).collect::<Vec<_>>();
     let mut params: Vec<_> = start.iter().zip(unit).map(|(b, unit)| b / unit).collect();
@@ -63,10 +62,10 @@ fn fit(problem: &Problem, start: &[f64], unit: &[f64]) -> (Reached, Report) {
     (Reached { digits, evaluations: report.evaluations }, report)
 }
 
-/// The least digits of a run at the certified minimum; all others have none, except for one with 0.9.
+/// The least digits at the certified minimum; other runs have none, except for one with 0.9.
 const AT_THE_MINIMUM: f64 = 4.0;
 
-/// Runs still descending at the limit: gradients of 1e200 allow only the shortest steps.
+/// Gradients of 1e200 allow only the shortest steps.
 const STILL_DESCENDING: &[&str] = &["Nelson from start 1"];
 
 #[test]
@@ -78,8 +77,8 @@ fn as_many_digits_as_are_recorded() {
             let size: Vec<_> = start.iter().map(|b| b.abs()).collect();
             let [lbfgs, scaled] = [vec![1.0; start.len()], size].map(|unit| {
                 let (reached, report) = fit(&problem, start, &unit);
-                // A report claims convergence only at the minimum, or at a zero gradient: at the end of the plateau of
-                // Eckerle4, the peak is too narrow for any observation.
+                // A report claims convergence only at the minimum, or at a zero gradient: on the plateau of Eckerle4
+                // the peak is too narrow for any observation.
                 let claims = report.converged() && report.gradient_norm > 0.0;
                 assert!(reached.digits >= AT_THE_MINIMUM || !claims, "{name}: {report}");
                 assert!(report.stop != Stop::MaxSteps, "{name}: {report}");
@@ -102,7 +101,7 @@ fn as_many_digits_as_are_recorded() {
         assert_eq!((&run.problem, run.start), (&expected.problem, expected.start));
         for (reached, expected) in [(run.lbfgs, expected.lbfgs), (run.scaled, expected.scaled)] {
             let name = format!("{} from start {}", run.problem, run.start);
-            // The last bits of `exp` depend on the system, and affect steps at the level of rounding errors.
+            // The last bits of `exp` depend on the system, and affect steps near rounding errors.
             assert!(reached.digits >= expected.digits - 0.5, "{name}: {reached:?}, {expected:?} before");
             assert!(2 * reached.evaluations <= 3 * expected.evaluations, "{name}: {reached:?}, {expected:?} before");
         }
@@ -110,7 +109,7 @@ fn as_many_digits_as_are_recorded() {
     the_tables_match_the_records();
 }
 
-/// Thurber converges in few evaluations, or stalls after few more if the tolerance is out of reach.
+/// It converges, or stalls soon if the tolerance is out of reach.
 #[test]
 fn thurber_ends_soon_and_says_why() {
     let thurber = problems().into_iter().find(|problem| problem.name == "Thurber").unwrap();
@@ -130,7 +129,6 @@ fn thurber_ends_soon_and_says_why() {
     }
 }
 
-/// Returns the rows of the table, from the records of this crate and of scipy.
 fn table() -> String {
     let mut good = [0; 5];
     let (ours, theirs) = (record("tests/data/nist_lbfgs.json"), record("tests/data/nist_scipy.json"));

@@ -1,7 +1,7 @@
-//! The problems, and their models with exact derivatives by complex steps.
+//! The models, with exact derivatives by complex steps.
 //!
-//! A model is evaluated at complex parameters with an imaginary step of 1e-100. The imaginary part of the result is the
-//! derivative, and too small to change the value.
+//! Parameters have an imaginary step of 1e-100. The result's imaginary part is the derivative, too small to change the
+//! value.
 
 use std::f64::consts::PI;
 use std::fs;
@@ -10,20 +10,18 @@ use std::path::Path;
 use num_complex::Complex64;
 use serde::Deserialize;
 
-/// A problem of NIST's.
 #[derive(Deserialize)]
 pub(super) struct Problem {
     pub(super) name: String,
     pub(super) starts: [Vec<f64>; 2],
     pub(super) certified: Vec<f64>,
     y: Vec<f64>,
-    /// The values of all observations, for each predictor.
+    /// All observations, by predictor.
     x: Vec<Vec<f64>>,
 }
 
 type Model = fn(&[Complex64], &[f64]) -> Complex64;
 
-/// Returns all problems, from `tests/data/nist.json`.
 pub(super) fn problems() -> Vec<Problem> {
     #[derive(Deserialize)]
     struct File {
@@ -34,7 +32,7 @@ pub(super) fn problems() -> Vec<Problem> {
 }
 
 impl Problem {
-    /// Returns the sum of the squared residuals, and its gradient.
+    /// Returns the sum of squared residuals, and its gradient.
     pub(super) fn loss(&self, b: &[f64]) -> (f64, Vec<f64>) {
         const STEP: f64 = 1e-100;
         let model = model(&self.name);
@@ -58,7 +56,6 @@ impl Problem {
         (value, gradient)
     }
 
-    /// Returns the digits that all parameters share with the certified ones, which have 11.
     pub(super) fn digits(&self, b: &[f64]) -> f64 {
         let digits = |(b, c): (&f64, &f64)| -((b - c).abs() / c.abs()).log10();
         b.iter().zip(&self.certified).map(digits).fold(11.0, f64::min).max(0.0)
@@ -101,7 +98,7 @@ fn model(name: &str) -> Model {
         "Rat43" => |b, x| b[0] / (1.0 + (b[1] - b[2] * x[0]).exp()).powc(1.0 / b[3]),
         "Roszman1" => |b, x| {
             let z = b[2] / (x[0] - b[3]);
-            // The library's difference of logarithms would lose the imaginary part.
+            // A difference of logarithms would lose the imaginary part.
             let arctan = Complex64::new(z.re.atan(), z.im / (1.0 + z.re * z.re));
             b[0] - b[1] * x[0] - arctan / PI
         },

@@ -1,4 +1,4 @@
-//! Ranks that train alone for a while, then average their parameters.
+//! Ranks that train alone for a while, then average.
 
 use gradchain::collective::{Collective, average};
 use gradchain::prelude::*;
@@ -11,7 +11,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> + Clone {
     chain((zero_nans(), clip_by_global_norm(20.0), adamw(0.02)))
 }
 
-/// Returns a rank's result after a few steps; the second has a NaN.
+/// Steps with a NaN on the second rank.
 fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, rank: usize) -> (Model, OptState<T>) {
     let mut params = Model::of(0);
     let mut state = optimizer.init(&params).unwrap();
@@ -40,7 +40,7 @@ fn states_are_averaged_over_ranks_as_on_one_machine() {
         });
         let (bits, first) = &all[0];
         assert!(all.iter().all(|(others, state)| others == bits && same_bits(&**state, &**first)), "{ranks} ranks");
-        // Counts, flags and numbers equal those of one process, and arrays do up to the order of summation.
+        // Counts, flags and numbers are one process's, and arrays up to the order of summation.
         let ((singles, arrays), (of_one, arrays_of_one)) = (values(first), values(&expected));
         assert_eq!(singles, of_one, "{ranks} ranks");
         for (a, b) in arrays.into_iter().zip(arrays_of_one) {
@@ -49,7 +49,6 @@ fn states_are_averaged_over_ranks_as_on_one_machine() {
     }
 }
 
-/// Returns the single values of a state, and the elements of its arrays.
 fn values<T: GradientTransformation>(state: &OptState<T>) -> (Vec<String>, Vec<f64>) {
     let (mut singles, mut arrays) = (Vec::new(), Vec::new());
     state.walk(&mut StateWalk::new(&mut |field, entry| match entry {
@@ -113,7 +112,6 @@ fn a_rank_that_is_lost_is_an_error_of_the_others() {
         }
         let (mut params, mut state) = trained(&optimizer(), 0);
         let error = state.average_over(&rank, AverageOptions::default()).unwrap_err();
-        // The rank was lost before any averaging.
         assert!(optimizer().step(&mut params, &Model::of(1), &mut state).is_ok());
         Some(error.is_collective() && average(&rank, &mut params).unwrap_err().is_collective())
     });

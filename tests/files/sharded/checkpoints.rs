@@ -1,4 +1,4 @@
-//! Checkpoints of several ranks: resumed on any number of them, atomic, and verified.
+//! Checkpoints of several ranks: resumed on any number, atomic, verified.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(20.0), zero_nans(), params_ema(adamw(0.02), 0.9)))
 }
 
-/// Trains to a step, from the existing checkpoint, and saves.
+/// Resumes, trains and saves.
 fn train(ranks: usize, path: &Path, from: u64, to: u64) -> Vec<Vec<u64>> {
     together(ranks, |rank| {
         let (optimizer, mut params) = (sharded(optimizer(), rank), Model::of(0));
@@ -38,7 +38,6 @@ fn train(ranks: usize, path: &Path, from: u64, to: u64) -> Vec<Vec<u64>> {
     })
 }
 
-/// Trains in one process.
 fn plain(to: u64) -> (Model, impl GradientTransformation<Needs = Nothing>, Vec<u8>) {
     let (optimizer, mut params) = (optimizer(), Model::of(0));
     let mut state = optimizer.init(&params).unwrap();
@@ -50,7 +49,6 @@ fn plain(to: u64) -> (Model, impl GradientTransformation<Needs = Nothing>, Vec<u
     (params, optimizer, file.into_inner())
 }
 
-/// Returns the path of a shard.
 fn shard(path: &Path, rank: usize) -> PathBuf {
     let called = format!(".{rank}-of-");
     let files = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
@@ -151,7 +149,7 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     fs::write(&file, &damaged).unwrap();
     assert!(refused().contains("has check sum"), "{}", refused());
     assert!(refused().contains(file.file_name().unwrap().to_str().unwrap()), "{}", refused());
-    // Tensors are read lazily, and a failed read changes nothing.
+    // Tensors are read lazily.
     let (mut params, opened) = (Model::of(99), Checkpoint::open(&path).unwrap());
     assert!(opened.load(&optimizer(), &mut params).unwrap_err().to_string().contains("has check sum"));
     assert!(latest_valid(folder.path()).unwrap().found.is_none());
@@ -172,7 +170,7 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     assert!(alone.ends_with("it is what rank 1 of 2 has written: open the list of all of them"), "{alone}");
 }
 
-/// Returns a shard with another number in its header, as another program could write it.
+/// Returns a shard with another number in its header.
 fn forged(bytes: &[u8], from: &str, to: &str) -> (Vec<u8>, String) {
     let len = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let header = std::str::from_utf8(&bytes[8..8 + len]).unwrap();
@@ -193,7 +191,7 @@ fn a_stretch_that_would_lie_outside_of_its_array_is_an_error() {
     train(4, &path, 0, 1);
     let files = [0, 1, 2, 3].map(|rank| shard(&path, rank));
     let (list, bytes) = (fs::read_to_string(&path).unwrap(), files.each_ref().map(|file| fs::read(file).unwrap()));
-    // Of a split leaf: the beginning, shape and strides of its slice.
+    // A slice's beginning, shape and strides.
     let stretch = |rank: usize| {
         let header = String::from_utf8_lossy(&bytes[rank]);
         let parts = &header[header.find(r#"\"parts\""#).unwrap()..];
@@ -202,10 +200,10 @@ fn a_stretch_that_would_lie_outside_of_its_array_is_an_error() {
     };
     let [chunk, large] = [CHUNK, LARGE].map(|n| n.to_string());
     for (rank, from, to) in [
-        // As if neighbours were far apart, or all elements in one place.
+        // Neighbours far apart, or all elements in one place.
         (0, "[1]", "[9]".into()),
         (0, "[1]", "[0]".into()),
-        // As if the slices overlapped, had a gap, or belonged to another array.
+        // Slices that overlap, have a gap, or belong to another array.
         (1, &*chunk, (CHUNK - 1).to_string()),
         (1, &chunk, (CHUNK + 1).to_string()),
         (0, &large, "99000".into()),
@@ -233,7 +231,7 @@ fn a_folder_of_checkpoints_keeps_the_last_with_their_files_and_leaves_others_alo
     let foreign =
         ["step-000000000001.safetensors.backup.shard", "step-1.safetensors.0123456789abcdef.0-of-2.shard", "a"];
     foreign.iter().for_each(|name| fs::write(folder.path().join(name), "mine").unwrap());
-    // A shard of a checkpoint that was never listed.
+    // A shard that was never listed.
     fs::write(folder.path().join("step-000000000009.safetensors.0123456789abcdef.1-of-2.shard"), "lost").unwrap();
     let kept = |ranks: usize, steps: std::ops::Range<u64>, last, best| {
         together(ranks, |rank| {
@@ -252,7 +250,6 @@ fn a_folder_of_checkpoints_keeps_the_last_with_their_files_and_leaves_others_alo
         assert!(foreign.iter().all(|name| folder.path().join(name).exists()));
         (steps, files - foreign.len())
     };
-    // Two lists of three files each.
     assert_eq!(kept(3, 1..6, 2, 0), (vec![4, 5], 2 * (1 + 3)));
     // On other ranks, with the best.
     assert_eq!(kept(2, 1..6, 1, 1), (vec![2, 5], 2 * (1 + 2)));
@@ -278,7 +275,7 @@ fn a_share_is_not_saved_as_if_it_were_all() {
     }
 }
 
-/// A rank that is lost after some number of calls.
+/// Lost after some calls.
 #[derive(Debug)]
 struct Gone<'a>(&'a dyn Collective, AtomicUsize);
 

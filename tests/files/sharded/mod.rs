@@ -1,4 +1,4 @@
-//! Sharded optimizers on ranks that are threads: guarantees, errors and checkpoints.
+//! Sharded optimizers on ranks that are threads.
 
 mod alone;
 mod checkpoints;
@@ -15,18 +15,17 @@ use gradchain::collective::{Threads, threads};
 
 use crate::chunk::CHUNK;
 
-/// Elements of a model's largest leaf: three chunks.
+/// Three chunks.
 const LARGE: usize = 2 * CHUNK + 3_232;
 
 /// Longer than any machine takes, unless it hangs.
 const LONG: Duration = Duration::from_secs(120);
 
-/// Returns the results of all ranks.
 fn together<R: Send>(ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     within(LONG, ranks, work)
 }
 
-/// Returns the results of all ranks, with a time limit.
+/// Runs all ranks, with a time limit.
 fn within<R: Send>(limit: Duration, ranks: usize, work: impl Fn(Threads) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let running: Vec<_> = threads(ranks, limit).into_iter().map(|rank| scope.spawn(|| work(rank))).collect();
@@ -34,7 +33,7 @@ fn within<R: Send>(limit: Duration, ranks: usize, work: impl Fn(Threads) -> R + 
     })
 }
 
-/// A model of split and small leaves: 4 chunks, of two dtypes.
+/// Split and small leaves: 4 chunks, two dtypes.
 #[derive(Clone, Debug, PartialEq, Tree)]
 struct Model {
     large: Vec<f32>,
@@ -44,7 +43,7 @@ struct Model {
 }
 
 impl Model {
-    /// Returns numbers of both signs and around 1, determined by a seed.
+    /// Returns numbers of both signs, around 1.
     fn of(seed: u64) -> Model {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut next = || {
@@ -61,7 +60,6 @@ impl Model {
         }
     }
 
-    /// Returns the bits of every element.
     fn bits(&self) -> Vec<u64> {
         let mut bits = Vec::new();
         gradchain::tree::for_each_leaf(self, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));

@@ -1,4 +1,4 @@
-//! Every number of ranks gives the same bits, and each rank holds its share of the state.
+//! Any number of ranks gives the same bits, and each rank holds its share of the state.
 
 use gradchain::DType;
 use gradchain::collective::{PairwiseMean, Threads, parts};
@@ -12,7 +12,6 @@ use gradchain::wrapper::{cautious, sharded};
 use super::{Model, together};
 use crate::chunk::CHUNK;
 
-/// The parts of a step's batch.
 const PARTS: usize = 8;
 
 fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
@@ -21,7 +20,7 @@ fn optimizer() -> impl GradientTransformation<Needs = Nothing> {
     chain((clip_by_global_norm(20.0), zero_nans(), parts, params_ema(identity(), 0.9)))
 }
 
-/// Returns the mean over a rank's parts of a batch.
+/// Returns the mean over a rank's parts.
 fn gradient(ranks: &Threads, batch: usize, step: u64) -> Model {
     let mut mean = PairwiseMean::new();
     for part in parts(ranks, batch).unwrap() {
@@ -87,7 +86,7 @@ fn each_part_is_one_ranks_and_what_cannot_be_shared_out_is_an_error() {
 fn mini_steps_may_be_outside_and_inside() {
     let alone = train((1, PARTS), |optimizer| multi_steps(optimizer, 3))[0].bits();
     for params in train((4, PARTS), |optimizer| multi_steps(optimizer, 3)) {
-        // Means over windows and over ranks commute only up to rounding.
+        // Means over windows and ranks commute up to rounding.
         let pairs = params.bits().into_iter().zip(&alone).map(|(a, b)| (f64::from_bits(a), f64::from_bits(*b)));
         pairs.for_each(|(a, b)| assert!((a - b).abs() < 1e-3, "{a} {b}"));
     }
@@ -106,12 +105,9 @@ fn mini_steps_may_be_outside_and_inside() {
     assert!(inside(2).iter().all(|bits| *bits == alone[0]));
 }
 
-/// The number of places.
 const PLACES: usize = 8;
 
-/// Puts a transformation in one of them.
-///
-/// These are: behind state, between barriers, behind a mask, in a group, not in every step, and before an observer.
+/// Puts it behind state, between barriers, behind a mask, in a group, not in every step, or before an observer.
 fn placed(inner: Boxed, place: usize) -> Boxed {
     match place {
         0 => boxed(chain((trace(0.5), inner, add_decayed_weights(-0.25)))),
@@ -130,7 +126,7 @@ fn placed(inner: Boxed, place: usize) -> Boxed {
 
 #[test]
 fn it_may_stand_anywhere_and_updates_may_be_applied_later() {
-    // Few bits, so that the mean of equal gradients is exact.
+    // Few bits: the mean of equal gradients is exact.
     let few = |seed| {
         let mut model = Model::of(seed);
         gradchain::tree::tree_map(&mut model, |x| (x * 16.0).round() / 16.0);
@@ -171,13 +167,13 @@ fn each_rank_has_its_share_of_the_state() {
             state.schema().size().bytes(Kind::Moment)
         });
         assert_eq!(bytes.iter().sum::<usize>(), whole, "{ranks} ranks: {bytes:?}");
-        // At most one chunk of two moments of difference, and those of the small leaves.
+        // At most one chunk of two moments, and the small leaves' ones.
         let share = whole / ranks;
         assert!(bytes.iter().all(|bytes| bytes.abs_diff(share) <= 2 * 8 * CHUNK), "{ranks} ranks: {bytes:?}");
     }
 }
 
-/// Returns the bytes of each rank for many chunks, and the total.
+/// Returns each rank's bytes, and the total.
 fn shares(ranks: usize, optimizer: impl Fn() -> Boxed + Sync) -> (Vec<f64>, f64) {
     let params = (vec![1.0_f32; 2_000_000], 0.0_f64, vec![1.0_f32; 1_200_000]);
     let bytes = |schema: gradchain::state::Schema| schema.size().bytes(Kind::Moment) as f64;
@@ -201,8 +197,7 @@ fn of_many_chunks_each_rank_has_as_much_within_five_percent() {
             let (bytes, whole) = shares(ranks, chain);
             let share = whole / ranks as f64;
             let even = bytes.iter().all(|bytes| (bytes / share - 1.0).abs() < 0.05);
-            // Elements are distributed evenly, over all leaves together: a mask may leave a rank with more of the
-            // selected ones.
+            // Even over all leaves together: a mask may select more elements of one rank.
             assert_eq!(even, name != "masked", "{name} on {ranks} ranks: {bytes:?} of {whole}");
             assert_eq!(bytes.iter().sum::<f64>(), whole, "{name} on {ranks} ranks");
         }
@@ -225,7 +220,7 @@ fn hyperparameters_can_be_injected_inside() {
     assert!(trained(4).iter().all(|bits| *bits == alone[0]));
 }
 
-/// Returns positive parameters before and after some steps on their raw values.
+/// Steps raw values; returns positive parameters.
 fn constrained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) -> [Vec<f64>; 2] {
     let start: Vec<f64> = (0..40_000).map(|i| 0.1 + f64::from(i % 19) * 0.3).collect();
     let mut raw = Constraints::new().at("", positive()).unconstrain(&start).unwrap();

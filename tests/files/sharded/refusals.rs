@@ -1,4 +1,4 @@
-//! Ranks that disagree or are lost are an error on all others, never a wait without end.
+//! Ranks that disagree or are lost are an error on all others, never an endless wait.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use gradchain::wrapper::{flatten, sharded};
 
 use super::{Model, together, within};
 
-/// Returns the errors of all ranks, without the rank's number.
+/// Returns the messages without the rank's number.
 fn errors(all: Vec<gradchain::Result<()>>) -> Vec<String> {
     let text = |error: gradchain::Error| {
         assert!(error.is_collective(), "{error}");
@@ -58,7 +58,7 @@ fn another_step_is_an_error_that_names_the_count() {
         let (me, optimizer) = (rank.rank(), sharded(adamw(0.5), rank));
         let mut state = optimizer.init(&Model::of(0))?;
         if me == 1 {
-            // The count of a checkpoint of another step.
+            // Another step's count.
             state.inner_mut().0.count.increment();
         }
         optimizer.step(&mut Model::of(0), &Model::of(1), &mut state).map(drop)
@@ -115,7 +115,7 @@ fn what_joins_leaves_is_refused_by_name() {
     assert_eq!(refused, [expected; 2]);
 }
 
-/// A custom collective that counts its ranks from 1.
+/// Counts ranks from 1.
 #[derive(Debug)]
 struct FromOne;
 
@@ -222,7 +222,7 @@ fn calls_that_have_begun_travel_together_and_one_may_be_dropped() {
             let expected = |call| (0..ranks as u8).flat_map(|of| [call, of, call]).collect::<Vec<_>>();
             for calls in 0..20 {
                 let [first, dropped, last] = [0, 1, 2].map(begin);
-                // The order differs between ranks.
+                // The order differs by rank.
                 if (me + calls) % 2 == 0 {
                     drop(dropped);
                 } else {
@@ -273,7 +273,7 @@ fn a_call_that_nobody_waits_for_is_an_error_and_so_is_one_that_others_never_begi
     for error in [0, 2].map(|rank| lost[rank].as_ref().unwrap_err().to_string()) {
         assert!(error.ends_with("rank 1 has gone"), "{error}");
     }
-    // Invalid arguments are refused at the call, and reported by the wait.
+    // Refused at the call, reported by the wait.
     let error = together(1, |rank| rank.begin_all_gather(vec![1], Vec::new(), &[1, 1]).wait().unwrap_err());
     assert!(error[0].is_argument(), "{error:?}");
 }

@@ -1,4 +1,4 @@
-//! Messages: their bytes, their time, and their rounding error.
+//! Messages: bytes, time, rounding error.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use gradchain::wrapper::sharded;
 use super::together;
 use crate::chunk::CHUNK;
 
-/// A rank that counts its messages and the bytes that it sends.
+/// Counts messages and bytes sent.
 #[derive(Debug)]
 struct Counting(Threads, Arc<[AtomicUsize; 2]>);
 
@@ -47,10 +47,10 @@ impl Collective for Counting {
 
 /// Two chunks for each of four ranks.
 const N: usize = 8 * CHUNK;
-/// The bytes of a step's comparison: a word to each of three others.
+/// A step's comparison: a word to each of three others.
 const COMPARED: usize = 8 * 3;
 
-/// Returns the traffic of each of four ranks in some later steps.
+/// Returns four ranks' traffic in later steps.
 fn sent<T: GradientTransformation<Needs = Nothing>>(around: impl Fn(Counting) -> T + Sync) -> Vec<[usize; 2]> {
     let mut all = together(4, |rank| {
         let (rank, read) = Counting::new(rank);
@@ -74,10 +74,10 @@ fn sent<T: GradientTransformation<Needs = Nothing>>(around: impl Fn(Counting) ->
 fn gradients_and_updates_travel_once_a_step() {
     let plain = 2 * 4 * N * 3 / 4 + COMPARED;
     assert_eq!(sent(|ranks| sharded(adamw(0.1), ranks)), [[3, plain]; 6]);
-    // One number for each of two chunks, to each of three, after the reducing pass.
+    // Two chunks' sums to three others, after the reducing pass.
     let sum = 8 * 2 * 3;
     assert_eq!(sent(|ranks| sharded(chain((clip_by_global_norm(1.0), adamw(0.1))), ranks)), [[4, plain + sum]; 6]);
-    // The counts of the last pass are sent after it, with the other sum.
+    // The last pass's counts follow it, with the other sum.
     let counted = sent(|ranks| sharded(chain((clip_by_global_norm(1.0), zero_nans(), adamw(0.1))), ranks));
     assert_eq!(counted, [[5, plain + 2 * 2 * sum]; 6]);
     // Half of the bytes for gradients.
@@ -90,13 +90,13 @@ fn around_the_wrapper_gradients_travel_once_a_window() {
     let (once, compared) = ([3, 2 * 4 * N * 3 / 4 + COMPARED], [1, COMPARED]);
     let outside = sent(|ranks| multi_steps(sharded(adamw(0.1), ranks), 3));
     assert_eq!(outside, [compared, compared, once, compared, compared, once]);
-    // Inside, gradients are sent in every step, and updates once a window.
+    // Gradients in every step, updates once a window.
     let (gradients, both) = ([2, 4 * N * 3 / 4 + COMPARED], once);
     let inside = sent(|ranks| sharded(multi_steps(adamw(0.1), 3), ranks));
     assert_eq!(inside, [gradients, gradients, both, gradients, gradients, both]);
 }
 
-/// A rank whose messages lose their last byte from some call on.
+/// Messages lose their last byte from some call on.
 #[derive(Debug)]
 struct Losing(Threads, AtomicUsize);
 
@@ -147,12 +147,12 @@ fn a_collective_that_loses_bytes_is_an_error_in_every_call() {
         assert_eq!(done[0].is_err(), done[1].is_err(), "{calls} calls");
         done[0].is_err()
     });
-    // The comparisons by `init` and by the step; gradients, reductions of two passes, updates.
+    // Comparisons of `init` and the step; gradients, two passes' reductions, updates.
     let fails = fails.count();
     assert!((6..100).contains(&fails), "{fails} calls");
 }
 
-/// Returns numbers of both signs, around 1, and extreme ones, different for each rank.
+/// Returns numbers of both signs, around 1, and extreme ones, by rank.
 fn gradient(rank: usize) -> Vec<f32> {
     let smooth = (0..40_000).map(|i: i32| ((i * (rank as i32 + 3)) as f32 * 0.37).sin() * 10_f32.powi(i % 9 - 4));
     let last = [0.0, -0.0, 1.0, -1.0, 1.0 + 2_f32.powi(-9), f32::MIN_POSITIVE, -1e-30, 3e38, -3e38, 2_f32.powi(-130)];
@@ -161,7 +161,7 @@ fn gradient(rank: usize) -> Vec<f32> {
 
 #[test]
 fn gradients_that_travel_narrow_are_off_by_what_is_said() {
-    // The unit roundoff, and the smallest subnormal.
+    // Unit roundoff, smallest subnormal.
     for (dtype, unit, least, largest) in [
         (DType::Bf16, 2_f64.powi(-8), 2_f64.powi(-133), 3.39e38),
         (DType::F16, 2_f64.powi(-11), 2_f64.powi(-24), 65504.0),
@@ -180,13 +180,13 @@ fn gradients_that_travel_narrow_are_off_by_what_is_said() {
             let theirs: Vec<_> = (0..ranks).map(gradient).collect();
             for (i, found) in all[0].iter().enumerate() {
                 let values: Vec<f64> = theirs.iter().map(|of_rank| f64::from(of_rank[i])).collect();
-                // A gradient beyond the dtype's largest number is infinite; the sum behaves as usual.
+                // A gradient beyond the largest number is infinite.
                 if values.iter().any(|x| x.abs() > largest) || values.iter().sum::<f64>().abs() > f64::from(f32::MAX) {
                     continue;
                 }
                 let exact = values.iter().sum::<f64>() / ranks as f64;
                 let size = values.iter().map(|x| x.abs()).sum::<f64>() / ranks as f64;
-                // The rounding of a sum of k and a division in `f32`, for numbers increased by `unit` at most.
+                // Rounding of a sum of k and a division in `f32`, for numbers increased by `unit` at most.
                 let bound = unit * size
                     + least / 2.0
                     + ranks as f64 * 2_f64.powi(-24) * size * (1.0 + unit)

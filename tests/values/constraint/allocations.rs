@@ -1,4 +1,4 @@
-//! A step of raw parameters allocates nothing after the first, counted by the allocator.
+//! After its first step, training raw parameters allocates nothing.
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -25,7 +25,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Counts for each thread separately. Methods without an override call `alloc`.
+/// Counts by thread. Methods without an override call `alloc`.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

@@ -5,11 +5,10 @@ use super::*;
 use half::{bf16, f16};
 use ndarray::{Array1, Array2, ShapeBuilder};
 
-/// Raw numbers near and beyond the overflow, the underflow, and the rounding to 1 of exponentials.
+/// Near and beyond overflow, underflow, and the rounding to 1 of exponentials.
 const FAR: [f64; 15] =
     [0.0, 1e-300, -1e-300, 17.0, -17.0, 40.0, -40.0, 709.9, -709.9, -745.2, 800.0, -800.0, 1e300, -1e300, -f64::MAX];
 
-/// Checks raw numbers of each size, their leaf, and its gradient, in a dtype.
 macro_rules! far_out {
     ($T:ty, $constraint:expr, $start:expr, $inside:expr) => {
         for r in FAR {
@@ -64,7 +63,7 @@ fn open_bounds_are_never_reached_in_16_bits() {
     }
 }
 
-/// At the float nearest to the bound the slope is the sigmoid's, so the value is not stuck.
+/// The value is not stuck at the float nearest to the bound.
 #[test]
 fn a_saturated_probability_has_the_slope_of_the_sigmoid() {
     for (r, x) in [(40.0, 1.0_f64.next_down()), (-40.0, (-40.0_f64).exp())] {
@@ -124,7 +123,7 @@ fn huge_gradients_stay_finite_and_nan_stays_nan() {
     }
 }
 
-/// Gradients that overflow `f32` saturate for an `f32` leaf.
+/// They saturate if they overflow `f32`.
 #[test]
 fn raw_gradients_saturate_in_their_own_type() {
     let raw = Constraints::new().at("", positive_exp()).unconstrain(&vec![2.0_f32]).unwrap();
@@ -152,7 +151,7 @@ fn leaves_without_elements_are_carried() {
     }
 }
 
-/// Elements are taken in logical order, whatever the leaf's layout.
+/// Elements are taken in logical order.
 #[test]
 fn layouts_do_not_matter() {
     let values: Vec<f64> = wave(12, 0.9).iter().map(|x| x.abs() / 100.0 + 0.01).collect();
@@ -181,7 +180,7 @@ fn layouts_do_not_matter() {
     assert_eq!(a.constrain().unwrap().to_vec(), *b.constrain().unwrap());
 }
 
-/// 16-bit leaves of every constraint have raw numbers and gradients in `f32`.
+/// Raw numbers and gradients are `f32`.
 #[cfg(feature = "half")]
 #[test]
 fn sixteen_bit_leaves() {

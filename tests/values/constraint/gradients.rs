@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns `Σ gᵢ·xᵢ` of constrained values, and the sum of magnitudes.
+/// Returns `Σ gᵢ·xᵢ` and the sum of magnitudes.
 fn value(raw: &Raw<ArrayD<f64>>, gradient: &[f64]) -> (f64, f64) {
     let x = flat(&raw.constrain().unwrap());
     let terms = || x.iter().zip(gradient).map(|(x, g)| x * g);
@@ -11,9 +11,9 @@ fn value(raw: &Raw<ArrayD<f64>>, gradient: &[f64]) -> (f64, f64) {
 
 /// Returns the derivative by raw number `k`, by Ridders' scheme, and a bound on its error.
 ///
-/// Central quotients with decreasing steps are extrapolated to a step of 0. The truncation error of an extrapolation is
-/// at most its difference from the two that it combines. The rounding error is some units in the last place of the
-/// terms, over the step. The entry with the smallest sum of both is returned.
+/// Central quotients with decreasing steps are extrapolated to 0. The truncation error is at most the difference from
+/// the two extrapolated values; the rounding error is some units in the last place of the terms, over the step. The
+/// entry with the smallest sum of both is returned.
 fn quotient(raw: &Raw<ArrayD<f64>>, numbers: &[f64], k: usize, gradient: &[f64]) -> (f64, f64) {
     let at = |step: f64| {
         let (mut shifted, mut moved) = (raw.clone(), numbers.to_vec());
@@ -69,7 +69,7 @@ fn raw_gradients_are_derivatives() {
     }
 }
 
-/// Far out the value has all its digits only where it is small, so quotients are accurate only on that side.
+/// Far out, values have all digits only on the side where they are small.
 #[test]
 fn raw_gradients_are_derivatives_far_out() {
     let at = |constraint: &dyn Fn() -> Raw<ArrayD<f64>>, r: f64| {
@@ -95,7 +95,7 @@ fn raw_gradients_are_derivatives_far_out() {
     at(&|| raw_of(positive_exp(), &one(0.5)), 700.0);
 }
 
-/// Scaling raw vectors and matrices leaves the set unchanged, and scales gradients inversely.
+/// Scaling raw vectors and matrices keeps the set, and scales gradients inversely.
 #[test]
 fn raw_gradients_go_with_the_inverse_of_the_raw_size() {
     for (name, mut raw) in cases() {

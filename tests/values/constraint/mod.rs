@@ -1,4 +1,4 @@
-//! Constrained parameters: every map's properties, also at the edges, and training with an optimizer.
+//! Constrained parameters: properties of every map, edges, and training.
 
 mod allocations;
 mod edges;
@@ -13,7 +13,7 @@ use gradchain::prelude::*;
 use gradchain::tree::{for_each_leaf, tree_map};
 use ndarray::{ArrayD, IxDyn};
 
-/// Returns numbers between −1 and 1 that differ from place to place.
+/// Returns different numbers between −1 and 1.
 fn wave(n: usize, seed: f64) -> Vec<f64> {
     (0..n).map(|i| (seed + 1.7 * i as f64 + 0.3 * (i * i % 17) as f64).sin()).collect()
 }
@@ -22,33 +22,29 @@ fn array(shape: &[usize], values: Vec<f64>) -> ArrayD<f64> {
     ArrayD::from_shape_vec(IxDyn(shape), values).unwrap()
 }
 
-/// Returns a tree's elements, in order.
 fn flat(tree: &impl Tree) -> Vec<f64> {
     let mut all = Vec::new();
     for_each_leaf(tree, |_, leaf| all.extend(leaf.to_f64()));
     all
 }
 
-/// Returns every path with its elements.
 fn listed(tree: &impl Tree) -> Vec<(String, Vec<f64>)> {
     let mut all = Vec::new();
     for_each_leaf(tree, |path, leaf| all.push((path.to_string(), leaf.to_f64())));
     all
 }
 
-/// Overwrites the leaves of a tree, in order.
 fn put(tree: &mut impl TreeMut, values: &[f64]) {
     let mut values = values.iter();
     tree_map(tree, |_| *values.next().unwrap());
     assert_eq!(values.next(), None);
 }
 
-/// Returns a tree that is one array, under one constraint.
 fn raw_of(constraint: impl Constraint, params: &ArrayD<f64>) -> Raw<ArrayD<f64>> {
     Constraints::new().at("", constraint).unconstrain(params).unwrap()
 }
 
-/// Bounds of both signs, on both sides of 1, around 0 and far from it.
+/// Bounds of both signs, around 0, around 1 and far away.
 const INTERVALS: [(f64, f64); 11] = [
     (0.0, 1.0),
     (-1.0, 0.0),
@@ -63,7 +59,6 @@ const INTERVALS: [(f64, f64); 11] = [
     (-3e-6, -1e-6),
 ];
 
-/// Returns each constraint, for each kind of shape, with a point of its set.
 fn cases() -> Vec<(String, Raw<ArrayD<f64>>)> {
     let mut cases = Vec::new();
     let mut case = |name: &str, raw: Raw<ArrayD<f64>>| {
@@ -102,7 +97,6 @@ fn cases() -> Vec<(String, Raw<ArrayD<f64>>)> {
     cases
 }
 
-/// Returns identity matrices in the last two axes.
 fn identities(shape: &[usize]) -> ArrayD<f64> {
     let axes = shape.len();
     ArrayD::from_shape_fn(IxDyn(shape), |at| if at[axes - 1] == at[axes - 2] { 1.0 } else { 0.0 })

@@ -1,4 +1,4 @@
-//! Values outside a set, or impossible sets, are errors that name the place and the problem, and change nothing.
+//! Impossible sets and values outside a set are errors that name the place, and change nothing.
 
 use super::*;
 use gradchain::tree::DynTree;
@@ -109,7 +109,6 @@ fn intervals_that_hold_nothing_are_refused() {
     );
 }
 
-/// Raw numbers without an image in the set, as training may produce, are named.
 #[test]
 fn raw_numbers_without_an_image_are_named() {
     let constrain = |constraints: Constraints, start: ArrayD<f64>, numbers: &[f64]| {
@@ -152,7 +151,7 @@ fn raw_numbers_without_an_image_are_named() {
     assert_eq!(error, "constrain: argument `w[0, 0]` must be within the range of f64, found inf");
 }
 
-/// Vectors nearly in the span of the previous ones make gradients grow until they overflow.
+/// Vectors nearly in the span of the previous ones make gradients grow.
 #[test]
 fn a_gradient_that_overflows_is_refused() {
     let n = 40;
@@ -206,7 +205,6 @@ fn a_pattern_without_a_leaf_and_two_raw_leaves_of_one_path_are_refused() {
     );
 }
 
-/// A custom constraint with the given raw leaves.
 #[derive(Debug)]
 struct Told(&'static [&'static str]);
 

@@ -5,7 +5,6 @@ use super::*;
 use half::{bf16, f16};
 use ndarray::Array2;
 
-/// Returns constrained values of raw numbers of several sizes.
 fn points() -> Vec<(String, Raw<ArrayD<f64>>)> {
     let mut points = Vec::new();
     for (name, raw) in cases() {
@@ -27,7 +26,7 @@ fn values_come_back() {
         let values = raw.constrain().unwrap().into_inner();
         raw.assign(&values).unwrap();
         let again = raw.constrain().unwrap();
-        // Cholesky factors are accurate relative to the matrix, not to each element; the others at least as accurate.
+        // Cholesky factors are accurate relative to the matrix, not to each element.
         let largest = values.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         for (again, value) in again.iter().zip(&values) {
             assert!((again - value).abs() <= 16.0 * f64::EPSILON * largest, "{name}: {again:e} is not {value:e}");
@@ -59,7 +58,7 @@ fn small_values_come_back_with_their_digits() {
     }
 }
 
-/// Raw numbers of 16-bit leaves are `f32`, which is enough for every value.
+/// Raw numbers of 16-bit leaves are `f32`.
 #[cfg(feature = "half")]
 #[test]
 fn every_16_bit_value_comes_back() {
@@ -97,7 +96,6 @@ fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Checks that a constrained array is in the set of its case's name.
 fn inside(name: &str, x: &ArrayD<f64>) {
     let unit = 8.0 * f64::EPSILON;
     let axis =
@@ -129,7 +127,6 @@ fn inside(name: &str, x: &ArrayD<f64>) {
         "symmetric" => matrices().into_iter().for_each(|m| assert_eq!(m, m.t(), "{name}")),
         "positive_definite" => matrices().into_iter().for_each(|m| {
             assert_eq!(m, m.t(), "{name}");
-            // The quadratic form of some vectors.
             for seed in 0..20 {
                 let v = wave(m.nrows(), 0.5 + f64::from(seed));
                 let mv: Vec<f64> = m.rows().into_iter().map(|row| product(row.as_slice().unwrap(), &v)).collect();
@@ -163,7 +160,7 @@ fn weight_norm_lengths_are_those_of_the_rows() {
     }
 }
 
-/// Gram-Schmidt vectors span the same spaces as the raw vectors, successively.
+/// Gram-Schmidt keeps the successive spans.
 #[test]
 fn orthonormal_vectors_span_what_their_raw_vectors_span() {
     for shape in [[5, 3], [3, 5], [4, 4], [7, 1], [1, 6]] {

@@ -1,4 +1,4 @@
-//! Training: an optimizer steps raw numbers, and constrained values stay in their sets.
+//! An optimizer steps raw numbers, and constrained values stay in their sets.
 
 use super::*;
 use gradchain::tree::Structure;
@@ -15,7 +15,7 @@ fn slope(p: f64) -> f64 {
 const ANSWER: f64 = 0.001;
 const STEPS: usize = 10_000;
 
-/// Runs Adam on a number, with a function of each point that may change it.
+/// Runs Adam on a number; `after` may change each point.
 fn adam_on(mut p: f64, mut slope: impl FnMut(f64) -> f64, mut after: impl FnMut(&mut f64)) -> f64 {
     let optimizer = adam(0.05);
     let mut state = optimizer.init(&p).unwrap();
@@ -41,14 +41,12 @@ fn a_probability_is_fitted_and_stays_one() {
     let p = *raw.constrain().unwrap();
     assert!((p / ANSWER - 1.0).abs() < 1e-12, "{p:e}");
 
-    // By hand, as in a textbook.
     let logit = |r: f64| 1.0 / (1.0 + (-r).exp());
     let by_hand = adam_on(0.0, |r| slope(logit(r)) * logit(r) * (1.0 - logit(r)), |_| ());
     assert!((flat(&raw)[0] - by_hand).abs() < 1e-12, "{by_hand} by hand, {:?}", raw);
     assert!((logit(by_hand) / p - 1.0).abs() < 1e-12);
 }
 
-/// A constrained value that is computed once and trained directly leaves the interval.
 #[test]
 fn transformed_once_it_leaves_the_interval() {
     let raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64).unwrap();
@@ -56,7 +54,6 @@ fn transformed_once_it_leaves_the_interval() {
     assert!(p < -1.0, "{p}: and it goes on, for beyond 0 the slope points away");
 }
 
-/// A constrained value that is computed once becomes stale while raw numbers are trained.
 #[test]
 fn transformed_once_it_is_stale() {
     let mut raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64).unwrap();
@@ -71,7 +68,7 @@ fn transformed_once_it_is_stale() {
     assert!(*raw.constrain().unwrap() < ANSWER / 100.0, "and the raw number runs away: {:?}", raw);
 }
 
-/// Clipping after the step needs bounds within the open interval, and the answer depends on them.
+/// Clipping needs bounds within the open interval, and the answer depends on them.
 #[test]
 fn clipped_after_the_step_it_is_somewhere_else() {
     // The minimum is beyond the bound, so the value stays on it.
@@ -97,7 +94,7 @@ fn largest_error(a: &Array2<f64>, b: &Array2<f64>) -> f64 {
     (a - b).iter().fold(0.0_f64, |most, x| most.max(x.abs()))
 }
 
-/// Turns a frame towards another: `−⟨A, Q⟩`, with its minimum at `A` if that is orthogonal.
+/// Turns a frame towards `A`: `−⟨A, Q⟩`, minimal at an orthogonal `A`.
 fn turned(
     optimizer: &impl GradientTransformation<Needs = gradchain::needs::Nothing>,
     target: &Array2<f64>,
@@ -130,7 +127,7 @@ fn an_orthogonal_matrix_stays_so_and_finds_another() {
     assert!(error < 1e-3, "{error:e}");
 }
 
-/// A covariance is fitted to known samples by maximum likelihood; the answer is their mean square.
+/// Fits a covariance by maximum likelihood; the answer is the samples' mean square.
 #[test]
 fn a_covariance_is_fitted() {
     let samples = [[1.0, 2.0], [-1.0, 0.5], [0.5, -2.0], [3.0, 1.0]];
@@ -157,7 +154,6 @@ fn a_covariance_is_fitted() {
     }
 }
 
-/// A state for constrained parameters does not fit raw ones, nor the reverse.
 #[test]
 fn states_cannot_be_taken_for_each_other() {
     let mut raw = Constraints::new().at("0", positive()).unconstrain(&(1.0_f64, 2.0_f64)).unwrap();
@@ -172,14 +168,13 @@ fn states_cannot_be_taken_for_each_other() {
     assert_ne!(fingerprints[0], fingerprints[1]);
 }
 
-/// Wrappers keep raw copies of parameters: averages are of raw numbers, and evaluated after the map.
+/// Averages of raw numbers are evaluated after the map.
 #[test]
 fn averages_are_of_raw_numbers() {
     let mut raw = Constraints::new().at("", interval(0.0, 1.0)).unconstrain(&0.5_f64).unwrap();
     let optimizer = schedule_free(sgd(1.0), 1.0).b1(0.5);
     let mut state = optimizer.init(&raw).unwrap();
     for _ in 0..2 {
-        // A raw slope of 1 everywhere.
         let p = *raw.constrain().unwrap();
         let gradient = raw.pull_back(1.0 / (p * (1.0 - p))).unwrap();
         optimizer.step(&mut raw, &gradient, &mut state).unwrap();

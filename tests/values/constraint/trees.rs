@@ -81,7 +81,6 @@ fn attributes_are_found_in_nested_structs() {
     assert_eq!(Structure::of(&Constraints::of(&changed).unconstrain(&changed).unwrap()).unwrap().len(), 10);
 }
 
-/// Reading and writing walks show the same leaves.
 #[test]
 fn raw_trees_can_be_written() {
     let mut raw = Constraints::of(&model()).unconstrain(&model()).unwrap();
@@ -92,7 +91,6 @@ fn raw_trees_can_be_written() {
         assert!((found - number).abs() < 1e-7, "as f32 at the worst");
     }
     assert_eq!(paths(&raw), PATHS);
-    // In a tree, and in a pair of trees.
     let pair = (1.0_f64, raw.clone());
     assert!(listed(&pair).into_iter().skip(1).map(|(path, _)| path).eq(PATHS.iter().map(|path| format!("1/{path}"))));
     let optimizer = sgd(1.0);
@@ -132,7 +130,6 @@ fn gradients_may_be_of_any_type_of_tree() {
     assert_eq!(types, ["f32", "f32"], "constrained leaves in the raw leaf's type, the others as they were given");
 }
 
-/// A tree without constraints stays unchanged.
 #[test]
 fn without_constraints_nothing_happens() {
     let raw = Constraints::new().unconstrain(&model()).unwrap();
@@ -141,7 +138,7 @@ fn without_constraints_nothing_happens() {
     assert_eq!(listed(&raw.pull_back(model()).unwrap()), listed(&model()));
 }
 
-/// Masks by path select raw leaves, and the path of a subtree is that of its raw leaves.
+/// The path of a subtree is that of its raw leaves.
 #[test]
 fn masks_name_raw_leaves() {
     let raw = Constraints::of(&model()).unconstrain(&model()).unwrap();

@@ -30,10 +30,8 @@ use crate::net::Net;
 use crate::plot::{History, picture};
 
 const EPOCHS: u64 = 16;
-/// The epoch after which a checkpoint is written.
 const HALF: u64 = EPOCHS / 2;
 const TRAIN: usize = 1200;
-/// Images per mini-batch, and mini-batches per update.
 const BATCH: usize = 20;
 const ACCUMULATED: u32 = 2;
 const UPDATES: u64 = EPOCHS * (TRAIN / BATCH) as u64 / ACCUMULATED as u64;
@@ -67,7 +65,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
 
-    // Loads the file into a network with other values, as another process would.
+    // Another process would have other values.
     let mut again = Net::new(&device);
     let mut state = Checkpoint::open(&checkpoint)?.load(&optimizer, &mut params_mut(&mut again)?)?;
     let mut resumed = History::default();
@@ -114,28 +112,25 @@ fn one_epoch<T: GradientTransformation<Needs = Nothing>>(
     Ok(())
 }
 
-/// Returns the bits of all parameters.
 fn bits(net: &Net) -> gradchain::Result<Vec<u64>> {
     let (params, mut bits) = (params(net)?, Vec::new());
     for_each_leaf(&params, |_, leaf| bits.extend(leaf.to_f64().into_iter().map(f64::to_bits)));
     Ok(bits)
 }
 
-/// Returns Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn target() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;
     Ok(target)
 }
 
-/// Returns a progress bar for terminals.
 fn progress(epochs: u64) -> ProgressBar {
     let style = "{bar:40} {pos:>2}/{len} epochs  {msg}  {eta} to go";
     let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(epochs).with_style(style)
 }
 
-/// Prints a line now and then if the output is no terminal.
+/// Prints a line now and then without a terminal.
 fn report(bar: &ProgressBar, epoch: u64, history: &History) {
     let loss = history.losses.last().copied().unwrap_or(f64::NAN);
     bar.inc(1);

@@ -1,4 +1,4 @@
-//! A network of two convolutions and a linear layer.
+//! Two convolutions and a linear layer.
 
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
@@ -29,7 +29,6 @@ impl Net {
         }
     }
 
-    /// Returns a score for each digit.
     fn forward(&self, images: Tensor<2>) -> Tensor<2> {
         let [n, _] = images.dims();
         let x = relu(self.conv1.forward(images.reshape([n, 1, 8, 8])));
@@ -43,7 +42,6 @@ impl Net {
         Tensor::from_data(TensorData::new(pixels, [digits.labels.len(), 64]), &self.out.weight.device())
     }
 
-    /// Returns the mean cross-entropy.
     pub(crate) fn loss(&self, batch: &Digits) -> Tensor<1> {
         let scores = self.forward(self.images(batch));
         let labels: Vec<i32> = batch.labels.iter().map(|label| *label as i32).collect();
@@ -51,7 +49,7 @@ impl Net {
         CrossEntropyLossConfig::new().init(&scores.device()).forward(scores, labels)
     }
 
-    /// Returns the share of images whose digit gets the highest score.
+    /// Returns the share of images whose digit scores highest.
     pub(crate) fn accuracy(&self, digits: &Digits) -> f64 {
         let best = self.forward(self.images(digits)).argmax(1).into_data();
         let right = best.iter::<i64>().zip(&digits.labels).filter(|(best, label)| *best == **label as i64);

@@ -1,4 +1,4 @@
-//! Checkpoints hold a module's buffers, by path.
+//! Checkpoints hold a module's buffers.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
@@ -13,7 +13,7 @@ use gradchain_burn::{init, params, params_mut, step};
 
 use crate::device;
 
-/// A frozen backbone with running statistics, a trained layer with its own, constants, counts and flags.
+/// A frozen backbone with running statistics, a trained layer with its own, constants, counts, flags.
 #[derive(Module, Debug)]
 struct Net {
     backbone: Linear,
@@ -27,7 +27,6 @@ struct Net {
     used: Param<Tensor<1, Bool>>,
 }
 
-/// Returns a tensor with values that depend on the seed.
 fn tensor<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
     let len: usize = shape.iter().product();
     let from = (seed * 100) as i64;
@@ -66,7 +65,7 @@ impl Net {
     }
 }
 
-/// Returns the contents of every tensor that burn shows of a module, by path.
+/// Returns every tensor that burn shows, by path.
 fn all<M: Module>(module: &M) -> Vec<(String, TensorData)> {
     #[derive(Default)]
     struct All(Vec<String>, Vec<(String, TensorData)>);
@@ -93,7 +92,6 @@ fn all<M: Module>(module: &M) -> Vec<(String, TensorData)> {
         }
     }
     let mut all = All::default();
-    // Merges the statistics of the last batch first.
     drop(module.valid());
     module.visit(&mut all);
     all.1
@@ -103,7 +101,7 @@ fn optimizer() -> impl GradientTransformation<Needs = gradchain::needs::Nothing>
     multi_steps(chain((clip_by_global_norm(1.0), adamw(1e-2).mask(Mask::path("**/weight")))), 2)
 }
 
-/// A run saved before each step and loaded into another module continues bitwise identically, buffers included.
+/// Saved before each step and loaded into another module, buffers included.
 #[test]
 fn a_resumed_run_has_the_bits_of_the_straight_one() {
     let (optimizer, steps) = (optimizer(), 6);
@@ -119,7 +117,7 @@ fn a_resumed_run_has_the_bits_of_the_straight_one() {
             step(&optimizer, &mut straight, &grads, &mut state).unwrap();
         }
         let mut resumed = Net::new(2, &device());
-        // A used module: loading must discard the statistics of its last batch.
+        // Loading must discard the last batch's statistics.
         let _ = resumed.gradients(99);
         let file = Checkpoint::from_bytes(file.into_inner()).unwrap();
         let mut state = file.load(&optimizer, &mut params_mut(&mut resumed).unwrap()).unwrap();
@@ -133,7 +131,7 @@ fn a_resumed_run_has_the_bits_of_the_straight_one() {
     }
 }
 
-/// Saves a module's parameters and buffers, and opens the file.
+/// Saves parameters and buffers, and opens the file.
 fn saved<M: Module>(module: &M) -> Checkpoint {
     let (optimizer, mut file) = (sgd(0.5).momentum(0.5), std::io::Cursor::new(Vec::new()));
     let state = init(&optimizer, module).unwrap();
@@ -172,11 +170,11 @@ fn everything_that_is_no_leaf_is_a_buffer_and_named_in_the_plan() {
     assert!(plan.to_string().contains("not trained: backbone/weight: f32 [6, 5]; "), "{plan}");
 }
 
-/// A file without the buffers is refused by name before anything changes, and the message's advice works.
+/// The message's advice works.
 #[test]
 fn a_file_that_lacks_buffers_is_refused_and_the_advice_works() {
     let net = Net::new(1, &device());
-    // A file without buffers: only leaves.
+    // Only leaves.
     let (optimizer, mut file) = (sgd(0.5).momentum(0.5), std::io::Cursor::new(Vec::new()));
     let mut leaves = gradchain::tree::DynTree::new();
     gradchain::tree::for_each_leaf(&params(&net).unwrap(), |path, leaf| {
@@ -207,7 +205,7 @@ fn a_file_that_lacks_buffers_is_refused_and_the_advice_works() {
     for ((path, found), (_, old)) in all(&other).into_iter().zip(&before) {
         assert_eq!(found == *old, BUFFERS.contains(&&*path) || path == "norm/beta" || path == "norm/gamma", "{path}");
     }
-    // A state has leaves only, so it loads.
+    // A state has leaves only.
     file.load_state(&optimizer, &params(&other).unwrap()).unwrap();
 }
 
@@ -227,14 +225,14 @@ fn what_is_unexpected_or_another_is_refused() {
     net.half = Param::initialized(ParamId::new(), tensor([2], 2, &device()));
     assert!(refused(&mut net).contains("buffers: half: expected f32 [2], found f16 [2]"));
 
-    // A snapshot cannot be loaded into.
+    // A snapshot is read-only.
     let error = file.load_params(&mut params(&net).unwrap()).unwrap_err().to_string();
     assert!(error.contains("half"), "{error}");
     let net = Net::new(2, &device());
     let error = saved(&net).load_params(&mut params(&net).unwrap()).unwrap_err().to_string();
     assert!(error.contains("does not show for writing"), "{error}");
 
-    // The file has buffers that the target lacks.
+    // The target lacks buffers of the file.
     let mut leaves = gradchain::tree::DynTree::new();
     ["gamma", "beta"].into_iter().for_each(|path| leaves.insert(path, ndarray::Array1::<f32>::zeros(4)));
     let file = saved(&BatchNormConfig::new(4).init(&device()));
@@ -243,7 +241,7 @@ fn what_is_unexpected_or_another_is_refused() {
     Load::strict().migrating(Migration::new().drop("running_*")).load_params(&file, &mut leaves).unwrap();
 }
 
-/// A parameter frozen or thawed between two runs keeps its value, and the migration describes its state.
+/// The migration describes the state of frozen and thawed parameters.
 #[test]
 fn values_come_along_when_parameters_are_frozen_or_thawed() {
     let optimizer = sgd(0.5).momentum(0.5);
@@ -270,7 +268,6 @@ fn values_come_along_when_parameters_are_frozen_or_thawed() {
     assert!(report.loaded.contains(&"head/weight".into()) && report.fresh.is_empty(), "{report}");
 }
 
-/// Rotated and sharded checkpoints hold buffers too.
 #[test]
 fn folders_and_shards_have_buffers_too() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ fn clipped() -> impl GradientTransformation<Needs = gradchain::needs::Nothing> {
     chain((clip_by_global_norm(0.125), adamw(1.0).mask(Mask::path("**/weight"))))
 }
 
-/// Returns an optimizer that takes burn's rate.
+/// Takes burn's rate.
 fn whole_tree<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T) -> ModuleOptimizer {
     gradchain_burn::whole_tree(optimizer, Rate::Burns).unwrap()
 }
@@ -148,7 +148,7 @@ fn what_cannot_be_meant_is_refused() {
     refused(&mut whole_tree(clipped()).with_grad_clipping(clipping), 0.1.into(), &grads, "clip_by_global_norm");
     refused(&mut whole_tree(clipped()), 0.1.into(), &GradientsParams::new(), "fc1/weight");
 
-    // A record of another optimizer changes neither the parameters nor the record.
+    // Neither the parameters nor the record change.
     let mut optim = whole_tree(clipped());
     optimize(&mut optim, 0.01, &mut Mlp::new(&device()), &grads_of_another()).unwrap_err();
     let mut other = Mlp::new(&device());
@@ -187,7 +187,7 @@ fn a_tensor_is_stepped_in_place() {
     }
 }
 
-/// The rate may come from the `Learner` or from the transformation; a second rate other than 1 is refused.
+/// It comes from the `Learner` or from the transformation; a second one other than 1 is refused.
 #[test]
 fn one_rate_is_that_of_the_one_who_is_said_to_have_it() {
     let mlp = Mlp::new(&device());
@@ -215,7 +215,7 @@ fn one_rate_is_that_of_the_one_who_is_said_to_have_it() {
     let burns = || gradchain_burn::whole_tree(adamw(1.0), Rate::Burns).unwrap();
     assert_eq!(train(burns(), 0.01), here(&|| boxed(chain((adamw(1.0), scale(0.01))))));
 
-    // The transformation has a rate and burn passes another: refused by both kinds of optimizer, at any value.
+    // The transformation has another rate, so both kinds of optimizer refuse burn's.
     for rate in [0.01, 2.0, 0.0, -1.0] {
         let (mut other, grads) = (mlp.clone(), mlp.gradients(0));
         let error = optimize(&mut own(), rate, &mut other, &grads).unwrap_err().to_string();
@@ -230,7 +230,7 @@ fn one_rate_is_that_of_the_one_who_is_said_to_have_it() {
     }
 }
 
-/// A rate of the transformation besides burn's is refused at construction, anywhere in a chain.
+/// It is refused at construction, anywhere in a chain.
 #[test]
 fn a_second_rate_is_found_wherever_it_is() {
     fn refused<T: GradientTransformation<Needs = gradchain::needs::Nothing>>(optimizer: T, place: &str) {

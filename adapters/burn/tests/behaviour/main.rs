@@ -1,4 +1,4 @@
-//! A step in burn changes the trained parameters and nothing else.
+//! A step in burn changes only the trained parameters.
 
 mod buffers;
 mod learner;
@@ -14,7 +14,6 @@ use burn::optim::GradientsParams;
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor};
 
-/// A network of two layers.
 #[derive(Module, Debug)]
 struct Mlp {
     fc1: Linear,
@@ -30,7 +29,6 @@ impl Mlp {
         self.fc2.forward(relu(self.fc1.forward(x)))
     }
 
-    /// Returns the gradients of a loss that depends on the number.
     fn gradients(&self, number: usize) -> GradientsParams {
         let from = number as i64;
         let x = Tensor::arange(from..from + 24, &self.fc1.weight.device()).float().sin().reshape([4, 6]);
@@ -42,7 +40,7 @@ fn device() -> Device {
     Device::flex().autodiff()
 }
 
-/// Returns the elements of every float parameter in `f64`, which is exact.
+/// Returns every float parameter in `f64`, which is exact.
 fn values<M: Module>(module: &M) -> Vec<Vec<f64>> {
     #[derive(Default)]
     struct Values(Vec<Vec<f64>>);

@@ -23,7 +23,7 @@ use crate::{device, values};
 const RATE: f64 = 1e-2;
 const STEPS: usize = 100;
 
-/// A square matrix, since no optimizer treats rows and columns differently.
+/// Square, since no optimizer treats rows and columns differently.
 #[derive(Module, Debug)]
 struct Matrix {
     weight: Param<Tensor<2>>,
@@ -45,7 +45,7 @@ impl Matrix {
     }
 }
 
-/// Returns the largest difference between the parameters after all steps, relative to their size.
+/// Returns the largest final difference, relative to the parameters' size.
 fn apart<T>(mut theirs: ModuleOptimizer, ours: &T) -> f64
 where
     T: GradientTransformation<Needs = needs::Nothing>,
@@ -64,15 +64,14 @@ where
     there[0].iter().zip(&here[0]).map(difference).fold(0.0, f64::max)
 }
 
-/// Rounds a number to `f32`, as burn does.
 fn single(x: f64) -> f64 {
     f64::from(x as f32)
 }
 
-/// Bounds the rounding of a few `f64` operations in each of the steps.
+/// Bounds the rounding of a few `f64` operations a step.
 const ROUNDED: f64 = 1e-12;
 
-/// Bounds the effect of burn's bias corrections in `f32`, for steps of length at most `reach`.
+/// Bounds the effect of burn's bias corrections in `f32`, for steps up to `reach`.
 ///
 /// The relative error of `1 − βᵗ` is `t` roundings of `βᵗ`, and one of the difference.
 fn by_corrections(b1: f64, b2: f64, reach: f64) -> f64 {
@@ -145,8 +144,8 @@ fn lion_with_decay() {
 fn lamb_with_decay() {
     let (b1, b2) = (single(0.9), single(0.999));
     let ours = lamb(RATE).b1(b1).b2(b2).eps(single(1e-6)).weight_decay(single(0.1));
-    // The step length is the rate times the norm of the parameters, which stays below 10; the error of the direction
-    // enters numerator and denominator.
+    // A step's length is the rate times the parameters' norm, which stays below 10; the direction's error enters
+    // numerator and denominator.
     let bound = 2.0 * by_corrections(b1, b2, RATE * 10.0);
     assert!(apart(LambConfig::new().with_weight_decay(0.1).init(), &ours) < bound);
 }
@@ -174,7 +173,7 @@ fn adan_at_one_half() {
     let (b1, b3, eps) = (single(0.98), single(0.99), single(1e-8));
     let theirs = AdanConfig::new().with_beta_2(0.5);
     let ours = adan(RATE).b1(b1).b2(0.5).b3(b3).eps(eps).eps_root(0.0);
-    // Two means share one root; the second has at most the same correction.
+    // The means share one root; the second has at most the same correction.
     let bound = by_corrections(b1, b3, RATE * 10.0) + by_corrections(0.5, b3, RATE * 10.0);
     assert!(apart(theirs.init(), &ours) < bound);
     let ours = adan(RATE).b1(b1).b2(single(0.92)).b3(b3).eps(eps).eps_root(0.0);
@@ -191,7 +190,7 @@ fn adafactor_of_matrices() {
     assert!(apart(theirs.init(), &ours) < ROUNDED);
 }
 
-/// A valley twenty times as steep in one direction as in another, and not quite a parabola.
+/// Computes a valley, twenty times as steep in one direction, and not quite a parabola.
 fn valley(weight: Tensor<2>) -> Tensor<1> {
     let x = weight.reshape([16]);
     let steep = Tensor::<1>::from_data(
@@ -209,10 +208,8 @@ impl Matrix {
     }
 }
 
-/// L-BFGS without a line search matches burn's.
-///
-/// The first step is no longer than the rate: burn divides by the 1-norm of the gradient if that exceeds 1, ours by the
-/// 2-norm. This loss is so flat that neither does.
+/// The first step is no longer than the rate: burn divides by the gradient's 1-norm above 1, ours by the 2-norm. This
+/// loss is so flat that neither does.
 #[test]
 fn lbfgs_without_a_line_search() {
     let ones = || Tensor::<2>::ones([4, 4], (&device(), DType::F64));
@@ -233,13 +230,11 @@ fn lbfgs_without_a_line_search() {
     }
     let (there, here) = (values(&there), values(&here));
     let apart = there[0].iter().zip(&here[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    // Each of the hundred steps forgets a twentieth of the earlier errors.
+    // Each step forgets a twentieth of earlier errors.
     assert!(apart < ROUNDED && here[0].iter().all(|x| x.abs() < 0.1), "{apart:e} {here:?}");
 }
 
-/// L-BFGS with a line search finds the same minimum as burn's.
-///
-/// The line search evaluates the loss in the module at trial points; a snapshot of its parameters is minimized.
+/// The line search evaluates the module's loss at trial points; a snapshot of its parameters is minimized.
 #[test]
 fn lbfgs_with_a_line_search_finds_the_minimum_that_burns_finds() {
     let (mut matrix, optimizer) = (Matrix::new(), lbfgs());
@@ -260,12 +255,12 @@ fn lbfgs_with_a_line_search_finds_the_minimum_that_burns_finds() {
         there = theirs.step(1.0, there, |matrix| matrix.loss_and_gradients()).0;
     }
     for (ours, theirs) in values(&matrix)[0].iter().zip(&values(&there)[0]) {
-        // The curvature is at least 2e-3, and gradients end at 1e-9 here and at 1e-7 in burn, so both are this near.
+        // The curvature is at least 2e-3, and gradients end at 1e-9 here and at 1e-7 in burn.
         assert!(ours.abs() < 1e-6 && theirs.abs() < 1e-4, "{ours:e} {theirs:e}");
     }
 }
 
-/// burn keeps state by `ParamId`, so a replaced parameter loses it.
+/// burn keeps state by `ParamId`.
 #[test]
 fn burn_loses_the_state_of_a_replaced_parameter() {
     let run = |replace: bool| {

@@ -13,7 +13,7 @@ use gradchain_burn::{DeviceState, init, params, params_mut, step};
 
 use crate::{device, values};
 
-/// Returns the device of replayed modules: with the feature `vulkan` the best Vulkan device.
+/// Returns the best Vulkan device with the feature `vulkan`.
 pub(crate) fn elsewhere() -> Device {
     #[cfg(feature = "vulkan")]
     return Device::vulkan(burn::tensor::DeviceKind::DefaultDevice).autodiff();
@@ -21,7 +21,7 @@ pub(crate) fn elsewhere() -> Device {
     device()
 }
 
-/// Parameters of one type, including one of several chunks and one without elements.
+/// One type, including several chunks and no elements.
 #[derive(Module, Debug)]
 struct Layer {
     bias: Param<Tensor<1>>,
@@ -29,7 +29,7 @@ struct Layer {
     weight: Param<Tensor<2>>,
 }
 
-/// Returns numbers of both signs and of sizes around 1, with zeros of either sign.
+/// Returns numbers of both signs, around 1, with zeros of either sign.
 fn numbers<const D: usize>(dims: [usize; D], seed: usize) -> TensorData {
     let number = |i: usize| match i % 11 {
         3 => 0.0 * (1.0 - 2.0 * (i % 2) as f64),
@@ -58,9 +58,9 @@ impl Layer {
     }
 }
 
-/// Returns the greatest difference between steps in place and replayed, of parameters and of state arrays.
+/// Returns the greatest difference of parameters and state arrays, in place and replayed.
 ///
-/// The difference is relative for numbers above 1, otherwise absolute.
+/// It is relative above 1, otherwise absolute.
 fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType, steps: usize) -> f64 {
     let (mut here, mut there) = (Layer::new(dtype, &device()), Layer::new(dtype, &elsewhere()));
     let mut state = init(optimizer, &here).unwrap();
@@ -113,7 +113,7 @@ fn chains_of_one_element_have_the_same_bits() {
     has_the_same_bits(inject_hyperparams(adamax(0.01)));
 }
 
-/// Boxed chains, as configs build them, record the same programs as typed ones.
+/// Boxes record the programs of typed chains.
 #[test]
 fn boxes_have_the_same_bits() {
     let rate = cosine_decay(0.05, 20);
@@ -121,7 +121,7 @@ fn boxes_have_the_same_bits() {
     has_the_same_bits(chain(vec![boxed(clip(0.5)), boxed(inside)]));
 }
 
-/// Replayed reductions differ by rounding: they add at most 26 000 squares in `f64` in another order.
+/// Replayed reductions add at most 26 000 squares in `f64` in another order.
 ///
 /// The relative difference is at most 26 000 `f64` ε. Each step propagates it, or one rounding of the type.
 #[test]
@@ -139,10 +139,9 @@ fn chains_with_sums_differ_by_roundings() {
     }
 }
 
-/// Replayed matrix products differ by rounding.
+/// A sum of 200 products has a relative error of about √200 ε in any order.
 ///
-/// A sum of 200 products has a relative error of about √200 ε in any order. Each of the 3 steps has 5 iterations of
-/// three products, and an iteration magnifies a difference 3.45 times.
+/// Each of the 3 steps has 5 iterations of three products, and an iteration magnifies a difference 3.45 times.
 #[test]
 fn products_of_matrices_differ_by_roundings() {
     let part = |how| scale_by_muon().adaptive(true).preconditioning(how);
@@ -160,7 +159,7 @@ fn products_of_matrices_differ_by_roundings() {
     }
 }
 
-/// A step sends only scalars and receives only reductions: no parameter, gradient or array crosses.
+/// Scalars cross in one direction, reductions in the other.
 #[test]
 fn only_numbers_and_sums_cross() {
     for (clip, chunks) in [(None, 0), (Some(clip_by_global_norm(1.0)), 1 + 2)] {
@@ -216,7 +215,7 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() {
     }
 }
 
-/// A replayed step keeps tied parameters tied, and preserves ids, frozen parameters and autodiff settings.
+/// Tied parameters, ids, frozen parameters and autodiff settings stay.
 #[test]
 fn a_step_leaves_the_rest_of_the_module_alone() {
     let layer = Layer::new(DType::F32, &elsewhere());

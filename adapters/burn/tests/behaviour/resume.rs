@@ -1,4 +1,4 @@
-//! A run that is interrupted and resumed is bitwise identical to an uninterrupted one.
+//! An interrupted and resumed run is bitwise identical to an uninterrupted one.
 
 use burn::module::{Module, Param};
 use burn::tensor::Tensor;
@@ -19,7 +19,7 @@ fn by_a_checkpoint_of_ours() {
     for number in 0..9 {
         if number == 5 {
             Save::new(&optimizer, &state).params(&params(&mlp).unwrap()).to_file(&file).unwrap();
-            // Another process has other values and other ids.
+            // Another process's values and ids.
             mlp = Mlp::new(&device());
             assert_ne!(values(&mlp), values(&same));
             state = Checkpoint::open(&file).unwrap().load(&optimizer, &mut params_mut(&mut mlp).unwrap()).unwrap();

@@ -29,7 +29,7 @@ impl Matrices {
     }
 }
 
-/// Returns the median time of a step in milliseconds; skips the first steps, which compile kernels.
+/// Skips the first steps, which compile kernels.
 fn milliseconds(device: &Device, mut step: impl FnMut(&mut Matrices, GradientsParams)) -> f64 {
     let mut model = Matrices::new(device);
     let mut times = Vec::new();
@@ -54,7 +54,7 @@ fn replayed<T: GradientTransformation<Needs = Nothing>>(device: &Device, optimiz
     })
 }
 
-/// Prints each result at once, since a driver may terminate the process in the next.
+/// A driver may terminate the process in the next one.
 #[test]
 #[ignore = "prints times"]
 fn steps_of_a_million_parameters() {

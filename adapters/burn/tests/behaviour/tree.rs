@@ -13,7 +13,6 @@ use gradchain_burn::{init, params, params_mut, step};
 
 use crate::{Mlp, device, values};
 
-/// Returns the address of a tensor's memory.
 fn address<const D: usize>(param: &Param<Tensor<D>>) -> *const u8 {
     param.val().inner().try_into_primitive::<Flex>().unwrap().bytes().as_ptr()
 }
@@ -111,7 +110,7 @@ fn frozen_parameters_rest_and_statistics_are_none() {
     assert_eq!(before[..2], after[..2]);
     assert_ne!(before[2], after[2]);
     assert!(!mlp.fc1.weight.is_require_grad() && mlp.fc2.weight.is_require_grad());
-    // This layer was frozen when the state was made, so the state does not fit and names it.
+    // Frozen when the state was made.
     mlp.fc1 = mlp.fc1.set_require_grad(true);
     let grads = mlp.gradients(3);
     let error = step(&optimizer, &mut mlp, &grads, &mut state).unwrap_err();
@@ -141,12 +140,12 @@ fn a_parameter_in_two_places_is_one() {
         assert_eq!(address(&tied.one.weight), address(&tied.two.weight));
         assert_eq!(tied.one.weight.id, tied.two.weight.id);
     }
-    // burn steps the first and leaves the second unchanged.
+    // burn leaves the second unchanged.
     let grads = tied.two.forward(tied.one.forward(x)).powi_scalar(2).sum().backward();
     let grads = GradientsParams::from_grads(grads, &tied);
     let theirs = burn::optim::SgdConfig::new().init().step(0.1, tied.clone(), grads);
     assert_ne!(values(&theirs.one), values(&theirs.two));
-    // Two copies with equal bits, as after loading, become one parameter; different values are an error.
+    // Equal copies, as after loading, become one parameter; different ones are an error.
     let copy = Tensor::from_data(tied.one.weight.val().into_data(), &device).require_grad();
     tied.two.weight = Param::initialized(tied.two.weight.id, copy);
     assert_eq!(paths(&tied), ["one/weight"]);
@@ -171,7 +170,6 @@ fn two_parameters_that_begin_as_one_tensor_are_two() {
     assert_eq!(values(&two), [vec![1.0; 4], vec![0.0; 4]]);
 }
 
-/// Returns a parameter of a dtype and its gradient.
 fn typed(dtype: DType, device: &Device) -> (Param<Tensor<1>>, GradientsParams) {
     let tensor = |data: [f64; 3]| Tensor::<1>::from_data(TensorData::from(data), (device, dtype));
     let param = Param::from_tensor(tensor([1.0, -2.0, 0.5]));
@@ -243,28 +241,23 @@ fn an_error_changes_nothing() {
     let mut state = init(&optimizer, &mlp).unwrap();
     let (before, place) = (values(&mlp), address(&mlp.fc1.weight));
 
-    // A gradient is missing.
     let mut grads = mlp.gradients(0);
     grads.remove::<2>(mlp.fc1.weight.id);
     let error = step(&optimizer, &mut mlp, &grads, &mut state).unwrap_err();
     assert!(error.is_structure() && error.to_string().contains("fc1/weight"), "{error}");
-    // A gradient has another shape.
     grads.register(mlp.fc1.weight.id, Tensor::<2>::ones([6, 4], &device).inner());
     let error = step(&optimizer, &mut mlp, &grads, &mut state).unwrap_err();
     assert!(error.is_structure() && error.to_string().contains("fc1/weight"), "{error}");
-    // A gradient belongs to another module.
     let mut grads = mlp.gradients(0);
     grads.register(burn::module::ParamId::new(), Tensor::<1>::ones([1], &device).inner());
     let error = step(&optimizer, &mut mlp, &grads, &mut state).unwrap_err();
     assert!(error.to_string().contains("1 of 5"), "{error}");
-    // The state is for another structure.
     let mut other = init(&optimizer, &mlp.fc1).unwrap();
     let error = step(&optimizer, &mut mlp, &grads, &mut other).unwrap_err();
     assert!(!error.to_string().is_empty());
-    // The module has no autodiff.
     let error = init(&optimizer, &mlp.valid()).unwrap_err();
     assert!(error.to_string().contains("valid()"), "{error}");
-    // After the refusals the module's values and memory are unchanged.
+    // The refusals changed nothing.
     assert_eq!((values(&mlp), address(&mlp.fc1.weight)), (before, place));
     let grads = mlp.gradients(0);
     step(&optimizer, &mut mlp, &grads, &mut state).unwrap();
@@ -283,7 +276,7 @@ fn an_absent_gradient_rests_if_the_optimizer_says_so() {
     assert_ne!(before[1], after[1]);
 }
 
-/// A panic of a schedule in the third step leaves the module's parameters in place.
+/// In the third step.
 #[test]
 fn a_panic_leaves_the_parameters() {
     let mut mlp = Mlp::new(&device());
@@ -310,7 +303,7 @@ fn replaced_parameters_keep_their_state() {
         let mut state = init(&optimizer, &layer).unwrap();
         for _ in 0..4 {
             if replace {
-                // Clipping weights this way puts the same values under a new `ParamId`.
+                // This puts the values under a new `ParamId`.
                 layer.weight = Param::from_tensor(layer.weight.val().clamp(-9.0, 9.0).detach());
             }
             let grads = layer.forward(Tensor::<2>::ones([1, 2], &device)).powi_scalar(2).sum().backward();

@@ -28,9 +28,7 @@ use crate::plot::{History, picture};
 
 const TRAIN: usize = 1200;
 const EPOCHS: u64 = 24;
-/// The epoch after which a checkpoint is written.
 const SAVED: u64 = 20;
-/// Images per mini-batch, and mini-batches per update.
 const BATCH: usize = 24;
 const ACCUMULATED: u32 = 2;
 const UPDATES: u64 = EPOCHS * (TRAIN / BATCH) as u64 / ACCUMULATED as u64;
@@ -71,7 +69,7 @@ fn main() -> Result<()> {
     }
     bar.finish();
 
-    // Builds the model and the optimizer and reads the file, as another process would.
+    // As another process would.
     let resumed = Network::new(&mut Random(2))?;
     let again = Vars::of(&resumed.map)?;
     let mut state = again.write(|params| Checkpoint::open(&file)?.load(&optimizer, params))??;
@@ -90,7 +88,7 @@ fn main() -> Result<()> {
     if same { Ok(()) } else { Err("a run that was taken up again should end with the same bits".into()) }
 }
 
-/// Trains for one epoch; returns the loss of each update, with `reading` after it.
+/// Returns each update's loss, with `reading` after it.
 fn train_epoch<T: GradientTransformation<Needs = Nothing>>(
     network: &Network,
     vars: &Vars,
@@ -101,7 +99,7 @@ fn train_epoch<T: GradientTransformation<Needs = Nothing>>(
     reading: impl Fn(&OptState<T>) -> gradchain::Result<f64>,
 ) -> Result<Vec<(f64, f64)>> {
     let mut order: Vec<usize> = (0..TRAIN).collect();
-    // The order depends on the epoch alone, so that a resumed run repeats it.
+    // A resumed run repeats the order.
     Random(100 + epoch).shuffle(&mut order);
     let (mut found, mut window) = (Vec::new(), 0.0);
     for rows in order.chunks(BATCH) {
@@ -114,20 +112,17 @@ fn train_epoch<T: GradientTransformation<Needs = Nothing>>(
     Ok(found)
 }
 
-/// Returns the bits of all variables.
 fn bits(vars: &Vars) -> Result<Vec<u32>> {
     let numbers = vars.iter().map(|(_, var)| var.as_tensor().flatten_all()?.to_vec1::<f32>());
     let numbers: Vec<Vec<f32>> = numbers.collect::<candle_core::Result<_>>()?;
     Ok(numbers.into_iter().flatten().map(f32::to_bits).collect())
 }
 
-/// Returns a progress bar, visible in terminals only.
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {pos:>2}/{len} epochs  {msg}  {eta} to go");
     ProgressBar::new(EPOCHS).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Returns Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn target() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;
@@ -135,7 +130,6 @@ fn target() -> std::io::Result<PathBuf> {
 }
 
 impl Network {
-    /// Returns the mean cross-entropy of a mini-batch.
     fn loss(&self, batch: &Batch) -> candle_core::Result<Tensor> {
         candle_nn::loss::cross_entropy(&self.forward(&batch.images)?, &batch.labels)
     }

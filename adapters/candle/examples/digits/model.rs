@@ -1,11 +1,11 @@
-//! A network of two convolutions and one layer, in candle.
+//! Two convolutions and one layer.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::{Conv2d, Conv2dConfig, Linear, VarBuilder, VarMap, conv2d, linear};
 
 use crate::data::{Digits, Random};
 
-/// Images of 8 by 8 pixels and their labels, as tensors.
+/// 8 by 8 pixels, and labels.
 pub(crate) struct Batch {
     pub(crate) images: Tensor,
     pub(crate) labels: Tensor,
@@ -32,8 +32,8 @@ pub(crate) struct Network {
 impl Network {
     /// Returns a network with weights from `random`.
     ///
-    /// Runs are reproducible this way; candle's own random numbers on the CPU have no seed. The scale keeps the
-    /// variance of the activations (He et al., 2015).
+    /// candle's random numbers on the CPU have no seed. The scale keeps the variance of the activations (He et al.,
+    /// 2015).
     pub(crate) fn new(random: &mut Random) -> Result<Network> {
         let map = VarMap::new();
         let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
@@ -56,14 +56,13 @@ impl Network {
         Ok(network)
     }
 
-    /// Returns a score for each digit.
     pub(crate) fn forward(&self, images: &Tensor) -> Result<Tensor> {
         let x = self.first.forward(images)?.relu()?.max_pool2d(2)?;
         let x = self.second.forward(&x)?.relu()?.max_pool2d(2)?;
         self.head.forward(&x.flatten_from(1)?)
     }
 
-    /// Returns the share of images whose digit gets the highest score.
+    /// Returns the share of images whose digit scores highest.
     pub(crate) fn accuracy(&self, digits: &Digits) -> Result<f64> {
         let batch = Batch::of(digits)?;
         let best = self.forward(&batch.images)?.argmax(D::Minus1)?;

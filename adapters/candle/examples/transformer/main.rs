@@ -30,9 +30,8 @@ use crate::text::Text;
 
 const SEEDS: u64 = 4;
 const STEPS: u64 = 300;
-/// Chunks of text in a step.
 const BATCH: usize = 16;
-/// Steps between evaluations on held-out text.
+/// Between evaluations.
 const LOOK: u64 = 25;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -68,10 +67,10 @@ fn main() -> Result<()> {
     if within { Ok(()) } else { Err("state in 8 bits should train as state in f32 does".into()) }
 }
 
-/// One way to keep the state, and its results.
+/// A way to keep the state.
 struct Way {
     name: &'static str,
-    /// For each seed the loss at each evaluation.
+    /// Held-out losses, by seed and evaluation.
     losses: Vec<Vec<f64>>,
 }
 
@@ -85,7 +84,7 @@ impl Way {
         Ok(Way { name, losses })
     }
 
-    /// Returns the loss of each seed.
+    /// Returns each seed's loss.
     fn at(&self, look: usize) -> impl Iterator<Item = f64> {
         self.losses.iter().map(move |run| run[look])
     }
@@ -94,13 +93,12 @@ impl Way {
         self.at(look).sum::<f64>() / SEEDS as f64
     }
 
-    /// Returns the largest difference of a seed's losses between two ways.
+    /// Returns the largest difference of a seed's losses.
     fn apart(&self, other: &Way, look: usize) -> f64 {
         self.at(look).zip(other.at(look)).map(|(a, b)| (a - b).abs()).max_by(f64::total_cmp).unwrap_or(f64::NAN)
     }
 }
 
-/// Returns the steps after which the loss is evaluated.
 fn looks() -> impl Iterator<Item = u64> {
     (1..=STEPS / LOOK).map(|look| look * LOOK)
 }
@@ -131,7 +129,6 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
     Ok(losses)
 }
 
-/// Returns Cargo's target directory: `target`, or `CARGO_TARGET_DIR`.
 fn target() -> std::io::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or("target".into(), PathBuf::from);
     std::fs::create_dir_all(&target)?;

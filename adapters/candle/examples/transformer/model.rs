@@ -1,4 +1,4 @@
-//! A small transformer that predicts the next character, in candle.
+//! Predicts the next character.
 
 use candle_core::{D, Device, Result, Tensor, Var};
 use candle_nn::loss::cross_entropy;
@@ -7,15 +7,13 @@ use gradchain_candle::Vars;
 
 use crate::random::Random;
 
-/// Characters of context for a prediction.
+/// Characters of context.
 pub(crate) const CONTEXT: usize = 48;
 const WIDTH: usize = 64;
 const HEADS: usize = 4;
 const BLOCKS: usize = 2;
 
-/// Attention, followed by a network of two layers.
 struct Block {
-    /// Queries, keys and values.
     asked: Tensor,
     mixed: Tensor,
     wide: Tensor,
@@ -30,7 +28,7 @@ pub(crate) struct Transformer {
     blocks: Vec<Block>,
     norm: Tensor,
     head: Tensor,
-    /// The causal mask: minus infinity for later characters.
+    /// Minus infinity for later characters.
     later: Tensor,
 }
 
@@ -45,7 +43,7 @@ impl Transformer {
             named.push((name, var));
             Result::Ok(tensor)
         };
-        // This scale keeps the variance of the activations.
+        // Keeps the variance of the activations.
         let narrow = Some((3.0 / WIDTH as f64).sqrt());
         let wide = Some((3.0 / (4 * WIDTH) as f64).sqrt());
         let mut blocks = Vec::new();
@@ -83,7 +81,7 @@ impl Transformer {
         cross_entropy(&scores, &text.narrow(1, 1, CONTEXT)?.flatten_all()?)
     }
 
-    /// Returns a score for each possible next character; the rows are all positions of all texts.
+    /// Returns scores of each next character; rows are all positions of all texts.
     fn scores(&self, text: &Tensor) -> Result<Tensor> {
         let rows = text.dim(0)?;
         let seen = self.characters.index_select(&text.flatten_all()?, 0)?.reshape((rows, CONTEXT, WIDTH))?;

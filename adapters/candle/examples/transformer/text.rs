@@ -1,4 +1,4 @@
-//! The text of the guide, or of a folder of Markdown files, as indices of its characters.
+//! The text as indices of its characters.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,21 +10,21 @@ use crate::Result;
 use crate::model::CONTEXT;
 use crate::random::Random;
 
-/// Characters of a chunk; the next character is predicted from each but the last.
+/// The next character is predicted from each but the last.
 const STRETCH: usize = CONTEXT + 1;
 
 pub(crate) struct Text {
-    /// The training text: the first nine tenths.
+    /// The first nine tenths.
     trained: Vec<u32>,
-    /// The held-out text: the last tenth.
+    /// The held-out tenth.
     other: Vec<u32>,
     kinds: usize,
 }
 
 impl Text {
-    /// Reads all Markdown files of a folder, in the order of their names.
+    /// Reads a folder's Markdown files in order of names.
     ///
-    /// Without a folder it reads the guide, which is in the repository but not in the adapters' packages.
+    /// Without a folder it reads the guide, which adapters' packages lack.
     pub(crate) fn read(folder: Option<PathBuf>) -> Result<Text> {
         let guide = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
         let folder = folder.unwrap_or_else(guide);
@@ -42,19 +42,18 @@ impl Text {
         Ok(Text { trained, other, kinds: kinds.len() })
     }
 
-    /// Returns the number of distinct characters.
     pub(crate) fn kinds(&self) -> usize {
         self.kinds
     }
 
-    /// Returns the chunks of the training text, in random order.
+    /// Returns the training chunks in random order.
     pub(crate) fn stretches(&self, random: &mut Random) -> Stretches<'_> {
         let mut order: Vec<&[u32]> = self.trained.chunks_exact(STRETCH).collect();
         random.shuffle(&mut order);
         Stretches { order, taken: 0 }
     }
 
-    /// Returns every fourth chunk of the held-out text.
+    /// Returns every fourth held-out chunk.
     pub(crate) fn other(&self) -> Result<Tensor> {
         tensor(self.other.chunks_exact(STRETCH).step_by(4))
     }
@@ -67,14 +66,14 @@ impl fmt::Display for Text {
     }
 }
 
-/// Chunks of text in a fixed order.
+/// In a fixed order.
 pub(crate) struct Stretches<'a> {
     order: Vec<&'a [u32]>,
     taken: usize,
 }
 
 impl Stretches<'_> {
-    /// Returns the next `rows` chunks, cyclically.
+    /// Returns the next chunks, cyclically.
     pub(crate) fn next(&mut self, rows: usize) -> Result<Tensor> {
         let rows = (0..rows).map(|i| self.order[(self.taken + i) % self.order.len()]);
         let next = tensor(rows.clone())?;

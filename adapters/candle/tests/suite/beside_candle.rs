@@ -9,7 +9,7 @@ use super::*;
 
 const STEPS: u64 = 100;
 
-/// Returns the greatest final difference between both optimizers, with equal values and gradients.
+/// Returns the greatest final difference, with equal values and gradients.
 fn distance<T>(dtype: DType, optimizer: &T, theirs: impl FnOnce(Vec<Var>) -> Box<dyn FnMut(&GradStore)>) -> f64
 where
     T: GradientTransformation<Needs = gradchain::needs::Nothing>,

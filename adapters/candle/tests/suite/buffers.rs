@@ -1,4 +1,4 @@
-//! Untrained variables are excluded from training, named in plans, and saved and loaded with the others.
+//! Untrained variables are not trained, but named in plans, saved and loaded.
 
 use candle_nn::{BatchNorm, Init, ModuleT};
 use gradchain::checkpoint::{Checkpoint, Save};
@@ -8,7 +8,6 @@ use gradchain_candle::{VarOptimizer, init, step};
 
 use super::*;
 
-/// A trained layer and norm, a frozen layer, a constant and integers.
 struct Net {
     map: VarMap,
     backbone: candle_nn::Linear,
@@ -60,7 +59,6 @@ impl Net {
         self.head.forward(&x)?.broadcast_mul(&self.scale.detach())?.sqr()?.mean_all()
     }
 
-    /// Returns the bytes of every variable.
     fn all(&self) -> Vec<(String, Vec<u8>)> {
         let bytes = |var: &Var| {
             let mut bytes = Vec::new();
@@ -114,7 +112,7 @@ fn a_file_that_lacks_buffers_is_refused() -> Tested {
     Ok(())
 }
 
-/// A model with `batch_norm` trains without an error about missing gradients, alone and under accumulation.
+/// A model with `batch_norm` trains, alone and under accumulation.
 #[test]
 fn running_statistics_are_left_out_and_named() -> Tested {
     let net = Net::new(1);
@@ -141,7 +139,7 @@ fn running_statistics_are_left_out_and_named() -> Tested {
     assert_eq!(chosen.paths().collect::<Vec<_>>(), vars.paths().collect::<Vec<_>>());
     VarOptimizer::of(vars, adam(0.1))?;
 
-    // A running statistic with a gradient is an error, not ignored.
+    // A running statistic must not have a gradient.
     let map = VarMap::new();
     let builder = VarBuilder::from_varmap(&map, DType::F32, &Device::Cpu);
     let mean = builder.get_with_hints(2, "mine.running_mean", Init::Const(1.0))?;

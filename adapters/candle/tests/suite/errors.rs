@@ -6,7 +6,7 @@ use gradchain_candle::{init, step};
 
 use super::*;
 
-/// Returns the error of a step with changed gradients; asserts that nothing else changed.
+/// Asserts that nothing else changed.
 fn refused(change: impl FnOnce(&Vars, &mut GradStore)) -> String {
     let network = Network::new(DType::F32);
     let vars = network.vars();

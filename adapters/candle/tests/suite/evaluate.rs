@@ -1,4 +1,4 @@
-//! Averages in the model's own variables, and the trained values restored afterwards.
+//! Averages in the model's own variables, and restored trained values.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

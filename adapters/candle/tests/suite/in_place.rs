@@ -1,4 +1,4 @@
-//! A step through the adapter equals the step on plain slices, in candle's memory.
+//! The adapter's step equals the step on plain slices, in candle's memory.
 
 use candle_core::{DType, Device, Storage, Tensor, Var};
 use gradchain::prelude::*;
@@ -9,7 +9,6 @@ use half::{bf16, f16};
 
 use super::*;
 
-/// Returns the address of a tensor's elements.
 fn address(tensor: &Tensor) -> usize {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cpu(storage) = &*storage else { panic!("on the CPU") };
@@ -24,7 +23,6 @@ fn address(tensor: &Tensor) -> usize {
     panic!("floats")
 }
 
-/// Returns the addresses of a tree's leaves, by path.
 fn addresses<T: Tree>(tree: &T) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for_each_leaf(tree, |path, leaf| {
@@ -40,7 +38,6 @@ fn whole() -> impl GradientTransformation<Needs = gradchain::needs::Nothing> {
     multi_steps(chain((clip_by_global_norm(1.0), decayed)), 2)
 }
 
-/// Bits of a type's elements.
 trait Bits: Copy {
     fn bits(self) -> u64;
 }
@@ -51,7 +48,7 @@ macro_rules! has_bits {
 }
 has_bits!(f32, f64, f16, bf16);
 
-/// Takes twenty steps on candle's variables and on equal vectors, and compares them bitwise.
+/// Compares twenty steps bitwise.
 fn same_as_slices<T: candle_core::WithDType + gradchain::Element + Bits>(dtype: DType) -> Tested {
     let shapes = [("layer.bias", vec![3]), ("layer.weight", vec![4, 3]), ("scale", vec![]), ("z", vec![0, 5])];
     let vars: Vec<Var> = shapes.iter().enumerate().map(|(i, (_, dims))| var(dims, dtype, i as u64)).collect();
@@ -158,7 +155,7 @@ fn masks_and_labels_go_by_the_names_of_the_map() -> Tested {
     Ok(())
 }
 
-/// Each variable is opened inside the call for the previous one, yet thousands fit a thread's stack.
+/// Each variable is opened inside the call for the previous one.
 #[test]
 fn thousands_of_variables_need_no_deeper_stack_than_a_thread_has() -> Tested {
     let vars: Vec<Var> = (0..5_000).map(|i| var(&[2], DType::F32, i)).collect();

@@ -18,7 +18,7 @@ use gradchain_candle::Vars;
 
 pub(crate) type Tested = Result<(), Box<dyn std::error::Error>>;
 
-/// Returns numbers of both signs, between 0.25 and 2 in size, determined by the seed.
+/// Returns numbers of both signs, between 0.25 and 2 in size.
 pub(crate) fn numbers(n: usize, seed: u64) -> Vec<f64> {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let number = || {
@@ -38,16 +38,16 @@ pub(crate) fn var(dims: &[usize], dtype: DType, seed: u64) -> Var {
     Var::from_tensor(&tensor(dims, dtype, seed)).expect("a variable")
 }
 
-/// Returns exactly these gradients, from a loss that is linear in each variable.
+/// Computes the gradients of a loss that is linear in each variable.
 pub(crate) fn gradients(of: &[(&Var, Tensor)]) -> GradStore {
     let mut grads = Var::zeros(1, DType::F32, &Device::Cpu).and_then(|x| x.backward()).expect("a store");
     of.iter().for_each(|(var, gradient)| _ = grads.insert(var, gradient.clone()));
     grads
 }
 
-/// Returns the bits of a tensor of any type, on any device.
+/// Returns the bits of any tensor.
 ///
-/// It copies the tensor to the CPU first, since candle cannot convert empty tensors on CUDA.
+/// candle cannot convert empty tensors on CUDA, so it copies to the CPU first.
 pub(crate) fn bits(tensor: &Tensor) -> Vec<u64> {
     let here = tensor.to_device(&Device::Cpu).and_then(|x| x.to_dtype(DType::F64));
     let numbers = here.and_then(|x| x.flatten_all()).and_then(|x| x.to_vec1::<f64>());
@@ -58,7 +58,7 @@ pub(crate) fn all_bits(vars: &Vars) -> Vec<Vec<u64>> {
     vars.iter().map(|(_, var)| bits(var)).collect()
 }
 
-/// A network with layers `fc1` and `fc2`, deterministic variables, and the data to fit.
+/// Layers `fc1` and `fc2`, and the data to fit.
 pub(crate) struct Network {
     pub(crate) map: VarMap,
     layers: [candle_nn::Linear; 2],

@@ -13,12 +13,12 @@ use super::*;
 struct Counting;
 
 thread_local! {
-    /// Bytes allocated now, and at most, on this thread.
+    /// Bytes now, and at most.
     static BYTES: Cell<(isize, isize)> = const { Cell::new((0, 0)) };
 }
 
 fn count(bytes: isize) {
-    // Fails during thread shutdown, after the counter has been dropped.
+    // During thread shutdown the counter has been dropped.
     _ = BYTES.try_with(|held| {
         let (now, most) = held.get();
         held.set((now + bytes, most.max(now + bytes)));
@@ -39,7 +39,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Counts for each thread separately. Methods without an override call `alloc`.
+/// Counts by thread. Methods without an override call `alloc`.
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
@@ -58,7 +58,7 @@ fn memory_is_flat_over_ten_thousand_steps() -> Tested {
     }
     let (after, most) = BYTES.get();
     assert_eq!(after, before);
-    // Much less than the 8000 bytes of one copy.
+    // One copy has 8000 bytes.
     assert!((1..3_000).contains(&(most - before)), "{} bytes", most - before);
     Ok(())
 }

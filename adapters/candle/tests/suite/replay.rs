@@ -9,7 +9,7 @@ use gradchain_candle::{DeviceState, init, step};
 
 use super::*;
 
-/// Returns the device of the variables: with the feature `cuda` the first CUDA device.
+/// Returns the first CUDA device with the feature `cuda`.
 fn device() -> Device {
     if cfg!(feature = "cuda") { Device::new_cuda(0).expect("a device") } else { Device::Cpu }
 }
@@ -36,9 +36,9 @@ fn grads(vars: &Vars, t: u64) -> GradStore {
     gradients(&vars.iter().map(|(_, var)| (var, of(var))).collect::<Vec<_>>())
 }
 
-/// Returns the greatest difference between steps in place and replayed, of parameters and of state arrays.
+/// Returns the greatest difference of parameters and state arrays, in place and replayed.
 ///
-/// The difference is relative for numbers above 1, otherwise absolute.
+/// It is relative above 1, otherwise absolute.
 fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType, steps: u64) -> f64 {
     let (here, there) = (variables(dtype, &Device::Cpu), variables(dtype, &device()));
     let mut state = init(optimizer, &here).unwrap();
@@ -60,7 +60,6 @@ fn apart<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, dtype: DType
     a.into_iter().zip(b).map(differ).fold(0.0, f64::max)
 }
 
-/// Returns every number in every array of a state.
 fn arrays<T: GradientTransformation>(state: &OptState<T>) -> Vec<f64> {
     use gradchain::state::{Entry, State, StateWalk};
     let mut found = Vec::new();
@@ -95,7 +94,7 @@ fn chains_of_one_element_have_the_same_bits() {
     has_the_same_bits(inject_hyperparams(adamax(0.01)));
 }
 
-/// Boxed chains, as configs build them, record the same programs as typed ones.
+/// Boxes record the programs of typed chains.
 #[test]
 fn boxes_have_the_same_bits() {
     let rate = cosine_decay(0.05, 20);
@@ -103,7 +102,7 @@ fn boxes_have_the_same_bits() {
     has_the_same_bits(chain(vec![boxed(clip(0.5)), boxed(inside)]));
 }
 
-/// Replayed reductions differ by rounding: they add at most 26 000 squares in `f64` in another order.
+/// Replayed reductions add at most 26 000 squares in `f64` in another order.
 ///
 /// The relative difference is at most 26 000 `f64` ε. Each step propagates it, or one rounding of the type.
 #[test]
@@ -117,10 +116,9 @@ fn chains_with_sums_differ_by_roundings() {
     }
 }
 
-/// Replayed matrix products differ by rounding.
+/// A sum of 200 products has a relative error of about √200 ε in any order.
 ///
-/// A sum of 200 products has a relative error of about √200 ε in any order. Each of the 3 steps has 5 iterations of
-/// three products, and an iteration magnifies a difference 3.45 times.
+/// Each of the 3 steps has 5 iterations of three products, and an iteration magnifies a difference 3.45 times.
 #[test]
 fn products_of_matrices_differ_by_roundings() {
     let heads = WeightDimensionNumbers::tree([("heads", Some(DimensionNumbers::new([0], [-1])))]);
@@ -154,7 +152,7 @@ fn a_run_goes_from_the_cpu_to_the_device_and_back_through_a_file() -> Tested {
     (0..3).try_for_each(|t| step(&optimizer, &begun, &grads(&begun, t), &mut state).map(drop))?;
     begun.read(|params| Save::new(&optimizer, &state).params(params).to_file(&file))??;
 
-    // The file's values are read on the CPU and copied to the variables' device.
+    // Read on the CPU, and copied to the variables' device.
     let there = variables(DType::F32, &device());
     let host = variables(DType::F32, &Device::Cpu);
     let state = host.write(|params| Checkpoint::open(&file)?.load(&optimizer, params))??;
@@ -209,7 +207,7 @@ fn gradients_that_do_not_fit_change_nothing() {
     assert_ne!(all_bits(&vars), before);
 }
 
-/// A step sends only scalars and receives only reductions: no parameter, gradient or array crosses.
+/// Scalars cross in one direction, reductions in the other.
 #[test]
 fn only_numbers_and_sums_cross() {
     let vars = variables(DType::F32, &device());
@@ -227,7 +225,7 @@ fn only_numbers_and_sums_cross() {
     }
 }
 
-/// A state retains no graph of earlier steps, although candle's tensors record their origin.
+/// candle's tensors record their origin.
 #[test]
 fn a_state_keeps_no_graph_of_earlier_steps() {
     let w = Var::zeros(3, DType::F32, &device()).unwrap();
@@ -235,7 +233,7 @@ fn a_state_keeps_no_graph_of_earlier_steps() {
     let optimizer = adam(0.1);
     let mut state = DeviceState::init(&optimizer, &vars).unwrap();
     for _ in 0..20_000 {
-        // Dropping a graph of that many tensors would overflow the stack.
+        // Dropping such a graph would overflow the stack.
         let grads = w.affine(1.0, 1.0).and_then(|x| x.sqr()?.sum_all()?.backward()).unwrap();
         state.step(&optimizer, &vars, &grads).unwrap();
     }

@@ -21,7 +21,7 @@ fn a_run_that_was_saved_goes_on_with_the_same_bits() -> Tested {
         let (vars, optimizer) = (straight.vars(), optimizer());
         let mut state = init(&optimizer, &vars)?;
         for at in 0..25 {
-            // The step is in the middle of a window of three.
+            // Within a window of three.
             if at == 10 {
                 vars.read(|params| Save::new(&optimizer, &state).params(params).to_file(&file))??;
             }
@@ -61,7 +61,7 @@ fn a_variable_that_is_added_starts_afresh_when_told() -> Tested {
     grads.insert(&added, tensor(&[3], DType::F64, 5));
     let were = added.to_vec1::<f64>()?;
     step(&optimizer, &after, &grads, &mut state)?;
-    // The first step of Adam is as long as its learning rate, also for a leaf added after five steps of others.
+    // Adam's first step is as long as its rate, also for a late leaf.
     for (was, is) in were.iter().zip(added.to_vec1::<f64>()?) {
         assert!(((was - is).abs() - 0.1).abs() < 1e-7, "{was} {is}");
     }

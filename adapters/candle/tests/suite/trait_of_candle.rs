@@ -8,7 +8,6 @@ use gradchain_candle::{VarOptimizer, init, step};
 
 use super::*;
 
-/// A training loop that uses only candle's trait.
 fn train<O: Optimizer>(optimizer: &mut O, network: &Network, steps: usize) -> candle_core::Result<()> {
     (0..steps).try_for_each(|_| optimizer.backward_step(&network.loss()))
 }
@@ -49,7 +48,7 @@ fn the_learning_rate_is_read_and_set() -> Tested {
     optimizer.step(&gradients(&[(&w, Tensor::new(&[1.0_f64], &Device::Cpu)?)]))?;
     assert_eq!((w.to_vec1::<f64>()?, optimizer.learning_rate()), (vec![0.875], 0.125));
 
-    // A schedule reports the rate of the last step.
+    // The last step's rate.
     let mut scheduled = VarOptimizer::new(vec![w.clone()], sgd(linear(1.0, 0.0, 4)))?;
     let grads = gradients(&[(&w, Tensor::new(&[0.0_f64], &Device::Cpu)?)]);
     let mut rates = Vec::new();

@@ -1,4 +1,4 @@
-//! Devices: the catalogue, reductions, traffic, and states that move back and forth.
+//! The catalogue, reductions, traffic, and states that move back and forth.
 
 #[allow(
     unexpected_cfgs,

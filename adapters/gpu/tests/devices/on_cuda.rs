@@ -10,7 +10,7 @@ fn device() -> Device<Cuda> {
 
 #[test]
 fn what_is_missing_is_an_error() {
-    // Either a device opens, or the message names the missing part.
+    // Or the message names the missing part.
     if let Err(error) = Device::cuda(0) {
         let said = error.to_string();
         assert!(said.contains("libcuda") || said.contains("libnvrtc") || said.contains("CUDA"), "{said}");
@@ -18,7 +18,6 @@ fn what_is_missing_is_an_error() {
     assert!(Device::cuda(4096).is_err());
 }
 
-/// A kernel with more numbers for a leaf than a launch's arguments hold is an error.
 #[test]
 fn more_numbers_than_a_launch_has_room_for_are_an_error() {
     use gradchain::prelude::*;
@@ -83,7 +82,7 @@ fn misfits_are_errors() {
     suite::misfits(&device());
 }
 
-/// The kernel of every program of the catalogue compiles, without fused operations.
+/// Without fused operations.
 #[test]
 #[ignore = "needs NVIDIA's compiler: adapters/gpu/nvrtc"]
 fn every_program_of_the_catalogue_compiles() {

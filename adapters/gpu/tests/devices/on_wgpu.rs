@@ -1,10 +1,10 @@
-//! Tests on a device of wgpu, such as Mesa's `lavapipe`, which runs on the CPU.
+//! Tests on wgpu, for example Mesa's `lavapipe`, which runs on the CPU.
 
 use gradchain_gpu::{Device, Wgpu, wgsl_source};
 
 use crate::suite;
 
-/// Opens a device for one test; opening is fast, and tests run in parallel.
+/// Opens a device for one test: that is fast, and tests run in parallel.
 fn device() -> Device<Wgpu> {
     Device::wgpu().expect("a device: on Debian `mesa-vulkan-drivers` is one")
 }
@@ -55,7 +55,7 @@ fn three_numbers_are_added_in_their_order() {
     suite::sums_of_three(&device());
 }
 
-/// Kernels add no unprotected product to anything, since a driver may fuse both operations.
+/// A driver may fuse an unprotected product with a sum.
 #[test]
 fn products_are_kept_apart_from_what_they_are_added_to() {
     let (mut products, mut of_sums) = (0, 0);
@@ -78,7 +78,7 @@ fn products_are_kept_apart_from_what_they_are_added_to() {
     assert!(of_sums > 20);
 }
 
-/// A thousand steps leave no buffers of numbers and sums behind.
+/// Neither numbers nor sums stay behind.
 #[test]
 fn memory_is_flat_over_a_thousand_steps() {
     use gradchain::prelude::*;
@@ -90,7 +90,6 @@ fn memory_is_flat_over_a_thousand_steps() {
     for step in 0..1000 {
         device.step(&optimizer, &mut run).unwrap();
         if step % 100 == 99 {
-            // Waits for all earlier work.
             run.params_into(&mut params).unwrap();
             let report = device.backend().device().generate_allocator_report().expect("Vulkan counts its memory");
             held.push(report.total_allocated_bytes);

@@ -16,7 +16,7 @@ use crate::common::registry::registry;
 use crate::common::trees::{LeafPlan, Number, Order, noise, tree};
 use crate::common::{same_values, values};
 
-/// Dtypes of leaves: `f32` and `f64` are computed in, 16-bit floats are converted.
+/// 16-bit floats are converted.
 pub const COMPUTED: [Number; 2] = [Number::F32, Number::F64];
 pub const HALVES: [Number; 2] = [Number::F16, Number::Bf16];
 
@@ -31,7 +31,7 @@ fn plan(numbers: &[Number]) -> Vec<LeafPlan> {
         .collect()
 }
 
-/// Shows each program of the first steps of each catalogue entry; returns their number.
+/// Returns the number of programs.
 pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
     let mut seen = HashSet::new();
     let all = [[Number::F32, Number::F32], [Number::F64, Number::F64], HALVES];
@@ -55,7 +55,7 @@ pub fn each_program(mut show: impl FnMut(&str, &Pass, &LeafProgram)) -> usize {
     seen.len()
 }
 
-/// Every catalogue entry with programs steps as on the CPU.
+/// Catalogue entries with programs step as on the CPU.
 ///
 /// Results are bitwise identical, or differ by at most 1/100,000 if a program calls functions that devices round
 /// differently.
@@ -113,7 +113,7 @@ fn calls_functions(leaf: &LeafProgram) -> bool {
     })
 }
 
-/// Returns two leaves of several chunks; one ends within a chunk.
+/// Returns leaves of several chunks; one ends within a chunk.
 fn large() -> (DynTree, Vec<DynTree>) {
     let leaf = |shape: &[usize]| LeafPlan { number: Number::F32, shape: shape.into(), order: Order::C };
     let plan = [leaf(&[40_001]), leaf(&[3]), leaf(&[128, 128])];
@@ -125,7 +125,7 @@ fn summing() -> impl gradchain::GradientTransformation<Needs = gradchain::needs:
     chain((zero_nans(), clip_by_global_norm(0.5), lamb(linear(0.1, 0.0, 4)).weight_decay(0.01)))
 }
 
-/// Norms of the tree and of leaves are bitwise identical to the CPU's.
+/// Norms of tree and leaves match the CPU's bitwise.
 pub fn sums<B: Backend>(device: &Device<B>) {
     let ((mut params, gradients), optimizer) = (large(), summing());
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -139,7 +139,7 @@ pub fn sums<B: Backend>(device: &Device<B>) {
     }
 }
 
-/// More leaves than one launch holds, some of a single element, are bitwise identical to the CPU's.
+/// Steps more leaves than one launch holds, some of one element.
 pub fn many_leaves<B: Backend>(device: &Device<B>) {
     let leaf = |i: usize| LeafPlan { number: COMPUTED[i % 2], shape: vec![1 + i * 37 % 2500], order: Order::C };
     let plan: Vec<_> = (0..300).map(leaf).collect();
@@ -158,7 +158,7 @@ pub fn many_leaves<B: Backend>(device: &Device<B>) {
 
 /// Without 64-bit floats, a reduction's error is at most 2⁻⁴⁰ of the sum of magnitudes.
 ///
-/// A norm, and a quotient by it, then differs by at most one unit in the last place of `f32`.
+/// A norm, and a quotient by it, differs by at most one unit in the last place of `f32`.
 pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
     let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), sgd(1.0))));
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -176,7 +176,7 @@ pub fn sums_in_pairs<B: Backend>(device: &Device<B>) {
     crate::common::close(&here, &there, f64::from(f32::EPSILON)).unwrap();
 }
 
-/// Sums of three terms of all magnitudes, down to one unit in the last place, keep their order: `(a + b) + c`.
+/// Checks that sums keep their order, `(a + b) + c`, down to one unit in the last place.
 pub fn sums_of_three<B: Backend>(device: &Device<B>) {
     for number in COMPUTED {
         for root in [1e-16, 1e-8, 1e-3, 1.0, 1e3] {
@@ -197,7 +197,7 @@ pub fn sums_of_three<B: Backend>(device: &Device<B>) {
     }
 }
 
-/// A step transfers only the sums of each chunk and the scalars of the step.
+/// Checks that a step sends only chunks' sums and scalars.
 pub fn traffic<B: Backend>(device: &Device<B>) {
     let ((params, gradients), optimizer) = (large(), chain((clip_by_global_norm(0.5), adamw(cosine_decay(0.1, 100)))));
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -206,13 +206,13 @@ pub fn traffic<B: Backend>(device: &Device<B>) {
     let (kernels, before) = (device.kernels(), device.traffic());
     device.step(&optimizer, &mut run).unwrap();
     let after = device.traffic();
-    // Three chunks of the first leaf, one of each other: 8 bytes for each chunk's sum.
+    // 8 bytes for each chunk's sum: three chunks of the first leaf, one of each other.
     assert_eq!(after.to_host - before.to_host, 8 * (3 + 1 + 1));
     assert!(after.to_device - before.to_device < 3 * 2 * 100, "numbers of the step: {before:?}, {after:?}");
     assert_eq!(device.kernels(), kernels, "a schedule compiles nothing anew");
 }
 
-/// Steps on the CPU, through a file to the device, and back equal a run on the CPU, bit for bit.
+/// Steps on the CPU, through a file to the device, and back.
 pub fn back_and_forth<B: Backend>(device: &Device<B>) {
     let ((mut params, gradients), optimizer) = (large(), summing());
     let (mut straight, mut state) = (params.clone(), optimizer.init(&params).unwrap());
@@ -246,7 +246,7 @@ pub fn back_and_forth<B: Backend>(device: &Device<B>) {
     assert_eq!(values(&straight), values(&loaded));
 }
 
-/// A misfit is an error that names the leaf; an unsupported part is one that names the part.
+/// Checks that errors name the leaf or the unsupported part.
 pub fn misfits<B: Backend>(device: &Device<B>) {
     let (params, optimizer) = (vec![1.0_f32, 2.0], adam(0.1));
     let mut run = device.init(&optimizer, &params).unwrap();
@@ -255,7 +255,7 @@ pub fn misfits<B: Backend>(device: &Device<B>) {
     assert!(run.set_gradients(&vec![1.0_f64, 2.0]).is_err());
     let said = device.init(&muon(0.1), &ndarray::Array2::<f32>::zeros((2, 2))).unwrap_err();
     assert!(said.is_unrecordable() && said.to_string().contains("scale_by_muon"), "{said}");
-    // A broadcast number with more elements than kernels can count.
+    // More elements than kernels can count.
     let number = ndarray::arr0(1.0_f32);
     let large = Slices::new().with_view("large", number.broadcast((1_usize << 32) + 1).unwrap());
     let said = device.init(&sgd(0.1), &large).unwrap_err().to_string();
