@@ -59,7 +59,7 @@ pub(super) fn place(structure: &Structure, mut i: usize) -> (usize, usize) {
             None => return (leaf, i),
         }
     }
-    unreachable!("elements are numbered below the number of elements")
+    unreachable!("the element is in bounds")
 }
 
 /// Returns the path and the index of an element, such as `layer/weight[0, 1]`.

@@ -390,5 +390,5 @@ impl Op {
 
 /// Panics: the recorder passes only operands of a type that the operation supports.
 fn ill_typed(value: Value) -> ! {
-    unreachable!("an operation on {value:?}, which has none such")
+    unreachable!("an operation that {value:?} does not support")
 }

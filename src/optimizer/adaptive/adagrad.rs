@@ -51,8 +51,8 @@ optimizer! {
     Adagrad as "adagrad" = (ScaleByRss, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            initial_accumulator_value [0.initial_accumulator_value] "Sets what the sum of squares starts from.",
-            eps [0.eps] "Sets what is added under the root or to it.";
+            initial_accumulator_value [0.initial_accumulator_value] "Sets the initial sum of squares.",
+            eps [0.eps] "Sets the epsilon added under the root or to it.";
         options:
             eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.";
     }

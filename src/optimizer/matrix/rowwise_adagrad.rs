@@ -53,7 +53,7 @@ optimizer! {
     RowwiseAdagrad as "rowwise_adagrad" = (ScaleByRowwiseRss, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            initial_accumulator_value [0.initial_accumulator_value] "Sets what the sums of squares start from.",
-            eps [0.eps] "Sets what is added to the root.";
+            initial_accumulator_value [0.initial_accumulator_value] "Sets the initial sums of squares.",
+            eps [0.eps] "Sets the epsilon added to the root.";
     }
 }

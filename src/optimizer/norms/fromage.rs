@@ -55,7 +55,7 @@ optimizer! {
     Fromage as "fromage" = (ScaleByTrustRatio, FromageStep) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            min_norm [0.min_norm] "Sets what smaller norms are taken to be.";
+            min_norm [0.min_norm] "Sets the lower bound of norms.";
     }
 }
 

@@ -61,6 +61,6 @@ optimizer! {
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean.",
-            mode: LionMode [0.mode] "Sets what stands for the sign.";
+            mode: LionMode [0.mode] "Sets the replacement of the sign.";
     }
 }

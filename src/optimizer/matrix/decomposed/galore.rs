@@ -59,15 +59,15 @@ optimizer! {
     {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            scale [0.scale] "Sets what the updates of matrices are multiplied by.",
+            scale [0.scale] "Sets the factor of the updates of matrices.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
                 "Sets which axes of a leaf are the rows and columns of a matrix.",
             mask: Mask [1.mask] "Sets which leaves decay.";
         integers:
-            rank: usize [0.rank] "Sets the most dimensions of the space that a matrix is projected to.",
-            update_proj_gap: u64 [0.update_proj_gap] "Sets how many steps a projection is kept.";
+            rank: usize [0.rank] "Sets the maximum rank of a projected matrix.",
+            update_proj_gap: u64 [0.update_proj_gap] "Sets the number of steps from one projection to the next.";
         shown: base_optimizer |it| Transform::recipe(&it.chain.0.base_optimizer);
     }
 }
