@@ -35,11 +35,11 @@ deny:
 typos:
     typos
 
-# Ten mistakes, each of which a test must find
+# Ten mutations, each of which a test must detect
 mutants *args:
     ci/mutants {{args}}
 
-# Every small mistake in some files, against one test program
+# Every small mutation of some files, against one test program
 sweep *args:
     ci/sweep {{args}}
 

@@ -52,9 +52,9 @@ fn step<T: GradientTransformation<Needs = Nothing>>(name: &str, optimizer: &T) -
     let wider = [SimdLevel::Avx2, SimdLevel::Avx512].into_iter().filter(|simd| *simd <= detected_simd_level());
     for simd in wider {
         let differs = run(optimizer, simd)?.iter().zip(&baseline).position(|(here, there)| here != there);
-        assert!(differs.is_none(), "{name}: {simd:?} has other bits than the baseline at element {differs:?}");
+        assert!(differs.is_none(), "{name}: {simd:?} differs from the baseline at element {differs:?}");
     }
-    println!("{name}: the same bits up to {:?}", detected_simd_level());
+    println!("{name}: bitwise identical up to {:?}", detected_simd_level());
     Ok(())
 }
 

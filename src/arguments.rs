@@ -8,9 +8,9 @@ use crate::state::Given;
 
 /// A transformation with named arguments.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has no arguments by name",
-    label = "no arguments by name",
-    note = "a chain has none of its own: inject its members, `chain((clip(1.0), inject_hyperparams(adam(0.1))))`"
+    message = "`{Self}` has no named arguments",
+    label = "no named arguments",
+    note = "a chain has none: inject those of its members, `chain((clip(1.0), inject_hyperparams(adam(0.1))))`"
 )]
 pub trait Arguments {
     /// Name of the transformation in messages and configs.

@@ -142,7 +142,7 @@ fn fit<O: GradientTransformation, X>(state: &OptState<O>, params: &[(&str, Place
     let refused =
         |argument: &str, expected: &str, found: String| Err(Error::argument("DeviceState", argument, expected, found));
     if params.len() != structure.len() {
-        let expected = format!("{} leaves, as the state is for", structure.len());
+        let expected = format!("{} leaves, as in the state", structure.len());
         return refused("params", &expected, params.len().to_string());
     }
     for ((path, param), leaf) in params.iter().zip(structure.leaves()) {

@@ -289,7 +289,7 @@ macro_rules! with_dtype {
             }
             #[cfg(not(feature = "half"))]
             $crate::element::DType::F16 | $crate::element::DType::Bf16 => {
-                unreachable!("leaves of 16-bit types cannot be made without the feature `half`")
+                unreachable!("16-bit leaves need the feature `half`")
             }
             coded => unreachable!("state in {coded} is read and written block by block"),
         }

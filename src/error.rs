@@ -196,9 +196,9 @@ impl Error {
     ///
     /// ```
     /// use gradchain::Error;
-    /// let error = Error::collective(2, "rank 0 has not come within 30 s");
+    /// let error = Error::collective(2, "rank 0 did not arrive within 30 s");
     /// assert!(error.is_collective());
-    /// assert_eq!(error.to_string(), "rank 2: rank 0 has not come within 30 s");
+    /// assert_eq!(error.to_string(), "rank 2: rank 0 did not arrive within 30 s");
     /// ```
     pub fn collective(rank: usize, problem: impl Into<String>) -> Error {
         Error(Box::new(Kind::Collective { rank, problem: problem.into() }))
@@ -342,7 +342,7 @@ impl fmt::Display for Error {
                 meant.as_ref().map_or(Ok(()), |meant| write!(f, "; did you mean `{meant}`?"))
             }
             Kind::UnknownName { place, what, name, known } => {
-                write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
+                write!(f, "{place}: unknown {what} `{name}`{}", Known(name, known))
             }
             Kind::Mismatch { what, misfit: Misfit { lines, hints, proposed } } => {
                 write!(f, "{what}: ")?;

@@ -27,7 +27,7 @@ use crate::tree::{LeafSpec, Structure, Tree, TreeMut, Walk};
 /// optimizer.step(&mut eval, &vec![1.0_f64], &mut state).unwrap(); // these are not the parameters to train
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "the parameters that it was made from have not been changed"]
+#[must_use = "the trained parameters are unchanged"]
 pub struct EvalParams<P>(P);
 
 impl<P> EvalParams<P> {
@@ -138,14 +138,14 @@ impl<T: Stage> OptState<T> {
             }
         }));
         if let Some(path) = apart {
-            let problem = format!("`{path}` has parameters to evaluate with for other leaves than those of `params`");
+            let problem = format!("the evaluation parameters of `{path}` are for other leaves than those of `params`");
             return Err(Error::state("eval_params", problem));
         }
         if found.is_empty() {
             return Err(Error::state(
                 "eval_params",
-                "nothing in this optimizer keeps others than those that are trained; `params_ema`, `params_swa`, \
-                 `schedule_free` and `lookahead` do",
+                "this optimizer keeps no evaluation parameters; `params_ema`, `params_swa`, `schedule_free` and \
+                 `lookahead` do",
             ));
         }
         let mut by_leaf = Vec::with_capacity(self.structure().len());
@@ -161,13 +161,13 @@ impl<T: Stage> OptState<T> {
                     continue;
                 }
                 let [first, second] = [first, second].map(|path| if path.is_empty() { "(outermost)" } else { path });
-                let problem = format!("`{first}` and `{second}` both have parameters to evaluate with");
+                let problem = format!("`{first}` and `{second}` both keep evaluation parameters");
                 let advice = "remove one of these wrappers, or mask them so that each leaf is in one";
                 return Err(Error::state("eval_params", format!("leaf {spec}: {problem}; {advice}")));
             }
             if evaluation.moments.begins(i).is_some() {
                 let problem =
-                    "other ranks have the rest of the averages; load a checkpoint of all of them without `sharded`";
+                    "other ranks hold the rest of the averages; load a checkpoint of all ranks without `sharded`";
                 return Err(Error::state("eval_params", format!("leaf `{}`: {problem}", spec.path())));
             }
             by_leaf.push(Some(evaluation));

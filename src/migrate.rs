@@ -309,12 +309,10 @@ impl<T: Stage> OptState<T> {
         if !differences.is_empty() {
             let is_cast = |difference: &Difference| matches!(difference, Difference::DType { .. });
             let what = match differences.iter().any(is_cast) {
-                false => {
-                    "the state does not fit the parameters, and no `rename`, `drop` or `fresh` of the migration says why"
-                }
+                false => "the state does not fit the parameters, and the migration lacks a `rename`, `drop` or `fresh`",
                 true => {
-                    "the state does not fit the parameters, and no verb of the migration says why, as `cast` does of \
-                     another type"
+                    "the state does not fit the parameters, and the migration lacks a verb, such as `cast` for another \
+                     dtype"
                 }
             };
             return Err(Error::structure(what, differences));
@@ -366,7 +364,7 @@ impl<T: Stage> OptState<T> {
         };
         let from = items(&*fresh, &structure);
         if let Some((name, _)) = from.iter().find(|(name, _)| matches!(name.of, Owner::Apart(_))) {
-            return Err(Error::state("reset", format!("`{name}` mixes all leaves, so that of some cannot be reset")));
+            return Err(Error::state("reset", format!("`{name}` combines all leaves, so it cannot be reset for some")));
         }
         let into = items_mut(&mut **self, &structure);
         let same = into.len() == from.len()
@@ -392,7 +390,7 @@ impl<T: Stage> OptState<T> {
         let new: Vec<_> = into.iter().map(ItemSpec::of_mut).collect();
         let sources = sources(&old, &new, moves, None).map_err(|misfit| Error::mismatch("migrate", misfit))?;
         if !sources.params.is_empty() {
-            let problem = "`params_from_part`: parameters are not written here; save them with the state, and load by \
+            let problem = "`params_from_part`: `migrate` writes no parameters; save them with the state, and load with \
                            `Load::migrating`";
             return Err(Error::state("migrate", problem));
         }

@@ -118,11 +118,11 @@ needs! {
 
 /// Inputs of a step that satisfy [`Needs`]; see [`extra`](crate::extra).
 #[diagnostic::on_unimplemented(
-    message = "the transformation needs `{N}`, and a step is given `{Self}`",
+    message = "the transformation needs `{N}`, but the step passes `{Self}`",
     label = "not enough for this transformation",
     note = "for `needs::Value`: `step_with(&mut params, &grads, extra::value(loss), &mut state)`; for `ValueFn` and \
             `ValueAndGradFn`: `extra::value_fn(loss, |params| ..)`, `extra::value_and_grad_fn(loss, |params| ..)`",
-    note = "where the transformation is a parameter or what a function returns, say what it needs: `impl \
+    note = "if the transformation is a parameter or a return value, state its needs: `impl \
             GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
 )]
 pub trait Provides<N> {}

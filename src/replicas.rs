@@ -58,8 +58,7 @@ impl<T: Stage> OptState<T> {
                 return Err(Error::structure(what, differences));
             }
             if let Some(problem) = schema.difference(&other.schema()) {
-                let problem =
-                    format!("another optimizer than that of state 0 made it, or one with other arguments: {problem}");
+                let problem = format!("its optimizer or arguments differ from those of state 0: {problem}");
                 return Err(Error::state(format!("OptState::average: state {}", i + 1), problem));
             }
         }
@@ -128,7 +127,7 @@ impl<T: Stage> OptState<T> {
         let own = singles(self);
         let fields = self.schema().entries.iter().map(ToString::to_string).collect::<Vec<_>>();
         let leaves = structure.leaves().iter().map(ToString::to_string);
-        agree(collective, "the states that are averaged", &leaves.chain(fields).collect::<Vec<_>>())?;
+        agree(collective, "the averaged states", &leaves.chain(fields).collect::<Vec<_>>())?;
         let bits: Vec<u8> = own.iter().flat_map(|(_, value)| value.bits().to_le_bytes()).collect();
         let all = gather(collective, &bits)?;
         let means = own.iter().enumerate().map(|(i, (name, value))| {

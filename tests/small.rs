@@ -149,7 +149,7 @@ fn boxes_on_several_tiles() {
 /// Whole tiles in registers and a remainder match boxes, which get tiles in `f32`.
 #[cfg(feature = "half")]
 #[test]
-fn tiles_of_16_bits_are_added_up() {
+fn tiles_of_16_bit_leaves_are_reduced() {
     const LEN: usize = if cfg!(miri) { 1024 + 5 } else { 2 * 1024 + 37 };
     fn holds<E: gradchain::Element>(
         one_loop: impl GradientTransformation<Needs = Nothing>,

@@ -206,16 +206,16 @@ const MEMBERS: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 #[test]
-fn all_instruction_sets_of_this_cpu_give_the_same_bits() {
+fn all_simd_levels_of_this_cpu_are_bitwise_identical() {
     let ran = Command::new(&BUILT.program).output().expect("the example runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     let said = String::from_utf8_lossy(&ran.stdout).into_owned();
-    let each = format!(": the same bits up to {:?}", gradchain::detected_simd_level());
+    let each = format!(": bitwise identical up to {:?}", gradchain::detected_simd_level());
     assert!(said.lines().count() > CHAINS.len() && said.lines().all(|line| line.ends_with(&each)), "{said}");
 }
 
 #[test]
-fn the_core_loops_divide_and_take_roots_a_register_at_a_time() {
+fn core_loops_vectorize_divisions_and_roots() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((chain, operations), (real, letter)) in CHAINS.iter().flat_map(|c| [(c, ('f', 's')), (c, ('d', 'd'))]) {
@@ -251,7 +251,7 @@ fn shift(simd: &str) -> &'static str {
 }
 
 #[test]
-fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
+fn conversions_of_16_bit_leaves_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // LLVM may keep this chain's parameters in memory.
@@ -293,7 +293,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
 
 /// A tile's updates are added to 16-bit parameters in registers.
 #[test]
-fn updates_are_added_to_16_bits_a_register_at_a_time() {
+fn additions_to_16_bit_parameters_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         let found = loops(functions, simd, "7written4AsIs", &[ADDS_MIXED]);
@@ -307,7 +307,7 @@ fn updates_are_added_to_16_bits_a_register_at_a_time() {
 }
 
 #[test]
-fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
+fn reductions_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         // The squares of one array, and of two.
@@ -333,7 +333,7 @@ fn a_pass_that_adds_up_does_so_a_register_at_a_time() {
 
 /// Sums are `f64`, but `f32` elements beside them must not run at half width.
 #[test]
-fn what_is_done_beside_sums_fills_registers_too() {
+fn arithmetic_beside_sums_is_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
         for chain in ["4Lamb", "13CautiousAdamw"] {
@@ -410,7 +410,7 @@ fn loops_call_nothing_and_gather_nothing() {
 ///
 /// With AVX2 that takes 14 cycles on an AMD EPYC, which tripled the time of held mini-steps in the cache.
 #[test]
-fn stores_are_done_for_all_numbers_of_a_register() {
+fn stores_fill_whole_registers() {
     let functions = &*FUNCTIONS;
     for (name, code) in functions.iter().filter(|(name, _)| name.contains("4simd4avx2")) {
         let masked = |line: &&&str| line.starts_with("vmaskmov") || line.starts_with("vpmaskmov");
@@ -437,7 +437,7 @@ fn masks_are_not_taken_apart() {
 const SETS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
 
 #[test]
-fn members_in_boxes_do_so_a_register_at_a_time() {
+fn boxed_members_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((part, out, pass, instructions), (real, letter)) in
@@ -473,7 +473,7 @@ const ADDED_HALVES: &[(&str, &str)] =
     &[("8ZeroNans", DROPS_MIXED), ("7Fromage", DROPS_MIXED), ("4Lars", DROPS_MIXED), ("11DadaptAdamw", ADDS_MIXED)];
 
 #[test]
-fn leaves_of_16_bits_are_added_up_a_register_at_a_time() {
+fn reductions_of_16_bit_leaves_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (chain, job) in ADDED_HALVES {
@@ -611,7 +611,7 @@ fn what_is_called_for_each_chunk_has_no_pages_on_the_stack() {
 }
 
 #[test]
-fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
+fn loads_and_stores_of_8_bit_state_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (job, code, instructions) in CODES {
@@ -638,7 +638,7 @@ const DRAWS: &[(&str, &[&str])] =
     &[("8AddNoise", &["sqrtp_", "divp_", "mulp_", "addp_", "pmuludq"]), ("18StochasticRounding", &["pmuludq"])];
 
 #[test]
-fn random_numbers_are_drawn_a_register_at_a_time() {
+fn random_numbers_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((part, instructions), (real, letter)) in
@@ -660,7 +660,7 @@ fn random_numbers_are_drawn_a_register_at_a_time() {
 }
 
 #[test]
-fn what_goes_by_rows_and_columns_does_so_a_register_at_a_time() {
+fn rows_and_columns_are_vectorized() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for ((file, job, instructions), (real, letter)) in

@@ -28,7 +28,7 @@ fn main() {
         "adamw" => fused(tree, decayed()),
         "clip+adamw" => fused(tree, chain((clip_by_global_norm(1.0), decayed()))),
         "muon" => matrix(tree, muon(1e-3)),
-        other => panic!("there is no chain {other}"),
+        other => panic!("unknown chain {other}"),
     });
 }
 

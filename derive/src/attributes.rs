@@ -44,16 +44,16 @@ impl Attributes {
         }
         match &found {
             Attributes { skip: true, buffer: true, .. } => {
-                Err(Error::new(Span::call_site(), "what is skipped is no buffer: write `skip` or `buffer`"))
+                Err(Error::new(Span::call_site(), "a skipped field is not a buffer: write `skip` or `buffer`"))
             }
             Attributes { buffer: true, constraint: Some(constraint), .. } => {
                 Err(Error::new(place_of(constraint), "a buffer has no leaves to constrain"))
             }
             Attributes { skip: true, rename: Some(rename), .. } => {
-                Err(Error::new(rename.place, "what is skipped has no name in paths"))
+                Err(Error::new(rename.place, "a skipped field has no name in paths"))
             }
             Attributes { skip: true, constraint: Some(constraint), .. } => {
-                Err(Error::new(place_of(constraint), "what is skipped has no leaves to constrain"))
+                Err(Error::new(place_of(constraint), "a skipped field has no leaves to constrain"))
             }
             _ => Ok(found),
         }
@@ -94,8 +94,8 @@ fn name(value: TokenStream) -> Result<Name> {
     let problem = match text {
         None => "expected string literal",
         Some(text) if text.is_empty() => "a name in a path cannot be empty",
-        Some(text) if text.contains('/') => "a name in a path cannot hold a `/`, which separates names",
-        Some(text) if text.contains('\\') => "a name in a path is written without `\\`",
+        Some(text) if text.contains('/') => "a name in a path cannot contain `/`, the separator",
+        Some(text) if text.contains('\\') => "a name in a path cannot contain `\\`",
         Some(text) => return Ok(Name { text, place }),
     };
     Err(Error::new(place, problem))

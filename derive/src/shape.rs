@@ -107,7 +107,7 @@ pub(crate) struct Names(HashSet<String>);
 
 impl Names {
     pub(crate) fn add(&mut self, name: String, place: Span) -> Result<()> {
-        let problem = format!("the name `{name}` is taken already");
+        let problem = format!("duplicate name `{name}`");
         if self.0.insert(name) { Ok(()) } else { Err(Error::new(place, problem)) }
     }
 }

@@ -10,7 +10,7 @@ use crate::tokens::{Error, Result, fill};
 pub(crate) fn expand(input: &Input) -> Result<TokenStream> {
     Attributes::read(&input.attributes, "state", &[])?;
     let Body::Struct(fields) = &input.body else {
-        let problem = "only a struct can be a state: what a state consists of may not depend on its values";
+        let problem = "only a struct can be a state: the fields of a state may not depend on its values";
         return Err(Error::new(input.keyword.span(), problem));
     };
     let fields = Field::all(fields, "state", &["skip"])?;

@@ -37,7 +37,7 @@ fn variants(input: &Input) -> Result<Vec<Variant>> {
             let mut names = Names::default();
             variants.iter().map(|variant| named(variant, &mut names)).collect()
         }
-        Body::Union => Err(Error::new(input.keyword.span(), "a union cannot be a tree: who knows its fields?")),
+        Body::Union => Err(Error::new(input.keyword.span(), "a union cannot be a tree: its active field is unknown")),
     }
 }
 

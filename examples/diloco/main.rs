@@ -55,14 +55,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let trained = trained?;
     let (losses, bits, accuracy) = &trained[0];
     let agree = trained.iter().all(|(_, others, _)| others == bits);
-    println!("all workers have the same bits: {agree}");
+    println!("all workers are bitwise identical: {agree}");
     println!("messages {ROUNDS}, of one network each, in {} steps", ROUNDS * H);
     println!("test accuracy {accuracy:.3}");
     if !agree {
         return Err("the workers should agree".into());
     }
     if losses[ROUNDS - 1] >= 0.1 * losses[0] {
-        return Err(format!("the loss should have gone down: {losses:?}").into());
+        return Err(format!("the loss should have decreased: {losses:?}").into());
     }
     if *accuracy < 0.95 {
         return Err(format!("the accuracy should be at least 0.95, and is {accuracy}").into());

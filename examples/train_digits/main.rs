@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let title = format!("{UPDATES} updates of a 64-64-10 network on {TRAIN} handwritten digits");
     let path = picture_path()?;
     std::fs::write(&path, picture(&history, &title)?)?;
-    println!("picture of loss and learning rate: {}", path.display());
+    println!("plot of loss and learning rate: {}", path.display());
     println!("train accuracy {:.3}", model.accuracy(&train));
     println!("test accuracy {:.3}", model.accuracy(&test));
     Ok(())

@@ -43,7 +43,7 @@ fn main() -> Anything<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let straight = train(None)?;
-    println!("the straight run: {STEPS} mini-batches, test accuracy {:.3}", accuracy(&straight)?);
+    println!("the uninterrupted run: {STEPS} mini-batches, test accuracy {:.3}", accuracy(&straight)?);
 
     let folder = tempfile::tempdir()?;
     let mut random = Random(std::process::id().into());
@@ -54,10 +54,10 @@ fn main() -> Anything<ExitCode> {
         let hit = start_and_kill(folder.path(), after, Duration::from_micros(random.bits() % 3000))?;
         let begun = begun_files(folder.path())?;
         let newest = match latest_valid(folder.path())?.found {
-            Some((step, _)) => format!("the newest whole checkpoint is of mini-batch {step}"),
-            None => "there is no checkpoint yet".into(),
+            Some((step, _)) => format!("newest complete checkpoint: mini-batch {step}"),
+            None => "no checkpoint yet".into(),
         };
-        println!("kill {kill}: {hit}; {newest}{}", if begun > 0 { ", one that was begun is left" } else { "" });
+        println!("kill {kill}: {hit}; {newest}{}", if begun > 0 { ", an incomplete one remains" } else { "" });
     }
     let resumed = run_to_the_end(folder.path())?;
     println!("the resumed run: test accuracy {:.3}", accuracy(&resumed)?);
@@ -68,7 +68,7 @@ fn main() -> Anything<ExitCode> {
         println!("{differing} of {} parameters differ", theirs.len());
         return Ok(ExitCode::FAILURE);
     }
-    println!("after {KILLS} kills all {} parameters have the bits of the straight run", theirs.len());
+    println!("after {KILLS} kills all {} parameters are bitwise identical to the uninterrupted run", theirs.len());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -121,7 +121,7 @@ fn train(folder: Option<&Path>) -> Anything<Mlp> {
 /// Kills the process shortly after it begins a mini-batch; returns its last message.
 fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<String> {
     let mut child = Command::new(std::env::current_exe()?).arg(folder).stdout(Stdio::piped()).spawn()?;
-    let mut lines = BufReader::new(child.stdout.take().ok_or("the process has no output")?);
+    let mut lines = BufReader::new(child.stdout.take().ok_or("the process has no standard output")?);
     let mut line = String::new();
     while lines.read_line(&mut line)? > 0 {
         let begun = line.trim().strip_prefix("training on mini-batch ").and_then(|step| step.parse::<u64>().ok());
@@ -135,7 +135,7 @@ fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<Strin
     // Up to the kill, not up to the previous read.
     lines.read_to_string(&mut line)?;
     Ok(match child.wait()?.success() {
-        true => "it had come to the end already".into(),
+        true => "it had already finished".into(),
         false => format!("it was {}", line.lines().last().unwrap_or("starting")),
     })
 }
@@ -143,7 +143,7 @@ fn start_and_kill(folder: &Path, after: u64, moment: Duration) -> Anything<Strin
 /// Reads the parameters of the completed process.
 fn run_to_the_end(folder: &Path) -> Anything<Mlp> {
     let status = Command::new(std::env::current_exe()?).arg(folder).stdout(Stdio::null()).status()?;
-    let (step, file) = latest_valid(folder)?.found.ok_or("there is no checkpoint")?;
+    let (step, file) = latest_valid(folder)?.found.ok_or("no checkpoint")?;
     if !status.success() || step != STEPS {
         return Err(format!("the last process ended at mini-batch {step}: {status}").into());
     }

@@ -131,7 +131,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
     for (rank, file) in files.iter().enumerate() {
         let of_file = &file.manifest;
         if (&of_file.optimizer, &of_file.structure) != (&first.optimizer, &first.structure) {
-            return Err(file.damaged("it is of another optimizer or model than that of rank 0"));
+            return Err(file.damaged("its optimizer or model differs from rank 0's"));
         }
         for (name, value) in &of_file.values {
             match values.entry(name) {
@@ -142,7 +142,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
                 Entry::Occupied(place) if place.get().0.same(value) => {}
                 Entry::Occupied(place) => {
                     let other = place.get().1;
-                    return Err(file.damaged(format_args!("`{name}` is not what it is on rank {other}")));
+                    return Err(file.damaged(format_args!("`{name}` differs from rank {other}'s")));
                 }
             }
         }
@@ -180,7 +180,9 @@ impl Scattered {
                 stretches: Vec::new(),
             });
             if (known.dtype, &known.shape, &known.strides) != (dtype, &shape, &strides) {
-                return Err(file.damaged(format_args!("`{tensor}` is no part of that of other ranks")));
+                return Err(
+                    file.damaged(format_args!("dtype, shape or strides of `{tensor}` differ from other ranks'"))
+                );
             }
             // The declared layout of the whole array must cover it.
             let bytes = elements(&shape).and_then(|len| len.checked_mul(dtype.size()));
@@ -188,34 +190,36 @@ impl Scattered {
                 || bytes.is_none()
                 || !is_dense(&shape, &strides, &matching_strides(&shape, &strides))
             {
-                return Err(file.damaged(format_args!("`{tensor}` is larger than any memory, or lies in no order")));
+                return Err(file.damaged(format_args!("`{tensor}` exceeds the address space, or has invalid strides")));
             }
             let len = elements(&info.shape).map_or(usize::MAX, |len| dtype.elements(len));
             match (part, known.stretches.first()) {
                 // Unsharded tensors are the same everywhere.
                 (None, Some((other, ..))) => {
                     if files[*other].manifest.crc32.get(tensor) != file.manifest.crc32.get(tensor) {
-                        return Err(file.damaged(format_args!("`{tensor}` is not what it is on other ranks")));
+                        return Err(file.damaged(format_args!("the checksum of `{tensor}` differs from other ranks'")));
                     }
                 }
                 _ => known.stretches.push((number, begins, len)),
             }
         }
         let Some(mut known) = of_tensor else {
-            return Err(files[0].damaged(format_args!("there is no tensor `{tensor}`")));
+            return Err(files[0].damaged(format_args!("missing tensor `{tensor}`")));
         };
         known.stretches.sort_by_key(|(_, begins, len)| (*begins, *len));
         let mut filled = 0;
         for (number, begins, len) in &known.stretches {
             if *begins != filled {
-                let problem = format_args!("`{tensor}` begins at {begins}, where that of other ranks ends at {filled}");
+                let problem = format_args!(
+                    "`{tensor}` begins at element {begins}, not {filled}, where the earlier ranks' parts end"
+                );
                 return Err(files[*number].damaged(problem));
             }
             filled = begins.saturating_add(*len);
         }
         let expected = elements(&known.shape).unwrap_or(0);
         if filled != expected {
-            let problem = format_args!("`{tensor}` has {filled} of {expected} elements on all ranks together");
+            let problem = format_args!("all ranks together have {filled} of {expected} elements of `{tensor}`");
             return Err(files[0].damaged(problem));
         }
         Ok(known)

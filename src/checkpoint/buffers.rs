@@ -80,7 +80,7 @@ impl<'a> Saved<'a> {
         let expected = dtype.and_then(|dtype| elements(spec.shape())?.checked_mul(dtype.bitsize() / 8));
         let len = match (dtype, expected) {
             (Some(_), Some(len)) => len,
-            (Some(_), None) => return Err(Error::state(spec.path(), "a buffer that is larger than any memory")),
+            (Some(_), None) => return Err(Error::state(spec.path(), "the buffer exceeds the address space")),
             (None, _) => {
                 let mut len = 0;
                 buffer.read(&mut |bytes| {
@@ -104,7 +104,7 @@ impl<'a> Saved<'a> {
         if shown == self.len {
             return Ok(());
         }
-        Err(Error::state(&*self.path, format!("a buffer of {} bytes, which shows {shown}", self.len)))
+        Err(Error::state(&*self.path, format!("the buffer has {} bytes, its walk shows {shown}", self.len)))
     }
 }
 
@@ -148,7 +148,7 @@ impl Values {
             Ok(())
         })?;
         let first = read_only.iter().min().copied().unwrap_or_default();
-        Err(Error::state(first, "a buffer that this tree does not show for writing"))
+        Err(Error::state(first, "`walk_mut` does not visit this buffer"))
     }
 
     pub(super) fn write<P: TreeMut + ?Sized>(&self, params: &mut P) -> Result<()> {
@@ -178,7 +178,7 @@ impl Checkpoint {
         for buffer in &self.buffers {
             let info = self.tensors.info(&buffer_name(buffer.path()))?;
             if !is_of(info, buffer) {
-                return Err(self.damaged(format_args!("the buffer {buffer} is not of the type and shape it has")));
+                return Err(self.damaged(format_args!("the tensor of buffer {buffer} has another dtype or shape")));
             }
         }
         Ok(())

@@ -48,7 +48,7 @@ impl Checkpoint {
         let file = Checkpoint::open_any(path.as_ref())?;
         match file.manifest.shard {
             Some((rank, size)) => {
-                let problem = format!("it is what rank {rank} of {size} has written: open the list of all of them");
+                let problem = format!("it is the shard of rank {rank} of {size}: open the list of all shards");
                 Err(Error::file(&*file.tensors.name, problem))
             }
             None => Ok(file),
@@ -77,7 +77,7 @@ impl Checkpoint {
     ///
     /// Nothing may change or truncate the file while it is open. [`Save`](super::Save) does not change a file that it
     /// replaces: the new one is another file of the same name.
-    #[allow(unsafe_code, reason = "what a map needs is promised by the caller")]
+    #[allow(unsafe_code, reason = "the caller guarantees that the mapped file does not change")]
     pub unsafe fn map(path: impl AsRef<Path>) -> Result<Checkpoint> {
         if let Some(shards) = ShardList::of(path.as_ref())? {
             return shards.open();
@@ -108,15 +108,16 @@ impl Checkpoint {
         let Some(text) = text else {
             return Err(Error::file(
                 &*tensors.name,
-                "it is a safetensors file, and not a checkpoint of this crate; `Import` reads those of PyTorch and Optax",
+                "it is a safetensors file, but not a checkpoint of gradchain; `Import` reads those of PyTorch and \
+                 Optax",
             ));
         };
         let manifest = Manifest::parse(&tensors.name, text)?;
         if check_of(header) != Some(manifest.check) {
-            return Err(tensors.damaged("the check sum of the header is not that of the header"));
+            return Err(tensors.damaged("the header does not match its checksum"));
         }
         let structure = manifest.structure.structure();
-        let structure = structure.ok_or_else(|| tensors.damaged("a leaf is larger than any memory"))?;
+        let structure = structure.ok_or_else(|| tensors.damaged("a leaf exceeds the address space"))?;
         let checkpoint = Checkpoint::new(tensors, manifest, structure, None);
         if checkpoint.manifest.models.is_empty() {
             checkpoint.consistent()?;
@@ -131,7 +132,7 @@ impl Checkpoint {
         }
         let there = checkpoint.tensors.len();
         if described != there {
-            return Err(checkpoint.damaged(format!("the models have {described} tensors, {there} are there")));
+            return Err(checkpoint.damaged(format!("the models describe {described} tensors, the file has {there}")));
         }
         Ok(checkpoint)
     }
@@ -152,13 +153,13 @@ impl Checkpoint {
         let expected = self.manifest.arrays.len() + params + self.buffers.len();
         let announced = self.tensors.len();
         if expected != announced || announced != self.manifest.crc32.len() {
-            return Err(self.damaged(format!("{expected} tensors are described, {announced} are there")));
+            return Err(self.damaged(format!("expected {expected} tensors, found {announced}")));
         }
         if self.manifest.params {
             for leaf in self.structure.leaves() {
                 let info = self.tensors.info(&param_name(leaf.path()))?;
                 if info.dtype != tensor_dtype(leaf.dtype()) || info.shape != leaf.shape() {
-                    return Err(self.damaged(format_args!("the parameter {leaf} is not of the type and shape it has")));
+                    return Err(self.damaged(format_args!("the tensor of parameter {leaf} has another dtype or shape")));
                 }
             }
         }
@@ -167,12 +168,14 @@ impl Checkpoint {
             let info = self.tensors.info(tensor)?;
             let whole = self.manifest.parts.contains_key(tensor) || coded.len() == elements(&info.shape);
             if info.dtype != tensor_dtype(coded.dtype) || coded.len().is_none() || !whole {
-                return Err(self.damaged(format_args!("`{tensor}` is not as long as an array of {}", coded.dtype)));
+                return Err(
+                    self.damaged(format_args!("`{tensor}` has the wrong length for an array of {}", coded.dtype))
+                );
             }
         }
         let arrays = self.manifest.arrays.iter().map(|(_, tensor)| tensor);
         match arrays.chain(self.manifest.crc32.keys()).find(|tensor| self.tensors.get(tensor).is_none()) {
-            Some(tensor) => Err(self.damaged(format!("there is no tensor `{tensor}`"))),
+            Some(tensor) => Err(self.damaged(format!("missing tensor `{tensor}`"))),
             None => Ok(()),
         }
     }
@@ -212,7 +215,7 @@ impl Checkpoint {
         if expected == Crc(found) {
             return Ok(());
         }
-        Err(self.damaged(format_args!("tensor `{tensor}` has check sum {found:08x}, not {:08x}", expected.0)))
+        Err(self.damaged(format_args!("tensor `{tensor}` has checksum {found:08x}, not {:08x}", expected.0)))
     }
 
     pub(super) fn array(&self, tensor: &str) -> Result<(DType, Vec<usize>)> {
@@ -221,7 +224,8 @@ impl Checkpoint {
         }
         let info = self.tensors.info(tensor)?;
         let dtype = leaf_dtype(info.dtype);
-        let dtype = dtype.ok_or_else(|| self.damaged(format_args!("`{tensor}` is of type {:?}", info.dtype)))?;
+        let dtype =
+            dtype.ok_or_else(|| self.damaged(format_args!("`{tensor}` has the unsupported dtype {:?}", info.dtype)))?;
         Ok((dtype, info.shape.clone()))
     }
 
@@ -230,7 +234,7 @@ impl Checkpoint {
         if let Some(Coded { dtype, shape, strides }) = self.manifest.coded.get(tensor) {
             let bytes = self.bytes(tensor)?;
             let from = LeafRef::coded(&bytes, *dtype, shape, strides);
-            leaf.copy_from(&from.ok_or_else(|| self.damaged(format_args!("`{tensor}` lies in no order")))?);
+            leaf.copy_from(&from.ok_or_else(|| self.damaged(format_args!("`{tensor}` has invalid strides")))?);
             return Ok(());
         }
         if let Some(assembly) = &self.assembly {

@@ -62,7 +62,7 @@ use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffe
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "it says how to load, and loads nothing until it is told to"]
+#[must_use = "nothing is loaded until a method such as `load` is called"]
 pub struct Load {
     may_differ: Vec<String>,
     migration: Migration,

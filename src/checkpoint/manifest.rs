@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Crc {
         let text = String::deserialize(from)?;
         let digits = text.len() == 8 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         let value = u32::from_str_radix(&text, 16).ok().filter(|_| digits);
-        value.map(Crc).ok_or_else(|| serde::de::Error::custom(format_args!("`{text}` is not a check sum")))
+        value.map(Crc).ok_or_else(|| serde::de::Error::custom(format_args!("`{text}` is not a checksum")))
     }
 }
 
@@ -129,10 +129,10 @@ pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
         notes: BTreeMap<String, String>,
     }
     let Header { entries } = serde_json::from_str(header).map_err(|error| error.to_string())?;
-    let text = entries.get(KEY).ok_or("it is a safetensors file, and no checkpoint of this crate")?;
+    let text = entries.get(KEY).ok_or("it is a safetensors file, but not a checkpoint of gradchain")?;
     let Noted { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let is_whole = check_of(header) == Some(check);
-    if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }
+    if is_whole { Ok(notes) } else { Err("the header does not match its checksum".into()) }
 }
 
 /// The beginning of `check`, where JSON is a string in JSON.
@@ -153,8 +153,7 @@ impl Manifest {
         struct Version {
             format: u32,
         }
-        let bad =
-            |error: serde_json::Error| Error::file(file, format!("damaged: its metadata is not as written: {error}"));
+        let bad = |error: serde_json::Error| Error::file(file, format!("damaged: invalid metadata: {error}"));
         let Version { format } = serde_json::from_str(text).map_err(bad)?;
         if format != FORMAT {
             let problem = format!("it has format {format}, and this version of gradchain reads {FORMAT}");

@@ -91,18 +91,18 @@ impl<'a> SaveModels<'a> {
     fn write(&self, shown: &str, to: &mut (impl Write + Seek)) -> Result<()> {
         let (mut models, mut tensors) = (BTreeMap::new(), Vec::new());
         for (name, model) in &self.models {
-            let bad = |problem: &str| Err(Error::state("checkpoint", format!("the model `{name}` {problem}")));
+            let bad = |problem: &str| Err(Error::state("checkpoint", format!("the model name `{name}` {problem}")));
             if name.is_empty() || name.contains('/') {
-                return bad("needs a name, without `/`");
+                return bad("must not be empty or contain `/`");
             }
             let model = model.as_ref().map_err(Error::clone)?;
             if models.insert(name.clone(), model.manifest.clone()).is_some() {
-                return bad("is there twice");
+                return bad("occurs twice");
             }
             tensors.extend(model.tensors.iter().map(|(spec, held)| (spec.within(&prefix(name)), held)));
         }
         if models.is_empty() {
-            return Err(Error::state("checkpoint", "there is no model to save"));
+            return Err(Error::state("checkpoint", "no model to save"));
         }
         let manifest = Manifest { models, notes: self.notes.clone(), ..Manifest::default() };
         put(shown, to, tensors, manifest).map(drop)
@@ -148,7 +148,7 @@ impl Checkpoint {
         let sums = self.manifest.crc32.iter();
         let crc32 = sums.filter_map(|(tensor, sum)| Some((tensor.strip_prefix(&*prefix)?.to_owned(), *sum))).collect();
         let structure: Option<Structure> = manifest.structure.structure();
-        let structure = structure.ok_or_else(|| self.damaged("a leaf is larger than any memory"))?;
+        let structure = structure.ok_or_else(|| self.damaged("a leaf exceeds the address space"))?;
         let tensors = self.tensors.within(name, prefix);
         let model = Checkpoint::new(tensors, Manifest { crc32, ..manifest.clone() }, structure, None);
         model.set_verified(self.is_verified());
@@ -161,7 +161,10 @@ impl Checkpoint {
         if names.is_empty() {
             return Ok(());
         }
-        Err(Error::file(&*self.tensors.name, format!("it holds several models: {} gives one", names.join(" or "))))
+        Err(Error::file(
+            &*self.tensors.name,
+            format!("it holds several models: select one with {}", names.join(" or ")),
+        ))
     }
 }
 

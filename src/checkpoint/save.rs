@@ -100,7 +100,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
     pub(super) fn model(&self, shard: Option<(usize, usize)>) -> Result<ModelOf<'a>> {
         self.state.usable()?;
         if shard.is_none() && is_shared(&**self.state) {
-            let problem = "the state is one rank's share: `to_shards` writes down that of all";
+            let problem = "the state is one rank's shard: `to_shards` writes those of all ranks";
             return Err(Error::state("checkpoint", problem));
         }
         let state: &'a OptState<T> = self.state;
@@ -114,8 +114,8 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
                 return Err(Error::structure("the parameters are not those that the state was made for", differences));
             }
             if self.state.is_evaluated(params) {
-                let problem = "the parameters are those that `eval_params` made, from which training would continue: save \
-                               those that are trained; `Checkpoint::load_eval_params` makes the others of the file";
+                let problem = "these parameters are for evaluation, made by `eval_params`: save the trained ones; \
+                               `Checkpoint::load_eval_params` computes the others from the file";
                 return Err(Error::state("checkpoint", problem));
             }
             if has_params {
@@ -345,7 +345,8 @@ pub(super) fn write(
 }
 
 fn header(shown: &str, tensors: &[Spec], manifest: &Manifest) -> Result<String> {
-    let failed = |error: &dyn core::fmt::Display| Error::file(shown, format!("its header cannot be made: {error}"));
+    let failed =
+        |error: &dyn core::fmt::Display| Error::file(shown, format!("its header cannot be serialized: {error}"));
     let text = serde_json::to_string(manifest).map_err(|error| failed(&error))?;
     let metadata = metadata(Some(HashMap::from([(KEY.into(), text)])), tensors).map_err(|error| failed(&error))?;
     let mut header = serde_json::to_string(&metadata).map_err(|error| failed(&error))?;

@@ -83,7 +83,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         let path = &target_of(path.as_ref()).unwrap_or_else(|_| path.as_ref().into());
         let (rank, size) = (collective.rank(), collective.size());
         let Some(called) = path.file_name().and_then(|name| name.to_str()) else {
-            return Err(Error::file(shown, "it is not the name of a file"));
+            return Err(Error::file(shown, "the path has no file name, or one that is not UTF-8"));
         };
         // Each attempt has its own names, so that listed files are never overwritten.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
@@ -118,7 +118,7 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
     let one = |(rank, said): (usize, &Vec<u8>)| match said[..].try_into() {
         Ok(check) => Ok(Crc(u32::from_le_bytes(check))),
         Err(_) => {
-            let problem = format!("rank {rank} could not write its part: {}", String::from_utf8_lossy(said));
+            let problem = format!("rank {rank} could not write its shard: {}", String::from_utf8_lossy(said));
             Err(Error::collective(collective.rank(), problem))
         }
     };
@@ -146,7 +146,7 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
 /// ```
 pub fn merge(list: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
     let (list, shown) = (list.as_ref(), list.as_ref().display().to_string());
-    let Some(shards) = ShardList::of(list)? else { return Err(Error::file(shown, "it is no list of shards")) };
+    let Some(shards) = ShardList::of(list)? else { return Err(Error::file(shown, "it is not a list of shards")) };
     let whole = shards.open()?;
     whole.verify()?;
     replace_file(to.as_ref(), |shown, file| whole.write_as_one(shown, file))
@@ -169,7 +169,9 @@ impl ShardList {
             serde_json::from_slice(&first).map_err(|error| failed(&format_args!("damaged: {error}")))?;
         if list.gradchain_shards != FORMAT || list.files.is_empty() {
             let found = list.gradchain_shards;
-            return Err(failed(&format_args!("it lists files of format {found}, and this version reads {FORMAT}")));
+            return Err(failed(&format_args!(
+                "it lists shards of format {found}, and this version of gradchain reads {FORMAT}"
+            )));
         }
         Ok(Some(ShardList { path: target_of(path).map_err(refused)?, ..list }))
     }
@@ -195,7 +197,7 @@ impl ShardList {
             let file = Checkpoint::open_shard(&folder_of(&self.path).join(name))?;
             let expected = (Some((rank, self.files.len())), *check);
             if (file.manifest.shard, file.manifest.check) != expected {
-                return Err(Error::file(name, format!("it is not the file that {shown} lists")));
+                return Err(Error::file(name, format!("it is not the shard that {shown} lists")));
             }
             Ok(file)
         });

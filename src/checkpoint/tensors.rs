@@ -61,7 +61,7 @@ impl Tensors {
         match (length + 8).checked_add(metadata.data_len() as u64) {
             Some(expected) if found == expected => {}
             Some(expected) if found < expected => {
-                return Err(Error::file(name, format!("cut off: it has {found} of {expected} bytes")));
+                return Err(Error::file(name, format!("truncated: it has {found} of {expected} bytes")));
             }
             expected => {
                 let expected = expected.unwrap_or(u64::MAX);
@@ -119,7 +119,7 @@ impl Tensors {
     }
 
     pub(super) fn info(&self, tensor: &str) -> Result<&TensorInfo> {
-        self.get(tensor).ok_or_else(|| self.damaged(format_args!("there is no tensor `{tensor}`")))
+        self.get(tensor).ok_or_else(|| self.damaged(format_args!("missing tensor `{tensor}`")))
     }
 
     pub(super) fn chunks(&self, tensor: &str, mut show: impl FnMut(&[u8])) -> Result<()> {
@@ -192,19 +192,19 @@ pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     let other_format = OTHERS.iter().find(|(begins, _)| start.starts_with(begins) && start[8] != b'{');
     if let Some((_, what)) = other_format {
         return other(&format_args!(
-            "{what}, not a safetensors file: write that with `save_file` of the Python package `safetensors`"
+            "{what}, not a safetensors file: write one with `save_file` of the Python package `safetensors`"
         ));
     }
     if found < 9 {
-        return other(&format_args!("no safetensors file: it has {found} bytes"));
+        return other(&format_args!("not a safetensors file: it has {found} bytes"));
     }
     let length = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| start[i]));
     // Before allocating it.
     if length > LONGEST_HEADER {
-        return other(&format_args!("no safetensors file: it announces a header of {length} bytes"));
+        return other(&format_args!("not a safetensors file: it announces a header of {length} bytes"));
     }
     if length + 8 > found {
-        return Err(Error::file(name, format!("cut off in a header of {length} bytes: it has {found}")));
+        return Err(Error::file(name, format!("truncated in a header of {length} bytes: it has {found}")));
     }
     let mut header = vec![0; length as usize];
     read(8, &mut header)?;

@@ -103,7 +103,11 @@ pub fn average_with<P: TreeMut + ?Sized>(
     let own = bytes_of(params)?;
     let leaves: Vec<String> = Structure::of(params)?.leaves().iter().map(ToString::to_string).collect();
     let buffers = own.iter().map(|(spec, _)| format!("buffer {spec}"));
-    agree(collective, "the structure of what is averaged", &leaves.into_iter().chain(buffers).collect::<Vec<_>>())?;
+    agree(
+        collective,
+        "the structure of the averaged parameters",
+        &leaves.into_iter().chain(buffers).collect::<Vec<_>>(),
+    )?;
     // Before the leaves, so that a refusal changes nothing.
     let means = if own.is_empty() {
         Vec::new()

@@ -118,7 +118,7 @@ pub(crate) fn place_in(collective: &dyn Collective) -> Result<(usize, usize)> {
     if rank < size {
         return Ok((rank, size));
     }
-    Err(Error::argument("Collective", "rank", &format!("below the size, which is {size}"), rank))
+    Err(Error::argument("Collective", "rank", &format!("below the group's size of {size}"), rank))
 }
 
 /// Waits for a call of an untrusted implementation, and checks the received length.

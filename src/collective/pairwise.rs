@@ -65,7 +65,7 @@ impl<G: TreeMut> PairwiseMean<G> {
         if let Some((_, first)) = self.sums.first() {
             let differences = Structure::of(first)?.differences(&tree);
             if !differences.is_empty() {
-                return Err(Error::structure("PairwiseMean: the tree is not like those before it", differences));
+                return Err(Error::structure("PairwiseMean: the tree does not match the earlier ones", differences));
             }
         }
         self.sums.push((1, tree));

@@ -34,7 +34,7 @@ use crate::error::Result;
 ///
 /// MPI's request of a call such as `MPI_Ialltoallv`; PyTorch's `Work`, of `async_op=True`. Those borrow the memory of
 /// the messages, and must not be dropped before the call has ended.
-#[must_use = "what has been sent for arrives when it is waited for"]
+#[must_use = "the messages arrive only when `wait` is called"]
 pub struct Pending<'a>(Box<dyn FnOnce() -> Result<[Vec<u8>; 2]> + Send + 'a>);
 
 impl<'a> Pending<'a> {

@@ -31,7 +31,7 @@ use crate::error::{Error, Result};
 /// let mut ranks = threads(2, Duration::from_millis(100));
 /// let late = ranks.pop();
 /// let error = ranks[0].barrier().unwrap_err();
-/// assert_eq!(error.to_string(), "rank 0: rank 1 has not come within 100ms");
+/// assert_eq!(error.to_string(), "rank 0: rank 1 did not arrive within 100ms");
 /// // It comes when the others have given up.
 /// assert!(late.unwrap().barrier().unwrap_err().is_collective());
 /// ```
@@ -134,7 +134,7 @@ impl Visit<'_> {
                 None => (0, post.bytes.len()),
             };
             if len != *expected {
-                let problem = format!("rank {rank} brought {len} bytes for rank {}, not {expected}", ranks.rank);
+                let problem = format!("rank {rank} sent {len} bytes to rank {}, not {expected}", ranks.rank);
                 return Err(Error::collective(ranks.rank, problem));
             }
             received.extend_from_slice(&post.bytes[at..at + len]);
@@ -177,7 +177,12 @@ impl Threads {
         if from.len() != self.size || to.is_some_and(|to| to.len() != self.size) || sum != bytes.len() {
             let (to, from) = (to.map_or(0, <[usize]>::len), from.len());
             let found = format!("{to} and {from} lengths, {sum} of {} bytes", bytes.len());
-            return Err(Error::argument(call, "to, from", &format!("{} lengths of all bytes", self.size), found));
+            return Err(Error::argument(
+                call,
+                "to, from",
+                &format!("{} lengths each, with a sum of all bytes", self.size),
+                found,
+            ));
         }
         let mut meeting = self.lock();
         if let Some(problem) = &meeting.broken {
@@ -212,7 +217,7 @@ impl Threads {
             let left = until.map_or(Duration::MAX, |until| until.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 let absent = meeting.call(number).posts.iter().position(Option::is_none).unwrap_or(self.rank);
-                let problem = format!("rank {absent} has not come within {:?}", self.timeout);
+                let problem = format!("rank {absent} did not arrive within {:?}", self.timeout);
                 meeting.broken = Some(problem.clone());
                 self.shared.1.notify_all();
                 return Err(Error::collective(self.rank, problem));
@@ -247,7 +252,7 @@ impl Collective for Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        self.lock().broken.get_or_insert_with(|| format!("rank {} has gone", self.rank));
+        self.lock().broken.get_or_insert_with(|| format!("rank {} has left the group", self.rank));
         self.shared.1.notify_all();
     }
 }

@@ -24,7 +24,7 @@
 //! assert_eq!(params, 0.5);
 //!
 //! let error = config::build(&serde_json::json!({"adamw": {"learning_rate": 0.1, "weight_decy": 0.1}})).unwrap_err();
-//! assert!(error.to_string().starts_with("$.adamw: there is no argument `weight_decy`; did you mean `weight_decay`?"));
+//! assert!(error.to_string().starts_with("$.adamw: unknown argument `weight_decy`; did you mean `weight_decay`?"));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

@@ -175,7 +175,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("scale_by_soap", DECOMPOSED),
 ];
 
-const DECOMPOSED: &str = "there with the feature `faer` of gradchain";
+/// The message for transformations with matrix decompositions.
+const DECOMPOSED: &str = "available with the feature `faer` of gradchain";
 
 impl core::fmt::Debug for Registry {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -328,10 +329,10 @@ impl Registry {
 
     fn unknown(&self, node: &Node<'_>, name: &str) -> ConfigError {
         let elsewhere = |place: &str| {
-            ConfigError::wrong(node.place(), "a transformation of gradients", format!("`{name}`, which is {place}"))
+            ConfigError::wrong(node.place(), "a gradient transformation", format!("`{name}`, which is {place}"))
         };
         if PER_EXAMPLE.contains(&name) {
-            return elsewhere("given a gradient for each example and comes first: see `build_per_example`");
+            return elsewhere("for per-example gradients and comes first: see `build_per_example`");
         }
         match ELSEWHERE.iter().find(|(known, _)| *known == name) {
             Some((_, place)) => elsewhere(place),
@@ -407,7 +408,7 @@ impl Builder for Registry {
         } else if let Some(base) = into.downcast_mut::<Boxed>() {
             *base = narrow(built).map_err(|error| ConfigError::refused(node.place(), error))?;
         } else {
-            return Err(node.wrong("what the type of what is around it has decided"));
+            return Err(node.wrong("the transformation that the outer type fixes"));
         }
         Ok(())
     }

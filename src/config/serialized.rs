@@ -9,9 +9,9 @@ use crate::recipe::{ConfigError, Recipe, Result};
 
 /// Reads a config that is data, without duplicate keys, and not nested too deeply.
 pub(super) fn recipe_of<C: Serialize + ?Sized>(config: &C) -> Result<Recipe> {
-    config.serialize(Reader { left: DEEPEST }).map_err(|Problem(problem)| {
-        ConfigError::wrong("$", "a config", format_args!("one that cannot be read: {problem}"))
-    })
+    config
+        .serialize(Reader { left: DEEPEST })
+        .map_err(|Problem(problem)| ConfigError::wrong("$", "a config", format_args!("invalid data: {problem}")))
 }
 
 #[derive(Debug)]
@@ -106,12 +106,12 @@ impl Entries {
             let integer = number.parse().map(Recipe::Integer);
             return integer
                 .or_else(|_| number.parse().map(Recipe::Number))
-                .map_err(|_| Problem(format!("`{number}` is no number")));
+                .map_err(|_| Problem(format!("`{number}` is not a number")));
         }
         let mut keys: Vec<&str> = self.entries.iter().map(|(key, _)| &**key).collect();
         keys.sort_unstable();
         if let Some(twice) = keys.windows(2).find(|two| two[0] == two[1]) {
-            return Err(Problem(format!("the key `{}` is there twice", twice[0])));
+            return Err(Problem(format!("duplicate key `{}`", twice[0])));
         }
         Ok(named(self.variant, Recipe::Map(self.entries)))
     }
@@ -271,7 +271,7 @@ impl ser::SerializeMap for Entries {
         self.key = Some(match key.serialize(Reader { left: 0 })? {
             Recipe::Text(text) => text,
             key @ (Recipe::Integer(_) | Recipe::Bool(_)) => key.to_string(),
-            other => return Err(Problem(format!("a key must be a text, found {other}"))),
+            other => return Err(Problem(format!("a key must be a string, found {other}"))),
         });
         Ok(())
     }
@@ -340,9 +340,9 @@ mod tests {
     fn keys_are_texts_and_none_is_there_twice() {
         let refused = |error: ConfigError| error.to_string();
         let twice = recipe_of(&Pairs([("a", 1), ("a", 2)])).unwrap_err();
-        assert_eq!(refused(twice), "$: expected a config, found one that cannot be read: the key `a` is there twice");
+        assert_eq!(refused(twice), "$: expected a config, found invalid data: duplicate key `a`");
         let no_text = recipe_of(&Pairs([(0.5, 1), (1.5, 2)])).unwrap_err();
-        assert!(refused(no_text).ends_with("a key must be a text, found 0.5"));
+        assert!(refused(no_text).ends_with("a key must be a string, found 0.5"));
         assert_eq!(recipe_of(&Pairs([(2, 1), (3, 2)])).unwrap().to_string(), r#"{"2": 1, "3": 2}"#);
         assert!(refused(recipe_of(&u128::MAX).unwrap_err()).ends_with(&format!("{} is too large", u128::MAX)));
     }
@@ -358,6 +358,6 @@ mod tests {
         }
         assert_eq!(recipe_of(&Number { digits: "18446744073709551615" }), Ok(Recipe::Integer(u64::MAX.into())));
         assert_eq!(recipe_of(&Number { digits: "3e-4" }), Ok(Recipe::Number(3e-4)));
-        assert!(recipe_of(&Number { digits: "3e-" }).unwrap_err().to_string().ends_with("`3e-` is no number"));
+        assert!(recipe_of(&Number { digits: "3e-" }).unwrap_err().to_string().ends_with("`3e-` is not a number"));
     }
 }

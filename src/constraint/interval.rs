@@ -45,7 +45,7 @@ pub fn interval(lower: f64, upper: f64) -> Interval {
 
 /// See [`interval`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 #[non_exhaustive]
 pub struct Interval {
     /// Exclusive lower bound of every element.
@@ -60,7 +60,7 @@ impl Interval {
         let Interval { lower, upper } = *self;
         let found = || format!("({lower}, {upper})");
         if !(lower.is_finite() && upper.is_finite() && lower < upper) {
-            return Err(Error::argument("interval", "bounds", "finite, the lower one first", found()));
+            return Err(Error::argument("interval", "bounds", "finite and in ascending order", found()));
         }
         let none = || format!("bounds with a number of type {} between them", leaf.dtype());
         open(leaf.dtype(), lower, upper).ok_or_else(|| Error::argument("interval", "bounds", &none(), found()))

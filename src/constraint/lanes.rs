@@ -36,7 +36,7 @@ impl Lane {
 pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, axis.or(leaf.shape().len().checked_sub(1)))?;
     if len == 0 && outer * inner > 0 {
-        return Err(leaf.refuse("vectors with elements", format!("the shape {:?}", leaf.shape())));
+        return Err(leaf.refuse("nonempty vectors", format!("the shape {:?}", leaf.shape())));
     }
     let lane = move |a, b| Lane { start: a * len * inner + b, outer: (1, 0), inner: (len, inner) };
     Ok((0..outer).flat_map(move |a| (0..inner).map(move |b| lane(a, b))))
@@ -46,7 +46,7 @@ pub(super) fn along(leaf: &Site<'_>, axis: Option<usize>) -> Result<impl Iterato
 pub(super) fn across(leaf: &Site<'_>, axis: usize) -> Result<impl Iterator<Item = Lane> + use<>> {
     let [outer, len, inner] = split(leaf, Some(axis))?;
     if len > 0 && outer * inner == 0 {
-        return Err(leaf.refuse("vectors with elements", format!("the shape {:?}", leaf.shape())));
+        return Err(leaf.refuse("nonempty vectors", format!("the shape {:?}", leaf.shape())));
     }
     Ok((0..len).map(move |j| Lane { start: j * inner, outer: (outer, len * inner), inner: (inner, 1) }))
 }

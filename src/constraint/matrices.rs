@@ -45,7 +45,7 @@ pub(super) fn read_symmetric(leaf: &Site<'_>, first: usize, n: usize, matrix: &[
         for j in 0..=i {
             let (low, high) = (matrix[i * n + j], matrix[j * n + i]);
             if (low - high).abs() > slack(leaf.dtype(), n) * largest {
-                return Err(leaf.refuse_element(first + i * n + j, &format!("{high}, as mirrored"), low));
+                return Err(leaf.refuse_element(first + i * n + j, &format!("{high}, the mirrored element"), low));
             }
             // Halved first, because the sum of two large numbers overflows.
             to[row(i) + j] = if low == high { low } else { low / 2.0 + high / 2.0 };

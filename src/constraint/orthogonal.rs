@@ -59,7 +59,7 @@ pub fn orthogonal() -> Orthogonal {
 
 /// See [`orthogonal`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 pub struct Orthogonal;
 
 /// A matrix's columns, or its rows if fewer.
@@ -136,8 +136,10 @@ fn factors(leaf: &Site<'_>, frame: Frame, matrix: &[f64]) -> Result<Factors> {
         // The remainder of a dependent vector is rounding, of a zero vector NaN.
         let independent = length > 4.0 * len as f64 * f64::EPSILON;
         if !independent {
-            let found = format!("{} {k}, which depends on those before it", frame.name());
-            return Err(leaf.refuse(&format!("made of a raw matrix with independent {}s", frame.name()), found));
+            let found = format!("{} {k}, which depends linearly on earlier ones", frame.name());
+            return Err(
+                leaf.refuse(&format!("made of a raw matrix with linearly independent {}s", frame.name()), found)
+            );
         }
         r[k * count + k] = length;
     }
@@ -207,7 +209,7 @@ impl Constraint for Orthogonal {
                 // NaN fails the comparison.
                 let orthonormal = (product - expected).abs() <= slack(leaf.dtype(), frame.len);
                 if !orthonormal {
-                    let found = format!("the product {product} of its {}s {i} and {j}", frame.name());
+                    let found = format!("the dot product {product} of its {}s {i} and {j}", frame.name());
                     return Err(leaf.refuse("an orthogonal matrix", found));
                 }
             }

@@ -48,7 +48,12 @@ impl Plan {
         }
         for (path, _) in bound.iter().flat_map(|bound: &Bound| &bound.parts) {
             if !paths.insert(path) {
-                return Err(Error::argument("unconstrain", path, "the path of a raw leaf alone", "another leaf of it"));
+                return Err(Error::argument(
+                    "unconstrain",
+                    path,
+                    "the path of only one raw leaf",
+                    "another leaf of it",
+                ));
             }
         }
         drop(paths);
@@ -158,7 +163,7 @@ impl Bound {
             // Infinities overflowed; NaN is a difference of infinities, without a direction.
             pulled.iter_mut().for_each(|g| *g = g.clamp(-f64::MAX, f64::MAX));
             if pulled.iter().any(|g| g.is_nan()) {
-                let found = "raw numbers so near to having none that the gradient overflows";
+                let found = "raw numbers so close to a singularity that the gradient overflows";
                 return Err(Site::new("pull_back", spec).refuse("at a point that has a gradient", found));
             }
         }

@@ -80,7 +80,7 @@ pub fn positive_exp() -> Positive {
 
 /// See [`positive`] and [`positive_exp`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 #[non_exhaustive]
 pub enum Positive {
     /// Softplus, `ln(1 + eʳ)`.

@@ -57,7 +57,7 @@ pub fn positive_definite() -> PositiveDefinite {
 
 /// See [`positive_definite`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 pub struct PositiveDefinite;
 
 /// Returns the Cholesky factor, whose raw diagonal is logarithmic.

@@ -167,7 +167,7 @@ fn fill<P: TreeMut>(params: &mut P, plan: &Plan, values: Vec<Vec<f64>>) -> Resul
     let mut leaves = leaves_mut(params);
     if !leaves.iter().map(|leaf| leaf.shape()).eq(plan.structure.leaves().iter().map(|leaf| leaf.shape())) {
         drop(leaves);
-        return Err(Error::structure("each walk must show the same leaves", plan.structure.differences(params)));
+        return Err(Error::structure("each walk must visit the same leaves", plan.structure.differences(params)));
     }
     for (bound, values) in plan.bound.iter().zip(values) {
         leaves[bound.leaf].assign_f64(&values);
@@ -224,7 +224,7 @@ impl<P: Tree> fmt::Debug for Raw<P> {
 /// optimizer.step(&mut scale, &1.0, &mut state).unwrap(); // `raw` is what is stepped
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "the raw parameters that it was made from have not been changed"]
+#[must_use = "the raw parameters are unchanged"]
 pub struct Constrained<'a, P> {
     params: P,
     raw: PhantomData<&'a Raw<P>>,

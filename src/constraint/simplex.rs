@@ -46,7 +46,7 @@ pub fn simplex() -> Simplex {
 
 /// See [`simplex`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 pub struct Simplex {
     axis: Option<usize>,
 }
@@ -104,7 +104,7 @@ impl Constraint for Simplex {
             lane.read(values, &mut x);
             let total = sum_tile(&x, |x: f64| x);
             if (total - 1.0).abs() > slack(leaf.dtype(), x.len()) {
-                return Err(leaf.refuse_element(lane.start, "the first of elements with the sum 1", total));
+                return Err(leaf.refuse_element(lane.start, "the first element of a vector with sum 1", total));
             }
             x.iter_mut().for_each(|x| *x = x.ln());
             let mean = sum_tile(&x, |x: f64| x) / x.len() as f64;

@@ -46,7 +46,7 @@ pub fn symmetric() -> Symmetric {
 
 /// See [`symmetric`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 pub struct Symmetric;
 
 impl Constraint for Symmetric {

@@ -37,7 +37,7 @@ use crate::tree::constraint::{Constraint, Part, Site};
 /// let error = directions.unconstrain(&vec![3.0_f64, 4.0]).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "unconstrain: argument `(root)[0]` must be the first of elements with the length 1, found 5"
+///     "unconstrain: argument `(root)[0]` must be the first element of a vector with norm 1, found 5"
 /// );
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -51,7 +51,7 @@ pub fn unit_norm() -> UnitNorm {
 
 /// See [`unit_norm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 pub struct UnitNorm {
     axis: Option<usize>,
 }
@@ -64,7 +64,7 @@ impl UnitNorm {
     }
 }
 
-const DIRECTED: &str = "the first of raw elements that are not all zero (zeros have no direction)";
+const DIRECTED: &str = "the first element of a nonzero raw vector (zeros have no direction)";
 
 impl Constraint for UnitNorm {
     fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
@@ -103,7 +103,7 @@ impl Constraint for UnitNorm {
             lane.read(values, &mut x);
             let length = normalize(&mut x).map_or(0.0, |length| length.value());
             if (length - 1.0).abs() > slack(leaf.dtype(), lane.len()) {
-                return Err(leaf.refuse_element(lane.start, "the first of elements with the length 1", length));
+                return Err(leaf.refuse_element(lane.start, "the first element of a vector with norm 1", length));
             }
         }
         to.copy_from_slice(values);

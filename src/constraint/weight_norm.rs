@@ -49,7 +49,7 @@ pub fn weight_norm() -> WeightNorm {
 
 /// See [`weight_norm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "a constraint does nothing until `Constraints` says for which leaves it is"]
+#[must_use = "a constraint does nothing until `Constraints` assigns it to leaves"]
 pub struct WeightNorm {
     axis: usize,
 }
@@ -68,7 +68,7 @@ impl WeightNorm {
     }
 }
 
-const DIRECTED: &str = "the first of raw directions that are not all zero";
+const DIRECTED: &str = "the first element of a nonzero raw direction";
 
 impl Constraint for WeightNorm {
     fn parts(&self, leaf: &Site<'_>) -> Result<Vec<Part>> {
@@ -114,7 +114,7 @@ impl Constraint for WeightNorm {
         for (row, to) in rows.zip(lengths) {
             row.read(values, &mut x);
             let length = normalize(&mut x);
-            let expected = "the first of elements that are not all zero (zeros have no direction)";
+            let expected = "the first element of a nonzero vector (zeros have no direction)";
             *to = length.ok_or_else(|| leaf.refuse_element(row.start, expected, 0))?.value();
         }
         directions.copy_from_slice(values);

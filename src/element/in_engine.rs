@@ -65,7 +65,7 @@ pub trait InEngine: Sized {
         Self: Real,
     {
         let _ = (arrays, sums, part);
-        unreachable!("numbers are in memory, and gone through in loops")
+        unreachable!("only recording types are recorded")
     }
 
     /// Begins recording this part, and returns the outer one.

@@ -32,12 +32,12 @@ impl Skips {
     pub(super) fn advice(&self) -> String {
         match &self.0[..] {
             [(place, _)] if place == "$" => {
-                "; where a leaf may have none in a step, the optimizer goes into `skip_absent`".into()
+                "; if leaves may lack a gradient in a step, wrap the optimizer in `skip_absent`".into()
             }
             places => {
                 let around: Vec<_> = places.iter().map(|(place, what)| format!("`{what}` (`{place}`)")).collect();
-                let around = around.join(" and around ");
-                format!("; where a leaf may have none in a step, `skip_absent` goes around {around}")
+                let around = around.join(" and ");
+                format!("; if leaves may lack a gradient in a step, wrap {around} in `skip_absent`")
             }
         }
     }

@@ -104,8 +104,8 @@ impl<'a> InitContext<'a> {
     pub(crate) fn whole_leaf<C: Real>(&self, leaf: usize) -> Result<Vec<C>> {
         let (spec, values) = (&self.structure.leaves()[leaf], &self.params[leaf]);
         if values.data.len() != spec.len() {
-            let expected = "of parts that work on each leaf by itself, or element by element";
-            return Err(Error::argument("sharded", "inner", expected, "a measure of leaves as they were"));
+            let expected = "made of parts that treat each leaf or element separately";
+            return Err(Error::argument("sharded", "inner", expected, "a measure of unchanged whole leaves"));
         }
         let mut copy = vec![C::zero(); spec.len()];
         read_leaf::<C>(values, spec, Some(&mut copy));
@@ -329,8 +329,11 @@ impl<'a> StepContext<'a> {
     pub(crate) fn whole_leaves(&self, part: &str) -> Result<()> {
         let mut rows = self.rows.iter().filter(|leaf| self.active.get(**leaf) != Some(&false));
         rows.next().map_or(Ok(()), |leaf| {
-            let found = format!("rows of `{}`; a `partition` gives a leaf an optimizer of its own", self.leaf(*leaf));
-            Err(Error::argument(part, "gradients", "of whole leaves", found))
+            let found = format!(
+                "a row-sparse gradient of `{}`; a `partition` can give that leaf another optimizer",
+                self.leaf(*leaf)
+            );
+            Err(Error::argument(part, "gradients", "dense", found))
         })
     }
 

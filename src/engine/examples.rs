@@ -36,7 +36,7 @@ impl<'a> Examples<'a> {
         let leaves = structure.leaves();
         if found.len() != leaves.len() || !leaves.iter().zip(&found).all(|(spec, leaf)| same(spec, leaf)) {
             let differences = structure.batched(len).compare(&Structure::of(grads)?, fits);
-            let what = "the gradients do not fit the parameters with an axis of examples in front";
+            let what = "the per-example gradients do not fit the parameters with a leading axis of examples";
             return Err(Error::structure(what, differences));
         }
         if len == 0 {

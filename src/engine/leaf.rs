@@ -92,7 +92,7 @@ pub(crate) fn read_here<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, to: Option<&
 
 fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, to: Option<&mut [C]>) {
     let Some(to) = to else { return };
-    assert_eq!(to.len(), range.len(), "room for the elements of the leaf `{spec}`, no more and no less");
+    assert_eq!(to.len(), range.len(), "the buffer must have the length of the range of leaf `{spec}`");
     let one = |(at, to): &mut (usize, &mut [C])| {
         // SAFETY: the engine borrows the leaf for the step or for `init`, and no pass is running. Callers have checked
         // that the leaf holds the elements of `range`, and `to` has as many.

@@ -32,7 +32,7 @@ impl fmt::Display for Warning {
 pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
     let mut warnings = lint(&made.transform().outline(), structure);
     made.unused(&mut |what, refused| {
-        let reason = format!("{what} takes no leaf of these parameters");
+        let reason = format!("{what} selects no leaf of these parameters");
         warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason, refused });
     });
     warnings
@@ -50,8 +50,7 @@ pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Res
     let mut kinds: Vec<String> = refused.iter().map(|warning| format!("WarningKind::{:?}", warning.kind)).collect();
     kinds.dedup();
     let found: Vec<String> = refused.iter().map(Warning::to_string).collect();
-    let problem =
-        format!("{}; if that is meant: `wrapper::allow(optimizer, [{}])`", found.join("; "), kinds.join(", "));
+    let problem = format!("{}; if intended, use `wrapper::allow(optimizer, [{}])`", found.join("; "), kinds.join(", "));
     Err(Error::state("init", problem))
 }
 
@@ -105,11 +104,11 @@ impl Lint<'_> {
             Summary::Part { name, effect } => {
                 let own = format!("{place}.{name}");
                 if let Some(rate) = effect.negative_rate() {
-                    let reason = format!("a learning rate of {rate} goes along the gradient");
+                    let reason = format!("a learning rate of {rate} ascends the gradient");
                     self.found(WarningKind::NegativeRate, &own, reason, true);
                 }
                 if effect.starts_at_zero() {
-                    let reason = "the schedule is 0 in the first step, which moves no parameter and counts as one: begin \
+                    let reason = "the schedule is 0 in the first step, which counts but moves no parameter: begin \
                                   above 0";
                     self.warn(WarningKind::NoFirstStep, &own, reason.into());
                 }
@@ -131,8 +130,8 @@ impl Lint<'_> {
                 if let Summary::Chain(members) = &**chain
                     && members.first().is_some_and(Summary::has_momentum)
                 {
-                    let reason = "the base optimizer has momentum, and so has `schedule_free`, whose `b1` takes its place: \
-                                  build the base with `b1` 0, or without momentum";
+                    let reason = "the base optimizer has momentum, which `b1` of `schedule_free` replaces: build the \
+                                  base with `b1` 0, or without momentum";
                     self.warn(WarningKind::MomentumTwice, &format!("{place}.{name}"), reason.into());
                 }
             }
@@ -171,21 +170,21 @@ impl Lint<'_> {
         if let (Some(name), Some(holder)) = (member.limits(), behind.iter().find_map(holder)) {
             let reason = match holder {
                 "multi_steps" => format!("`{name}` clips the gradient of each mini-step, not their mean"),
-                _ => format!("`{name}` clips gradients that are multiplied by the loss scale"),
+                _ => format!("`{name}` clips gradients scaled by the loss scale"),
             };
             let reason = format!("{reason}: put it inside `{holder}`");
             self.warn(WarningKind::ClipOutside, &format!("{place}.{name}"), reason);
         }
         if before.iter().any(Summary::settles) && member.resizes() {
-            let reason = "it changes the length of a step that a line search has found: scale by the learning rate before \
-                          the search, or leave it out";
+            let reason = "it rescales the step of a line search: scale by the learning rate before the search, or \
+                          remove it";
             self.warn(WarningKind::RescaledLineSearch, place, reason.into());
         }
         if let Summary::Part { name: name @ "ema", .. } = member
             && before.iter().any(Summary::has_rate)
         {
-            let reason = "the mean of updates that have been multiplied by the learning rate goes on with earlier rates: \
-                          put it before the rate";
+            let reason = "it averages updates already scaled by the learning rate, so earlier rates persist: put it \
+                          before the learning rate";
             self.warn(WarningKind::MeanAfterRate, &format!("{place}.{name}"), reason.into());
         }
     }
@@ -205,12 +204,12 @@ impl Lint<'_> {
         let (whose, what) = if climbing.len() == self.structure.len() {
             (String::new(), "")
         } else {
-            let whose = format!(" of {} leaves, `{}` the first of them,", climbing.len(), first.path());
-            (whose, ", or `freeze_others()` where a mask leaves leaves out")
+            let whose = format!(" of {} leaves (first `{}`)", climbing.len(), first.path());
+            (whose, ", or use `freeze_others()` where a mask excludes leaves")
         };
         let reason = format!(
-            "the updates{whose} go along the gradient, so that the loss is climbed: end with `scale_by_learning_rate`, or \
-             take away one of two parts that turn it round{what}"
+            "the updates{whose} ascend the gradient, so the loss increases: end with `scale_by_learning_rate`, or \
+             remove one of two parts that flip the sign{what}"
         );
         self.found(WarningKind::Climbs, "$", reason, refused);
     }
@@ -219,8 +218,8 @@ impl Lint<'_> {
     fn clips(&mut self, outline: &Summary, place: &str) {
         if let Some(name) = outline.limits().filter(|_| self.adapted) {
             let reason = format!(
-                "`{name}` comes after a part whose updates have a size of their own, so that it does not clip gradients: put \
-                 it before"
+                "`{name}` follows an adaptive part, whose updates do not scale with gradients, so it does not clip \
+                 gradients: put it before that part"
             );
             self.warn(WarningKind::ClipAfterAdaptive, &format!("{place}.{name}"), reason);
         }
@@ -288,7 +287,7 @@ impl Lint<'_> {
 
     fn decay(&mut self, decay: f64, place: &str, active: &[bool], after: &Turns) {
         if self.freezes {
-            let reason = "weight decay behind a `freezable` moves the leaves that are frozen too: put it inside, \
+            let reason = "weight decay after a `freezable` also moves frozen leaves: put it inside, \
                           `freezable(chain((.., add_decayed_weights(..), ..)))`";
             self.warn(WarningKind::DecayOnFrozen, place, reason.into());
         }
@@ -296,9 +295,9 @@ impl Lint<'_> {
         let away = active.iter().zip(after).any(|(on, after)| *on && decay * after.unwrap_or(-1.0) > 0.0);
         if away {
             let why = if decay < 0.0 {
-                "it is subtracted already"
+                "weight decay is already subtracted"
             } else {
-                "nothing after it turns it round: put it before the learning rate"
+                "no later part flips its sign: put it before the learning rate"
             };
             let reason = format!("a weight decay of {decay} drives parameters away from zero: {why}");
             let known = |(on, after): (&bool, &Option<f64>)| *on && after.is_some_and(|after| decay * after > 0.0);
@@ -311,8 +310,8 @@ impl Lint<'_> {
         if matrices && !vectors.is_empty() {
             let (count, first) = (vectors.len(), vectors[0]);
             let reason = format!(
-                "weight decay pulls leaves of fewer than two axes to zero, {count} of them, `{first}` the first; biases and \
-                 the scales of norms are better left out: `Mask::min_ndim(2)`"
+                "weight decay acts on {count} leaves with fewer than two axes (first `{first}`); exclude biases and \
+                 the scales of norms with `Mask::min_ndim(2)`"
             );
             self.warn(WarningKind::DecayOnVectors, place, reason);
         }

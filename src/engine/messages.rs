@@ -87,7 +87,7 @@ impl Layout {
 
     fn number(&self, leaf: usize, start: usize) -> usize {
         let number = self.of_leaf[leaf].start + start / CHUNK;
-        assert!(self.of_leaf[leaf].contains(&number), "only leaves that are acted on travel");
+        assert!(self.of_leaf[leaf].contains(&number), "only active leaves are exchanged");
         number
     }
 

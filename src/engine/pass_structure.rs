@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_is_stored_if_it_was_changed() {
+    fn changed_updates_are_stored_before_leaf_statistics() {
         assert!(!LOOKS.then(CLIP).stores_any());
         assert_eq!(LOOKS.then(CLIP).span(2), PassRange::of(0, 2));
         assert!(LOOKS.is_idle(0) && !LOOKS.has_stored(0) && !CLIP.is_idle(0));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_adds_up_parameters_alone_needs_no_updates() {
+    fn reductions_of_parameters_alone_need_no_updates() {
         let size = PassStructure { reads_params: 1, ..CLIP }.of_params();
         let chain = DECAY.then(CLIP).then(size).then(ADAM);
         let spans = [0, 1, 2].map(|pass| chain.span(pass).from);

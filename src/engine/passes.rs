@@ -97,13 +97,15 @@ const fn barriers<S: Stage>() -> usize {
 
 /// Returns the loop of a pass from one buffer of a tile to another. The first loop of a pass reads gradients in place.
 pub(super) fn map<S: Stage, C: Real>(span: PassRange) -> PassFn<S, C> {
-    let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else { unreachable!("a pass spans what its shape can") };
+    let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else {
+        unreachable!("the pass structure allows this range")
+    };
     pass
 }
 
 /// Returns the loop of a whole chain's pass `number`.
 pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
-    let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("a chain has the passes of its shape") };
+    let Some(pass) = Passes::<S, C>::OWN[number] else { unreachable!("the pass structure has this pass") };
     pass
 }
 

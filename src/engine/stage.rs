@@ -18,14 +18,15 @@ use crate::state::{State, StateWalk};
 /// nothing), `begin`, then passes with `barrier` between them, then `finish`. A pass runs `apply` in one loop, or
 /// `in_chunk` by tiles. See `docs/architecture.md`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a transformation of gradients",
-    label = "not a transformation of gradients",
-    note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
-            chains: `chain((chain((a, b)), c))`), a `Vec` or a box of some, or a type of your own that implements `Part` and the \
-            trait of its form, such as `Rule`",
+    message = "`{Self}` is not a gradient transformation",
+    label = "not a gradient transformation",
+    note = "a transformation is the result of a constructor (`adam(0.1)`), a tuple of at most 12 transformations (nest \
+            longer chains: `chain((chain((a, b)), c))`), a `Vec` or a box of them, or your own type that implements \
+            `Part` and the trait of its form, such as `Rule`",
     note = "each member of a tuple must be a transformation: `clip(1.0)`, not `clip`; names go to `named_chain([\"a\", \"b\"], (a, b))`",
     note = "parameters, gradients and states are not transformations: write `optimizer.init(&params)`, `Save::new(&optimizer, &state)`",
-    note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
+    note = "in a generic function, require `T: GradientTransformation<Needs = Nothing>`, with \
+            `gradchain::needs::Nothing`"
 )]
 pub trait Stage: Transform + Clone {
     // Once a step.
@@ -191,7 +192,7 @@ impl StepContext<'_> {
     /// Those of `init`; [`can_begin_anew`](Self::can_begin_anew) finds them before the step.
     fn try_anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> Result<T::State> {
         if self.elsewhere {
-            return Err(Error::unrecordable(&transformation.describe(), "its state begins anew from the parameters"));
+            return Err(Error::unrecordable(&transformation.describe(), "its state restarts from the parameters"));
         }
         self.as_init(active, |at| transformation.init_state(at))
     }
@@ -203,6 +204,6 @@ impl StepContext<'_> {
 
     /// Makes a state as `init` does, after [`can_begin_anew`](Self::can_begin_anew).
     pub(crate) fn anew<T: Stage>(&self, transformation: &T, active: &[bool]) -> T::State {
-        self.try_anew(transformation, active).expect("what `check` could begin anew can begin")
+        self.try_anew(transformation, active).expect("`check` has tested the restart")
     }
 }

@@ -113,7 +113,7 @@ impl<'a> Arrays<'a> {
 
     #[inline(always)]
     pub(super) fn slot<C: Real, const MIXED: bool>(&self, slot: usize) -> Array<C, MIXED> {
-        let Some(raw) = &self.slots[slot] else { unreachable!("a loop is given the arrays that it reads") };
+        let Some(raw) = &self.slots[slot] else { unreachable!("a loop has the arrays that it reads") };
         Array::of(raw, self.start, self.len)
     }
 
@@ -404,5 +404,5 @@ fn before_zeros<T: Copy + Default>(first: T) -> [T; BLOCK] {
 
 #[cfg(not(feature = "half"))]
 fn no_loop<T, U>(dtype: DType, _: T) -> U {
-    unreachable!("without `half` no leaf is of {dtype}")
+    unreachable!("leaves of {dtype} need the feature `half`")
 }

@@ -34,7 +34,7 @@ impl<const N: usize> Lanes<N> {
         while i < sums {
             let term = &terms[i];
             if counts >> i & 1 == 1 {
-                debug_assert!(term.sum.is_none(), "what is counted is not added up");
+                debug_assert!(term.sum.is_none(), "a count has no sum");
                 self.counts[i][lane] = term.count;
             } else {
                 self.sums[i][lane] = term.number();

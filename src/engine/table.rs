@@ -9,14 +9,16 @@ use crate::tree::{Difference, LeafParts, LeafSpec, Structure, Tree, TreeMut, Wal
 const GRADIENTS: &str = "gradients";
 const PARAMS: &str = "parameters";
 
-/// Advice on missing gradients, if no leaf can be skipped.
-pub(super) const ZEROS: &str =
-    "; this optimizer cannot skip a leaf: where one may have none in a step, give it a gradient of zeros";
+/// Advice of errors about missing gradients, if no leaf can be skipped.
+pub(super) const ZEROS: &str = "; this optimizer cannot skip leaves: pass zeros for a missing gradient";
+/// Advice of errors about gradients without leaves.
 const NO_LEAVES: &str = "; they have no leaves (integers are not leaves: write `1.0` for `1`)";
 /// Advice on gradients of a wider dtype.
 const LITERALS: &str = "; a number without a suffix is `f64`, write `1.0_f32` for `f32`";
-const IN_PLACE: &str = "; updates are written in their place, so they must have the types of the parameters";
-const ANOTHER_STATE: &str = "; make a state for these with `init`, or take this one over with `OptState::migrate`";
+/// Advice of errors about gradients that cannot hold updates.
+const IN_PLACE: &str = "; updates overwrite gradients, so gradients must have the dtypes of the parameters";
+/// Advice of errors about parameters that do not match the state.
+const ANOTHER_STATE: &str = "; make a state for these with `init`, or convert this one with `OptState::migrate`";
 
 /// Compares leaves during the walk: a matching tree is walked once, without allocation.
 struct Check<'s> {

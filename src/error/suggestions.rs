@@ -129,8 +129,8 @@ mod tests {
         let error = Error::unknown_name("inject_hyperparams", "hyperparameter", "weigth_decay", ["b1", "weight_decay"]);
         assert_eq!(
             error.to_string(),
-            "inject_hyperparams: there is no hyperparameter `weigth_decay`; did you mean `weight_decay`? \
-             (known: b1, weight_decay)"
+            "inject_hyperparams: unknown hyperparameter `weigth_decay`; did you mean `weight_decay`? (known: b1, \
+             weight_decay)"
         );
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(distance("lerning_rate", "descend.learning_rate"), 1);

@@ -260,7 +260,7 @@ impl fmt::Display for Difference {
             Difference::DType { path, expected, found } => {
                 write!(f, "{}: expected type {expected}, found {found}", Named(path))?;
                 if expected.compute().size() < found.size() {
-                    write!(f, "; convert this leaf first, it is never narrowed in silence")?;
+                    write!(f, "; convert this leaf first, since narrowing is never implicit")?;
                 }
                 Ok(())
             }
@@ -278,11 +278,11 @@ impl fmt::Display for Difference {
                 // Leaves that may be absent have no order.
                 let there = expected.iter().filter(|path| found.contains(path));
                 let first = there.zip(found).find(|(expected, found)| expected != found);
-                write!(f, "the leaves come in another order")?;
+                write!(f, "the leaves are in another order")?;
                 if let Some((expected, found)) = first {
                     write!(f, ": expected {}, found {}", Named(expected), Named(found))?;
                 }
-                write!(f, "; a map has them by name, a struct as its fields are declared")
+                write!(f, "; maps are ordered by name, structs by declaration")
             }
             Difference::Shared { path, with } => write!(f, "{}: shares memory with `{}`", Named(path), Named(with)),
             Difference::Duplicate { path } => {

@@ -294,7 +294,7 @@ impl Verbs {
             if let Verb::Insert(at) | Verb::Remove(at) = verb
                 && member(at).is_none()
             {
-                return Err(format!("`{at}` is no member of a chain: its path ends with a number"));
+                return Err(format!("`{at}` is not a member of a chain, whose path ends with a number"));
             }
             let mut meant = false;
             for (i, to) in parts.to.iter_mut().enumerate() {

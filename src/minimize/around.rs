@@ -57,7 +57,7 @@ pub(super) fn place(structure: &Structure, mut i: usize) -> (usize, usize) {
             None => return (leaf, i),
         }
     }
-    unreachable!("elements are numbered below the number of elements")
+    unreachable!("the element is in bounds")
 }
 
 /// Returns an element's name, such as `layer/weight[0, 1]`.

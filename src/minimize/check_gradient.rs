@@ -121,7 +121,7 @@ impl<P: TreeMut + Clone, F> CheckGradient<'_, P, F> {
                 })?;
                 check.elements += 1;
                 let expected = match estimate {
-                    None => "a finite difference, and the value around it is not finite".into(),
+                    None => "a finite difference, but the value nearby is not finite".into(),
                     Some((d, error)) => {
                         let (difference, size) = ((g - d).abs(), g.abs().max(d.abs()));
                         if difference <= rtol * size + 2.0 * error {

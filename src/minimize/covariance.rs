@@ -39,7 +39,7 @@ impl Covariance {
         let Hessian { structure, free, matrix, asymmetry: (asymmetry, [i, j]), noise } = hessian;
         let named = |row: usize| name(structure, free[row]);
         if let Some(row) = (0..free.len()).find(|&row| matrix[[row, row]] <= 0.0) {
-            let expected = "a parameter along which the function curves upwards, as at a minimum";
+            let expected = "a parameter with positive curvature, as at a minimum";
             return Err(Error::argument(
                 FUNCTION,
                 &named(row),
@@ -48,18 +48,18 @@ impl Covariance {
             ));
         }
         if *asymmetry > ASYMMETRIC {
-            let expected = "differentiated with the same result before and after the other parameters: its \
-                            `typical_size` or the gradient is wrong (`check_gradient` looks for the latter)";
-            let found = format!("a relative difference of {asymmetry:.1e} with `{}`", named(*j));
+            let expected = "a parameter with symmetric second derivatives: its `typical_size` or the gradient is wrong \
+                            (`check_gradient` tests the latter)";
+            let found = format!("a relative asymmetry of {asymmetry:.1e} with `{}`", named(*j));
             return Err(Error::argument(FUNCTION, &named(*i), expected, found));
         }
         // Scaled to a unit diagonal, so that units do not matter.
         let scale: Vec<f64> = matrix.diag().iter().map(|curvature| curvature.sqrt().recip()).collect();
         let scaled = Array2::from_shape_fn(matrix.dim(), |(i, j)| scale[i] * matrix[[i, j]] * scale[j]);
         let factor = cholesky(&scaled, noise * free.len() as f64).map_err(|(row, left)| {
-            let expected = "determined by the function, given the parameters before it";
+            let expected = "identifiable given the earlier parameters";
             let found =
-                format!("a curvature of {left:.1e} of its own that is left, as a part of {:e}", matrix[[row, row]]);
+                format!("{left:.1e} of its curvature of {:e} independent of the earlier ones", matrix[[row, row]]);
             Error::argument(FUNCTION, &named(row), expected, found)
         })?;
         let inverse = inverse(&factor);

@@ -204,7 +204,7 @@ impl Hessian {
     /// // Only the sum of the two is determined.
     /// let loss = |p: &(f64, f64)| ((p.0 + p.1).powi(2), (2.0 * (p.0 + p.1), 2.0 * (p.0 + p.1)));
     /// let error = hessian(&(1.0, -1.0), loss).run()?.covariance().unwrap_err();
-    /// assert!(error.to_string().starts_with("covariance: argument `1` must be determined by the function"));
+    /// assert!(error.to_string().starts_with("covariance: argument `1` must be identifiable given"));
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn covariance(&self) -> Result<Covariance> {

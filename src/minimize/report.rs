@@ -34,10 +34,10 @@ use crate::tree::Tree;
 /// assert_eq!((error, p), (Failure::Solver("no solution"), 2.0));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "a function that is minimized gives its value and its gradient, and not `{Self}`",
-    label = "`(value, gradient)` is expected from the function",
+    message = "the function to minimize must return its value and its gradient, not `{Self}`",
+    label = "expected `(value, gradient)`",
     note = "the value is a number, the gradient a tree with the structure of the parameters: `|p| (loss(p), gradient(p))`",
-    note = "a `Result` of the two is fine as well, with an error type that has `From<gradchain::Error>`"
+    note = "a `Result` of the pair also works, if its error type implements `From<gradchain::Error>`"
 )]
 pub trait Evaluated {
     /// A number.
@@ -149,7 +149,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { steps, evaluations, value, gradient_norm, stop } = self;
         write!(f, "{stop}, after {steps} steps and {evaluations} evaluations; ")?;
-        write!(f, "value {value:?}, norm of the gradient {gradient_norm:.2e}")
+        write!(f, "value {value:?}, gradient norm {gradient_norm:.2e}")
     }
 }
 
@@ -183,11 +183,11 @@ impl fmt::Display for Stop {
             Stop::Value => "converged: the last step changed the value by less than its tolerance",
             Stop::Step => "converged: the last step was shorter than its tolerance",
             Stop::Stalled => {
-                "stalled: the last steps brought neither a lower value nor a smaller gradient; \
-                 `minimize::check_gradient` tells whether the gradient is right"
+                "stalled: the last steps reduced neither the value nor the gradient; check the gradient with \
+                 `minimize::check_gradient`"
             }
-            Stop::MaxSteps => "not converged: the limit of steps is reached",
-            Stop::MaxEvaluations => "not converged: the limit of evaluations is reached",
+            Stop::MaxSteps => "not converged: step limit reached",
+            Stop::MaxEvaluations => "not converged: evaluation limit reached",
             Stop::Callback => "stopped by the callback",
             Stop::NotFinite => "failed: the value or the gradient at the parameters is not finite",
         })

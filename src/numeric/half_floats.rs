@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn each_instruction_set_converts_all_numbers_alike() {
+    fn every_simd_level_converts_all_numbers_alike() {
         for simd in [SimdLevel::Baseline, SimdLevel::Avx2, SimdLevel::Avx512]
             .into_iter()
             .filter(|simd| *simd <= detected_simd_level())

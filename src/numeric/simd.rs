@@ -137,7 +137,7 @@ impl<J: Job> Chosen<J> {
     }
 
     fn never(_: SimdLevel, _: J) -> J::Output {
-        unreachable!("numbers that are recorded go through no loop")
+        unreachable!("recorded numbers have no loops")
     }
 }
 

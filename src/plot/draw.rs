@@ -98,13 +98,13 @@ impl<'a> Frame<'a> {
         let (x, y) = (edges(|point| point.0), edges(|point| point.1));
         if x.start >= x.end || all.is_empty() {
             let found = format!("{} lines, {} such points", chart.lines.len(), all.len());
-            return Err(Error::argument("plot", "lines", "a line with two finite points side by side", found));
+            return Err(Error::argument("plot", "lines", "a line with two consecutive finite points", found));
         }
         let room = (y.end / 2.0 - y.start / 2.0) * 0.1;
         let y = match chart.range {
             Some([bottom, top]) if bottom < top && (bottom > 0.0 || !chart.logarithmic) => bottom..top,
             Some(range) => {
-                let expected = "two numbers that go up, positive on a logarithmic scale";
+                let expected = "two increasing numbers, positive on a logarithmic scale";
                 return Err(Error::argument("plot", "range", expected, format!("{range:?}")));
             }
             None if chart.logarithmic => y.start / 1.1..y.end * 1.1,

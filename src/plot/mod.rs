@@ -24,7 +24,7 @@ use crate::watch::RateRange;
 
 /// Lines in one frame; see [the module](self).
 #[derive(Clone, Debug)]
-#[must_use = "a chart is nothing to see until it is drawn"]
+#[must_use = "a chart does nothing until it is drawn"]
 pub struct Chart {
     title: String,
     lines: Vec<Line>,
@@ -87,7 +87,7 @@ impl Chart {
     /// use gradchain::plot::Chart;
     ///
     /// let error = Chart::new("loss").line("", [f64::NAN]).svg([300, 200]).unwrap_err();
-    /// assert!(error.to_string().contains("a line with two finite points"));
+    /// assert!(error.to_string().contains("a line with two consecutive finite points"));
     /// ```
     ///
     /// # Errors

@@ -386,5 +386,5 @@ impl Op {
 
 /// Panics: the recorder passes supported types only.
 fn ill_typed(value: Value) -> ! {
-    unreachable!("an operation on {value:?}, which has none such")
+    unreachable!("an operation that {value:?} does not support")
 }

@@ -19,7 +19,7 @@ const MOST_DECISIONS: usize = 256;
 /// Kinds of recordings, each likely to repeat its last: the first passes of a step.
 const KINDS: usize = 4;
 
-const DIFFERS: &str = "it does something else each time it is called";
+const DIFFERS: &str = "its operations differ between calls";
 
 thread_local! {
     static RECORDER: RefCell<Option<Recorder>> = const { RefCell::new(None) };
@@ -182,7 +182,8 @@ impl Drop for Session {
 ///
 /// Panics without a recording: a recording number has outlived the rule's call.
 pub(super) fn with<T>(f: impl FnOnce(&mut Recorder) -> T) -> T {
-    RECORDER.with_borrow_mut(|recorder| f(recorder.as_mut().expect("what records is used while it is recorded")))
+    RECORDER
+        .with_borrow_mut(|recorder| f(recorder.as_mut().expect("a recorded number is used only during its recording")))
 }
 
 impl Recorder {
@@ -213,7 +214,7 @@ impl Recorder {
             }
         }
         let value = op.evaluate(|line| match self.lines.known(line) {
-            Known::Nothing => unreachable!("a line of which nothing is known has been returned for"),
+            Known::Nothing => unreachable!("an unknown line has returned earlier"),
             Known::ThisStep(value) | Known::Always(value) => value,
         });
         match value {
@@ -286,7 +287,7 @@ impl Recorder {
             return answer;
         }
         let Some(way) = self.ways.last_mut() else {
-            self.refuse("it compares elements before it is given any");
+            self.refuse("it compares elements before it reads any");
             return false;
         };
         let pair = (a.min(b), a.max(b));
@@ -311,8 +312,8 @@ impl Recorder {
             }
             None if place < MOST_DECISIONS => true,
             None => {
-                self.problem.get_or_insert((self.part, "it compares without end"));
-                // Pseudo-random, so that a loop that waits for either result ends.
+                self.problem.get_or_insert((self.part, "it never stops comparing"));
+                // Pseudo-random, so that a loop ends that waits for either result.
                 self.chance = self.chance.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
                 self.chance >> 63 == 1
             }
@@ -350,7 +351,7 @@ impl Recorder {
         let line = if alike && differing <= meeting.differing {
             let mut others = b.operands();
             let shared = a.with_operands(|a| {
-                let b = others.next().expect("operations that are alike have as many operands");
+                let b = others.next().expect("equal operations have equally many operands");
                 self.choose(meeting, condition, a, b)
             });
             self.put(shared)
@@ -411,7 +412,7 @@ fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
             .map(|differing| r.meet(&mut Meeting { differing, chosen: Map::default() }, &ways))
             .into_iter()
             .min_by_key(|results| r.cost(results))
-            .expect("there are two of them")
+            .expect("there are two results")
     })
 }
 
@@ -424,7 +425,7 @@ fn explore(run: &mut dyn FnMut() -> Vec<u32>, given: Vec<Decision>, paths: &mut 
     let mut ways = Ways::End(results);
     for at in (from..taken.len()).rev() {
         if *paths >= MOST_PATHS {
-            with(|r| r.refuse("there are too many ways through it"));
+            with(|r| r.refuse("it has too many control-flow paths"));
         }
         if with(|r| r.problem.is_some()) {
             break;

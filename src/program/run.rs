@@ -38,7 +38,7 @@ impl Program {
             }
         }
         if !self.is_of_elements() {
-            return Err(Error::argument(NAME, "self", "what is done to one element", "operations on whole arrays"));
+            return Err(Error::argument(NAME, "self", "an element-wise program", "a whole-leaf program"));
         }
         let given = |ty: Type, number: C| Value::number(ty, number.as_f64());
         let mut values: Vec<Value> = Vec::with_capacity(self.lines().len());
@@ -48,7 +48,7 @@ impl Program {
                 Op::Update => given(*ty, u),
                 Op::Param => given(*ty, p),
                 Op::Slot(i) => given(*ty, slots[i as usize]),
-                op => op.evaluate(|line| values[line as usize]).expect("what is given is named above"),
+                op => op.evaluate(|line| values[line as usize]).expect("inputs are matched above"),
             };
             values.push(value);
         }

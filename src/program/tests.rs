@@ -291,18 +291,18 @@ fn the_ways_through_parts_that_are_joined_do_not_multiply() {
 
 #[test]
 fn what_cannot_be_recorded_is_refused() {
-    each! { Some("looks at a number");
+    each! { Some("inspects a number");
         |x, _y| C::of(x.as_f64());
         |x, _y| C::of(x.to_f64().unwrap_or(0.0));
         |x, _y| C::of(x.to_i64().unwrap_or(0) as f64);
         |x, _y| C::of(x.integer_decode().1.into());
         |x, y| <C as num_traits::NumCast>::from(x + y).unwrap_or(C::nan());
     }
-    each! { Some("compares without end");
+    each! { Some("never stops comparing");
         |x, _y| { let mut z = x; while z > C::one() { z /= C::of(2.0); } z };
         |x, _y| { let mut z = x; while !(z < C::one()) { z /= C::of(2.0); } z };
     }
-    check_or_refuse("parts", &Parts { parts: 20, joined: false }, Some("too many ways"));
+    check_or_refuse("parts", &Parts { parts: 20, joined: false }, Some("too many control-flow paths"));
 
     struct Changes(Cell<f64>);
     impl Function for Changes {
@@ -311,10 +311,10 @@ fn what_cannot_be_recorded_is_refused() {
             if x > C::of(self.0.get()) { x } else { y }
         }
     }
-    check_or_refuse("changes", &Changes(Cell::default()), Some("something else each time"));
+    check_or_refuse("changes", &Changes(Cell::default()), Some("differ between calls"));
     assert_eq!(
         program_of::<f32>(&Changes(Cell::default())).unwrap_err().to_string(),
-        "it cannot be recorded as a program: it does something else each time it is called"
+        "it cannot be recorded as a program: its operations differ between calls"
     );
 }
 
@@ -370,7 +370,7 @@ fn a_number_that_records_is_laid_out_as_what_it_stands_for() {
 }
 
 #[test]
-fn a_machine_that_fails_gives_the_step_up() {
+fn a_failing_device_aborts_the_step() {
     struct Says(Vec<Vec<f64>>);
     impl Executor for Says {
         fn pass(&mut self, _: &Pass) -> Result<Vec<Vec<f64>>> {
@@ -386,7 +386,7 @@ fn a_machine_that_fails_gives_the_step_up() {
 }
 
 #[test]
-fn what_is_in_a_box_has_the_programs_that_it_has_outside() {
+fn a_boxed_transformation_has_the_programs_of_the_unboxed() {
     let inside = || chain((zero_nans(), clip_by_global_norm(1.0), masked(adamw(0.1), Mask::path("1"))));
     let params = (vec![0.0_f32; 3], vec![0.0_f32; 20_000]);
     let expected = inside().programs(&params).unwrap();
@@ -412,7 +412,7 @@ fn what_has_no_programs_says_which_part_and_why() {
     optimizer.step_on(&mut executor, (), &mut state).unwrap();
     for _ in 0..2 {
         let error = optimizer.step_on(&mut executor, (), &mut state).unwrap_err();
-        assert!(error.is_unrecordable() && error.to_string().contains("begins anew"), "{error}");
+        assert!(error.is_unrecordable() && error.to_string().contains("restarts"), "{error}");
     }
 }
 

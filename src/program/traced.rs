@@ -96,7 +96,7 @@ impl<F: Kind> Traced<F> {
         with(|r| {
             let value = r.value(line);
             if value.is_none() {
-                r.refuse("it looks at a number otherwise than by arithmetic and comparisons");
+                r.refuse("it inspects a number other than by arithmetic and comparisons");
             }
             value.map(Value::as_f64)
         })
@@ -358,7 +358,7 @@ impl<F: Kind> InEngine for Traced<F> {
         part: &dyn Fn(&mut [Traced<F>], &mut [Contribution<Traced<F>>]) -> Traced<F>,
     ) -> Traced<F> {
         if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
-            Traced::<F>::refuse("its state is in 8 bits, which other machines do not read");
+            Traced::<F>::refuse("its state is 8-bit, which devices do not support");
         }
         let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
         let held: Vec<_> =

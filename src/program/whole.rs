@@ -20,8 +20,8 @@ struct Recorded {
     lens: HashMap<u32, usize>,
 }
 
-const OTHER_LINE: &str = "it uses a line that is none of this leaf";
-const OTHER_SIZE: &str = "it combines arrays of sizes that do not fit";
+const OTHER_LINE: &str = "it uses a line of another leaf";
+const OTHER_SIZE: &str = "it combines arrays of incompatible sizes";
 const TOO_LARGE: &str = "it has an array of more than 2³² elements";
 
 impl Recorded {
@@ -178,7 +178,7 @@ impl Passes<'_> {
         let added = self.executor.pass(&Pass { number: barrier, from_stored: true, leaves })?;
         match added.iter().all(Vec::is_empty) {
             true => Ok(()),
-            false => Err(Error::argument("Executor::pass", "sums", "none of whole leaves", "some")),
+            false => Err(Error::argument("Executor::pass", "sums", "empty for whole-leaf programs", "some")),
         }
     }
 }

@@ -128,7 +128,7 @@ impl<'de> Visitor<'de> for Each {
         while let Some(key) = entries.next_key::<String>()? {
             let value = entries.next_value_seed(self.inside()?)?;
             if map.contains_key(&key) {
-                return Err(A::Error::custom(format!("the key `{key}` is there twice")));
+                return Err(A::Error::custom(format!("duplicate key `{key}`")));
             }
             map.insert(key, value);
         }

@@ -50,11 +50,11 @@ macro_rules! integers {
     )*};
 }
 integers! {
-    u32, "a whole number that is not negative, of at most 32 bits", r#"{"type": "integer", "minimum": 0}"#;
-    u64, "a whole number that is not negative", r#"{"type": "integer", "minimum": 0}"#;
-    usize, "a whole number that is not negative", r#"{"type": "integer", "minimum": 0}"#;
-    i64, "a whole number", r#"{"type": "integer"}"#;
-    isize, "a whole number", r#"{"type": "integer"}"#;
+    u32, "a non-negative integer of at most 32 bits", r#"{"type": "integer", "minimum": 0}"#;
+    u64, "a non-negative integer", r#"{"type": "integer", "minimum": 0}"#;
+    usize, "a non-negative integer", r#"{"type": "integer", "minimum": 0}"#;
+    i64, "an integer", r#"{"type": "integer"}"#;
+    isize, "an integer", r#"{"type": "integer"}"#;
 }
 
 impl FromRecipe for bool {

@@ -52,6 +52,6 @@ pub(super) fn compare(moves: &Resolved, there: Model<'_>, here: Model<'_>, misfi
     misfit.lines.extend(there.1.iter().filter(wanted).map(|found| format!("buffers: unexpected {found}")));
     if let [first, ..] = missing[..] {
         let verb = format!("`Migration::new().fresh({:?})`", first.path());
-        misfit.hints.push(format!("{verb} lets a buffer that was not saved keep the values that it has here"));
+        misfit.hints.push(format!("{verb} keeps the current values of an unsaved buffer"));
     }
 }

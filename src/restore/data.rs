@@ -46,7 +46,7 @@ where
     OptState<T>: DeserializeStateDataAndLoadIt,
 {
     fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<OptState<T>, D::Error> {
-        Err(serde::de::Error::custom("a `StateData` is deserialized, and loads a state"))
+        Err(serde::de::Error::custom("deserialize a `StateData`, and call its `load`"))
     }
 }
 
@@ -60,7 +60,7 @@ impl StateData {
         state.usable()?;
         let structure = state.structure();
         if is_shared(&**state) {
-            let problem = "it has this rank's share only; `checkpoint::Save::to_shards` writes down that of all";
+            let problem = "it has this rank's shard only; `checkpoint::Save::to_shards` writes those of all ranks";
             return Err(Error::state("StateData", problem));
         }
         let entry = |(name, item): (ItemName, Item<'_>)| {
@@ -96,7 +96,7 @@ impl StateData {
             return Err(bad(&problem));
         }
         let Bounded(optimizer) = from_text(&self.optimizer).map_err(|error| bad(&error))?;
-        let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf is larger than any memory"))?;
+        let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf exceeds the address space"))?;
         let items = self.items.iter().map(Entry::spec).collect();
         let saved = Saved {
             called: "the state".into(),

@@ -98,12 +98,11 @@ impl Saved<'_> {
         let goes_on = |meant: &BTreeSet<String>| {
             let each = already.iter().copied().chain(meant);
             let each: String = each.map(|argument| format!(".may_differ({argument:?})")).collect();
-            let state = if meant.contains("$") { ", with a `Migration` where its state is another" } else { "" };
-            (!meant.is_empty())
-                .then(|| format!("`Load::strict(){each}` goes on with the optimizer that is here{state}"))
+            let state = if meant.contains("$") { ", with a `Migration` where its state differs" } else { "" };
+            (!meant.is_empty()).then(|| format!("`Load::strict(){each}` resumes with the current optimizer{state}"))
         };
         let in_vain = may_differ.iter().zip(allows).filter(|(_, allows)| !allows).map(|(allowed, _)| allowed);
-        misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` allows nothing that differs")));
+        misfit.hints.extend(in_vain.map(|allowed| format!("`may_differ({allowed:?})` matches no difference")));
         let Beside { there, here: buffers, loads } = self.beside;
         let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut misfit)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
@@ -205,10 +204,10 @@ pub(crate) fn moves(
     }
     let is_cast = |difference: &Difference| matches!(difference, Difference::DType { .. });
     if differences.iter().any(|difference| !is_cast(difference)) {
-        misfit.hints.push("a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`".into());
+        misfit.hints.push("changes of leaves need a `Migration`: `fresh`, `drop`, `rename`".into());
     }
     if differences.iter().any(is_cast) {
-        let hint = "`Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here";
+        let hint = "`Migration::new().cast(Mask::all())` rounds values and state to the dtypes of these leaves";
         misfit.hints.push(hint.into());
     }
     let (mut missing, mut strange) = (Vec::new(), Vec::new());
@@ -221,7 +220,7 @@ pub(crate) fn moves(
     let heads = if migration.renames() { Vec::new() } else { missing_heads(&missing, &strange) };
     let renames: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
     if !renames.is_empty() {
-        misfit.hints.push(format!("`Migration::new(){renames}` gives leaves the paths that they have here"));
+        misfit.hints.push(format!("`Migration::new(){renames}` renames leaves to their paths here"));
     }
     Ok(moves.without(&differences))
 }

@@ -85,7 +85,7 @@ macro_rules! schedule {
     ) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq)]
-        #[must_use = "a schedule does nothing until it is asked for a value"]
+        #[must_use = "a schedule does nothing until it is evaluated"]
         #[non_exhaustive]
         pub struct $T {
             $(

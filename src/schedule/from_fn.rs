@@ -42,7 +42,7 @@ pub fn from_fn(name: impl Into<Arc<str>>, function: impl Fn(u64) -> f64 + Send +
 
 /// See [`from_fn`].
 #[derive(Clone)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
+#[must_use = "a schedule does nothing until it is evaluated"]
 pub struct FromFn {
     name: Arc<str>,
     function: Arc<dyn Fn(u64) -> f64 + Send + Sync>,

@@ -144,7 +144,7 @@ impl Hyperparam {
     message = "`{Self}` is neither a number nor a schedule",
     label = "an `f64` or a schedule is expected here",
     note = "numbers are `f64`, whatever the type of the parameters: write `1.0` for `1`, and `f64::from(x)` for an `f32`",
-    note = "a function of the step is a schedule by `schedule::from_fn(\"its name\", |step| ...)`"
+    note = "for a function of the step use `schedule::from_fn(\"its name\", |step| ...)`"
 )]
 pub trait IntoHyperparam: Into<Hyperparam> + private::Sealed {}
 

@@ -107,7 +107,7 @@ pub use warmup_stable_decay::{DecayShape, WarmupStableDecay, warmup_stable_decay
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-#[must_use = "a schedule does nothing until it is asked for a value"]
+#[must_use = "a schedule does nothing until it is evaluated"]
 pub enum Schedule {
     /// See [`constant`].
     Constant(Constant),

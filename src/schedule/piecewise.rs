@@ -43,7 +43,7 @@ pub fn piecewise_constant(
 
 /// See [`piecewise_constant`].
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
+#[must_use = "a schedule does nothing until it is evaluated"]
 pub struct PiecewiseConstant {
     pub(super) init_value: f64,
     pub(super) boundaries_and_scales: Vec<(u64, f64)>,
@@ -171,7 +171,7 @@ impl InterpolateType {
 
 /// See [`piecewise_interpolate`].
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
+#[must_use = "a schedule does nothing until it is evaluated"]
 pub struct PiecewiseInterpolate {
     pub(super) interpolate_type: InterpolateType,
     pub(super) init_value: f64,
@@ -246,6 +246,6 @@ fn check(function: &str, init_value: f64, points: &[(u64, f64)]) -> Result<()> {
     }
     points.windows(2).try_for_each(|pair| {
         let boundary = pair[0].0;
-        require(boundary != pair[1].0, function, ARGUMENT, "one scale a boundary", format!("two at {boundary}"))
+        require(boundary != pair[1].0, function, ARGUMENT, "one scale per boundary", format!("two at {boundary}"))
     })
 }

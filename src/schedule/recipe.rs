@@ -131,7 +131,7 @@ impl FromRecipe for Whole {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<Whole> {
         match node.value() {
             Recipe::Integer(n) if *n < 0 => Ok(Whole(0)),
-            _ => node.read().map(Whole).map_err(|_| node.wrong("a whole number")),
+            _ => node.read().map(Whole).map_err(|_| node.wrong("an integer")),
         }
     }
 

@@ -41,7 +41,7 @@ pub fn sgdr(cycles: impl IntoIterator<Item = WarmupCosineDecay>) -> Sgdr {
 
 /// See [`sgdr`].
 #[derive(Clone, Debug, PartialEq)]
-#[must_use = "a schedule does nothing until it is asked for a value"]
+#[must_use = "a schedule does nothing until it is evaluated"]
 #[non_exhaustive]
 pub struct Sgdr {
     /// The cycles, at least one.

@@ -131,7 +131,7 @@ impl Labels {
     /// let structure = Structure::of(&[1.0_f32])?;
     /// let error = Labels::tree([("", "adm")]).resolve(&structure, &["adam", "sgd"], "partition").unwrap_err();
     /// assert!(error.is_unknown_name());
-    /// assert_eq!(error.to_string(), "partition: there is no label `adm`; did you mean `adam`? (known: adam, sgd)");
+    /// assert_eq!(error.to_string(), "partition: unknown label `adm`; did you mean `adam`? (known: adam, sgd)");
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn resolve(&self, structure: &Structure, known: &[&str], what: &str) -> Result<Vec<usize>> {
@@ -224,7 +224,7 @@ fn complete(
     if without.is_empty() {
         return Ok(labelled.into_iter().filter_map(|label| label.or(otherwise)).collect());
     }
-    let expected = "patterns of which every leaf matches one, or have an `otherwise`";
+    let expected = "patterns that match every leaf, or have an `otherwise`";
     Err(Error::argument(what, "paths", expected, format_args!("no match for {}", without.join(", "))))
 }
 

@@ -26,11 +26,11 @@ pub(crate) fn assign(
         under.dedup();
         under.iter().for_each(|&i| used[i] = true);
         match under[..] {
-            [] if complete => problems.push(format!("leaf `{leaf}` falls under no entry")),
+            [] if complete => problems.push(format!("leaf `{leaf}` is under no entry")),
             [] | [_] => {}
             _ => {
                 let names: Vec<_> = under.iter().map(|&i| format!("`{}`", entries[i])).collect();
-                problems.push(format!("leaf `{leaf}` falls under {}", names.join(" and ")));
+                problems.push(format!("leaf `{leaf}` is under {}", names.join(" and ")));
             }
         }
         assigned.push(under.first().copied());
@@ -41,6 +41,6 @@ pub(crate) fn assign(
         return Ok(assigned);
     }
     let every_leaf = if complete { "exactly" } else { "at most" };
-    let expected = format!("paths such that every leaf falls under {every_leaf} one and every one has a leaf");
+    let expected = format!("paths with at least one leaf each, such that each leaf is under {every_leaf} one");
     Err(Error::argument(what, "tree", &expected, format_args!("\n  {}", problems.join("\n  "))))
 }

@@ -120,7 +120,7 @@ impl Layout {
         };
         let [entry, found] = [ours, theirs].map(|row| row.entry(structure));
         if entry == found {
-            return format!("`{entry}` lies in another memory order; `OptState::replace` takes its values over");
+            return format!("`{entry}` has another memory order; `OptState::replace` converts it");
         }
         format!("expected {entry}, found {found}")
     }

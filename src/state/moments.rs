@@ -70,7 +70,7 @@ impl Moments {
         dtype: impl Fn(&LeafSpec) -> DType,
     ) -> Result<Moments> {
         let coded = structure.leaves().iter().map(&dtype).find(|dtype| dtype.is_coded());
-        coded.map_or(Ok(()), |dtype| Err(Error::argument("moments", "dtype", "a type that leaves can have", dtype)))?;
+        coded.map_or(Ok(()), |dtype| Err(Error::argument("moments", "dtype", "an unquantized dtype", dtype)))?;
         Moments::filled(structure, active, value, &|_, leaf| dtype(leaf))
     }
 
@@ -413,9 +413,7 @@ fn zeros(leaf: &LeafSpec, dtype: DType, shape: &[usize], place: InPage) -> Resul
     if !dtype.is_supported() && !dtype.is_coded() {
         return refused("16-bit types need the feature `half`");
     }
-    elements(shape)
-        .and_then(|len| Buffer::try_zeros(dtype, len, place))
-        .map_or_else(|| refused("there is not enough memory for it"), Ok)
+    elements(shape).and_then(|len| Buffer::try_zeros(dtype, len, place)).map_or_else(|| refused("out of memory"), Ok)
 }
 
 impl State for Moments {

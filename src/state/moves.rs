@@ -133,7 +133,7 @@ pub(crate) fn below<'a>(path: &'a str, part: &str) -> Option<&'a str> {
 }
 
 pub(crate) fn no_part(verb: &str, part: &str) -> String {
-    format!("{verb}: there is no part `{part}` of the state")
+    format!("{verb}: the state has no part `{part}`")
 }
 
 /// The source of a new value.
@@ -227,7 +227,7 @@ impl Matched {
                 },
                 of @ Owner::Apart(_) if moves.is_retyped() => of.clone(),
                 Owner::Apart(_) => {
-                    lines.push(format!("`{}` mixes all leaves, so it cannot be moved to other ones", spec.name));
+                    lines.push(format!("`{}` combines all leaves, so it cannot be moved to others", spec.name));
                     continue;
                 }
             };
@@ -243,7 +243,7 @@ impl Matched {
                     }
                     _ => {
                         twice.push([other, i]);
-                        lines.push(format!("`{}`: there are two of it", spec.name));
+                        lines.push(format!("`{}`: expected one source, found two", spec.name));
                     }
                 }
             }
@@ -321,7 +321,7 @@ impl Matched {
         left.sort_unstable_by(|(a, i), (b, j)| (i, a).cmp(&(j, b)));
         lines.extend(left.iter().map(|(_, i)| format!("`{}`: unexpected {}", old[*i].name, old[*i].what())));
         let in_vain =
-            |at: &String| format!("`insert_part({at:?})` does nothing: no field of the state is there, or after it");
+            |at: &String| format!("`insert_part({at:?})` does nothing: the state has no field at or after it");
         let in_vain = parts.in_vain.iter().filter(|at| !is_new(at)).map(in_vain).collect();
         Ok(Matched { from, to_params: parts.to_params, lines, missing, left, twice, casts, to: parts.to, in_vain })
     }
@@ -331,7 +331,7 @@ impl Matched {
 fn of_param(spec: &ItemSpec, path: &str, moves: &impl Moves, params: Option<&Structure>) -> Option<String> {
     let Some(params) = params else {
         return Some(format!(
-            "`{}`: the parameters of before are not known here; save them with the state, and load by `Load::migrating`",
+            "`{}`: the earlier parameters are unknown here; save them with the state, and load with `Load::migrating`",
             spec.name
         ));
     };

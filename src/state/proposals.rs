@@ -36,9 +36,7 @@ pub(super) fn proposals(matched: &Matched, old: &[ItemSpec], new: &[ItemSpec], w
             let all = || before.iter().chain(said()).chain(&after);
             let mut lines: Vec<String> = all().map(|proposal| proposal.line.clone()).collect();
             if all().flat_map(|proposal| &proposal.verbs).any(|verb| !matches!(verb, Verb::Cast(_))) {
-                lines.push(
-                    "these are verbs of a `Migration`, which `Load::migrating` and `OptState::migrate` take".into(),
-                );
+                lines.push("pass these verbs to `Load::migrating` or `OptState::migrate`, in a `Migration`".into());
             }
             let verbs: Vec<Verb> = all().flat_map(|proposal| proposal.verbs.iter().cloned()).collect();
             lines.extend(copies(&verbs, new, with));
@@ -69,8 +67,8 @@ fn copies(verbs: &[Verb], new: &[ItemSpec], with: With<'_>) -> Vec<String> {
     };
     let line = |field: &str| {
         format!(
-            "`{field}` starts as `init` makes it of the parameters that are loaded: if it is a copy of them and they are \
-             rounded, `{}` keeps all bits of the file",
+            "`init` makes `{field}` from the loaded parameters: if it is a copy of them and they are rounded, `{}` \
+             copies the unrounded ones of the file",
             Verb::ParamsTo(field.into())
         )
     };
@@ -105,13 +103,14 @@ fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bo
     }
     gone.extend(tried.left.iter().flat_map(|(_, i)| &matched.to[*i]).map(String::as_str));
     let all: BTreeSet<&str> = matched.to.iter().flatten().map(String::as_str).collect();
-    let drop = |at| Proposal::of(Verb::Drop(at), |verb| format!("`{verb}` throws away what has no place here"));
+    let drop =
+        |at| Proposal::of(Verb::Drop(at), |verb| format!("`{verb}` discards the part without a counterpart here"));
     let before: Vec<Proposal> = whole_parts(&gone, &all).into_iter().map(drop).collect();
     let dropped = [verbs_of(&before), said].concat();
     let tried = with(&dropped)?;
     let fresh: BTreeSet<&str> = tried.missing.iter().map(|i| &*new[*i].name.field).collect();
     let all: BTreeSet<&str> = new.iter().map(|spec| &*spec.name.field).collect();
-    let start = |at| Proposal::of(Verb::Fresh(at), |verb| format!("`{verb}` starts what is new as `init` makes it"));
+    let start = |at| Proposal::of(Verb::Fresh(at), |verb| format!("`{verb}` initializes the new part"));
     let mut after: Vec<Proposal> = whole_parts(&fresh, &all).into_iter().map(start).collect();
     // Counts alone are alike in all optimizers.
     if !of_arrays && (!before.is_empty() || !after.is_empty()) {
@@ -137,7 +136,7 @@ fn whole_parts(fields: &BTreeSet<&str>, all: &BTreeSet<&str>) -> BTreeSet<String
 
 fn casts(matched: &Matched) -> Vec<Proposal> {
     let cast = |at: &String| {
-        let line = |verb: &Verb| format!("`{verb}` rounds its numbers to the type they have now");
+        let line = |verb: &Verb| format!("`{verb}` rounds it to its new dtype");
         Proposal::of(Verb::Cast(at.clone()), line)
     };
     matched.casts.iter().map(cast).collect()
@@ -164,14 +163,14 @@ fn moved(
             if from < to {
                 let verbs = vec![rename(from, "other"), rename(to, from), rename("other", to)];
                 let line = format!("`{}`, `{}` and `{}`", verbs[0], verbs[1], verbs[2]);
-                let line = format!("{}, and the other way round: {line} take them over", found(from, to));
+                let line = format!("{}, and vice versa: {line} move them", found(from, to));
                 all.push(Proposal { line, verbs });
             }
         } else {
             let verbs = wraps(from, to).unwrap_or_else(|| vec![rename(from, to)]);
-            let takes = if verbs.len() == 1 { "takes" } else { "take" };
+            let moves = if verbs.len() == 1 { "moves" } else { "move" };
             let said: Vec<_> = verbs.iter().map(|verb| format!("`{verb}`")).collect();
-            let line = format!("{}: {} {takes} them over", found(from, to), said.join(" and then "));
+            let line = format!("{}: {} {moves} them", found(from, to), said.join(" and then "));
             all.push(Proposal { line, verbs });
         }
     }
@@ -203,7 +202,7 @@ fn parted(pairs: &BTreeSet<(String, String)>) -> Parted {
             _ => continue,
         };
         rest.retain(|(from, to)| from != at && to != at);
-        proposals.push(Proposal::of(verb, |verb| format!("{} {what}: `{verb}` says so", called(at))));
+        proposals.push(Proposal::of(verb, |verb| format!("{} {what}: use `{verb}`", called(at))));
     }
     Parted { proposals, rest }
 }
@@ -213,7 +212,7 @@ fn called(path: &str) -> String {
 }
 
 fn found(from: &str, to: &str) -> String {
-    format!("what was {} has the fields of {}", called(from), called(to))
+    format!("the fields of {} are now in {}", called(from), called(to))
 }
 
 /// Parts all of whose fields are under another path in the other state.
@@ -291,9 +290,9 @@ impl Shift<'_> {
         let path = |at: usize| if chain.is_empty() { at.to_string() } else { format!("{chain}.{at}") };
         let (verb, what) = match to > from {
             true => (Verb::Insert(path(first(chain, missing).min(from))), "a member was inserted"),
-            false => (Verb::Remove(path(first(chain, left).min(to))), "a member was taken away"),
+            false => (Verb::Remove(path(first(chain, left).min(to))), "a member was removed"),
         };
-        Proposal::of(verb, |verb| format!("{}: if {what}, `{verb}` says so", found(self.from, self.to)))
+        Proposal::of(verb, |verb| format!("{}: if {what}, use `{verb}`", found(self.from, self.to)))
     }
 }
 

@@ -142,7 +142,7 @@ impl Readings {
             return Err(Error::unknown_name("readings", "reading", key, self.all.iter().map(Reading::to_string)));
         }
         let paths: Vec<String> = meant.iter().map(|reading| format!("`{reading}`")).collect();
-        Err(Error::state("readings", format!("`{key}` can mean {}", paths.join(", "))))
+        Err(Error::state("readings", format!("`{key}` is ambiguous: {}", paths.join(", "))))
     }
 
     /// Iterates over the numbers, part by part in the order of the chain.

@@ -7,8 +7,8 @@ use crate::tree::{SMALL, is_safe, length};
 /// A two-pass part that multiplies each leaf by a factor computed from sums of squares.
 // Stands for `TwoPasses` in compiler messages: this is the trait to implement.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
-    note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
+    message = "`{Self}` has the form `TwoPass` but does not implement `TwoPasses`",
+    note = "implement `TwoPasses` for `{Self}`; `docs/own-two-pass.md` has an example"
 )]
 pub trait Rescale: Part {
     /// The values whose squares are summed.

@@ -14,8 +14,8 @@ use crate::program::{Executor, Passes, Programs};
 use crate::state::Readings;
 use crate::tree::{Tree, TreeMut, buffers_of};
 
-/// The message's end if updates replace gradients and a window may emit an update for a leaf without one.
-const OF_WINDOW: &str = "; a window may have an update for a leaf without a gradient: use `step` or `update`";
+/// The end of an error message if updates replace gradients and a window may emit an update for a leaf without one.
+const OF_WINDOW: &str = "; a window may emit an update for a leaf without a gradient: use `step` or `update`";
 
 /// A transformation of gradients into updates, such as [`adamw`](crate::adamw) or a [`chain`](crate::chain).
 ///
@@ -339,7 +339,7 @@ pub trait GradientTransformation: Stage {
         Self: Sized,
     {
         if self.needs() >= Level::ValueFn {
-            return Err(Error::unrecordable(&self.describe(), "it asks for the loss at other points"));
+            return Err(Error::unrecordable(&self.describe(), "it evaluates the loss at other points"));
         }
         let mut passes = Passes::new(machine, &state.inner);
         state.run_elsewhere(self, extra.loss(), &mut passes)
@@ -382,7 +382,7 @@ pub trait GradientTransformation: Stage {
         Self: Sized,
     {
         if self.needs() >= Level::ValueFn {
-            return Err(Error::unrecordable(&self.describe(), "it asks for the loss at other points"));
+            return Err(Error::unrecordable(&self.describe(), "it evaluates the loss at other points"));
         }
         let (mut state, mut programs) = (self.init(params)?, Programs::default());
         let mut passes = Passes::new(&mut programs, &state.inner);

@@ -207,7 +207,7 @@ impl<T: Stage> OptState<T> {
     /// Checks that a replaced state could be the result of `init`.
     pub(crate) fn fits(&self) -> Result<()> {
         let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
-        let misfit = |problem| Error::state("a state was put in the place of the one that `init` made", problem);
+        let misfit = |problem| Error::state("the replacement of the state does not fit", problem);
         layout.compare(&self.inner, &self.structure).map_err(misfit)
     }
 
@@ -246,7 +246,7 @@ impl<T: Stage> OptState<T> {
         let state = made(transformation, &self.structure, &params, self.by_leaf)?;
         Layout::of(&state).compare(&self.inner, &self.structure).map_err(|problem| {
             let problem = format!(
-                "the state was made with another `{argument}`, and does not fit this one; make one with `init`: {problem}"
+                "the state was made with another `{argument}` and does not fit; make one with `init`: {problem}"
             );
             Error::state(transformation.describe(), problem)
         })
@@ -365,7 +365,7 @@ fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf
 #[cfg(feature = "tracing")]
 fn warn_of_skipped(outcome: Outcome) {
     if outcome.skipped {
-        tracing::warn!(target: "gradchain", emitted = outcome.emitted, "a step threw its gradients away");
+        tracing::warn!(target: "gradchain", emitted = outcome.emitted, "a step discarded its gradients");
     }
 }
 

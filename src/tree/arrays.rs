@@ -13,11 +13,12 @@ use crate::memory::RawSlice;
 ///
 /// Floats make the array a leaf; the other types listed below make it a carried part of the tree, never touched.
 #[diagnostic::on_unimplemented(
-    message = "arrays of `{Self}` are no trees of float leaves",
-    note = "leaves are arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; arrays of integers, `bool`, `char` and \
-            strings may stand beside them",
-    note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
-            them; see \"Complex numbers\" at https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
+    message = "an array of `{Self}` is not a tree of float leaves",
+    note = "leaves are arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; a tree may also hold \
+            arrays of integers, `bool`, `char` and strings",
+    note = "complex numbers are not supported: make their real and imaginary parts two leaves, with \
+            `array.view_mut().split_complex()`; see \"Complex numbers\" at \
+            https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
 )]
 pub trait ArrayElement: Raw + 'static {}
 
@@ -40,8 +41,8 @@ impl<A: ArrayElement, S: Data<Elem = A>, D: Dimension> Tree for ArrayBase<S, D> 
 ///
 /// [`ndarray`] has no others.
 #[diagnostic::on_unimplemented(
-    message = "an array that holds its elements in `{Self}` cannot be written",
-    note = "views must be mutable ones (`ArrayViewMut`); a struct of views to read is a tree with `#[tree(read_only)]`"
+    message = "an array with the storage `{Self}` cannot be written",
+    note = "views must be mutable (`ArrayViewMut`); derive a struct of read-only views with `#[tree(read_only)]`"
 )]
 pub trait ArrayData: Shares {}
 

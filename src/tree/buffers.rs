@@ -249,7 +249,7 @@ pub(super) fn elements_of<T: BufferElement>(bytes: &[u8], len: usize) -> Result<
     let chunks = bytes.chunks_exact(size_of::<T>());
     let elements: Option<Vec<T>> = chunks.map(|chunk| T::of(chunk.try_into().ok()?)).collect();
     elements.filter(|elements| elements.len() == len && len * size_of::<T>() == bytes.len()).ok_or_else(|| {
-        let problem = format!("{} bytes that are not {len} elements of type {}", bytes.len(), T::DTYPE);
+        let problem = format!("expected {len} elements of type {}, found {} bytes", T::DTYPE, bytes.len());
         Error::state("buffer", problem)
     })
 }

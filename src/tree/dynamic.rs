@@ -77,8 +77,9 @@ enum DynArray {
 #[diagnostic::on_unimplemented(
     message = "a `DynTree` holds no arrays of `{Self}`",
     note = "it holds arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`",
-    note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
-            them; see \"Complex numbers\" at https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
+    note = "complex numbers are not supported: make their real and imaginary parts two leaves, with \
+            `array.view_mut().split_complex()`; see \"Complex numbers\" at \
+            https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
 )]
 pub trait DynElement: Element + ArrayElement + Held {}
 

@@ -53,7 +53,7 @@ impl LeafParts {
         let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
         let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {
             let found = format!("the shape {shape:?}");
-            return Err(Error::argument("leaf", "shape", "of no more elements than memory can have", found));
+            return Err(Error::argument("leaf", "shape", "within the address space", found));
         };
         let expected = if shape.contains(&0) { 0 } else { room };
         if expected != len {

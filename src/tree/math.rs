@@ -75,7 +75,7 @@ where
     params.walk_mut(&mut WalkMut::new(&mut String::new(), &mut |_, leaf| changed.push(leaf)));
     // The code below goes by address and trusts the shapes, so they are checked before any write.
     let same = changed.iter().map(LeafMut::shape).eq(given.iter().map(LeafRef::shape));
-    assert!(same, "each walk over a tree must show the same leaves");
+    assert!(same, "each walk over a tree must visit the same leaves");
     changed.iter_mut().zip(&given).for_each(|(params, updates)| add_leaf(params, updates));
     Ok(())
 }

@@ -108,8 +108,9 @@ pub(crate) use crate::layout::{Cursor, Run, Strided, Strides, dense_strides, is_
             `gradchain::ndarray`; another version of ndarray or half has other types",
     note = "a map of leaves is a `BTreeMap<String, _>`, whose order is fixed, not a `HashMap`",
     note = "the state is not a tree: `step(&mut params, &grads, &mut state)`, `update(&grads, &mut state, &params)`",
-    note = "complex numbers are not supported: the real and the imaginary part are two leaves, as `array.view_mut().split_complex()` shows \
-            them; see \"Complex numbers\" at https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
+    note = "complex numbers are not supported: make their real and imaginary parts two leaves, with \
+            `array.view_mut().split_complex()`; see \"Complex numbers\" at \
+            https://docs.rs/gradchain/latest/gradchain/_guide/trees/index.html"
 )]
 pub trait Tree {
     /// Shows every leaf, in a fixed order.

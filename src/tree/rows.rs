@@ -96,10 +96,10 @@ impl<V: TreeMut, I: RowIndices> TreeMut for SparseRows<V, I> {
 
 /// Row numbers: a `Vec`, an array or a slice of `usize`, also behind a reference, a `Box` or an `Arc`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not number rows",
-    label = "rows are numbered by `usize`: a `Vec`, an array or a slice of it",
-    note = "numbers of another type are converted first, where one that is negative can be found: \
-            `indices.iter().map(|&i| usize::try_from(i)).collect::<Result<Vec<_>, _>>()?`"
+    message = "`{Self}` is not a list of row indices",
+    label = "row indices are a `Vec`, an array or a slice of `usize`",
+    note = "convert other integer types first, which detects negative indices: `indices.iter().map(|&i| \
+            usize::try_from(i)).collect::<Result<Vec<_>, _>>()?`"
 )]
 pub trait RowIndices {
     /// Returns the numbers, in the given order.

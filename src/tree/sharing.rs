@@ -14,8 +14,8 @@ pub(crate) fn refuse_shared<T: Tree + ?Sized>(tree: &T) -> Result<()> {
     if found.is_empty() {
         return Ok(());
     }
-    let what = "leaves of the parameters share memory, which a step would part; tie them with `tree::Tied`, show one of them only, \
-                or make copies";
+    let what = "leaves of the parameters share memory, which a step would separate; tie them with `tree::Tied`, show \
+                only one of them, or make copies";
     Err(Error::structure(what, found))
 }
 

@@ -165,8 +165,8 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
             }
             if let Some(rows) = group.iter().find(|spec| given.get(spec.path()).is_some_and(|leaf| leaf.rows.is_some()))
             {
-                let expected = "a gradient of the whole leaf, since the leaf is tied";
-                return Err(Error::argument("sum_gradients", rows.path(), expected, "one of some rows"));
+                let expected = "dense, since the leaf is tied";
+                return Err(Error::argument("sum_gradients", rows.path(), expected, "a row-sparse one"));
             }
             let before = wrong.len();
             wrong.extend(group.iter().filter_map(|spec| misfit(spec, given.get(spec.path()))));

@@ -55,7 +55,7 @@ impl<W: Write> JsonLines<W> {
             let (name, value) = (reading.to_string(), reading.value());
             let number = Number::from_f64(value).map_or_else(|| Value::String(value.to_string()), Value::Number);
             if line.insert(name, number).is_some() {
-                let problem = format!("there are two readings called `{reading}`, or it is what the step is called");
+                let problem = format!("the name `{reading}` is taken by another reading or by the step");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
             }
         }
@@ -82,7 +82,7 @@ fn wrong(line: usize, problem: &str) -> io::Error {
 
 fn parsed(line: &str) -> Result<(u64, BTreeMap<String, f64>), String> {
     let mut line: Map<String, Value> = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let step = line.remove("step").as_ref().and_then(Value::as_u64).ok_or("expected a whole number `step`")?;
+    let step = line.remove("step").as_ref().and_then(Value::as_u64).ok_or("expected an integer `step`")?;
     let number = |(name, value): (String, Value)| {
         let number = match &value {
             Value::Number(number) => number.as_f64(),

@@ -81,7 +81,7 @@ impl RateRange {
     /// Sets the decay of the running mean of losses, before the first is recorded; 0 for losses without noise.
     ///
     /// [In [0, 1)](DECAY); [`record`](Self::record) refuses others.
-    #[must_use = "it is returned, not changed"]
+    #[must_use = "this returns the changed test, and leaves the original unchanged"]
     pub fn smoothing(mut self, smoothing: f64) -> RateRange {
         self.smoothing = smoothing;
         self
@@ -108,7 +108,7 @@ impl RateRange {
             return Err(Error::argument(FUNCTION, "smoothing", DECAY.text, self.smoothing));
         }
         if self.rate().is_none() {
-            return Err(Error::state(FUNCTION, "the test is over: no loss belongs to it any more"));
+            return Err(Error::state(FUNCTION, "the test has ended and takes no more losses"));
         }
         self.losses.push(loss);
         self.mean = self.smoothing * self.mean + (1.0 - self.smoothing) * loss;

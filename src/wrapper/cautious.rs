@@ -88,12 +88,12 @@ impl<T: Stage> Cautious<T> {
     fn check_direction(&self) -> Result<()> {
         let [expected, found] = match (self.against_gradient, self.inner.outline().turn()) {
             (true, Some(1.0)) => [
-                "an optimizer, which goes against the gradient",
-                "one that goes along the gradient; for a part say `against_gradient(false)`",
+                "an optimizer, whose updates point against the gradient",
+                "one whose updates point along the gradient; for a part set `against_gradient(false)`",
             ],
             (false, Some(-1.0)) => [
-                "a part, which goes along the gradient",
-                "one that goes against the gradient; for an optimizer say `against_gradient(true)`",
+                "a part, whose updates point along the gradient",
+                "one whose updates point against the gradient; for an optimizer set `against_gradient(true)`",
             ],
             _ => return Ok(()),
         };

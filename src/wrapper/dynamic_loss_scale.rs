@@ -105,12 +105,11 @@ impl<T: Stage> DynamicLossScale<T> {
             Err(Error::argument("dynamic_loss_scale", argument, expected, found))
         };
         if !(self.min_scale..=self.max_scale).contains(&self.init_scale) {
-            let expected = format!("from `min_scale`, {}, to `max_scale`, {}", self.min_scale, self.max_scale);
+            let expected = format!("from `min_scale` ({}) to `max_scale` ({})", self.min_scale, self.max_scale);
             return refuse("init_scale", &expected, self.init_scale.to_string());
         }
         if self.inner.needs() >= Level::ValueFn {
-            let expected =
-                "without parts that take gradients of their own, which have no scale: put it around their base";
+            let expected = "without parts that compute their own, unscaled gradients: put it around their base";
             return refuse("inner", expected, self.inner.describe());
         }
         Ok(())
@@ -184,10 +183,10 @@ impl<T: Stage> OptState<T> {
         }));
         let problem = match &found[..] {
             [(_, scale)] => return Ok(*scale),
-            [] => "there is no `dynamic_loss_scale` in this optimizer".to_owned(),
+            [] => "this optimizer has no `dynamic_loss_scale`".to_owned(),
             several => {
                 let paths = several.iter().map(|(path, _)| format!("`{path}`")).collect::<Vec<_>>();
-                format!("there are several, at {}: put one around all", paths.join(", "))
+                format!("this optimizer has several, at {}: put one around all", paths.join(", "))
             }
         };
         Err(Error::state("loss_scale", problem))

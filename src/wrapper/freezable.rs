@@ -89,11 +89,11 @@ impl<T: Stage> Freezable<T> {
 pub(super) fn leaves_are_apart<P: Holds>(part: &P) -> Result<()> {
     let refuse = |expected: &str| Err(Error::argument(P::NAME, P::KEY, expected, part.inner().describe()));
     if part.inner().shape().joins {
-        return refuse("without parts that work on several leaves together in memory");
+        return refuse("without parts that join leaves in memory");
     }
     if part.inner().has_windows() {
         let expected =
-            format!("without `multi_steps`, which goes around `{}`, so that no leaf sees half of a window", P::NAME);
+            format!("without `multi_steps`: put it around `{}`, so that no leaf misses part of a window", P::NAME);
         return refuse(&expected);
     }
     Ok(())
@@ -199,7 +199,7 @@ fn all_frozen<S: State>(state: &mut S) -> Vec<&mut FreezableMemory> {
 
 fn set(mut all: Vec<&mut FreezableMemory>, mask: &Mask, frozen: bool, verb: &str) -> Result<()> {
     let Some(first) = all.first() else {
-        let problem = "there is no `freezable` in this optimizer; wrap all that makes the update in one";
+        let problem = "this optimizer has no `freezable`; wrap every part that makes the update in one";
         return Err(Error::state(verb, problem));
     };
     let (structure, chosen) = (&first.structure, mask.resolve(&first.structure, verb)?);

@@ -75,8 +75,7 @@ impl<D: Stage, M: Stage> Part for Graft<D, M> {
         let emits = |argument, holds: HoldsBack, described: String| match holds {
             HoldsBack::Never => Ok(()),
             _ => {
-                let expected =
-                    "a transformation that emits updates in every step (put what emits none around the graft)";
+                let expected = "a transformation that emits updates in every step (put others around the graft)";
                 Err(Error::argument(Self::NAME, argument, expected, described))
             }
         };

@@ -234,7 +234,7 @@ impl<T: Stage> OptState<T> {
         if all.is_empty() {
             return Err(Error::state(
                 VERB,
-                "there is no `inject_hyperparams` in this optimizer: put one around the part that has this argument",
+                "this optimizer has no `inject_hyperparams`: wrap the part that has this argument",
             ));
         }
         let has = |hyperparams: &Hyperparams, name: &str| hyperparams.names().any(|n| n == name);

@@ -12,8 +12,8 @@ use crate::state::EvaluateAs;
 /// emits nothing adds none.
 // As for `Wrapper`, in whose place the compiler may name this trait.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has a form of wrappers and does not implement `Wrapper`",
-    note = "`impl Wrapper for {Self}` says what the wrapper does in a step; `docs/own-wrapper.md` has an example"
+    message = "`{Self}` has a wrapper form but does not implement `Wrapper`",
+    note = "implement `Wrapper` for `{Self}`; `docs/own-wrapper.md` has an example"
 )]
 pub trait Averages: Holds {
     /// Returns true if the average starts as the parameters of `init`, with a weight of 1, instead of empty.

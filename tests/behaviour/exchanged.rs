@@ -26,8 +26,8 @@ fn a_mean_of_replicas_is_read_in_the_order_of_whoever_takes_it() {
     let error = optimizer.step(&mut columns, &gradient, &mut wrong).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a state was put in the place of the one that `init` made: `0.trace[]: moment f32 [2, 3]` lies in another memory \
-         order; `OptState::replace` takes its values over"
+        "the replacement of the state does not fit: `0.trace[]: moment f32 [2, 3]` has another memory order; \
+         `OptState::replace` converts it"
     );
     assert_eq!(columns, before);
     assert!(optimizer.step(&mut columns, &gradient, &mut wrong).is_err(), "it stays an error");

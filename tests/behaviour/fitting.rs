@@ -294,7 +294,7 @@ proptest! {
         prop_assert_eq!(range.losses().count(), 21);
         let at = (range.proposal().unwrap() / 1e-6).log10() * 20.0 / 6.0;
         prop_assert!((at - center).abs() < 1.0, "{} and {}", at, center);
-        prop_assert!(range.record(1.0).unwrap_err().to_string().contains("the test is over"));
+        prop_assert!(range.record(1.0).unwrap_err().to_string().contains("the test has ended"));
     }
 }
 
@@ -504,24 +504,24 @@ fn what_the_data_do_not_determine_is_named() {
         };
         let error = hessian(&vec![size, -size, 0.5 * size], loss).typical_size(size).run().unwrap().covariance();
         let error = error.unwrap_err().to_string();
-        assert!(error.starts_with("covariance: argument `(root)[2]` must be determined by the function"), "{error}");
+        assert!(error.starts_with("covariance: argument `(root)[2]` must be identifiable"), "{error}");
     }
     // A saddle, a maximum, and a parameter without effect.
     let saddle = |p: &Vec<f64>| {
         (p[0] * p[0] + 3.0 * p[0] * p[1] + p[1] * p[1], vec![2.0 * p[0] + 3.0 * p[1], 3.0 * p[0] + 2.0 * p[1]])
     };
     let error = covariance_of(saddle, &[0.0, 0.0]).unwrap_err().to_string();
-    assert!(error.starts_with("covariance: argument `(root)[1]` must be determined"), "{error}");
+    assert!(error.starts_with("covariance: argument `(root)[1]` must be identifiable"), "{error}");
     let maximum = |p: &Vec<f64>| (p[0] * p[0] - p[1] * p[1], vec![2.0 * p[0], -2.0 * p[1]]);
     let error = covariance_of(maximum, &[0.0, 0.0]).unwrap_err().to_string();
-    assert!(error.contains("`(root)[1]` must be a parameter along which the function curves upwards"), "{error}");
+    assert!(error.contains("`(root)[1]` must be a parameter with positive curvature"), "{error}");
     let unused = |p: &Vec<f64>| (p[1] * p[1], vec![0.0, 2.0 * p[1]]);
     let error = covariance_of(unused, &[1.0, 0.0]).unwrap_err().to_string();
-    assert!(error.contains("`(root)[0]` must be a parameter along which"), "{error}");
-    // Not the derivative of any function.
+    assert!(error.contains("`(root)[0]` must be a parameter with positive curvature"), "{error}");
+    // A wrong gradient, which is not the derivative of any function.
     let wrong = |p: &Vec<f64>| (p[0] * p[0] + p[1] * p[1], vec![2.0 * p[0] + p[1], 2.0 * p[1]]);
     let error = covariance_of(wrong, &[0.0, 0.0]).unwrap_err().to_string();
-    assert!(error.contains("`check_gradient` looks for the latter") && error.contains("`(root)[1]`"), "{error}");
+    assert!(error.contains("`check_gradient` tests the latter") && error.contains("`(root)[1]`"), "{error}");
     let error = hessian(&vec![1.0], |p: &Vec<f64>| (p[0], vec![f64::NAN])).run().unwrap_err().to_string();
     assert!(error.contains("`(root)[0]` must be a parameter with a finite gradient"), "{error}");
     let error = hessian(&vec![1.0], |p: &Vec<f64>| (p[0], vec![1.0])).typical_size(0.0).run().unwrap_err();

@@ -129,7 +129,7 @@ fn mistakes_are_errors() {
     assert!(state.freeze(Mask::path("body")).unwrap_err().is_no_match());
     let error = freezable(lbfgs()).init(&params()).unwrap_err();
     assert!(error.is_argument());
-    assert!(error.to_string().contains("without parts that work on several leaves together in memory"), "{error}");
+    assert!(error.to_string().contains("without parts that join leaves in memory"), "{error}");
 }
 
 /// A leaf frozen in the first steps trains afterwards as if these had not happened.
@@ -313,7 +313,7 @@ fn leaves_are_frozen_wherever_the_freezable_is() {
     assert!(error.is_no_match(), "{error}");
     let plain = boxed(sgd(0.5));
     let error = plain.init(&model).unwrap().freeze("0").unwrap_err().to_string();
-    assert_eq!(error, "freeze: there is no `freezable` in this optimizer; wrap all that makes the update in one");
+    assert_eq!(error, "freeze: this optimizer has no `freezable`; wrap every part that makes the update in one");
 
     // In several groups, but not in one without it.
     let labels = || Labels::tree([("0", "a"), ("1", "b"), ("2", "c")]);

@@ -158,7 +158,7 @@ fn a_long_line_is_its_elements() {
 
 /// For passes with one barrier and with none.
 #[test]
-fn a_thread_that_is_not_rayons_has_the_same_bits() {
+fn a_thread_outside_of_rayon_is_bitwise_identical() {
     let gradients: Vec<_> =
         (0..2).map(|step| Array2::from_shape_fn((401, 613), |(i, j)| gradient(i, j, step))).collect();
     fn same<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, gradients: &[Array2<f64>]) {

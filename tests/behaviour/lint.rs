@@ -74,7 +74,7 @@ fn refused<T: GradientTransformation>(transformation: T) -> Option<String> {
 }
 
 #[test]
-fn what_is_surely_a_mistake_is_refused_unless_it_is_meant() {
+fn certain_mistakes_are_refused_unless_allowed() {
     use WarningKind::{Climbs, EmptyGroup, NegativeDecay, NegativeRate};
 
     let groups = |pattern: &'static str| {
@@ -98,7 +98,7 @@ fn what_is_surely_a_mistake_is_refused_unless_it_is_meant() {
         let error = refused(optimizer.clone()).unwrap();
         assert!(error.starts_with("init: $"), "{error}");
         assert!(
-            error.ends_with(&format!("if that is meant: `wrapper::allow(optimizer, [WarningKind::{kind:?}])`")),
+            error.ends_with(&format!("if intended, use `wrapper::allow(optimizer, [WarningKind::{kind:?}])`")),
             "{error}"
         );
         let meant = allow(optimizer.clone(), [kind]);
@@ -116,7 +116,7 @@ fn what_is_surely_a_mistake_is_refused_unless_it_is_meant() {
 }
 
 #[test]
-fn what_may_be_meant_is_not_refused() {
+fn possible_mistakes_are_not_refused() {
     let none = Mask::none();
     for optimizer in [
         boxed(scale_by_adam()),
@@ -257,7 +257,7 @@ fn leaves_outside_a_mask_that_climb() {
     let twice = chain((masked(adam(0.1), "w"), masked(sgd(0.1), "w")));
     assert_eq!(kinds(twice), [WarningKind::Climbs]);
     let plan = masked(sgd(0.1), "w").plan(&params()).unwrap();
-    assert!(plan.to_string().contains("of 1 leaves, `b` the first of them, go along"), "{plan}");
+    assert!(plan.to_string().contains("of 1 leaves (first `b`) ascend"), "{plan}");
     assert!(plan.to_string().contains("freeze_others()"), "{plan}");
     assert!(kinds(masked(sgd(0.1), "w").freeze_others()).is_empty());
     assert!(kinds(chain((masked(sgd(0.1), "w"), masked(adam(0.1), "b")))).is_empty());
@@ -272,7 +272,7 @@ fn a_group_that_takes_nothing() {
     let nothing = chain((masked(clip(1.0), Mask::min_ndim(3)), sgd(0.1)));
     assert_eq!(kinds(nothing), [WarningKind::EmptyGroup]);
     let plan = chain(vec![boxed(masked(clip(1.0), Mask::none())), boxed(sgd(0.1))]).plan(&params()).unwrap();
-    assert!(plan.to_string().contains("warning: $: the mask of clip takes no leaf of these parameters"), "{plan}");
+    assert!(plan.to_string().contains("warning: $: the mask of clip selects no leaf of these parameters"), "{plan}");
 }
 
 #[test]

@@ -73,19 +73,19 @@ fn holds<T: GradientTransformation<Needs = Nothing>>(of: impl Fn() -> T) {
 }
 
 #[test]
-fn what_is_looked_at_where_it_is_and_what_is_stored_for_it_has_the_same_bits() {
+fn statistics_of_stored_updates_and_of_gradients_in_place_are_bitwise_identical() {
     holds(rate);
 }
 
 /// A loop holds one part's statistics only.
 #[test]
-fn two_looks_in_a_chain_have_the_same_bits_wherever_they_look() {
+fn two_parts_with_leaf_statistics_are_bitwise_identical_wherever_they_read() {
     holds(|| chain((scale_by_factored_rms().min_dim_size_to_factor(2), scale_by_sm3(), scale(-0.1))));
 }
 
 /// SM3's output is also its state.
 #[test]
-fn sm3_has_the_same_bits_wherever_it_looks() {
+fn sm3_is_bitwise_identical_wherever_it_reads_statistics() {
     holds(|| sm3(0.1));
     assert_eq!(sm3(0.1).plan(&leaves(0, false)).unwrap().stored_bytes, 0);
 }
@@ -104,7 +104,7 @@ fn updates_are_stored_only_for_what_comes_after_a_change() {
 
 #[cfg(feature = "half")]
 #[test]
-fn gradients_of_sixteen_bits_are_copied_to_be_looked_at() {
+fn sixteen_bit_gradients_are_copied_for_leaf_statistics() {
     use half::bf16;
 
     let params = (vec![bf16::ONE; 300], vec![1.0_f32; 20]);
@@ -170,7 +170,7 @@ impl LeafObserver for Largest<'_> {
 }
 
 #[test]
-fn a_part_of_ones_own_looks() {
+fn a_custom_part_reads_leaf_statistics() {
     let optimizer = chain((ByLargest, clip_by_global_norm(1e9), sgd(1.0)));
     let mut params = (vec![0.0_f32; 2], vec![0.0_f64; 3]);
     let mut state = optimizer.init(&params).unwrap();
@@ -214,7 +214,7 @@ impl LeafStatistics for MeanByLargest {
 }
 
 #[test]
-fn the_arrays_of_what_looks_are_rewritten_once_in_a_step() {
+fn state_of_leaf_statistics_is_written_once_in_a_step() {
     let of = || chain((MeanByLargest, sgd(0.1)));
     holds(of);
     let plain = run(&of(), false);

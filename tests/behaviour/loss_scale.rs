@@ -195,7 +195,7 @@ fn what_makes_no_sense_is_refused() {
     let refused = |optimizer: Boxed| optimizer.init(&params()).unwrap_err().to_string();
     assert_eq!(
         refused(boxed(dynamic_loss_scale(sgd(0.1)).init_scale(0.5))),
-        "dynamic_loss_scale: argument `init_scale` must be from `min_scale`, 1, to `max_scale`, 16777216, found 0.5"
+        "dynamic_loss_scale: argument `init_scale` must be from `min_scale` (1) to `max_scale` (16777216), found 0.5"
     );
     for optimizer in [
         dynamic_loss_scale(sgd(0.1)).growth_factor(1.0),
@@ -208,14 +208,14 @@ fn what_makes_no_sense_is_refused() {
     }
     let error = dynamic_loss_scale(lbfgs()).init(&params()).unwrap_err().to_string();
     assert!(
-        error.starts_with("dynamic_loss_scale: argument `inner` must be without parts that take gradients"),
+        error.starts_with("dynamic_loss_scale: argument `inner` must be without parts that compute their own"),
         "{error}"
     );
 
     let none = sgd(0.1).init(&params()).unwrap().loss_scale().unwrap_err();
-    assert_eq!(none.to_string(), "loss_scale: there is no `dynamic_loss_scale` in this optimizer");
+    assert_eq!(none.to_string(), "loss_scale: this optimizer has no `dynamic_loss_scale`");
     let labels = Labels::tree([("0", "a"), ("1", "b")]);
     let two = partition((("a", dynamic_loss_scale(sgd(0.1))), ("b", dynamic_loss_scale(adam(0.1)))), labels);
     let error = two.init(&params()).unwrap().loss_scale().unwrap_err();
-    assert_eq!(error.to_string(), "loss_scale: there are several, at `a`, `b`: put one around all");
+    assert_eq!(error.to_string(), "loss_scale: this optimizer has several, at `a`, `b`: put one around all");
 }

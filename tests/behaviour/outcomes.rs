@@ -223,7 +223,7 @@ fn what_freezes_leaves_goes_inside_windows() {
         [boxed(multi_steps(sgd(1.0), 2)), boxed(chain((clip(1.0), masked(multi_steps(adam(0.1), 2), Mask::path("0")))))]
     {
         let error = freezable(inner).init(&(1.0_f64, 1.0_f64)).unwrap_err();
-        let expected = "without `multi_steps`, which goes around `freezable`, so that no leaf sees half of a window";
+        let expected = "without `multi_steps`: put it around `freezable`, so that no leaf misses part of a window";
         assert!(error.to_string().contains(expected), "{error}");
     }
     assert!(multi_steps(freezable(sgd(1.0)), 2).init(&1.0_f64).is_ok());
@@ -242,7 +242,7 @@ fn course<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, grads: &[f6
 }
 
 #[test]
-fn what_is_around_or_after_a_window_counts_windows() {
+fn parts_around_or_after_a_window_count_windows() {
     let windows = || multi_steps(sgd(1.0), 2);
     let ones = [1.0; 8];
     // Each window moves 1 down; every second takes back half.
@@ -269,7 +269,7 @@ fn what_is_around_or_after_a_window_counts_windows() {
 }
 
 #[test]
-fn what_is_around_or_after_a_skipped_step_does_nothing() {
+fn parts_around_or_after_a_skipped_step_do_nothing() {
     let grads = [1.0, f64::NAN, 1.0, f64::NAN];
     let finite = || apply_if_finite(sgd(1.0), 3);
     assert_eq!(course(&lookahead(finite(), 1, 0.5), &grads), [-0.5, -0.5, -1.0, -1.0]);

@@ -98,8 +98,8 @@ fn a_wrapper_that_steps_aside_still_chooses_its_leaves() {
 }
 
 #[test]
-fn what_is_inside_sees_the_array_also_where_the_wrapper_steps_aside() {
-    // Decays by half of the parameter shown, 8.
+fn the_inner_transformation_sees_the_array_where_the_wrapper_is_inactive() {
+    // Decays by half of the parameter shown, which is 8 in every step.
     let optimizer = Back::with(chain((add_decayed_weights(0.5), sgd(1.0))));
     let mut p = vec![8.0_f64; 3];
     let mut state = optimizer.init(&p).unwrap();

@@ -114,7 +114,7 @@ fn polyaks_step_is_zero_without_a_gradient_and_nan_without_a_loss() {
 }
 
 #[test]
-fn a_plateau_is_so_many_means_without_improvement() {
+fn a_plateau_is_a_number_of_means_without_improvement() {
     for (factor, patience, rtol, atol, cooldown, size, min_scale) in [
         (0.5, 1, 1e-4, 0.0, 0, 1, 0.0),
         (0.5, 2, 0.0, 0.1, 0, 1, 0.0),
@@ -478,7 +478,7 @@ fn sums_are_over_the_leaves_acted_on() {
 }
 
 #[test]
-fn parameters_to_evaluate_with_are_found_wherever_they_are() {
+fn evaluation_parameters_are_found_wherever_they_are() {
     let step = |t: &Boxed, params: &mut (f64, f64)| {
         let mut state = t.init(params).unwrap();
         for _ in 0..3 {
@@ -514,18 +514,15 @@ fn parameters_to_evaluate_with_are_found_wherever_they_are() {
 }
 
 #[test]
-fn parameters_to_evaluate_with_are_refused_where_it_is_not_clear_which() {
+fn ambiguous_evaluation_parameters_are_refused() {
     let mut params = vec![0.0_f32; 2];
     let plain = adam(0.1);
     let error = plain.init(&params).unwrap().eval_params(&params).unwrap_err();
-    assert!(
-        error.to_string().contains("nothing in this optimizer keeps others than those that are trained"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("this optimizer keeps no evaluation parameters"), "{error}");
     let twice = lookahead(schedule_free_sgd(), 2, 0.5);
     let state = twice.init(&params).unwrap();
     let error = state.eval_params(&params).unwrap_err();
-    assert!(error.to_string().contains("both have parameters to evaluate with"), "{error}");
+    assert!(error.to_string().contains("both keep evaluation parameters"), "{error}");
     params.push(0.0);
     let state = schedule_free_sgd().init(&vec![0.0_f32; 2]).unwrap();
     assert!(state.eval_params(&params).unwrap_err().is_structure());

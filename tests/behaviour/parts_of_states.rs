@@ -52,7 +52,7 @@ where
 }
 
 #[test]
-fn a_state_goes_on_in_another_optimizer() {
+fn a_state_resumes_in_another_optimizer() {
     let m = Migration::new;
     goes_on(
         &chain((scale_by_adam(), scale(-0.1))),
@@ -89,7 +89,7 @@ fn a_state_goes_on_in_another_optimizer() {
 }
 
 #[test]
-fn adam_goes_on_as_adamw() {
+fn adam_resumes_as_adamw() {
     let (before, after) = (adam(0.1), adamw(0.1).weight_decay(0.0));
     let (mut straight, mut p) = (params(), params());
     let mut state = before.init(&p).unwrap();
@@ -125,7 +125,8 @@ fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
     let error = state.migrate(&after, &p, &Migration::new()).unwrap_err().to_string();
     assert!(error.contains("`adam.mu[0]`: expected moment f32 [3], found nothing"), "{error}");
     assert!(error.contains("`0.mu[0]`: unexpected moment f32 [3]"), "{error}");
-    assert!(error.contains("`rename_part(\"0\", \"adam\")` takes them over"), "{error}");
+    assert!(error.contains("`rename_part(\"0\", \"adam\")` moves them"), "{error}");
+    // Two counts cannot be told apart.
     assert!(!error.contains("rename_part(\"1\", \"rate\")"), "{error}");
 
     let at_end = |after: Boxed, expected: &str| {
@@ -135,24 +136,25 @@ fn what_is_not_said_is_an_error_that_proposes_the_one_way_there_is() {
     };
     at_end(
         boxed(chain((zero_nans(), scale_by_adam(), scale(-0.1)))),
-        "what was `0` has the fields of `1`: if a member was inserted, `insert_part(\"0\")` says so",
+        "the fields of `0` are now in `1`: if a member was inserted, use `insert_part(\"0\")`",
     );
     at_end(
         boxed(inject_hyperparams(adam(0.1))),
-        "what was the whole state has the fields of `inner`: `wrap_part(\"\")` takes them over",
+        "the fields of the whole state are now in `inner`: `wrap_part(\"\")` moves them",
     );
     at_end(
         boxed(chain((zero_nans(), multi_steps(chain((scale_by_adam(), scale(-0.1))), 2)))),
-        "what was the whole state has the fields of `1.inner`: `wrap_part(\"\")` and then `wrap_in_chain(\"\", 1)` take them over",
+        "the fields of the whole state are now in `1.inner`: `wrap_part(\"\")` and then `wrap_in_chain(\"\", 1)` move \
+         them",
     );
 
     for (migration, message) in [
-        (Migration::new().rename_part("2", "adam"), "rename_part: there is no part `2` of the state"),
-        (Migration::new().drop_part("0.nu.x"), "drop_part: there is no part `0.nu.x`"),
+        (Migration::new().rename_part("2", "adam"), "rename_part: the state has no part `2`"),
+        (Migration::new().drop_part("0.nu.x"), "drop_part: the state has no part `0.nu.x`"),
         (Migration::new().unwrap_part("0"), "`0.mu[0]`"),
-        (Migration::new().take_part("a", "b"), "take_part: there is no part `a`"),
-        (Migration::new().insert_part("adam"), "`adam` is no member of a chain"),
-        (Migration::new().rename_part("0", "adam").rename_part("0", "rate"), "rename_part: there is no part `0`"),
+        (Migration::new().take_part("a", "b"), "take_part: the state has no part `a`"),
+        (Migration::new().insert_part("adam"), "`adam` is not a member of a chain"),
+        (Migration::new().rename_part("0", "adam").rename_part("0", "rate"), "rename_part: the state has no part `0`"),
     ] {
         let error = state.migrate(&after, &p, &migration).unwrap_err().to_string();
         assert!(error.contains(message) || message == "`0.mu[0]`", "{error}");
@@ -171,10 +173,12 @@ fn members_that_changed_places_are_told() {
     let mut state = before.init(&p).unwrap();
     steps(&before, &mut trained, &mut state, 0..3);
     let error = state.migrate(&after, &p, &Migration::new()).unwrap_err().to_string();
-    let verbs =
-        r#"`rename_part("0", "other")`, `rename_part("1", "0")` and `rename_part("other", "1")` take them over"#;
-    assert!(error.contains(verbs) && error.matches("the other way round").count() == 1, "{error}");
-    assert!(error.ends_with("verbs of a `Migration`, which `Load::migrating` and `OptState::migrate` take"), "{error}");
+    let verbs = r#"`rename_part("0", "other")`, `rename_part("1", "0")` and `rename_part("other", "1")` move them"#;
+    assert!(error.contains(verbs) && error.matches("vice versa").count() == 1, "{error}");
+    assert!(
+        error.ends_with("pass these verbs to `Load::migrating` or `OptState::migrate`, in a `Migration`"),
+        "{error}"
+    );
     let said = Migration::new().rename_part("0", "other").rename_part("1", "0").rename_part("other", "1");
     let moved = state.migrate(&after, &p, &said).unwrap();
     assert_eq!(moved.0.moment("mu").unwrap().to_array(1), state.1.moment("mu").unwrap().to_array(1));
@@ -189,18 +193,18 @@ fn verbs_that_speak_of_parts_that_are_not_there_are_errors() {
     let state = same.init(&p).unwrap();
     let m = Migration::new;
     for (migration, message) in [
-        (m().rename_part("adam", "0"), "rename_part: there is no part `adam` of the state"),
-        (m().drop_part("0.mo"), "drop_part: there is no part `0.mo` of the state"),
-        (m().unwrap_part("inner"), "unwrap_part: there is no part `inner` of the state"),
-        (m().take_part("2", "0"), "take_part: there is no part `2` of the state"),
-        (m().fresh_part("0.mo"), "fresh_part: there is no part `0.mo` of the state"),
-        (m().fresh_part("2"), "fresh_part: there is no part `2` of the state"),
+        (m().rename_part("adam", "0"), "rename_part: the state has no part `adam`"),
+        (m().drop_part("0.mo"), "drop_part: the state has no part `0.mo`"),
+        (m().unwrap_part("inner"), "unwrap_part: the state has no part `inner`"),
+        (m().take_part("2", "0"), "take_part: the state has no part `2`"),
+        (m().fresh_part("0.mo"), "fresh_part: the state has no part `0.mo`"),
+        (m().fresh_part("2"), "fresh_part: the state has no part `2`"),
         (
             m().rename_part("1", "rate").rename_part("rate", "1").fresh_part("rate"),
-            "fresh_part: there is no part `rate`",
+            "fresh_part: the state has no part `rate`",
         ),
-        (m().remove_part("adam"), "`adam` is no member of a chain"),
-        (m().insert_part("0.mu"), "`0.mu` is no member of a chain"),
+        (m().remove_part("adam"), "`adam` is not a member of a chain"),
+        (m().insert_part("0.mu"), "`0.mu` is not a member of a chain"),
         (m().wrap_in_chain("0", 1), "`0.mu[0]`: unexpected moment"),
         (m().wrap_part("0"), "`0.mu[0]`: unexpected moment"),
     ] {

@@ -214,7 +214,7 @@ fn a_state_goes_into_8_bits_and_back() {
     let same = coded.migrate(&few, &params, &Migration::new()).unwrap();
     assert!(same_bits(&*same, &*coded));
     let error = coded.migrate(&few, &params, &Migration::new().cast_part("nothing")).err().unwrap().to_string();
-    assert!(error.contains("there is no part `nothing`"), "{error}");
+    assert!(error.contains("the state has no part `nothing`"), "{error}");
 }
 
 #[test]
@@ -517,7 +517,7 @@ fn a_state_in_a_document_keeps_its_bits() {
 
 #[cfg(feature = "checkpoint")]
 #[test]
-fn machines_write_one_checkpoint_and_files_take_other_types() {
+fn ranks_write_one_checkpoint_and_files_take_other_dtypes() {
     use std::time::Duration;
 
     use gradchain::checkpoint::{Checkpoint, Load, Save};
@@ -572,7 +572,7 @@ fn halve<S: gradchain::state::State>(state: &mut S) {
 }
 
 #[test]
-fn a_pass_that_does_not_look_at_codes_does_not_write_them() {
+fn a_pass_that_does_not_read_quantized_state_does_not_write_it() {
     let (clipped, plain) = (
         chain((clip_by_global_norm(1e9), quantized(adamw(0.1)).min_elements(0))),
         chain((identity(), quantized(adamw(0.1)).min_elements(0))),

@@ -76,20 +76,20 @@ fn what_does_not_fit_is_refused() {
         programs(does).unwrap_or_else(|error| panic!("{i}: {error}"));
     }
     let wrong: [(Does, &str); 10] = [
-        (|on, _, array| on.dots(array, array, 6, 3), "sizes that do not fit"),
-        (|on, _, array| on.product(array, array, [1, 2, 3, 3], false), "sizes that do not fit"),
-        (|on, _, array| on.dots(array, array, 6, 4), "sizes that do not fit"),
-        (|on, _, array| on.dots(array, array, 6, 0), "sizes that do not fit"),
-        (|on, _, array| on.turn(array, [2, 2, 2, 1]), "sizes that do not fit"),
-        (|on, _, array| on.spread(array, 2, 3), "sizes that do not fit"),
-        (|on, _, array| on.spread(array, usize::MAX, 2), "sizes that do not fit"),
+        (|on, _, array| on.dots(array, array, 6, 3), "incompatible sizes"),
+        (|on, _, array| on.product(array, array, [1, 2, 3, 3], false), "incompatible sizes"),
+        (|on, _, array| on.dots(array, array, 6, 4), "incompatible sizes"),
+        (|on, _, array| on.dots(array, array, 6, 0), "incompatible sizes"),
+        (|on, _, array| on.turn(array, [2, 2, 2, 1]), "incompatible sizes"),
+        (|on, _, array| on.spread(array, 2, 3), "incompatible sizes"),
+        (|on, _, array| on.spread(array, usize::MAX, 2), "incompatible sizes"),
         (
             |on, moments, array| {
                 let sums = on.dots(array, array, 6, 3);
                 on.write(moments, 0, sums);
                 on.add(sums, array)
             },
-            "sizes that do not fit",
+            "incompatible sizes",
         ),
         // The second leaf uses or returns a line of the first.
         (
@@ -97,9 +97,9 @@ fn what_does_not_fit_is_refused() {
                 (true, line) => on.add(array, line),
                 (false, line) => line,
             },
-            "none of this leaf",
+            "a line of another leaf",
         ),
-        (|on, _, array| kept(on, array, 1).1, "none of this leaf"),
+        (|on, _, array| kept(on, array, 1).1, "a line of another leaf"),
     ];
     for (i, (does, why)) in wrong.into_iter().enumerate() {
         let error = programs(does).unwrap_err().to_string();

@@ -346,8 +346,8 @@ fn what_needs_whole_leaves_says_so_unless_it_acts_on_others() {
     let grads = (gradient(0, &[1, 1], 3), embedding(2, 2));
     let expect = |error: Error, part: &str| {
         let expected = format!(
-            "{part}: argument `gradients` must be of whole leaves, found rows of `0: f64 [4, 3]`; a `partition` gives a leaf an \
-             optimizer of its own"
+            "{part}: argument `gradients` must be dense, found a row-sparse gradient of `0: f64 [4, 3]`; a `partition` \
+             can give that leaf another optimizer"
         );
         assert_eq!(error.to_string(), expected);
         assert!(error.is_argument());
@@ -416,7 +416,7 @@ fn whole_leaves_and_rows_may_take_turns() {
 
 #[cfg(feature = "half")]
 #[test]
-fn rows_of_sixteen_bits_are_added_up_in_f32() {
+fn row_sparse_16_bit_gradients_are_reduced_in_f32() {
     use half::bf16;
     let [one, tiny] = [1.0, 1.0 / 256.0].map(bf16::from_f32);
     let optimizer = sgd(1.0);
@@ -431,7 +431,7 @@ fn rows_of_sixteen_bits_are_added_up_in_f32() {
 
 #[cfg(feature = "rayon")]
 #[test]
-fn every_number_of_threads_gives_the_same_bits_of_rows() {
+fn row_sparse_steps_do_not_depend_on_the_number_of_threads() {
     let optimizer = chain((clip_by_global_norm(1.0), rowwise_adagrad(0.1), scale_by_adam()));
     let run = |threads: usize| {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {

@@ -215,9 +215,9 @@ fn trees_list_every_offender() {
     let message = error.to_string();
     assert!(error.is_argument());
     for offender in [
-        "leaf `a/w` falls under `a` and `a/w`",
-        "leaf `c` falls under no entry",
-        "leaf `d` falls under no entry",
+        "leaf `a/w` is under `a` and `a/w`",
+        "leaf `c` is under no entry",
+        "leaf `d` is under no entry",
         "entry `x` has no leaf",
         "entry `a/` has no leaf",
     ] {
@@ -243,10 +243,10 @@ fn unknown_labels_are_named_even_if_unused() {
     ] {
         let error = labels.resolve(&t, &known, WHAT).unwrap_err();
         assert!(error.is_unknown_name());
-        assert_eq!(error.to_string(), "here: there is no label `sdg`; did you mean `sgd`? (known: adam, sgd)");
+        assert_eq!(error.to_string(), "here: unknown label `sdg`; did you mean `sgd`? (known: adam, sgd)");
     }
     let error = Labels::by(|leaf| format!("group {}", leaf.path())).resolve(&t, &known, WHAT).unwrap_err();
-    assert!(error.to_string().starts_with("here: leaf `a`: there is no label `group a`"), "{error}");
+    assert!(error.to_string().starts_with("here: leaf `a`: unknown label `group a`"), "{error}");
 }
 
 #[test]

@@ -118,7 +118,8 @@ fn what_does_not_belong_is_an_error_still() {
             walk.child("1", &[1.0_f64, 2.0]);
         }
     }
-    let order = "the leaves come in another order: expected 1, found 2; a map has them by name, a struct as its fields are declared";
+    let order = "the leaves are in another order: expected 1, found 2; maps are ordered by name, structs by \
+                 declaration";
     assert_eq!(refused(&optimizer, &Turned), format!("{what}{order}"));
 }
 
@@ -164,7 +165,7 @@ fn a_missing_gradient_is_an_error_that_names_the_way_out() {
         assert!(error.is_structure() && params == self::params(), "{error}");
         error.to_string()
     };
-    let hint = "; where a leaf may have none in a step, the optimizer goes into `skip_absent`";
+    let hint = "; if leaves may lack a gradient in a step, wrap the optimizer in `skip_absent`";
     let missing = said(&without(&[0, 2]));
     assert!(missing.contains(hint), "{missing}");
     assert!(missing.ends_with("\n  missing leaf 0: f32 [3]\n  missing leaf 2: f32 []"), "{missing}");
@@ -176,9 +177,9 @@ fn a_missing_gradient_is_an_error_that_names_the_way_out() {
 fn what_joins_leaves_or_holds_windows_is_refused_at_the_start() {
     let error = skip_absent(lbfgs()).init(&params()).unwrap_err();
     assert!(error.is_argument());
-    assert!(error.to_string().contains("without parts that work on several leaves together in memory"), "{error}");
+    assert!(error.to_string().contains("without parts that join leaves in memory"), "{error}");
     let error = skip_absent(chain((clip(1.0), multi_steps(adam(0.1), 2)))).init(&params()).unwrap_err();
-    assert!(error.to_string().contains("which goes around `skip_absent`"), "{error}");
+    assert!(error.to_string().contains("put it around `skip_absent`"), "{error}");
 }
 
 /// As PyTorch's sum of `grad`s.

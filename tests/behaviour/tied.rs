@@ -174,8 +174,7 @@ fn gradients_that_do_not_fit_are_refused_by_path() {
     };
     refused(
         Some3 { embedding: Some(rows()), bias: bias(), output: Some(numbers(2)) },
-        "sum_gradients: argument `embedding` must be a gradient of the whole leaf, since the leaf is tied, found one of \
-         some rows",
+        "sum_gradients: argument `embedding` must be dense, since the leaf is tied, found a row-sparse one",
     );
     let what = "the gradients do not fit the parameters that are tied: 1 difference\n  ";
     refused(

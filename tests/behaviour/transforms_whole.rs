@@ -76,7 +76,7 @@ fn memory_order_changes_adafactor_by_no_more_than_rounding() {
 }
 
 #[test]
-fn the_instruction_set_does_not_change_a_bit() {
+fn the_simd_level_does_not_change_a_bit() {
     let all = |simd| {
         force_simd_level(Some(simd));
         let bits = |runs: Vec<(Array2<f64>, Array1<f32>)>| -> Vec<u64> {

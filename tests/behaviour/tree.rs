@@ -529,7 +529,7 @@ fn every_difference_is_listed() {
         [
             "b: expected shape [2], found [3]",
             "c: expected shape [2], found [3]",
-            "c: expected type f32, found f64; convert this leaf first, it is never narrowed in silence",
+            "c: expected type f32, found f64; convert this leaf first, since narrowing is never implicit",
             "missing leaf d: f32 [2]",
             "unexpected leaf e: f32 []",
         ]
@@ -561,8 +561,8 @@ fn gradients_that_do_not_fit_are_refused_with_advice() {
     assert_eq!(
         optimizer.step(&mut params, &vec![1.0, 2.0], &mut state).unwrap_err().to_string(),
         format!(
-            "{what}; a number without a suffix is `f64`, write `1.0_f32` for `f32`: 1 difference\n  \
-             (root): expected type f32, found f64; convert this leaf first, it is never narrowed in silence"
+            "{what}; a number without a suffix is `f64`, write `1.0_f32` for `f32`: 1 difference\n  (root): expected \
+             type f32, found f64; convert this leaf first, since narrowing is never implicit"
         )
     );
 
@@ -635,7 +635,7 @@ fn a_misfit_changes_nothing() {
 }
 
 #[test]
-#[should_panic(expected = "each walk over a tree must show the same leaves")]
+#[should_panic(expected = "each walk over a tree must visit the same leaves")]
 fn a_tree_whose_walks_disagree_is_refused() {
     struct TwoFaced([f32; 2]);
     impl Tree for TwoFaced {

@@ -194,7 +194,7 @@ fn what_is_held_back_is_what_comes_after_a_barrier() {
 /// The mean is recomputed in each pass, or stored if the inner transformation has state before a barrier, also in
 /// boxes, and beside stages with more or fewer passes.
 #[test]
-fn the_mean_of_mini_steps_is_what_is_inside_a_barrier_or_not() {
+fn the_inner_transformation_gets_the_mean_of_mini_steps_with_or_without_a_barrier() {
     fn inside(kind: usize) -> Boxed {
         match kind {
             0 => boxed(chain((zero_nans(), clip_by_global_norm(0.5), adam(0.1)))),
@@ -665,7 +665,7 @@ fn sophia_divides_by_the_diagonal_that_it_knew_before() {
 }
 
 #[test]
-fn a_step_in_which_only_what_is_inside_holds_back_emits() {
+fn a_step_in_which_only_the_inner_transformation_holds_back_emits() {
     let mut p = 1.0_f64;
     // Before the first estimate the clipped mean is used.
     let optimizer = scale_by_sophia(multi_steps(identity(), 2)).update_interval(1);
@@ -942,15 +942,11 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     state.set_hyperparam("b.learning_rate", 0.5).unwrap();
     assert_eq!(rates(&mut state), [Some(0.125), Some(0.5)]);
     for (name, value, said) in [
-        (".learning_rate", 0.1, "there is no hyperparameter `.learning_rate`; did you mean `a.learning_rate`?"),
-        ("c.learning_rate", 0.1, "there is no hyperparameter `c.learning_rate`; did you mean `a.learning_rate`?"),
-        ("a.b.learning_rate", 0.1, "there is no hyperparameter `a.b.learning_rate`"),
+        (".learning_rate", 0.1, "unknown hyperparameter `.learning_rate`; did you mean `a.learning_rate`?"),
+        ("c.learning_rate", 0.1, "unknown hyperparameter `c.learning_rate`; did you mean `a.learning_rate`?"),
+        ("a.b.learning_rate", 0.1, "unknown hyperparameter `a.b.learning_rate`"),
         ("learning_rate", f64::NAN, "argument `learning_rate` must be finite, found NaN"),
-        (
-            "learning_rat",
-            0.1,
-            "set_hyperparam: there is no hyperparameter `learning_rat`; did you mean `learning_rate`?",
-        ),
+        ("learning_rat", 0.1, "set_hyperparam: unknown hyperparameter `learning_rat`; did you mean `learning_rate`?"),
         ("weight_decay", f64::INFINITY, "argument `weight_decay`"),
     ] {
         let error = state.set_hyperparam(name, value).unwrap_err().to_string();
@@ -964,7 +960,7 @@ fn a_hyperparameter_is_set_wherever_it_is_injected_or_nowhere() {
     assert_eq!(rates(&mut state), [Some(0.5); 2], "the first is as it was");
 
     let error = sgd(0.1).init(&params).unwrap().set_hyperparam("learning_rate", 0.1).unwrap_err().to_string();
-    assert!(error.contains("there is no `inject_hyperparams` in this optimizer"), "{error}");
+    assert!(error.contains("this optimizer has no `inject_hyperparams`"), "{error}");
 }
 
 /// Surrounding wrappers do not matter.

@@ -37,7 +37,7 @@ pub(crate) fn number(value: &Value) -> Result<f64, String> {
         (_, Some("nan")) => Ok(f64::NAN),
         (_, Some("inf")) => Ok(f64::INFINITY),
         (_, Some("-inf")) => Ok(f64::NEG_INFINITY),
-        _ => Err(format!("`{value}` is no number")),
+        _ => Err(format!("`{value}` is not a number")),
     }
 }
 

@@ -131,7 +131,7 @@ impl fmt::Display for Tally {
 }
 
 #[test]
-fn a_run_that_is_killed_at_any_moment_has_the_bits_of_the_straight_run() {
+fn a_run_killed_at_any_time_resumes_bitwise_identically() {
     let kills: usize = std::env::var("GRADCHAIN_KILLS").map_or(10, |kills| kills.parse().unwrap());
     let (straight, end) = train(None, false);
     let mut folder = tempfile::tempdir().unwrap();

@@ -110,7 +110,7 @@ fn sixteen_bit_gradients_hold_updates_of_sixteen_bits() {
 
 #[cfg(feature = "rayon")]
 #[test]
-fn threads_write_the_same_bits() {
+fn threads_are_bitwise_identical() {
     let params = Array1::from_shape_fn(200_000, |i| noise(i as u64) as f32);
     let optimizer = chain((scale_by_adam(), clip_by_global_norm(1.0), trace(0.9)));
     let run = |threads| {
@@ -134,9 +134,9 @@ fn what_does_not_fit_is_not_touched() {
     let copy = state.clone();
     let mut wide = vec![1.0_f64, 2.0];
     let error = optimizer.update_owned(&mut wide, &mut state, &params).unwrap_err();
-    let said = "the gradients do not fit the parameters that the state was made for; updates are written in their \
-                place, so they must have the types of the parameters: 1 difference\n  \
-                (root): expected type f32, found f64";
+    let said = "the gradients do not fit the parameters that the state was made for; updates overwrite gradients, so \
+                gradients must have the dtypes of the parameters: 1 difference\n  (root): expected type f32, found \
+                f64";
     assert!(error.to_string().starts_with(said), "{error}");
     assert_eq!(wide, [1.0, 2.0]);
     let mut tree = DynTree::new();

@@ -129,7 +129,7 @@ fn seeds_beyond_the_integers_of_toml_are_kept() {
 
 /// At the ends of their range they are refused, or kept exactly.
 #[test]
-fn whole_numbers_at_the_ends_of_their_ranges_are_kept() {
+fn integers_at_the_ends_of_their_ranges_are_kept() {
     const EXTREMES: [u64; 5] = [u64::MAX, i64::MAX as u64 + 1, i64::MAX as u64, (1 << 53) + 1, u32::MAX as u64 + 1];
 
     /// Collects JSON pointers of whole numbers.

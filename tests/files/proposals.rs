@@ -110,7 +110,7 @@ fn proposed(message: &str) -> (Vec<String>, Migration, usize) {
 
 /// Returns true if the message suggests nothing.
 fn is_open(message: &str) -> bool {
-    message.contains("with a `Migration` where its state is another")
+    message.contains("with a `Migration` where its state differs")
 }
 
 #[test]
@@ -187,6 +187,6 @@ fn a_migration_that_is_not_enough_is_completed() {
     let after = multi_steps(chain((clip(1.0), adam(0.1))), 2);
     let given = || Migration::new().remove_part("0");
     let error = state.migrate(&after, &params, &given()).unwrap_err().to_string();
-    assert!(error.contains("`wrap_part(\"\")` takes them over"), "{error}");
+    assert!(error.contains("`wrap_part(\"\")` moves them"), "{error}");
     state.migrate(&after, &params, &given().wrap_part("")).unwrap();
 }

@@ -163,13 +163,13 @@ fn what_does_not_fit_is_refused() {
     );
     assert_eq!(
         said(data.load(&optimizer, &vec![1.0_f32; 3]).unwrap_err()),
-        "the state does not fit: 1 difference\n  parameters: (root): expected shape [3], found [2]\n  \
-         a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`"
+        "the state does not fit: 1 difference\n  parameters: (root): expected shape [3], found [2]\n  changes of \
+         leaves need a `Migration`: `fresh`, `drop`, `rename`"
     );
     assert_eq!(
         said(data.load(&optimizer, &vec![1.0_f64; 2]).unwrap_err()),
         "the state does not fit: 1 difference\n  parameters: (root): expected type f64, found f32\n  \
-         `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
+         `Migration::new().cast(Mask::all())` rounds values and state to the dtypes of these leaves"
     );
     assert_eq!(
         said(data.load(&radam(0.1), &params).unwrap_err()),
@@ -193,12 +193,12 @@ fn data_that_was_changed_is_refused() {
         (r#""0.0 0.0""#, r#""0.0""#, "an array of shape [2] has 1 elements"),
         (r#""0.0 0.0""#, r#""0.0 nan""#, "`nan` is not of type f32"),
         (r#""format":1"#, r#""format":2"#, "it has format 2, and this version of gradchain reads 1"),
-        (r#""count":"0""#, r#""count":"-1""#, "`-1` is not a whole number"),
+        (r#""count":"0""#, r#""count":"-1""#, "`-1` is not an integer"),
         (r#""count":"0""#, r#""flag":true"#, "state: `0.count`: expected count, found flag"),
-        (r#""field":"0.nu""#, r#""field":"0.mu""#, "state: `0.mu[]`: there are two of it"),
+        (r#""field":"0.nu""#, r#""field":"0.mu""#, "state: `0.mu[]`: expected one source, found two"),
         (r#""field":"0.nu""#, r#""field":"0.xi""#, "state: `0.nu[]`: expected moment f32 [2], found nothing"),
         (r#"{\"adam\":"#, r#"{\"adam\""#, "the state's data: expected `:`"),
-        (r#""shape":[2]"#, r#""shape":[4611686018427387904,4]"#, "a leaf is larger than any memory"),
+        (r#""shape":[2]"#, r#""shape":[4611686018427387904,4]"#, "a leaf exceeds the address space"),
         (r#""format""#, r#""formt""#, "unknown field `formt`"),
     ] {
         let found = with(from, to).unwrap_err();

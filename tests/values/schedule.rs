@@ -103,7 +103,7 @@ fn refuses_what_is_out_of_range() {
         (cosine_decay(1.0, 9).exponent(-1.0).into(), "cosine_decay: argument `exponent`"),
         (warmup_constant(f64::NAN, 1.0, 9).into(), "warmup_constant: argument `init_value`"),
         (warmup_exponential_decay(0.0, f64::NAN, 9, 9, 0.5).into(), "warmup_exponential_decay: argument `peak_value`"),
-        (piecewise_constant(1.0, [(3, 0.5), (3, 0.5)]).into(), "one scale a boundary, found two at 3"),
+        (piecewise_constant(1.0, [(3, 0.5), (3, 0.5)]).into(), "one scale per boundary, found two at 3"),
         (linear_onecycle(9, 1.0).pct_start(1.5).into(), "linear_onecycle: argument `pct_start`"),
         (linear_onecycle(9, 1.0).pct_final(0.1).into(), "linear_onecycle: argument `pct_final`"),
         (cosine_onecycle(9, 1.0).div_factor(0.0).into(), "cosine_onecycle: argument `div_factor`"),

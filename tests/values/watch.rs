@@ -29,7 +29,7 @@ mod json_lines {
         for twice in [Readings::default().with("a", 1.0).with("a", 1.0), Readings::default().with("step", 1.0)] {
             let mut log = JsonLines::new(Vec::new());
             let error = log.write(0, &twice).unwrap_err();
-            assert!(error.to_string().contains("two readings"), "{error}");
+            assert!(error.to_string().contains("is taken by another reading"), "{error}");
             assert!(log.into_inner().is_empty(), "nothing has been written");
         }
     }
@@ -38,8 +38,8 @@ mod json_lines {
     fn what_is_no_such_line_is_named() {
         let whole = written(&Readings::default().with("a", 1.0));
         for (bad, problem) in [
-            (&b"{\"a\":1}\n"[..], "a whole number `step`"),
-            (b"{\"step\":-1}", "a whole number `step`"),
+            (&b"{\"a\":1}\n"[..], "an integer `step`"),
+            (b"{\"step\":-1}", "an integer `step`"),
             (b"{\"step\":1,\"a\":\"0.5\"}", "`a`: expected a number"),
             (b"{\"step\":1,\"a\":null}", "`a`: expected a number"),
             (b"{\"step\":1,\"a\":1", "EOF"),
@@ -106,7 +106,7 @@ mod events {
             readings.with("loss", 0.25).trace(7);
         });
         let expected = [
-            "WARN gradchain: message=a step threw its gradients away emitted=false",
+            "WARN gradchain: message=a step discarded its gradients emitted=false",
             "INFO gradchain::readings: step=7 part=\"sgd\" reading=learning_rate value=0.5",
             "INFO gradchain::readings: step=7 part=\"\" reading=loss value=0.25",
         ];

@@ -60,7 +60,7 @@ pub(crate) fn device() -> Device {
 
 impl Held for Host {
     const EXPECTED: &'static str =
-        "floats in memory that the CPU can address (a tensor on flex; elsewhere `DeviceState` takes a step)";
+        "floats in CPU memory (a tensor on flex; on other backends, step with `DeviceState`)";
 
     /// Takes the elements; copies them unless they are in row-major order.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Host, String> {

@@ -104,7 +104,7 @@ pub(crate) fn found_gradients<M: Module, H: Held>(module: &M, grads: &GradientsP
             "gradients",
             "grads",
             "of the module's trained parameters only",
-            format!("{more} of {} that belong to none of them", grads.len()),
+            format!("{more} of {} that match none of them", grads.len()),
         )),
     }
 }

@@ -54,8 +54,8 @@ impl Rate {
     /// Refuses a transformation with a rate if the rate is burn's.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
         let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
-        let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
-                        its own it needs `Rate::Own`, and `ConstantLr::from(1.0)` in burn";
+        let expected = "of learning rate 1, since burn's scheduler sets the rate (`Rate::Burns`): a learning rate of \
+                        its own needs `Rate::Own`, and `ConstantLr::from(1.0)` in burn";
         found.map_or(Ok(()), |found| Err(Error::argument(function, "optimizer", expected, found)))
     }
 }
@@ -147,7 +147,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
         passes => Err(Error::argument(
             "per_tensor",
             "optimizer",
-            "of one pass, which sees one element at a time",
+            "element-wise, with one pass",
             format!("{passes} passes in {}", plan.transformation),
         )),
     }
@@ -235,7 +235,11 @@ pub fn optimize<M: Module>(
     let lr = lr.into();
     let refuse = |argument, expected, found: &str| Err(Error::argument("optimize", argument, expected, found));
     if optim.has_gradient_clipping() {
-        return refuse("optim", "without clipping of burn's: put `clip_by_global_norm` into the chain", "one with it");
+        return refuse(
+            "optim",
+            "without clipping of burn's: put `clip_by_global_norm` into the chain",
+            "one with clipping",
+        );
     }
     let device = module.devices().first().cloned().unwrap_or_default().inner();
     let mut params = trained_mut(module)?;

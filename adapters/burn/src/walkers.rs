@@ -80,7 +80,7 @@ impl<H: Held> Found<H> {
         match self.places.get(&id).map(|place| &self.leaves[*place]) {
             Some(first) if first.held.is(&held) => {}
             Some(first) => {
-                let expected = format!("what `{}` is, whose ParamId it has", first.path);
+                let expected = format!("the value of `{}`, which has the same ParamId", first.path);
                 return refuse(&expected, "another value".into());
             }
             None => {

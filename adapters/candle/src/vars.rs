@@ -218,7 +218,12 @@ impl Vars {
         let found: Vec<_> = self.iter().filter_map(|(path, var)| Some((path, grads.get(var)?))).collect();
         if let Some(kept) = self.kept.iter().find(|kept| kept.by_name && grads.get(&kept.var).is_some()) {
             let expected = "without a gradient, since `Vars::of` takes it for a running statistic by its name";
-            return Err(Error::argument("Vars", &kept.path, expected, "one; `Vars::of_some` says what is trained"));
+            return Err(Error::argument(
+                "Vars",
+                &kept.path,
+                expected,
+                "one; name the trained variables with `Vars::of_some`",
+            ));
         }
         for (path, gradient) in &found {
             if let Ok(at) = self.places.binary_search_by_key(&place(gradient), |(place, _)| *place) {

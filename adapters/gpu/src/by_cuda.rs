@@ -46,10 +46,7 @@ pub fn compile_cuda(text: &str, capability: (i32, i32)) -> Result<String> {
 fn compiled(text: &str, (major, minor): (i32, i32)) -> Result<Ptx> {
     // SAFETY: it only loads NVIDIA's library, which is loaded next in any case.
     if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
-        return Err(failure(
-            NAME,
-            "the library of the compiler, libnvrtc, is not found; it is looked for where the linker looks",
-        ));
+        return Err(failure(NAME, "libnvrtc, the compiler's library, is not in the linker's search path"));
     }
     let options = CompileOptions {
         fmad: Some(false),
@@ -66,11 +63,11 @@ impl Cuda {
     pub(crate) fn new(number: usize) -> Result<Cuda> {
         // SAFETY: it only loads NVIDIA's library, which is loaded next in any case.
         if !unsafe { cudarc::driver::sys::is_culib_present() } {
-            return Err(failure(NAME, "the library of the driver, libcuda, is not found: is there an NVIDIA device?"));
+            return Err(failure(NAME, "libcuda, the driver's library, is not found: is an NVIDIA device installed?"));
         }
         // SAFETY: as above.
         if !unsafe { cudarc::nvrtc::sys::is_culib_present() } {
-            return Err(failure(NAME, "the library of the compiler, libnvrtc, is not found"));
+            return Err(failure(NAME, "libnvrtc, the compiler's library, is not found"));
         }
         let said = |error: cudarc::driver::DriverError| failure(NAME, error);
         let context = CudaContext::new(number).map_err(said)?;

@@ -62,7 +62,7 @@ impl Wgpu {
         let size = (bytes as u64).next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT).max(16);
         let most = self.device.limits().max_storage_buffer_binding_size;
         if size > most {
-            return Err(failure(&self.name, format!("a leaf of {size} bytes is more than the {most} of a binding")));
+            return Err(failure(&self.name, format!("a leaf has {size} bytes, and a binding at most {most}")));
         }
         let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
         self.guarded(|| self.device.create_buffer(&descriptor))

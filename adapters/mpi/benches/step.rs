@@ -40,7 +40,7 @@ fn main() {
         for _ in 0..BEFORE + STEPS {
             alone.step(&mut expected, &gradient, &mut state).expect("a step");
         }
-        assert!(params == expected, "{size} ranks differ from one machine");
+        assert!(params == expected, "{size} ranks differ from one process");
         return report(rank, size, n, took);
     }
     let universe = mpi::initialize().expect("MPI");

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let saved = Checkpoint::open(&file).ok();
             let round = saved.as_ref().and_then(|saved| saved.note("round")).unwrap_or("0");
-            eprintln!("{error}; go on from round {round} in {file}");
+            eprintln!("{error}; resume from round {round} in {file}");
             ExitCode::FAILURE
         }
     }
@@ -71,7 +71,7 @@ fn train(file: &str, rounds: usize) -> Result<(), Box<dyn Error>> {
         return Err("the workers should agree".into());
     }
     if ranks.rank() == 0 {
-        println!("all workers have the same bits: {agree}");
+        println!("all workers are bitwise identical: {agree}");
         let messages = rounds - begins;
         println!("messages {messages}, of one network each, in {} steps on {TRAIN} images", messages * H);
     }

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let latest = latest_valid(&folder).ok().and_then(|latest| latest.found);
             let step = latest.map_or("the beginning".into(), |(step, _)| format!("step {step}"));
-            eprintln!("{error}; go on from {step} in {folder}");
+            eprintln!("{error}; resume from {step} in {folder}");
             ExitCode::FAILURE
         }
     }

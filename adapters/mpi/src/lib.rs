@@ -62,8 +62,10 @@ pub fn world(timeout: Duration) -> Result<Mpi> {
             let (requests, end) = (Mutex::new(Ok(requests)), Mutex::new(begins));
             Ok(Mpi { rank, size, timeout, thread, waits, requests, end })
         }
-        Err(RecvTimeoutError::Timeout) => Err(Error::collective(0, format!("MPI has not begun within {timeout:?}"))),
-        Err(_) => Err(Error::collective(0, "MPI has been begun already in this process")),
+        Err(RecvTimeoutError::Timeout) => {
+            Err(Error::collective(0, format!("MPI has not initialized within {timeout:?}")))
+        }
+        Err(_) => Err(Error::collective(0, "MPI is already initialized in this process")),
     }
 }
 
@@ -144,11 +146,16 @@ impl Mpi {
         let sent: usize = to.map_or(send.len(), |to| to.iter().sum());
         if from.len() != self.size || to.is_some_and(|to| to.len() != self.size) || sent != send.len() {
             let found = format!("{} lengths, {sent} of {} bytes", from.len(), send.len());
-            return Err(Error::argument("Mpi", "to, from", &format!("{} lengths of all bytes", self.size), found));
+            return Err(Error::argument(
+                "Mpi",
+                "to, from",
+                &format!("{} lengths each, with a sum of all bytes", self.size),
+                found,
+            ));
         }
         let total = from.iter().sum();
         if i32::try_from(usize::max(total, sent)).is_err() {
-            return Err(Error::argument("Mpi", "send", "of no more than 2 GiB, nor what is received", total.max(sent)));
+            return Err(Error::argument("Mpi", "send", "of at most 2 GiB, like the received bytes", total.max(sent)));
         }
         // Each length fits, since their sum does.
         let counts = |lens: &[usize]| lens.iter().map(|len| *len as i32).collect::<Vec<_>>();
@@ -172,7 +179,7 @@ impl Mpi {
         self.waits.store(false, Ordering::Relaxed);
         answer.map_err(|error| {
             let problem = match error {
-                RecvTimeoutError::Timeout => format!("not all ranks have come within {:?}", self.timeout),
+                RecvTimeoutError::Timeout => format!("not all ranks arrived within {:?}", self.timeout),
                 RecvTimeoutError::Disconnected => ENDED.into(),
             };
             let mut requests = self.requests();
@@ -189,7 +196,7 @@ impl Mpi {
     }
 }
 
-const ENDED: &str = "the thread of MPI has ended";
+const ENDED: &str = "the MPI thread has ended";
 
 impl Collective for Mpi {
     fn rank(&self) -> usize {
@@ -215,7 +222,7 @@ impl Drop for Mpi {
     /// Finalizes MPI if all messages have arrived, which also waits for the others.
     fn drop(&mut self) {
         let requests = self.requests.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(requests) = std::mem::replace(requests, Err("MPI has ended".into())) {
+        if let Ok(requests) = std::mem::replace(requests, Err("MPI is finalized".into())) {
             drop(requests);
             let end = self.end.get_mut().unwrap_or_else(PoisonError::into_inner);
             let _ended_or_late = end.recv_timeout(self.timeout);

@@ -32,7 +32,7 @@ fn one_process_is_a_group() {
     assert!(error.is_argument(), "{error}");
     assert!(world.begin_all_to_all(vec![1], &[2], Vec::new(), &[1]).wait().unwrap_err().is_argument());
     let again = gradchain_mpi::world(Duration::from_secs(60)).unwrap_err();
-    assert_eq!(again.to_string(), "rank 0: MPI has been begun already in this process");
+    assert_eq!(again.to_string(), "rank 0: MPI is already initialized in this process");
 
     let mut params = (vec![1.0_f32, -2.0], 0.5_f64);
     average(&world, &mut params).unwrap();

@@ -31,7 +31,7 @@ impl Contents {
                 Err(line) => strange.push(line),
                 Ok(what) => {
                     if let Some(other) = held.get(&what) {
-                        strange.push(format!("`{other}` and `{tensor}` are the same, of leaf `{}`", what.1));
+                        strange.push(format!("`{other}` and `{tensor}` are the same array of leaf `{}`", what.1));
                     }
                     held.insert(what, tensor);
                 }
@@ -65,7 +65,7 @@ impl Contents {
             match dtype {
                 Some(dtype) if *role != Role::Step => {
                     if !fits_in_memory(&info.shape, dtype) {
-                        return Err(self.tensors.damaged(format_args!("`{tensor}` is larger than any memory")));
+                        return Err(self.tensors.damaged(format_args!("`{tensor}` exceeds the address space")));
                     }
                     leaves.entry(path).or_insert((dtype, &info.shape));
                 }
@@ -85,10 +85,10 @@ impl Contents {
         let size = match info.dtype {
             Dtype::F32 | Dtype::I32 | Dtype::U32 => 4,
             Dtype::F64 | Dtype::I64 | Dtype::U64 => 8,
-            other => return Ok(Err(format!("`{tensor}`: expected a count of steps, found {other:?}"))),
+            other => return Ok(Err(format!("`{tensor}`: expected a step count, found {other:?}"))),
         };
         if info.data_offsets.1 - info.data_offsets.0 != size {
-            return Ok(Err(format!("`{tensor}`: expected one count of steps, found {:?}", info.shape)));
+            return Ok(Err(format!("`{tensor}`: expected one step count, found {:?}", info.shape)));
         }
         let mut bytes = Vec::new();
         self.tensors.chunks(tensor, |chunk| bytes.extend_from_slice(chunk))?;
@@ -107,14 +107,14 @@ impl Contents {
             Dtype::F32 => whole(f32::from_le_bytes(narrow).into(), (1_u64 << 24) as f64),
             _ => whole(f64::from_le_bytes(wide), (1_u64 << 53) as f64),
         }
-        .map_err(|problem: String| format!("`{tensor}`: expected a count of steps, found {problem}")))
+        .map_err(|problem: String| format!("`{tensor}`: expected a step count, found {problem}")))
     }
 }
 
 fn whole(x: f64, stuck: f64) -> Result<u64, String> {
     match x {
         _ if x.fract() != 0.0 || x < 0.0 || !x.is_finite() => Err(format!("{x:?}")),
-        _ if x >= stuck => Err(format!("{x:?}, where a count of this type no longer grows")),
+        _ if x >= stuck => Err(format!("{x:?}, where a count of this dtype saturates")),
         _ => Ok(x as u64),
     }
 }

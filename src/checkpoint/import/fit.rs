@@ -52,7 +52,7 @@ impl<'a> Order<'a> {
         let moves = self.migration.resolve_beside((&contents.structure()?, &[]), (&here, &specs))?;
         let mut misfit = Misfit { lines: contents.strange.clone(), ..Misfit::default() };
         let of_parts = moves.parts(&[], &[]).unwrap_or_else(|line| {
-            misfit.lines.push(format!("{line}: a file of {} has leaves", contents.origin.name()));
+            misfit.lines.push(format!("{line}: a file of {} names leaves, not parts", contents.origin.name()));
             Default::default()
         });
         let parts = Parts::of(contents.origin, &transformation.recipe(), &of_parts.fresh);
@@ -218,16 +218,16 @@ impl<'a> Compare<'a, '_> {
                     .is_some_and(|info| shape.len() == 2 && info.shape != shape && info.shape.iter().rev().eq(shape));
                 let what = info.map_or_else(|| "nothing".into(), what);
                 self.line(format!("`{tensor}`: expected {dtype} {shape:?}, found {what}"));
-                let hint = "arrays are not transposed: a matrix must have the shape here that it has in the file";
+                let hint = "arrays are not transposed: a matrix must have the shape that it has in the file";
                 if is_transposed && !self.misfit.hints.iter().any(|known| known == hint) {
                     self.misfit.hints.push(hint.into());
                 }
                 if info.is_some_and(|info| leaf_dtype(info.dtype).is_some() && info.shape == shape) {
                     let hint = if wanted.0 == Role::Param {
-                        "`Migration::new().cast(Mask::all())` rounds parameters and their state to the types that they \
-                         have here"
+                        "`Migration::new().cast(Mask::all())` rounds parameters and their state to the dtypes of this \
+                         model"
                     } else {
-                        "`Migration::new().cast_part(..)` rounds arrays of the state to the types that they have here"
+                        "`Migration::new().cast_part(..)` rounds arrays of the state to their dtypes here"
                     };
                     if !self.misfit.hints.iter().any(|known| known == hint) {
                         self.misfit.hints.push(hint.into());
@@ -236,7 +236,7 @@ impl<'a> Compare<'a, '_> {
             }
         }
         if !self.wanted.insert(wanted) {
-            self.line(format!("optimizer: two arrays of its state would be filled from `{name}`"));
+            self.line(format!("optimizer: two arrays of its state would load `{name}`"));
         }
         found
     }
@@ -342,7 +342,7 @@ impl<'a> Compare<'a, '_> {
             let differ = self.steps.iter().filter(|(_, steps)| **steps > given || (!fewer && **steps != given));
             let tensor = |path: &String| held.get(&(Role::Step, path.clone())).copied().unwrap_or_default();
             let line = |(path, steps): (&String, &u64)| {
-                format!("`{}`: expected {at_most}{given} steps, as `at_step` says, found {steps}", tensor(path))
+                format!("`{}`: expected {at_most}{given} steps (`at_step`), found {steps}", tensor(path))
             };
             let lines: Vec<_> = differ.map(line).collect();
             self.misfit.lines.extend(lines);
@@ -356,10 +356,10 @@ impl<'a> Compare<'a, '_> {
         let missing: BTreeSet<_> = of_leaves.map(|(_, path)| (Role::Step, path.clone())).collect();
         let missing = missing.iter().filter(|wanted| !held.contains_key(wanted));
         let missing = missing.map(|(role, path)| origin.tensor(role, path));
-        let missing: Vec<_> = missing.map(|tensor| format!("missing tensor `{tensor}`: a count of steps")).collect();
+        let missing: Vec<_> = missing.map(|tensor| format!("missing tensor `{tensor}`: a step count")).collect();
         let none = given.is_none() && !held.keys().any(|(role, _)| *role == Role::Step);
         if none && missing.is_empty() && self.misfit.lines.is_empty() {
-            self.line("there is no count of steps; `at_step` says it".into());
+            self.line("the file has no step count; set it with `at_step`".into());
         }
         self.misfit.lines.extend(missing);
     }
@@ -377,7 +377,8 @@ impl<'a> Compare<'a, '_> {
             return self.misfit.hints.push(format!("the names are those of {other}: `Import::{call}` reads them"));
         }
         if self.contents.is_by_number() {
-            let hint = "`names` says which parameters the numbers are of, in the order in which the optimizer had them";
+            let hint = "the state is keyed by index: pass the names of the parameters, in the optimizer's order, to \
+                        `names`";
             self.misfit.hints.push(hint.into());
         }
         let shape = |tensor: &str| self.contents.tensors.metadata.info(tensor).map_or(&[][..], |info| &info.shape);
@@ -392,11 +393,9 @@ impl<'a> Compare<'a, '_> {
         if !heads.is_empty() {
             let verbs: String = heads.iter().map(|(from, to)| format!(".rename({from:?}, {to:?})")).collect();
             let is_added = |(from, _): &(String, String)| ["module", "_orig_mod"].contains(&last_level(from));
-            let added = "; `DistributedDataParallel` and `torch.compile` put that before names";
+            let added = "; `DistributedDataParallel` and `torch.compile` add that prefix to names";
             let added = if heads.iter().all(is_added) { added } else { "" };
-            self.misfit
-                .hints
-                .push(format!("`Migration::new(){verbs}` gives leaves the paths that they have here{added}"));
+            self.misfit.hints.push(format!("`Migration::new(){verbs}` renames leaves to their paths here{added}"));
             return;
         }
         let arrays: BTreeSet<&str> =
@@ -405,7 +404,7 @@ impl<'a> Compare<'a, '_> {
             self.wanted.iter().find(|(role, path)| matches!(role, Role::Array(_)) && !arrays.contains(&**path));
         if let Some((_, path)) = stateless.filter(|_| !arrays.is_empty()) {
             let hint =
-                format!("`Migration::new().fresh({path:?})` starts the state of a leaf that the file has none of");
+                format!("`Migration::new().fresh({path:?})` initializes the state of this leaf, which the file lacks");
             self.misfit.hints.push(hint);
         }
     }

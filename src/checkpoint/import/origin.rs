@@ -70,7 +70,7 @@ impl Origin {
                     return Ok((role, path(name)));
                 }
                 let number = name.parse().ok().and_then(|number: usize| names.get(number));
-                let problem = || format!("`{tensor}`: expected the number of one of the {} `names`", names.len());
+                let problem = || format!("`{tensor}`: expected an index into the {} `names`", names.len());
                 Ok((role, path(number.ok_or_else(problem)?)))
             }
             _ => Err(unexpected()),
@@ -209,13 +209,15 @@ impl Parts {
             }
             let copies = match name {
                 "master" => {
-                    format!("; then `params_to_part({:?})` keeps all bits of the file in its copies", inside(name))
+                    format!(
+                        "; then `params_to_part({:?})` fills its copies with the file's unrounded parameters",
+                        inside(name)
+                    )
                 }
                 _ => String::new(),
             };
-            self.hints.push(format!(
-                "`Migration::new().wrap_part({path:?})` starts the own state of {name} as `init` does{copies}"
-            ));
+            self.hints
+                .push(format!("`Migration::new().wrap_part({path:?})` initializes the own state of {name}{copies}"));
         }
         if let Some((_, arrays)) = PARTS.iter().find(|(part, _)| *part == name) {
             self.differs(origin, name, arguments, at);
@@ -227,7 +229,7 @@ impl Parts {
 
     fn stranger(&mut self, origin: Origin, at: &str, name: &str, path: String) {
         self.strange.push(path);
-        self.lines.push(format!("optimizer: {at}: {} has no state such as that of {name}", origin.name()));
+        self.lines.push(format!("optimizer: {at}: {} has no equivalent of the state of {name}", origin.name()));
     }
 
     /// Reports arguments that change the meaning of arrays.
@@ -235,12 +237,12 @@ impl Parts {
         let is = |argument: &str, value: bool| arguments.get(argument) == Some(&Recipe::Bool(value));
         let problem = match (origin, name) {
             (Origin::Torch, "amsgrad" | "scale_by_amsgrad") if !is("bias_correction_nu", false) => {
-                "PyTorch takes the largest second moment before it is corrected: `bias_correction_nu(false)`, with the \
-                 rate and the `eps` that `docs/from-pytorch.md` gives"
+                "PyTorch takes the maximum of second moments before bias correction: use `bias_correction_nu(false)`, \
+                 with the learning rate and `eps` of `docs/from-pytorch.md`"
             }
             (Origin::Torch, "rmsprop") if arguments.get("momentum").is_some() => {
-                "PyTorch multiplies by the rate after the momentum: `chain((scale_by_rms(), trace(momentum), \
-                 scale_by_learning_rate(rate)))`, or `scale_by_stddev` if centered"
+                "PyTorch multiplies by the learning rate after the momentum: use `chain((scale_by_rms(), \
+                 trace(momentum), scale_by_learning_rate(rate)))`, or `scale_by_stddev` if centered"
             }
             _ => return,
         };

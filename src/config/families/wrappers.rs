@@ -237,7 +237,7 @@ impl FromRecipe for When {
             "step_ge" => inside.read().map(When::AtLeast),
             "step_mod" => match inside.read::<Vec<u64>>()?[..] {
                 [n, remainder] => Ok(When::Mod(n, remainder)),
-                _ => Err(inside.wrong("two whole numbers: by how much the step is divided, and what must be left")),
+                _ => Err(inside.wrong("two integers: the divisor of the step and the required remainder")),
             },
             "value_lt" => inside.read().map(When::ValueLess),
             other => {
@@ -298,7 +298,7 @@ fn conditionally(given: &Fields<'_>, mask: bool) -> Result<Made> {
         When::Mod(n, remainder) => made(mask, OfStep::Mod(step_mod(n, remainder))),
         When::ValueLess(limit) if told => made(mask, value_lt(limit)),
         When::ValueLess(_) => {
-            Err(given.refuse("`forward_extra_args` true, so that the condition is told the value", "false"))
+            Err(given.refuse("`forward_extra_args` true, so that the condition receives the value", "false"))
         }
     }
 }

@@ -96,8 +96,8 @@ pub enum WithLeafStatistics {}
 /// chain has changed them. Gradients that are strided or not of the compute type (16-bit ones) are copied for it;
 /// row-sparse gradients are refused. [`expand`](LeafStatistics::expand) fills buffers in L1, 512 elements at a time.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `WithLeafStatistics` and does not implement `LeafStatistics`",
-    note = "`impl LeafStatistics for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
+    message = "`{Self}` has the form `WithLeafStatistics` but does not implement `LeafStatistics`",
+    note = "implement `LeafStatistics` for `{Self}`; `docs/own-whole-tree.md` has an example"
 )]
 pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     /// The state arrays that [`apply`](LeafStatistics::apply) rewrites, by name: one for each of
@@ -206,7 +206,10 @@ const fn expanded<P: LeafStatistics>() -> usize {
 /// ```
 const fn slots<P: LeafStatistics>() -> usize {
     let slots = checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) + expanded::<P>();
-    assert!(slots <= MOST_SLOTS, "what looks first has at most 8 numbers of an element, in arrays and found");
+    assert!(
+        slots <= MOST_SLOTS,
+        "a part with leaf statistics has at most 8 values per element: state arrays and expanded statistics"
+    );
     slots
 }
 

@@ -162,7 +162,7 @@ fn apart<R: RuleWithMemory, C: Real>(
     tile: &mut Tile<'_, C>,
 ) {
     if const { C::RECORDS } {
-        return C::refuse("what it does to an element depends on where the element is");
+        return C::refuse("its arithmetic depends on the index of the element");
     }
     tile.reads(list);
     tile.prefetch_share();

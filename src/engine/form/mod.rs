@@ -62,11 +62,12 @@ use crate::state::{Given, State, StateWalk};
 /// lists them. Every part is a [`GradientTransformation`](crate::GradientTransformation): it can be chained, masked,
 /// wrapped, boxed, saved, resumed and averaged.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a transformation of gradients",
-    note = "a transformation is what `gradchain` makes (`adam(0.1)`), a tuple of at most 12 of them (longer chains are chains of \
-            chains), a box of one, or a type of your own that implements `Part` and the trait of its form, such as `Rule`",
+    message = "`{Self}` is not a gradient transformation",
+    note = "a transformation is the result of a constructor (`adam(0.1)`), a tuple of at most 12 transformations (nest \
+            longer chains), a box, or your own type that implements `Part` and the trait of its form, such as `Rule`",
     note = "parameters, gradients and states are not transformations: write `optimizer.init(&params)`, `Save::new(&optimizer, &state)`",
-    note = "in a generic function, ask for `T: GradientTransformation<Needs = Nothing>`, with `gradchain::needs::Nothing`"
+    note = "in a generic function, require `T: GradientTransformation<Needs = Nothing>`, with \
+            `gradchain::needs::Nothing`"
 )]
 pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
     /// The name in messages and configs.

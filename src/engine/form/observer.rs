@@ -103,7 +103,7 @@ impl<P: Observer> Form<P> for Observes {
         }
         then(&mut |tile| {
             if const { C::RECORDS } {
-                return C::refuse("it looks at stretches of updates, not at one");
+                return C::refuse("it reads chunks of updates, not single elements");
             }
             let (simd, all_sums) = (tile.simd, core::mem::take(&mut tile.sums));
             let sums = &mut all_sums[at.place.sum..][..part.sums()];

@@ -65,8 +65,8 @@ pub enum OneElement {}
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `OneElement` and does not implement `Rule`",
-    note = "`impl Rule for {Self}` says what the part does; `docs/own-rule.md` has an example"
+    message = "`{Self}` has the form `OneElement` but does not implement `Rule`",
+    note = "implement `Rule` for `{Self}`; `docs/own-rule.md` has an example"
 )]
 pub trait Rule: Part<Form = OneElement> {
     /// The state arrays, by name, as many as [`Slots`](Rule::Slots) has. A rule with more than 8, or with another
@@ -167,7 +167,7 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
     const LEN: usize = N;
     #[inline(always)]
     fn of(slots: &mut [C]) -> &mut [C; N] {
-        slots.try_into().expect("the engine gives a rule as many slots as it has")
+        slots.try_into().expect("the engine passes as many slots as the rule has")
     }
     #[inline(always)]
     fn as_slice(&self) -> &[C] {

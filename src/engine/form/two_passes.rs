@@ -153,8 +153,8 @@ impl Passes {
 ///
 /// One additional pass, with the accesses declared in [`PASSES`](TwoPasses::PASSES).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `TwoPass` and does not implement `TwoPasses`",
-    note = "`impl TwoPasses for {Self}` says what the part does; `docs/own-two-pass.md` has an example"
+    message = "`{Self}` has the form `TwoPass` but does not implement `TwoPasses`",
+    note = "implement `TwoPasses` for `{Self}`; `docs/own-two-pass.md` has an example"
 )]
 pub trait TwoPasses: Part {
     /// The state arrays, by name, as many as [`Slots`](TwoPasses::Slots) has; at most 8.
@@ -223,7 +223,7 @@ const fn arrays<P: TwoPasses>() -> usize {
 
 const fn sums_of<P: TwoPasses>() -> usize {
     let sums = <P::Sums<f64> as SlotArray<f64>>::LEN;
-    assert!(sums <= MOST_PART_SUMS, "a part of two passes has at most 4 sums");
+    assert!(sums <= MOST_PART_SUMS, "a two-pass part has at most 4 sums");
     sums
 }
 
@@ -270,7 +270,7 @@ fn add_stored<P: TwoPasses>(
     tree: &mut WholeTree<'_>,
     put: &mut dyn FnMut(usize, f64),
 ) {
-    assert!(arrays::<P>() == 0, "{}: with state arrays there is no second sum", P::NAME);
+    assert!(arrays::<P>() == 0, "{}: a part with state arrays is not reduced again", P::NAME);
     let Some(whole) = tree.leaf::<f64>(leaf) else { return };
     let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MOST_PART_SUMS]);
     for (i, u) in whole.u.iter().enumerate() {

@@ -158,8 +158,8 @@ impl Scope {
 /// One additional pass: the updates are stored in memory once. A part that only reads them and then changes each
 /// element on its own is better a [`LeafStatistics`](super::LeafStatistics).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has the form `Whole` and does not implement `WholeTreeTransformation`",
-    note = "`impl WholeTreeTransformation for {Self}` says what the part does; `docs/own-whole-tree.md` has an example"
+    message = "`{Self}` has the form `Whole` but does not implement `WholeTreeTransformation`",
+    note = "implement `WholeTreeTransformation` for `{Self}`; `docs/own-whole-tree.md` has an example"
 )]
 pub trait WholeTreeTransformation: Part {
     /// The values kept between steps.
@@ -206,7 +206,7 @@ pub(super) fn whole_here(
         return Ok(None);
     }
     if !by_leaf {
-        let expected = "of parts that work on each leaf by itself, or element by element";
+        let expected = "made of parts that treat each leaf or element separately";
         return Err(Error::argument("sharded", "inner", expected, name));
     }
     at.must_be_whole(work);

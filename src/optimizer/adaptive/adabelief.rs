@@ -55,9 +55,9 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the mean of squared differences, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added to the mean of squared differences at every step.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added to the mean of squared differences at every step.";
         options:
-            nesterov: bool [0.nesterov] "Sets whether the mean looks one step ahead.";
+            nesterov: bool [0.nesterov] "Sets whether the mean is Nesterov momentum.";
     }
 }

@@ -57,7 +57,7 @@ optimizer! {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
             rho [1.rho] "Sets the decay of both means, in `[0, 1)`.",
-            eps [1.eps] "Sets the term added under both roots.",
+            eps [1.eps] "Sets the epsilon added under both roots.",
             weight_decay [0.inner.weight_decay] "Sets the decay of the weights, which is added to the gradient.";
         options:
             weight_decay_mask: Mask [0.mask] "Sets which leaves decay.";

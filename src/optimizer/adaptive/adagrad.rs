@@ -51,7 +51,7 @@ optimizer! {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             initial_accumulator_value [0.initial_accumulator_value] "Sets the initial sum of squares.",
-            eps [0.eps] "Sets the term added under the root or to it.";
+            eps [0.eps] "Sets the epsilon added under the root or to it.";
         options:
             eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.";
     }

@@ -50,12 +50,12 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
-            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.",
-            momentum_decay: Option<f64> [0.momentum_decay] "Sets how fast Nesterov's momentum grows.";
+            nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.",
+            momentum_decay: Option<f64> [0.momentum_decay] "Sets the growth rate of Nesterov's momentum.";
     }
 }

@@ -51,7 +51,7 @@ optimizer! {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean, in `[0, 1)`.",
-            b2 [0.b2] "Sets the decay of the largest size, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to every size.";
+            b2 [0.b2] "Sets the decay of the infinity norm, in `[0, 1)`.",
+            eps [0.eps] "Sets the epsilon added to every magnitude.";
     }
 }

@@ -61,9 +61,9 @@ optimizer! {
             b1 [0.b1] "Sets the decay of the fast mean, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
             b3 [0.b3] "Sets the decay of the slow mean, in `[0, 1]`.",
-            alpha [0.alpha] "Sets how much the slow mean counts.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.",
+            alpha [0.alpha] "Sets the weight of the slow mean.",
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",

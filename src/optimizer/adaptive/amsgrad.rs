@@ -53,11 +53,11 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
-            bias_correction_mu: bool [0.bias_correction_mu] "Sets whether the first moment is freed of its start at zero.",
-            bias_correction_nu: bool [0.bias_correction_nu] "Sets whether the second moment is freed of its start at zero.";
+            bias_correction_mu: bool [0.bias_correction_mu] "Sets whether the first moment is bias-corrected.",
+            bias_correction_nu: bool [0.bias_correction_nu] "Sets whether the second moment is bias-corrected.";
     }
 }

@@ -63,9 +63,9 @@ optimizer! {
             learning_rate [4.learning_rate] "Sets the learning rate.",
             b1 [2.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [2.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [2.eps] "Sets the term added to the root.",
+            eps [2.eps] "Sets the epsilon added to the root.",
             gamma [0.gamma]
-                "Sets how much of the difference to the last gradient is made up for; with 0 it is AdamW with clipped gradients.",
+                "Sets the weight of the difference to the last gradient; 0 gives AdamW with clipped gradients.",
             max_norm [1.max_norm] "Sets the largest norm of a leaf's corrected gradient.",
             weight_decay [3.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:

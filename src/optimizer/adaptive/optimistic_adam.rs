@@ -75,12 +75,12 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
-            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
+            nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }
 
@@ -88,14 +88,14 @@ optimizer! {
     for OptimisticAdam<true> as "optimistic_adam" = Chain {
         hyperparams:
             learning_rate [1.alpha] "Sets the learning rate.",
-            optimism [1.beta] "Sets how much of the latest change of direction there is.",
+            optimism [1.beta] "Sets the weight of the latest change of direction.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
-            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
+            nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }

@@ -57,15 +57,15 @@ optimizer! {
     OptimisticAdamV2 as "optimistic_adam_v2" = (ScaleByAdam, ScaleByOptimisticGradient, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            alpha [1.alpha] "Sets how much of Adam's direction there is.",
-            beta [1.beta] "Sets how much of its change there is.",
+            alpha [1.alpha] "Sets the weight of Adam's direction.",
+            beta [1.beta] "Sets the weight of its change.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.";
         options:
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the first moment.",
             nu_dtype: Option<DType> [0.nu_dtype] "Sets the type of the second moment.",
-            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
+            nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }

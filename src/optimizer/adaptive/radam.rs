@@ -54,10 +54,11 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.",
-            threshold [0.threshold] "Sets for how many gradients the second moment must stand before it is divided by.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.",
+            threshold [0.threshold] "Sets the effective number of gradients in the second moment that its use \
+                                     requires.";
         options:
-            nesterov: bool [0.nesterov] "Sets whether the first moment looks one step ahead.";
+            nesterov: bool [0.nesterov] "Sets whether the first moment is Nesterov momentum.";
     }
 }

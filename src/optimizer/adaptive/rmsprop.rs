@@ -85,12 +85,12 @@ macro_rules! variants {
                 hyperparams:
                     learning_rate [1.learning_rate] "Sets the learning rate.",
                     decay [0.decay] "Sets the decay of the mean of squares, in `[0, 1)`.",
-                    eps [0.eps] "Sets the term added under the root or to it.",
+                    eps [0.eps] "Sets the epsilon added under the root or to it.",
                     initial_scale [0.initial_scale] "Sets the initial mean of squares."
                     $($hyperparams)*;
                 options:
                     eps_in_sqrt: bool [0.eps_in_sqrt] "Sets whether `eps` is under the root.",
-                    bias_correction: bool [0.bias_correction] "Sets whether the mean is freed of its start at zero."
+                    bias_correction: bool [0.bias_correction] "Sets whether the mean is bias-corrected."
                     $($options)*;
                 shown: centered |_| $centered;
             }
@@ -101,11 +101,11 @@ variants! {
     Plain = (ScaleByRms, ()) {} {} false
     Centered = (ScaleByStddev, ()) {} {} true
     Heavy = (ScaleByRms, Trace)
-        {, momentum [2.decay] "Sets how much of the sum is kept from one step to the next."}
-        {, nesterov: bool [2.nesterov] "Sets whether the sum looks one step ahead."}
+        {, momentum [2.decay] "Sets the decay of the sum."}
+        {, nesterov: bool [2.nesterov] "Sets whether the sum is Nesterov momentum."}
         false
     HeavyCentered = (ScaleByStddev, Trace)
-        {, momentum [2.decay] "Sets how much of the sum is kept from one step to the next."}
-        {, nesterov: bool [2.nesterov] "Sets whether the sum looks one step ahead."}
+        {, momentum [2.decay] "Sets the decay of the sum."}
+        {, nesterov: bool [2.nesterov] "Sets whether the sum is Nesterov momentum."}
         true
 }

@@ -58,11 +58,11 @@ optimizer! {
     SimplifiedAdemamix as "simplified_ademamix" = (ScaleBySimplifiedAdemamix, Masked<AddDecayedWeights>, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            b1 [0.b1] "Sets how much of the sum is kept from one step to the next.",
+            b1 [0.b1] "Sets the decay of the sum.",
             b2 [0.b2] "Sets the decay of the mean of squares, in `[0, 1)`.",
-            alpha [0.alpha] "Sets how much more the newest gradient counts.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.",
+            alpha [0.alpha] "Sets the additional weight of the newest gradient.",
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.";

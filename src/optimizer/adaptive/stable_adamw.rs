@@ -58,7 +58,7 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root; positive.",
+            eps [0.eps] "Sets the epsilon added to the root; positive.",
             weight_decay [0.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [0.mask] "Sets which leaves decay.",

@@ -54,7 +54,7 @@ optimizer! {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
-            b2 [0.b2] "Sets 1 less how much of each square the second moment moves by; in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.";
+            b2 [0.b2] "Sets the decay of the second moment, which moves by `1 − b2` of each square; in `[0, 1)`.",
+            eps [0.eps] "Sets the epsilon added to the root.";
     }
 }

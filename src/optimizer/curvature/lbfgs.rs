@@ -75,12 +75,12 @@ optimizer! {
     Lbfgs<L: Stage = ScaleByZoomLinesearch> as "lbfgs" = (ScaleByLbfgs, ScaleByLearningRate, L) {
         hyperparams:
             learning_rate [1.learning_rate]
-                "Sets the learning rate: how long the steps are, or the ones that the line search begins with.";
+                "Sets the learning rate: the step size, or the initial one of the line search.";
         options:
             scale_init_precond: bool [0.scale_init_precond]
                 "Sets whether the estimate of the inverse Hessian starts from a scaled identity.";
         integers:
-            memory_size: usize [0.memory_size] "Sets how many differences are kept; at least 1.";
+            memory_size: usize [0.memory_size] "Sets the number of stored differences; at least 1.";
         shown: linesearch |it| it.linesearch_recipe();
     }
 }

@@ -76,14 +76,15 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the mean of the gradients, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the mean of the diagonals, in `[0, 1)`.",
-            eps [0.eps] "Sets the least that is divided by.",
+            eps [0.eps] "Sets the lower bound of the divisor.",
             gamma [0.gamma] "Sets the factor of the mean of the diagonals.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             weight_decay_mask: Mask [1.mask] "Sets which leaves decay.",
             mu_dtype: Option<DType> [0.mu_dtype] "Sets the type of the mean of the gradients.";
         integers:
-            update_interval: u64 [0.update_interval] "Sets every how many steps the diagonal is estimated; at least 1.";
+            update_interval: u64 [0.update_interval] "Sets the number of steps from one estimate of the diagonal to \
+                                                      the next; at least 1.";
         optional: clip_threshold |it| it.chain.0.clip_threshold.as_mut();
         shown: hessian_diagonal_fn |it| Transform::recipe(&it.chain.0.inner);
     }

@@ -54,7 +54,7 @@ optimizer! {
     OptimisticGradientDescent as "optimistic_gradient_descent" = (ScaleByOptimisticGradient, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            alpha [0.alpha] "Sets how much of the gradient there is.",
-            beta [0.beta] "Sets how much of its change there is.";
+            alpha [0.alpha] "Sets the weight of the gradient.",
+            beta [0.beta] "Sets the weight of its change.";
     }
 }

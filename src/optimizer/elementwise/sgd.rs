@@ -78,9 +78,9 @@ optimizer! {
     for Heavy as "sgd" = (Trace, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            momentum [0.decay] "Sets how much of the sum of gradients is kept from one step to the next.";
+            momentum [0.decay] "Sets the decay of the sum of gradients.";
         options:
-            nesterov: bool [0.nesterov] "Sets whether the sum looks one step ahead.",
+            nesterov: bool [0.nesterov] "Sets whether the sum is Nesterov momentum.",
             accumulator_dtype: Option<DType> [0.accumulator_dtype] "Sets the type of the sum.";
     }
 }

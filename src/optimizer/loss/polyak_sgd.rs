@@ -57,10 +57,10 @@ optimizer! {
     PolyakSgd as "polyak_sgd" = (ScaleByLearningRate, ScaleByPolyak) {
         hyperparams:
             max_learning_rate [1.max_learning_rate] "Sets the largest step size.",
-            scaling [0.learning_rate] "Sets the factor of the gradient, applied first.",
-            f_min [1.f_min] "Sets the least value that the loss can have, or a guess at it.",
-            eps [1.eps] "Sets the term added to the squared norm.";
+            scaling [0.learning_rate] "Sets the factor of the gradient.",
+            f_min [1.f_min] "Sets the minimum of the loss, or an estimate of it.",
+            eps [1.eps] "Sets the epsilon added to the squared norm.";
         options:
-            variant: PolyakVariant [1.variant] "Sets the behaviour for a loss below `f_min`.";
+            variant: PolyakVariant [1.variant] "Sets the treatment of a loss below `f_min`.";
     }
 }

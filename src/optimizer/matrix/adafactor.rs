@@ -88,15 +88,15 @@ optimizer! {
     } {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            decay_rate [0.decay_rate] "Sets how fast the mean of squares becomes long.",
-            eps [0.epsilon] "Sets the term added to squares.";
+            decay_rate [0.decay_rate] "Sets the exponent of the decay schedule of the mean of squares.",
+            eps [0.epsilon] "Sets the epsilon added to squares.";
         options:
             dtype_momentum: Option<DType> [.dtype_momentum]
-                "Sets the type of the running mean; by default the one that arithmetic is done in.",
+                "Sets the type of the running mean; by default the compute type.",
             weight_decay_mask: Mask [.weight_decay_mask] "Sets which leaves decay.";
         integers:
             min_dim_size_to_factor: usize [0.min_dim_size_to_factor]
-                "Sets how long at least the second longest axis of a factored leaf is.",
+                "Sets the minimum length of the second longest axis of a factored leaf.",
             decay_offset: i64 [0.step_offset] "Sets the step at which fine-tuning begins.",
             factored: bool [0.factored] "Sets whether any leaf is factored.";
         optional:

@@ -88,8 +88,8 @@ fn parted((matrices, others): (Matrices, Adamw), numbers: WeightDimensionNumbers
     let left_out = numbers.clone();
     let labels = Labels::by(move |leaf| if takes(&numbers, leaf) { "muon" } else { "adam" });
     let labels = labels.noting(
-        "muon leaves leaves to adam that may be matrices, since they have more than two axes or do not fit the entry that \
-         matches them: say by `muon_weight_dimension_numbers` which axes are rows and columns, or `None`",
+        "adam updates leaves that may be matrices, since they have more than two axes or do not fit their entry: name \
+         the axes of rows and columns by `muon_weight_dimension_numbers`, or set `None`",
         move |leaf| left_out.leaves_out(leaf),
     );
     partition((("muon", matrices), ("adam", others)), labels)
@@ -107,14 +107,14 @@ optimizer! {
     } {
         hyperparams:
             learning_rate [members_mut().0.3.learning_rate]
-                "Sets the learning rate, of the other leaves too unless they have one of their own.",
+                "Sets the learning rate, also of the other leaves unless they have their own.",
             beta [members_mut().0.0.beta] "Sets the decay of the matrices' running mean, in `[0, 1)`.",
-            eps [members_mut().0.0.eps] "Sets the term added to norms, and to the root in adam.",
+            eps [members_mut().0.0.eps] "Sets the epsilon added to norms, and to the root in adam.",
             weight_decay [members_mut().0.2.inner.weight_decay]
                 "Sets the decay of the matrices for each unit of learning rate.",
             adam_b1 [members_mut().1.chain.0.b1] "Sets the decay of adam's first moment, in `[0, 1)`.",
             adam_b2 [members_mut().1.chain.0.b2] "Sets the decay of adam's second moment, in `[0, 1)`.",
-            adam_eps_root [members_mut().1.chain.0.eps_root] "Sets the term that adam adds under the root.",
+            adam_eps_root [members_mut().1.chain.0.eps_root] "Sets the epsilon that adam adds under the root.",
             adam_weight_decay [members_mut().1.chain.1.inner.weight_decay]
                 "Sets the decay of the other leaves for each unit of learning rate.";
         options:
@@ -122,13 +122,13 @@ optimizer! {
                 "Sets the coefficients of the Newton-Schulz iteration: three numbers, or a row of three for each step.",
             weight_decay_mask: Mask [members_mut().0.2.mask] "Sets which matrices decay.",
             mu_dtype: Option<DType> [members_mut().0.0.mu_dtype] "Sets the type of the running means.",
-            nesterov: bool [members_mut().0.0.nesterov] "Sets whether running means look one step ahead.",
+            nesterov: bool [members_mut().0.0.nesterov] "Sets whether running means are Nesterov momentum.",
             adaptive: bool [members_mut().0.0.adaptive]
                 "Sets whether the update of a matrix is multiplied by the dual norm of its mean.",
             preconditioning: Preconditioning [members_mut().0.0.preconditioning]
-                "Sets how singular values are brought to at most 1.",
+                "Sets the normalization that bounds singular values by 1.",
             layout: Option<Layout> [members_mut().0.1.layout]
-                "Sets how weights are stored; if it is not said, as the parameters say.",
+                "Sets the layout of weights; by default that of the parameters.",
             consistent_rms: Option<f64> [members_mut().0.1.consistent_rms]
                 "Sets the root mean square of a matrix's updates for a learning rate of 1, whatever its shape. 0.2 is about \
                  that of adam.";

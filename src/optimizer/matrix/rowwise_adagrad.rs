@@ -54,6 +54,6 @@ optimizer! {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
             initial_accumulator_value [0.initial_accumulator_value] "Sets the initial sums of squares.",
-            eps [0.eps] "Sets the term added to the root.";
+            eps [0.eps] "Sets the epsilon added to the root.";
     }
 }

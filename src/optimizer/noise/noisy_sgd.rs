@@ -57,6 +57,6 @@ optimizer! {
             learning_rate [1.learning_rate] "Sets the learning rate.",
             eta [0.eta] "Sets the variance of the noise at the first step.",
             gamma [0.gamma] "Sets how fast the variance decays.";
-        integers: seed: u64 [0.seed] "Chooses the random numbers.";
+        integers: seed: u64 [0.seed] "Sets the seed of the random numbers.";
     }
 }

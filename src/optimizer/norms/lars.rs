@@ -58,13 +58,14 @@ optimizer! {
     Lars as "lars" = (Masked<AddDecayedWeights>, Masked<ScaleByTrustRatio>, ScaleByLearningRate, Trace) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the learning rate.",
-            weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.",
+            weight_decay [0.inner.weight_decay] "Sets the weight decay, the multiple of the parameters added to the \
+                                                 gradients.",
             trust_coefficient [1.inner.trust_coefficient] "Sets the ratio of a step's norm to the parameters'.",
-            eps [1.inner.eps] "Sets the term added to the norm of the updates.",
-            momentum [3.decay] "Sets how much of the sum of steps is kept from one step to the next.";
+            eps [1.inner.eps] "Sets the epsilon added to the norm of the updates.",
+            momentum [3.decay] "Sets the decay of the sum of steps.";
         options:
             weight_decay_mask: Mask [0.mask] "Sets which leaves decay.",
-            trust_ratio_mask: Mask [1.mask] "Sets which leaves' steps are in proportion to their parameters.",
-            nesterov: bool [3.nesterov] "Sets whether the sum looks one step ahead.";
+            trust_ratio_mask: Mask [1.mask] "Sets the leaves whose steps are proportional to their parameters.",
+            nesterov: bool [3.nesterov] "Sets whether the sum is Nesterov momentum.";
     }
 }

@@ -52,10 +52,10 @@ optimizer! {
     Novograd as "novograd" = (ScaleByNovograd, ScaleByLearningRate) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the learning rate.",
-            b1 [0.b1] "Sets how much of the sum is kept from one step to the next, in `[0, 1)`.",
+            b1 [0.b1] "Sets the decay of the sum, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the squared norm, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
-            eps_root [0.eps_root] "Sets the term added under the root.",
-            weight_decay [0.weight_decay] "Sets how much of the parameters is added to the sum.";
+            eps [0.eps] "Sets the epsilon added to the root.",
+            eps_root [0.eps_root] "Sets the epsilon added under the root.",
+            weight_decay [0.weight_decay] "Sets the weight decay, the multiple of the parameters added to the sum.";
     }
 }

@@ -56,9 +56,10 @@ optimizer! {
     Cocob as "cocob" = (Masked<AddDecayedWeights>, ScaleByLearningRate, ScaleByCocob) {
         hyperparams:
             learning_rate [1.learning_rate] "Sets the factor of gradients.",
-            alpha [2.alpha] "Sets how small first bets are.",
+            alpha [2.alpha] "Sets the divisor of the first bets.",
             eps [2.eps] "Sets the initial value of the largest gradient.",
-            weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
+            weight_decay [0.inner.weight_decay] "Sets the weight decay, the multiple of the parameters added to the \
+                                                 gradients.";
         options:
             mask: Mask [0.mask] "Sets which leaves decay.";
     }

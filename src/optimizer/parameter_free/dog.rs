@@ -56,10 +56,11 @@ optimizer! {
     Dog as "dog" = (Masked<AddDecayedWeights>, ScaleByDog, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the factor of steps.",
-            eps [1.eps] "Sets the term added to the squared gradients.",
-            weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
+            eps [1.eps] "Sets the epsilon added to the squared gradients.",
+            weight_decay [0.inner.weight_decay] "Sets the weight decay, the multiple of the parameters added to the \
+                                                 gradients.";
         options:
-            init_step: InitStep [1.init_step] "Sets how large the first step is.",
+            init_step: InitStep [1.init_step] "Sets the size of the first step.",
             mask: Mask [0.mask] "Sets which leaves decay.";
     }
 }

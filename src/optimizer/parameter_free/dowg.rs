@@ -56,8 +56,9 @@ optimizer! {
     Dowg as "dowg" = (Masked<AddDecayedWeights>, ScaleByDowg, ScaleByLearningRate) {
         hyperparams:
             learning_rate [2.learning_rate] "Sets the factor of steps.",
-            eps [1.eps] "Sets the term added to the root, and the first guess unless there is another.",
-            weight_decay [0.inner.weight_decay] "Sets how much of the parameters is added to the gradients.";
+            eps [1.eps] "Sets the epsilon added to the root, which is also the default first estimate.",
+            weight_decay [0.inner.weight_decay] "Sets the weight decay, the multiple of the parameters added to the \
+                                                 gradients.";
         options:
             mask: Mask [0.mask] "Sets which leaves decay.";
         optional: init_estim_sq_dist |it| it.chain.1.init_estim_sq_dist.as_mut();

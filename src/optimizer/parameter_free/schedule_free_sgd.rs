@@ -59,14 +59,14 @@ optimizer! {
     } {
         hyperparams:
             learning_rate [.learning_rate] "Sets the learning rate.",
-            b1 [chain.1.b1] "Sets how much of the average is in the parameters that are trained, in `(0, 1]`.",
+            b1 [chain.1.b1] "Sets the weight of the average in the trained parameters, in `(0, 1]`.",
             weight_decay [chain.0.0.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
             weight_lr_power [chain.1.weight_lr_power] "Sets the power of the learning rate that a step's weight is.";
         options:
             warmup_steps: Option<u64> [.warmup_steps]
-                "Sets how many steps the learning rate takes up from 0; `None` for none.",
+                "Sets the number of warm-up steps from a learning rate of 0; `None` for none.",
             state_dtype: Option<DType> [chain.1.state_dtype]
-                "Sets the type of the parameters in the state; by default the one that arithmetic is done in.";
+                "Sets the type of the parameters in the state; by default the compute type.";
         then share;
     }
 }

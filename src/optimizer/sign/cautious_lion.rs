@@ -60,7 +60,7 @@ optimizer! {
             b2 [0.inner.b2] "Sets the decay of the mean, in `[0, 1]`.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.",
             smooth_beta [0.inner.smooth_beta] "Sets the slope at zero of mode smooth.",
-            xi [0.xi] "Sets the term added to the number of elements that agree; positive.";
+            xi [0.xi] "Sets the epsilon added to the number of agreeing elements; positive.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
             mu_dtype: Option<DType> [0.inner.mu_dtype] "Sets the type of the mean.",

@@ -53,8 +53,8 @@ optimizer! {
     Rprop as "rprop" = (ScaleByRprop, Scale) {
         hyperparams:
             learning_rate [0.learning_rate] "Sets the size of the first step.",
-            eta_minus [0.eta_minus] "Sets the factor of a step when the sign changes.",
-            eta_plus [0.eta_plus] "Sets the factor of a step while the sign stays.",
+            eta_minus [0.eta_minus] "Sets the factor of a step if the sign changes.",
+            eta_plus [0.eta_plus] "Sets the factor of a step if the sign stays.",
             min_step_size [0.min_step_size] "Sets the smallest step.",
             max_step_size [0.max_step_size] "Sets the largest step.";
     }

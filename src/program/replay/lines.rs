@@ -220,8 +220,6 @@ fn known<T: Tensors>(tensors: &T, numbers: &mut Numbers<T>, value: f64, dtype: D
 fn number<T: Tensors>(values: &[Option<Line<T>>], line: u32) -> &T::Tensor {
     match &values[line as usize] {
         Some(Line::Number(tensor)) => tensor,
-        _ => unreachable!(
-            "the recorder gives each operation operands that it has a meaning for, kept until their last use"
-        ),
+        _ => unreachable!("operands have a type that the operation supports, and are kept until their last use"),
     }
 }

@@ -290,7 +290,12 @@ pub fn download<S: State, A>(
             let (Some(array), Some(bytes)) = (array, moments.as_bytes_mut(leaf)) else { continue };
             match copy(array) {
                 Ok(found) if found.len() == bytes.len() => bytes.copy_from_slice(&found),
-                Ok(found) => failed = Some(Error::state(name, format!("{} bytes on the device", found.len()))),
+                Ok(found) => {
+                    failed = Some(Error::state(
+                        name,
+                        format!("expected {} bytes, found {} on the device", bytes.len(), found.len()),
+                    ))
+                }
                 Err(error) => failed = Some(error),
             }
         }
@@ -412,7 +417,7 @@ impl<T: Tensors> Replay<'_, T> {
         let compute = program.dtype();
         let given = |of: &[T::Tensor], what: &str| match of.get(*leaf) {
             Some(tensor) => tensors.convert(tensor, compute),
-            None => Err(Error::state(path, format!("its {what} was not given"))),
+            None => Err(Error::state(path, format!("its {what} is missing"))),
         };
         let param = given(&self.params, "parameter")?;
         let update = match self.stored.get(leaf).filter(|_| pass.from_stored) {
@@ -426,7 +431,10 @@ impl<T: Tensors> Replay<'_, T> {
             slots.push(match held.get(&array.name).and_then(|of| of.get(leaf)) {
                 Some(held) => tensors.convert(held, compute)?,
                 None if array.lasts => {
-                    return Err(Error::state(&array.name, format!("it has no element for each of `{path}`")));
+                    return Err(Error::state(
+                        &array.name,
+                        format!("it does not have one element per element of `{path}`"),
+                    ));
                 }
                 None => lines.number(0.0, compute)?,
             });
@@ -442,7 +450,7 @@ impl<T: Tensors> Replay<'_, T> {
             let filled = tensors.fill(&made, *len)?;
             if program.lines()[*line as usize].0 == Op::Param { tensors.keep(&filled) } else { Ok(filled) }
         });
-        let mut next = || made.next().unwrap_or_else(|| unreachable!("there is a tensor for each line that is wanted"));
+        let mut next = || made.next().unwrap_or_else(|| unreachable!("each requested line has a tensor"));
 
         for slot in written {
             let (array, new) = (&arrays[slot], tensors.convert(&next()?, arrays[slot].dtype)?);
@@ -464,7 +472,10 @@ impl<T: Tensors> Replay<'_, T> {
         self.held.traffic.to_host += 8 * sums.iter().map(Vec::len).sum::<usize>() as u64;
         let chunks = sums.first().map_or(0, Vec::len);
         if let Some(other) = sums.iter().find(|sum| sum.len() != chunks) {
-            return Err(Error::state(T::NAME, format!("it makes {chunks} sums of a leaf, and {}", other.len())));
+            return Err(Error::state(
+                T::NAME,
+                format!("one reduction has {chunks} partial sums, another {}", other.len()),
+            ));
         }
         Ok((0..chunks).flat_map(|chunk| sums.iter().map(move |sum| sum[chunk])).collect())
     }

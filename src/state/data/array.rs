@@ -149,7 +149,7 @@ fn from_octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> 
     }
     let text = String::deserialize(from)?;
     let byte = |number: &str| {
-        number.parse().map_err(|_| D::Error::custom(format_args!("`{number}` is no whole number from 0 to 255")))
+        number.parse().map_err(|_| D::Error::custom(format_args!("`{number}` is not an integer from 0 to 255")))
     };
     text.split_ascii_whitespace().map(byte).collect()
 }

@@ -147,7 +147,7 @@ mod whole {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
         if from.is_human_readable() {
             let text = String::deserialize(from)?;
-            text.parse().map_err(|_| D::Error::custom(format_args!("`{text}` is not a whole number")))
+            text.parse().map_err(|_| D::Error::custom(format_args!("`{text}` is not an integer")))
         } else {
             u64::deserialize(from)
         }

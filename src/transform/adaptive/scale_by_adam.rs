@@ -77,7 +77,7 @@ part! {
         /// Type of the second moment; by default the compute type. A 16-bit second moment hardly moves once it is
         /// large: the change of `1 − b2` of it is less than half its last bit.
         nu_dtype: Option<DType> = None;
-        /// If true, the first moment looks one step ahead (Nesterov momentum).
+        /// If true, the first moment uses Nesterov momentum.
         nesterov: bool = false;
         /// Growth rate of Nesterov's momentum; by default the momentum is `b1` from the first step on.
         momentum_decay: Option<f64> = None, NOT_NEGATIVE;

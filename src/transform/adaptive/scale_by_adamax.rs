@@ -54,9 +54,9 @@ part! {
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;
-        /// Decay of the largest size.
+        /// Decay of the infinity norm.
         b2: DECAY = 0.999;
-        /// Added to every size.
+        /// Added to every magnitude.
         eps: NOT_NEGATIVE = 1e-8;
     }
     effect Self::effect_of;

@@ -69,7 +69,7 @@ part! {
     options {
         /// Type of the mean; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// If true, the mean looks one step ahead (Nesterov momentum).
+        /// If true, the mean uses Nesterov momentum.
         nesterov: bool = false;
         /// If true, the quotients that enter the mean are clipped.
         use_clipping: bool = true;

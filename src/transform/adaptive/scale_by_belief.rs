@@ -61,7 +61,7 @@ part! {
         eps_root: NOT_NEGATIVE = 1e-16;
     }
     options {
-        /// If true, the mean looks one step ahead (Nesterov momentum).
+        /// If true, the mean uses Nesterov momentum.
         nesterov: bool = false;
     }
     effect Self::effect_of;

@@ -69,7 +69,7 @@ part! {
         threshold: AT_LEAST_4 = 5.0;
     }
     options {
-        /// If true, the first moment looks one step ahead (Nesterov momentum).
+        /// If true, the first moment uses Nesterov momentum.
         nesterov: bool = false;
     }
     effect Self::effect_of;

@@ -65,7 +65,7 @@ part! {
     /// See [`hutchinson_estimator_diag_hessian`].
     pub HutchinsonEstimatorDiagHessian as "hutchinson_estimator_diag_hessian": Whole<ValueAndGradFn>;
     given {
-        /// Chooses the signs.
+        /// Seed of the signs.
         random_seed: u64;
     }
     options {

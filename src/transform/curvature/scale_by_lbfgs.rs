@@ -105,9 +105,9 @@ state_fields!(ScaleByLbfgsState { count, params, updates, diff_params_memory, di
 impl ScaleByLbfgs {
     /// Checks that the memory fits, even if every leaf is empty.
     fn check_memory(&self) -> Result<()> {
-        Vec::<[f64; 2]>::new().try_reserve_exact(self.memory_size).map_err(|_| {
-            Error::argument(Self::NAME, "memory_size", "so small that it fits into memory", self.memory_size)
-        })
+        Vec::<[f64; 2]>::new()
+            .try_reserve_exact(self.memory_size)
+            .map_err(|_| Error::argument(Self::NAME, "memory_size", "small enough to fit in memory", self.memory_size))
     }
 }
 

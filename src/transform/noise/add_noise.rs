@@ -65,7 +65,7 @@ part! {
         gamma: FINITE;
     }
     given {
-        /// Chooses the random numbers.
+        /// Seed of the random numbers.
         seed: u64;
     }
 }

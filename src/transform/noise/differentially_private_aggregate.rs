@@ -92,7 +92,7 @@ pub struct PrivateAggregate {
     pub l2_norm_clip: Hyperparam,
     /// The noise's standard deviation, in units of `l2_norm_clip`; not negative.
     pub noise_multiplier: Hyperparam,
-    /// Chooses the random numbers.
+    /// Seed of the random numbers.
     pub key: u64,
 }
 

@@ -71,7 +71,7 @@ part! {
     /// See [`stochastic_rounding`].
     pub StochasticRounding as "stochastic_rounding": OneElementWithMemory, ALONG;
     given {
-        /// Chooses the random numbers.
+        /// Seed of the random numbers.
         seed: u64;
     }
 }

@@ -139,7 +139,7 @@ fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: 
         return Ok(examples);
     }
     Err(Error::structure(
-        format!("{function}: the gradients do not fit the sum, with an axis of examples"),
+        format!("{function}: the per-example gradients do not fit the sum with a leading axis of examples"),
         differences,
     ))
 }

@@ -78,7 +78,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         if <[_]>::len(self) != state.len() {
-            let problem = format!("the state is of {} members; make one with `init`", state.len());
+            let problem = format!("the state has {} members; make one with `init`", state.len());
             return Err(Error::state(self.describe(), problem));
         }
         self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))

@@ -31,8 +31,8 @@ use crate::recipe::Recipe;
 pub fn narrow<N: Needs>(transformation: Boxed<ValueAndGradFn>) -> Result<Boxed<N>> {
     let (most, found) = (N::LEVEL, transformation.needs());
     if found > most {
-        let advice = format!("ask for that: `build_with::<needs::{found:?}>()`, `narrow::<needs::{found:?}>(..)`");
-        let problem = format!("it needs {found}, and is to be given {most}; {advice}");
+        let advice = format!("build it with `build_with::<needs::{found:?}>()` or `narrow::<needs::{found:?}>(..)`");
+        let problem = format!("it needs {found}, but a step passes {most}; {advice}");
         return Err(Error::state(transformation.describe(), problem));
     }
     Ok(Box::new(Narrow { inner: transformation, needs: PhantomData::<fn() -> N> }))

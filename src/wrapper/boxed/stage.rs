@@ -54,7 +54,7 @@ fn viewed<'a, N: Needs, R>(
         found = of.take().map(|of| of(view));
         Break(())
     });
-    found.expect("a box shows what is inside")
+    found.expect("a box exposes its transformation")
 }
 
 fn in_step<'a, N: Needs>(

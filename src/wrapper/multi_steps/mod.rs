@@ -131,7 +131,7 @@ impl ToRecipe for EveryK {
 /// Reads a whole number, which may be a string if it is too large for TOML, or a schedule.
 impl FromRecipe for EveryK {
     fn from_recipe(node: &Node<'_>) -> recipe::Result<EveryK> {
-        let wrong = || node.wrong("a whole number or a schedule");
+        let wrong = || node.wrong("an integer or a schedule");
         match node.value() {
             Recipe::Integer(k) => Ok(EveryK(Every::Whole(*k))),
             Recipe::Text(text) => text.parse().map(|k| EveryK(Every::Whole(k))).map_err(|_| wrong()),

@@ -46,7 +46,7 @@ pub(super) fn on_values(collective: &dyn Collective, at: &StepContext<'_>) -> Re
                 sum(&here, |x| x.to_bits().into())
             }
         };
-        format!("`{}` of check sum {sum:016x}", leaf.path())
+        format!("`{}` of checksum {sum:016x}", leaf.path())
     };
     let numbers = at.params.with(at.structure(), |params| {
         // An inactive leaf may have no array.

@@ -96,11 +96,11 @@ impl<T: Stage> Stage for Sharded<T> {
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         let structure = at.structure();
         if structure.leaves().iter().any(LeafSpec::is_shared) {
-            let expected = "of parts that work on each leaf by itself, or element by element";
+            let expected = "made of parts that treat each leaf or element separately";
             return Err(Error::argument("sharded", "inner", expected, "sharded"));
         }
         let travel = self.reduce_dtype.map_or("as they are".into(), |dtype| format!("as {dtype}"));
-        let what = [format!("{:?}", self.inner.recipe()), format!("gradients that travel {travel}")];
+        let what = [format!("{:?}", self.inner.recipe()), format!("gradients sent {travel}")];
         agreement::on_leaves(&*self.collective, what, structure, at.active())?;
         // A dry run without elements collects the leaves that must not be sharded.
         let whole = Mutex::new(vec![None; structure.len()]);
@@ -196,7 +196,7 @@ impl<T: Stage> Stage for Sharded<T> {
         }
         then(&mut |tile| {
             if const { C::RECORDS } {
-                return C::refuse("other machines have parts of it");
+                return C::refuse("other ranks hold shards of it");
             }
             let Some(Shared { exchange, .. }) = &state.shared else { return };
             if at.span.to == at.place.at {

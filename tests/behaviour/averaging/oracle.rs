@@ -86,7 +86,7 @@ fn ema_is_the_naive_one() -> Result<()> {
 }
 
 #[test]
-fn ema_moves_every_so_many_steps() -> Result<()> {
+fn ema_moves_every_k_steps() -> Result<()> {
     agrees(params_ema(adam(0.1), 0.9).update_every(3), 10, |path| ema(path, |_| 0.9, 3, false))?;
     agrees(params_ema(adam(0.1), 0.9).update_every(3).debias(true), 10, |path| ema(path, |_| 0.9, 3, true))
 }

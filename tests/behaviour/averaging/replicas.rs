@@ -185,8 +185,8 @@ fn states_of_other_transformations_are_refused() -> Result<()> {
     let error = OptState::average(&[(&adam, 1.0), (&momentum, 1.0)], AverageOptions::default()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "OptState::average: state 1: another optimizer than that of state 0 made it, or one with other arguments: \
-         expected 0.mu[]: moment f32 [2], found 0.trace[]: moment f32 [2]"
+        "OptState::average: state 1: its optimizer or arguments differ from those of state 0: expected 0.mu[]: moment \
+         f32 [2], found 0.trace[]: moment f32 [2]"
     );
     Ok(())
 }

@@ -161,10 +161,10 @@ fn averages_are_found_wherever_they_are() -> Result<()> {
     assert_eq!(trained(multi_steps(chain((sgd(1.0), average())), 1))?, expected);
     assert_eq!(trained(inject_hyperparams(params_ema(sgd(1.0), 0.5)))?, (1.0, vec![1.0]));
     let error = trained(chain((params_ema(sgd(1.0), 0.5), params_swa(())))).unwrap_err();
-    assert!(error.to_string().contains("both have parameters to evaluate with"), "{error}");
+    assert!(error.to_string().contains("both keep evaluation parameters"), "{error}");
     // The inner transformation sees all leaves as one vector.
     let error = trained(flatten(params_ema(sgd(1.0), 0.5))).unwrap_err();
-    assert!(error.to_string().contains("`inner` has parameters to evaluate with for other leaves"), "{error}");
+    assert!(error.to_string().contains("the evaluation parameters of `inner` are for other leaves"), "{error}");
     Ok(())
 }
 
@@ -197,7 +197,7 @@ fn parameters_that_stay_are_their_own_average() -> Result<()> {
 }
 
 #[test]
-fn a_run_goes_on_from_a_copied_state() -> Result<()> {
+fn a_run_resumes_from_a_copied_state() -> Result<()> {
     let optimizer = params_ema(chain((clip_by_global_norm(1.0), adam(0.1))), 0.9).warmup(true);
     let mut params = tree(1);
     let mut state = optimizer.init(&params)?;

@@ -20,15 +20,16 @@ enum Advice {
 
 fn advice(error: &str) -> Advice {
     let first = error.lines().next().unwrap();
-    if first.contains("; where a leaf may have none in a step, the optimizer goes into `skip_absent`: ") {
+    if first.contains("; if leaves may lack a gradient in a step, wrap the optimizer in `skip_absent`: ") {
         return Advice::Around;
     }
-    if first.contains(
-        "; this optimizer cannot skip a leaf: where one may have none in a step, give it a gradient of zeros: ",
-    ) {
+    if first.contains("; this optimizer cannot skip leaves: pass zeros for a missing gradient: ") {
         return Advice::Zeros;
     }
-    let places = first.split("`skip_absent` goes around ").nth(1).unwrap_or_else(|| panic!("no advice: {error}"));
+    let places = first
+        .split("; if leaves may lack a gradient in a step, wrap ")
+        .nth(1)
+        .unwrap_or_else(|| panic!("no advice: {error}"));
     let in_brackets = places.split("(`").skip(1).map(|place| place.split("`)").next().unwrap().to_owned());
     Advice::At(in_brackets.collect())
 }

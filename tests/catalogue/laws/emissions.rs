@@ -224,7 +224,7 @@ fn around(problem: &Problem) {
 }
 
 #[test]
-fn what_is_around_a_step_that_emits_nothing_does_not_run() {
+fn a_wrapper_around_a_step_that_emits_nothing_does_not_run() {
     use proptest::test_runner::TestRunner;
     let mut runner = TestRunner::new(super::config(super::cases()));
     // Also on the leaves that a mask selects.

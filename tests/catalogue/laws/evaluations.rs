@@ -108,13 +108,13 @@ fn what_to_evaluate_of_16_bits_is_near_that_of_single_precision() {
 }
 
 #[test]
-fn all_that_has_parameters_to_evaluate_with_is_held_to_that() {
+fn all_evaluation_parameters_are_tested() {
     let params = numbers(Number::Bf16, 1, 2.0);
     for entry in registry() {
         let optimizer = entry.boxed();
         let is_there = optimizer.init(&params).unwrap().eval_params(&params).is_ok();
         let described = describe(&optimizer);
         let is_held = AVERAGING.iter().any(|(name, ..)| described.contains(name) || entry.name().contains(name));
-        assert!(!is_there || is_held, "{}: {described} has parameters to evaluate with", entry.name());
+        assert!(!is_there || is_held, "{}: {described} has evaluation parameters", entry.name());
     }
 }

@@ -54,7 +54,7 @@ fn orders(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
     match there.step(&mut after, &grads[2]) {
         Ok(_) => same("put", &go_on(&mut *there, &after, &grads[3..]).unwrap(), &expected),
         Err(error) => {
-            assert!(error.to_string().starts_with("a state was put in the place of"), "{name}: {error}");
+            assert!(error.to_string().starts_with("the replacement of the state does not fit"), "{name}: {error}");
             same_values(&after, &moved).unwrap_or_else(|at| panic!("{name}: {at}"));
         }
     }

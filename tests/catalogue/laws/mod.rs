@@ -17,7 +17,6 @@ mod errors;
 mod evaluations;
 mod exchanged;
 mod fusing;
-mod instruction_sets;
 mod layouts;
 mod masks;
 #[cfg(feature = "half")]
@@ -41,6 +40,7 @@ mod schemas;
 mod shapes;
 #[cfg(feature = "checkpoint")]
 mod sharded;
+mod simd_levels;
 #[cfg(all(feature = "checkpoint", feature = "config", feature = "half", feature = "rayon"))]
 mod sixteen_bits;
 mod step_and_update;

@@ -14,12 +14,12 @@ use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
 
 const REASONS: [&str; 7] = [
     "it works on whole leaves, between passes",
-    "its preconditioning follows from no product",
-    "it asks for the loss at other points",
-    "what it does to an element depends on where the element is",
-    "it looks at stretches of updates, not at one",
-    "its state begins anew from the parameters",
-    "its state is in 8 bits, which other machines do not read",
+    "its preconditioning is not a product of matrices",
+    "it evaluates the loss at other points",
+    "its arithmetic depends on the index of the element",
+    "it reads chunks of updates, not single elements",
+    "its state restarts from the parameters",
+    "its state is 8-bit, which devices do not support",
 ];
 
 /// Returns the reason; any other fails.

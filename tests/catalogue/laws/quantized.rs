@@ -38,7 +38,7 @@ pub(super) fn same_on(
 }
 
 #[test]
-fn state_in_8_bits_does_not_depend_on_threads_and_instruction_sets() {
+fn quantized_state_does_not_depend_on_threads_and_simd_levels() {
     let problem = large_problem();
     for (i, entry) in registry().iter().enumerate() {
         let [roots, logarithms] = coded(&**entry);
@@ -68,7 +68,7 @@ pub(super) fn resumes(name: &str, transformation: &impl Registered, Problem { pl
 }
 
 #[test]
-fn state_in_8_bits_is_resumed_to_the_bit() {
+fn quantized_state_is_resumed_to_the_bit() {
     holds(|entry, problem| coded(entry).iter().for_each(|coded| resumes(entry.name(), coded, problem)), 3);
 }
 
@@ -161,7 +161,7 @@ fn kept(entry: &dyn Subject, problem: &Problem) -> Vec<String> {
 
 /// Every array that may be rounded is quantized; `KEPT` lists the others.
 #[test]
-fn what_stays_as_it_is_inside_of_8_bits_is_listed() {
+fn unquantized_state_is_listed() {
     let problem = large_problem();
     let found: Vec<_> = registry()
         .iter()
@@ -172,6 +172,6 @@ fn what_stays_as_it_is_inside_of_8_bits_is_listed() {
 }
 
 #[test]
-fn state_in_8_bits_keeps_its_schema_and_has_means() {
+fn quantized_state_keeps_its_schema_and_has_means() {
     holds(keeps_schema_and_means, 3);
 }

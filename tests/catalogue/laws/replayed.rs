@@ -228,7 +228,7 @@ fn is_replayed(entry: &dyn Subject, problem: &Problem) {
 }
 
 #[test]
-fn every_entry_that_is_programs_is_replayed_with_the_same_bits() {
+fn every_recorded_entry_is_replayed_bitwise_identically() {
     holds(is_replayed, 4);
 }
 

@@ -52,7 +52,7 @@ pub(super) fn resumed(
 }
 
 #[test]
-fn the_resumed_run_is_the_run() {
+fn the_resumed_run_is_the_uninterrupted_one() {
     holds(
         |entry, problem| {
             let straight = entry.run(&problem.params, &problem.grads);

@@ -43,7 +43,7 @@ fn refuses(entry: &dyn Subject, params: &DynTree, grads: &Trees) -> bool {
     let Err(error) = session.step(&mut after, grads) else { return false };
     let name = entry.name();
     assert!(
-        error.is_argument() && error.to_string().contains("must be of whole leaves, found rows of `"),
+        error.is_argument() && error.to_string().contains("must be dense, found a row-sparse gradient of `"),
         "{name}: {error}"
     );
     same_values(params, &after).unwrap_or_else(|at| panic!("{name}: {at}"));

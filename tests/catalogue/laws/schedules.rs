@@ -114,7 +114,7 @@ const UNSEEN: &[(&str, &str)] = &[
     ("hutchinson_estimator_diag_hessian", NONE),
     ("kahan_summation", NONE),
     ("masked", "its inner transformation has them"),
-    ("monitor", "its decays are those of its measures, and no arguments by name"),
+    ("monitor", "its decays are those of its measures, and no named arguments"),
     ("nadam", "it is an `adam`"),
     ("nadamw", "it is an `adamw`"),
     ("named_chain", "its members have them"),

@@ -18,17 +18,17 @@ use crate::common::given::{Member, Registered};
 use crate::common::registry::chosen;
 use crate::common::{After, run, same_values};
 
-/// Refused although they work on each leaf separately.
-const REFUSED: &[(&str, &str)] = &[("sam_dog", "a measure of leaves as they were")];
+/// Entries that are refused although they work on each leaf separately, with the reason.
+const REFUSED: &[(&str, &str)] = &[("sam_dog", "a measure of unchanged whole leaves")];
 
 /// Precedes the part's name.
 const REFUSAL: &str =
-    "sharded: argument `inner` must be of parts that work on each leaf by itself, or element by element, found ";
+    "sharded: argument `inner` must be made of parts that treat each leaf or element separately, found ";
 
 /// Returns true for a transformation of several leaves together.
 fn joins(member: &Member, params: &DynTree) -> bool {
     let error = freezable(member.clone()).init(params).err();
-    error.is_some_and(|error| error.to_string().contains("several leaves together"))
+    error.is_some_and(|error| error.to_string().contains("join leaves in memory"))
 }
 
 /// Returns leaves of one and two chunks, of all dtypes and orders.

@@ -43,7 +43,7 @@ fn halved(entry: &dyn Subject) -> Vec<(DType, Member)> {
 }
 
 #[test]
-fn state_in_16_bits_does_not_depend_on_threads_and_instruction_sets() {
+fn half_precision_state_does_not_depend_on_threads_and_simd_levels() {
     let problem = large_problem();
     let mut held = 0;
     for (i, entry) in registry().iter().enumerate() {
@@ -74,11 +74,11 @@ fn has_the_type(entry: &dyn Subject, problem: &Problem) {
 }
 
 #[test]
-fn state_in_16_bits_is_there_keeps_its_schema_and_has_means() {
+fn half_precision_state_keeps_its_schema_and_has_means() {
     holds(has_the_type, 3);
 }
 
 #[test]
-fn state_in_16_bits_is_resumed_to_the_bit() {
+fn half_precision_state_is_resumed_to_the_bit() {
     holds(|entry, problem| halved(entry).iter().for_each(|(_, halved)| resumes(entry.name(), halved, problem)), 3);
 }

@@ -19,7 +19,7 @@ fn gradients(step: usize) -> Gradients {
 }
 
 #[test]
-fn the_resumed_run_is_the_run() {
+fn the_resumed_run_is_the_uninterrupted_one() {
     let optimizer = skip_absent(chain((clip_by_global_norm(1.0), scale_by_stable_adam(), adamw(0.1))));
     let mut straight = model();
     let mut state = optimizer.init(&straight).unwrap();

@@ -31,7 +31,8 @@ fn refused<T: GradientTransformation, P: TreeMut + Clone + PartialEq>(
     error.to_string()
 }
 
-const VERBS: &str = "\n  a `Migration` says what has become of leaves: `fresh`, `drop`, `rename`";
+/// The message for leaves that differ.
+const VERBS: &str = "\n  changes of leaves need a `Migration`: `fresh`, `drop`, `rename`";
 
 #[test]
 fn a_wrong_shape() {
@@ -83,29 +84,27 @@ fn the_state_of_another_optimizer() {
     let file = saved(&adamw_(), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &sgd(0.1).momentum(0.9), &dyn_tree(TWO)),
-        "the checkpoint does not fit: 10 differences\n  optimizer: $: expected sgd, found adamw\n  \
-         state: `0.trace[a]`: expected moment f32 [2], found nothing\n  \
-         state: `0.trace[b]`: expected moment f32 [2], found nothing\n  \
-         state: `1.count`: expected count, found nothing\n  state: `1.inner.count`: unexpected count\n  \
-         state: `2.count`: unexpected count\n  state: `0.mu[a]`: unexpected moment f32 [2]\n  \
-         state: `0.mu[b]`: unexpected moment f32 [2]\n  state: `0.nu[a]`: unexpected moment f32 [2]\n  \
-         state: `0.nu[b]`: unexpected moment f32 [2]\n  \
-         `Load::strict().may_differ(\"$\")` goes on with the optimizer that is here, with a `Migration` \
-         where its state is another"
+        "the checkpoint does not fit: 10 differences\n  optimizer: $: expected sgd, found adamw\n  state: \
+         `0.trace[a]`: expected moment f32 [2], found nothing\n  state: `0.trace[b]`: expected moment f32 [2], found \
+         nothing\n  state: `1.count`: expected count, found nothing\n  state: `1.inner.count`: unexpected count\n  \
+         state: `2.count`: unexpected count\n  state: `0.mu[a]`: unexpected moment f32 [2]\n  state: `0.mu[b]`: \
+         unexpected moment f32 [2]\n  state: `0.nu[a]`: unexpected moment f32 [2]\n  state: `0.nu[b]`: unexpected \
+         moment f32 [2]\n  `Load::strict().may_differ(\"$\")` resumes with the current optimizer, with a `Migration` \
+         where its state differs"
     );
     // A file of another optimizer with the same field names.
     let file = saved(&adam(0.1), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &radam(0.1), &dyn_tree(TWO)),
         "the checkpoint does not fit: 1 difference\n  optimizer: $: expected radam, found adam\n  \
-         `Load::strict().may_differ(\"$\")` goes on with the optimizer that is here, with a `Migration` \
-         where its state is another"
+         `Load::strict().may_differ(\"$\")` resumes with the current optimizer, with a `Migration` where its state \
+         differs"
     );
     assert_eq!(
         refused(&file, &adabelief(0.1), &dyn_tree(TWO)),
         "the checkpoint does not fit: 1 difference\n  optimizer: $: expected adabelief, found adam\n  \
-         `Load::strict().may_differ(\"$\")` goes on with the optimizer that is here, with a `Migration` \
-         where its state is another"
+         `Load::strict().may_differ(\"$\")` resumes with the current optimizer, with a `Migration` where its state \
+         differs"
     );
 }
 
@@ -114,18 +113,16 @@ fn a_changed_argument() {
     let file = saved(&adamw_(), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &adamw(0.2).b1(0.8).b2(0.99), &dyn_tree(TWO)),
-        "the checkpoint does not fit: 3 differences\n  optimizer: $.adamw.b1: expected 0.8, found 0.9\n  \
-         optimizer: $.adamw.b2: expected 0.99, found 0.999\n  \
-         optimizer: $.adamw.learning_rate: expected 0.2, found 0.1\n  \
-         `Load::strict().may_differ(\"b1\").may_differ(\"b2\").may_differ(\"learning_rate\")` goes on \
-         with the optimizer that is here"
+        "the checkpoint does not fit: 3 differences\n  optimizer: $.adamw.b1: expected 0.8, found 0.9\n  optimizer: \
+         $.adamw.b2: expected 0.99, found 0.999\n  optimizer: $.adamw.learning_rate: expected 0.2, found 0.1\n  \
+         `Load::strict().may_differ(\"b1\").may_differ(\"b2\").may_differ(\"learning_rate\")` resumes with the current \
+         optimizer"
     );
     let file = saved(&inject_hyperparams(adamw_()), &dyn_tree(TWO));
     assert_eq!(
         refused(&file, &inject_hyperparams(adamw(0.2)), &dyn_tree(TWO)),
-        "the checkpoint does not fit: 1 difference\n  \
-         optimizer: $.inject_hyperparams.inner.adamw.learning_rate: expected 0.2, found 0.1\n  \
-         `Load::strict().may_differ(\"learning_rate\")` goes on with the optimizer that is here"
+        "the checkpoint does not fit: 1 difference\n  optimizer: $.inject_hyperparams.inner.adamw.learning_rate: \
+         expected 0.2, found 0.1\n  `Load::strict().may_differ(\"learning_rate\")` resumes with the current optimizer"
     );
 }
 
@@ -135,10 +132,10 @@ fn a_narrower_type() {
     let file = saved(&adamw_(), &wide);
     assert_eq!(
         refused(&file, &adamw_(), &(array![1.0_f32, 2.0], array![3.0_f32])),
-        "the checkpoint does not fit: 2 differences\n  \
-         parameters: 0: expected type f32, found f64; convert this leaf first, it is never narrowed in silence\n  \
-         parameters: 1: expected type f32, found f64; convert this leaf first, it is never narrowed in silence\n  \
-         `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
+        "the checkpoint does not fit: 2 differences\n  parameters: 0: expected type f32, found f64; convert this leaf \
+         first, since narrowing is never implicit\n  parameters: 1: expected type f32, found f64; convert this leaf \
+         first, since narrowing is never implicit\n  `Migration::new().cast(Mask::all())` rounds values and state to \
+         the dtypes of these leaves"
     );
 }
 
@@ -149,18 +146,16 @@ fn a_narrower_type_of_sixteen_bits() {
     let narrow = array![1.0_f32, 2.0].mapv(half::bf16::from_f32);
     assert_eq!(
         refused(&file, &adamw_(), &narrow),
-        "the checkpoint does not fit: 1 difference\n  \
-         parameters: (root): expected type bf16, found f32\n  \
-         `Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
+        "the checkpoint does not fit: 1 difference\n  parameters: (root): expected type bf16, found f32\n  \
+         `Migration::new().cast(Mask::all())` rounds values and state to the dtypes of these leaves"
     );
     let file = saved(&adamw_(), &narrow);
     let optimizer = adamw_().mu_dtype(gradchain::DType::Bf16);
     assert_eq!(
         refused(&file, &optimizer, &narrow),
         "the checkpoint does not fit: 2 differences\n  optimizer: $.adamw.mu_dtype: expected \"bf16\", found null\n  \
-         state: `0.mu[]`: expected moment bf16 [2], found moment f32 [2]\n  \
-         `Load::strict().may_differ(\"mu_dtype\")` goes on with the optimizer that is here\n  \
-         `cast_part(\"0.mu\")` rounds its numbers to the type they have now"
+         state: `0.mu[]`: expected moment bf16 [2], found moment f32 [2]\n  `Load::strict().may_differ(\"mu_dtype\")` \
+         resumes with the current optimizer\n  `cast_part(\"0.mu\")` rounds it to its new dtype"
     );
 }
 

@@ -67,7 +67,7 @@ fn buffers_travel_are_renamed_and_checked() {
     damaged[at] ^= 1;
     let mut other = kept(1.0);
     let error = Checkpoint::from_bytes(damaged).unwrap().load(&optimizer, &mut other.write()).unwrap_err().to_string();
-    assert!(error.contains("tensor `buffers/norm/mean` has check sum"), "{error}");
+    assert!(error.contains("tensor `buffers/norm/mean` has checksum"), "{error}");
     assert_eq!(other.values(), kept(1.0).values());
 }
 

@@ -95,7 +95,7 @@ fn groups_that_have_other_arguments_or_counts_are_told() {
     let error = state.migrate(&many, &params, &Migration::new().split_part("", ["body"])).unwrap_err().to_string();
     assert!(error.contains("`head.0.mu[head/w]`: expected moment f32 [1], found nothing"), "{error}");
     let error = state.migrate(&many, &params, &Migration::new().split_part("3", ["body"])).unwrap_err().to_string();
-    assert!(error.contains("split_part: there is no part `3` of the state"), "{error}");
+    assert!(error.contains("split_part: the state has no part `3`"), "{error}");
 }
 
 fn of_type<T: gradchain::tree::DynElement>(tree: &DynTree, with: impl Fn(f64) -> T) -> DynTree {
@@ -107,7 +107,7 @@ fn of_type<T: gradchain::tree::DynElement>(tree: &DynTree, with: impl Fn(f64) ->
 }
 
 #[test]
-fn a_run_goes_on_in_another_type() {
+fn a_run_resumes_in_another_dtype() {
     let optimizer = adamw(0.1);
     let mut params = tree([1.0, -2.0, 0.3]);
     let mut state = optimizer.init(&params).unwrap();
@@ -117,9 +117,7 @@ fn a_run_goes_on_in_another_type() {
     let error = file.load(&optimizer, &mut wide).unwrap_err().to_string();
     assert!(error.contains("parameters: body/w: expected type f64, found f32"), "{error}");
     assert!(
-        error.ends_with(
-            "`Migration::new().cast(Mask::all())` rounds values and state to the types that leaves have here"
-        ),
+        error.ends_with("`Migration::new().cast(Mask::all())` rounds values and state to the dtypes of these leaves"),
         "{error}"
     );
     let load = Load::strict().migrating(Migration::new().cast(Mask::all()));
@@ -133,7 +131,7 @@ fn a_run_goes_on_in_another_type() {
     let mut mixed = params.clone();
     mixed.insert("head/w", array![0.25_f64]);
     let error = state.migrate(&optimizer, &mixed, &Migration::new()).unwrap_err();
-    assert!(error.to_string().contains("as `cast` does of another type") && error.is_structure(), "{error}");
+    assert!(error.to_string().contains("such as `cast` for another dtype") && error.is_structure(), "{error}");
     let moved = state.migrate(&optimizer, &mixed, &Migration::new().cast("head/*")).unwrap();
     assert_eq!(moved.0.moment("mu").unwrap().get::<f32>(0), mu.get::<f32>(0));
     assert_eq!(moved.0.moment("mu").unwrap().get::<f64>(1).unwrap(), values(mu.get::<f32>(1).unwrap()));
@@ -156,7 +154,7 @@ fn a_run_goes_on_in_another_type() {
 
 #[cfg(feature = "half")]
 #[test]
-fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
+fn a_run_resumes_in_bf16_and_back_without_a_bit_lost() {
     use half::bf16;
     let (plain, held) = (adamw(0.1), master(adamw(0.1)));
     let mut params = tree([1.0, -2.0, 0.3]);
@@ -181,8 +179,8 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
     let cast = Migration::new().cast(Mask::all());
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let error = Load::strict().migrating(cast.clone()).load(&from_plain, &held, &mut narrow).unwrap_err().to_string();
-    assert!(error.contains("`master` starts as `init` makes it"), "{error}");
-    assert!(error.contains("`params_to_part(\"master\")` keeps all bits of the file"), "{error}");
+    assert!(error.contains("`init` makes `master` from the loaded parameters"), "{error}");
+    assert!(error.contains("`params_to_part(\"master\")` copies the unrounded ones of the file"), "{error}");
     let load = Load::strict().migrating(cast.wrap_part(""));
     let (of_rounded, report) = load.load(&from_plain, &held, &mut narrow).unwrap();
     assert_eq!(report.started, ["master"]);
@@ -212,13 +210,13 @@ fn a_run_goes_on_in_bf16_and_back_without_a_bit_lost() {
 
     // Impossible migrations.
     let error = state.migrate(&held, &narrow, &there).unwrap_err().to_string();
-    assert!(error.contains("`master[body/w]`: the parameters of before are not known here"), "{error}");
+    assert!(error.contains("`master[body/w]`: the earlier parameters are unknown here"), "{error}");
     let error = of_held.migrate(&plain, &params, &back).unwrap_err().to_string();
-    assert!(error.contains("`params_from_part`: parameters are not written here"), "{error}");
+    assert!(error.contains("`params_from_part`: `migrate` writes no parameters"), "{error}");
     let mut wide = tree([0.0; 3]);
     let missing = Migration::new().cast(Mask::all()).params_from_part("masters").unwrap_part("");
     let error = Load::strict().migrating(missing).load(&from_held, &plain, &mut wide).unwrap_err().to_string();
-    assert!(error.contains("params_from_part: there is no part `masters` of the state"), "{error}");
+    assert!(error.contains("params_from_part: the state has no part `masters`"), "{error}");
     let uncast = Migration::new().params_from_part("master").unwrap_part("");
     let mut narrow = of_type(&params, |_| bf16::ZERO);
     let error = Load::strict().migrating(uncast).load(&from_held, &plain, &mut narrow).unwrap_err().to_string();
@@ -251,7 +249,7 @@ fn evaluates<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {
     // They do not replace the trained ones.
     let eval = state.eval_params(&params).unwrap();
     let refused = |error: gradchain::Error| {
-        assert!(error.to_string().contains("`Checkpoint::load_eval_params` makes the others"), "{error}");
+        assert!(error.to_string().contains("`Checkpoint::load_eval_params` computes the others"), "{error}");
     };
     let to = || Cursor::new(Vec::new());
     refused(Save::new(optimizer, &state).params(&*eval).to_writer(to()).unwrap_err());
@@ -263,7 +261,7 @@ fn evaluates<T: GradientTransformation<Needs = Nothing>>(optimizer: &T) {
 }
 
 #[test]
-fn parameters_to_evaluate_with_come_from_a_file() {
+fn evaluation_parameters_come_from_a_file() {
     evaluates(&params_ema(adamw(0.1), 0.9));
     evaluates(&chain((clip(1.0), params_swa(sgd(0.1)))));
     evaluates(&schedule_free(sgd(0.1), 0.1));
@@ -275,7 +273,7 @@ fn parameters_to_evaluate_with_come_from_a_file() {
     let file = file(&optimizer, &optimizer.init(&params).unwrap(), &params);
     let mut found = tree([0.0; 3]);
     let error = file.load_eval_params(&optimizer, &mut found).unwrap_err().to_string();
-    assert!(error.contains("nothing in this optimizer keeps others than those that are trained"), "{error}");
+    assert!(error.contains("this optimizer keeps no evaluation parameters"), "{error}");
     assert_eq!(found, tree([0.0; 3]));
 }
 
@@ -335,10 +333,7 @@ fn renames_are_proposed_by_the_paths_of_the_file() {
     other.insert("net/body/w", array![0.0_f32, 0.0]);
     other.insert("net/head/w", array![0.0_f32]);
     let error = file.load(&optimizer, &mut other).unwrap_err().to_string();
-    assert!(
-        error.ends_with("`Migration::new().rename(\"\", \"net\")` gives leaves the paths that they have here"),
-        "{error}"
-    );
+    assert!(error.ends_with("`Migration::new().rename(\"\", \"net\")` renames leaves to their paths here"), "{error}");
     let load = |migration| Load::strict().migrating(migration);
     load(Migration::new().rename("", "net")).load(&file, &optimizer, &mut other).unwrap();
     // The message has renamed paths.

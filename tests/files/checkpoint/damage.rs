@@ -101,18 +101,18 @@ fn other_files_are_not_taken_for_checkpoints() {
     let zip = refused(b"PK\x03\x04 a zip file, as PyTorch makes");
     assert_eq!(
         zip,
-        "the checkpoint: it is a zip archive, as `torch.save` and `numpy.savez` write, not a safetensors file: \
-         write that with `save_file` of the Python package `safetensors`"
+        "the checkpoint: it is a zip archive, as `torch.save` and `numpy.savez` write, not a safetensors file: write \
+         one with `save_file` of the Python package `safetensors`"
     );
-    assert_eq!(refused(b""), "the checkpoint: it is no safetensors file: it has 0 bytes");
-    assert_eq!(refused(b"four"), "the checkpoint: it is no safetensors file: it has 4 bytes");
-    assert!(refused(b"{\"adam\": {\"learning_rate\": 0.1}}").contains("it is no safetensors file: it announces"));
+    assert_eq!(refused(b""), "the checkpoint: it is not a safetensors file: it has 0 bytes");
+    assert_eq!(refused(b"four"), "the checkpoint: it is not a safetensors file: it has 4 bytes");
+    assert!(refused(b"{\"adam\": {\"learning_rate\": 0.1}}").contains("it is not a safetensors file: it announces"));
     let (bytes, _) = whole();
     let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
     let all = bytes.len();
-    let said = format!("the checkpoint: cut off: it has {} of {all} bytes", all - 3);
+    let said = format!("the checkpoint: truncated: it has {} of {all} bytes", all - 3);
     assert_eq!(refused(&bytes[..all - 3]), said);
-    let said = format!("the checkpoint: cut off in a header of {} bytes: it has 100", header - 8);
+    let said = format!("the checkpoint: truncated in a header of {} bytes: it has 100", header - 8);
     assert_eq!(refused(&bytes[..100]), said);
     let longer = format!("the checkpoint: damaged: it has {} bytes, and its header describes {all}", all + 2);
     assert_eq!(refused(&[&bytes[..], &[0, 0]].concat()), longer);
@@ -124,7 +124,7 @@ fn other_files_are_not_taken_for_checkpoints() {
     let data = 1.0_f32.to_le_bytes();
     let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![1], &data).unwrap();
     let strange = safetensors::serialize([("weight", view)], None).unwrap();
-    assert!(refused(&strange).contains("not a checkpoint of this crate"));
+    assert!(refused(&strange).contains("not a checkpoint of gradchain"));
 }
 
 /// In any byte, after verification.
@@ -143,7 +143,7 @@ fn a_file_that_changes_while_it_is_open_changes_nothing() {
         std::fs::write(&path, &changed).unwrap();
         let mut params = model();
         let loaded = file.load(&optimizer(), &mut params);
-        assert!(loaded.is_err_and(|error| error.to_string().contains("check sum")), "byte {place}");
+        assert!(loaded.is_err_and(|error| error.to_string().contains("checksum")), "byte {place}");
         assert_eq!(params, model(), "byte {place}");
         let loaded = file.load_params(&mut params);
         assert!(loaded.is_ok() || params == model(), "byte {place}");

@@ -44,7 +44,7 @@ fn a_damaged_file_is_skipped_with_a_reason() {
     file.load(&optimizer, &mut params).unwrap();
     assert_eq!(params, trained(&optimizer, 2).0);
     let reasons: Vec<_> = latest.skipped.iter().map(|skipped| skipped.reason.to_string()).collect();
-    assert!(reasons[0].contains("check sum") && reasons[1].contains("cut off in a header of"), "{reasons:?}");
+    assert!(reasons[0].contains("checksum") && reasons[1].contains("truncated in a header of"), "{reasons:?}");
 
     assert!(latest_valid(folder.path().join("nowhere")).unwrap().found.is_none());
 }

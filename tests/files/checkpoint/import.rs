@@ -129,7 +129,7 @@ fn go_on<N: Number, T: GradientTransformation<Needs = Nothing>>(import: &Import,
 const PLACES: f64 = AFTER as f64;
 
 #[test]
-fn a_run_of_pytorch_goes_on() {
+fn a_run_of_pytorch_resumes() {
     let import = |case| Import::torch(path(case)).unwrap();
     // PyTorch's SGD has no count.
     let counted = |case| import(case).at_step(BEFORE);
@@ -156,7 +156,7 @@ fn a_run_of_pytorch_goes_on() {
 }
 
 #[test]
-fn a_run_of_optax_goes_on() {
+fn a_run_of_optax_resumes() {
     let import = |case| Import::optax(path(case)).unwrap();
     let schedule = cosine_decay(0.01, 20);
     let clipped = chain((clip_by_global_norm(1.0), adamw(schedule).weight_decay(0.125)));
@@ -188,7 +188,7 @@ fn amsgrad_of_pytorch() -> gradchain::optimizer::Amsgrad {
 }
 
 #[test]
-fn runs_of_other_optimizers_of_pytorch_go_on() {
+fn runs_of_other_optimizers_of_pytorch_resume() {
     let import = |case| Import::torch(path(case)).unwrap();
     let rms = || scale_by_rms().decay(0.95).eps(1e-6).eps_in_sqrt(false);
     let stddev = || scale_by_stddev().decay(0.95).eps(1e-6).eps_in_sqrt(false);
@@ -222,7 +222,7 @@ fn runs_of_other_optimizers_of_pytorch_go_on() {
 }
 
 #[test]
-fn runs_of_other_optimizers_of_optax_go_on() {
+fn runs_of_other_optimizers_of_optax_resume() {
     let import = |case| Import::optax(path(case)).unwrap();
     // Without a schedule these have no count.
     let counted = |case| import(case).at_step(BEFORE);
@@ -282,8 +282,8 @@ fn wrappers_that_remember_no_steps_need_no_verb() {
     // State computed from counts or parameters must be requested.
     let averaged = params_ema(decayed(), 0.5);
     let error = import.load(&averaged, &mut params).unwrap_err().to_string();
-    let verb = "`Migration::new().wrap_part(\"\")` starts the own state of params_ema as `init` does";
-    assert!(error.contains("PyTorch has no state such as that of params_ema") && error.ends_with(verb), "{error}");
+    let verb = "`Migration::new().wrap_part(\"\")` initializes the own state of params_ema";
+    assert!(error.contains("PyTorch has no equivalent of the state of params_ema") && error.ends_with(verb), "{error}");
     let import = import.migrating(Migration::new().wrap_part(""));
     let mut params = zeros::<f32>();
     let state = import.load(&averaged, &mut params).unwrap();
@@ -304,7 +304,7 @@ fn leaves_that_had_fewer_steps_are_counted_apart() {
     let state = import().at_step(BEFORE + 1).load(&decayed(), &mut params).unwrap();
     assert_eq!(state.2.count.get(), BEFORE + 1);
     let error = import().at_step(BEFORE - 1).load(&decayed(), &mut params).unwrap_err().to_string();
-    assert!(error.ends_with("`state/fc.weight/step`: expected at most 4 steps, as `at_step` says, found 5"), "{error}");
+    assert!(error.ends_with("`state/fc.weight/step`: expected at most 4 steps (`at_step`), found 5"), "{error}");
 }
 
 /// As after `migrate`.
@@ -326,20 +326,20 @@ fn state_by_number_has_names() {
     let import = || Import::torch(path("torch_state_dict")).unwrap();
     let mut params = zeros::<f32>();
     let error = import().load(&decayed(), &mut params).unwrap_err().to_string();
-    assert!(error.contains("`names` says which parameters the numbers are of"), "{error}");
+    assert!(error.contains("the state is keyed by index: pass the names of the parameters"), "{error}");
     let named = || import().names(["module.fc.weight", "module.fc.bias"]);
     let error = named().load(&decayed(), &mut params).unwrap_err().to_string();
     assert!(
         error.ends_with(
-            "`Migration::new().rename(\"module\", \"\")` gives leaves the paths that they have here; \
-             `DistributedDataParallel` and `torch.compile` put that before names"
+            "`Migration::new().rename(\"module\", \"\")` renames leaves to their paths here; `DistributedDataParallel` \
+             and `torch.compile` add that prefix to names"
         ),
         "{error}"
     );
     let named = named().migrating(Migration::new().rename("module", ""));
     assert!(go_on::<f32, _>(&named, "torch_state_dict", &decayed()) <= PLACES);
     let error = import().names(["module.fc.weight"]).load(&decayed(), &mut params).unwrap_err().to_string();
-    assert!(error.contains("`state/1/exp_avg`: expected the number of one of the 1 `names`"), "{error}");
+    assert!(error.contains("`state/1/exp_avg`: expected an index into the 1 `names`"), "{error}");
 }
 
 #[test]
@@ -359,10 +359,7 @@ fn levels_that_were_put_into_names_are_named() {
     let mut params = DynTree::new();
     params.insert("net/a", array![0.0_f32, 0.0]);
     let error = torch(&[("params/a", F, &[2], a)]).load(&sgd(0.1), &mut params).unwrap_err().to_string();
-    assert!(
-        error.ends_with("`Migration::new().rename(\"\", \"net\")` gives leaves the paths that they have here"),
-        "{error}"
-    );
+    assert!(error.ends_with("`Migration::new().rename(\"\", \"net\")` renames leaves to their paths here"), "{error}");
     let import = torch(&[("params/a", F, &[2], a)]).migrating(Migration::new().rename("", "net"));
     import.load(&sgd(0.1), &mut params).unwrap();
     assert_eq!(params.get::<f32>("net/a").unwrap(), array![1.0, 2.0].into_dyn());
@@ -373,7 +370,7 @@ fn levels_that_were_put_into_names_are_named() {
     let saved: &[Made<'_>] = &[("params/fc.a", F, &[2], a), ("params/fc2.a", F, &[1], b)];
     let error = torch(saved).load(&sgd(0.1), &mut params).unwrap_err().to_string();
     assert!(
-        error.ends_with("`Migration::new().rename(\"fc\", \"fc1\")` gives leaves the paths that they have here"),
+        error.ends_with("`Migration::new().rename(\"fc\", \"fc1\")` renames leaves to their paths here"),
         "{error}"
     );
     torch(saved).migrating(Migration::new().rename("fc", "fc1")).load(&sgd(0.1), &mut params).unwrap();
@@ -416,17 +413,15 @@ fn moments_of_sixteen_bits_are_widened() {
     let optimizer = adam(0.01).mu_dtype(DType::Bf16);
     let error = optax("optax_bf16").load(&optimizer, &mut params).unwrap_err().to_string();
     assert!(error.contains("`mu/fc/weight`: expected bf16 [2, 3], found f32 [2, 3]"), "{error}");
-    assert!(
-        error.ends_with("`Migration::new().cast_part(..)` rounds arrays of the state to the types that they have here")
-    );
+    assert!(error.ends_with("`Migration::new().cast_part(..)` rounds arrays of the state to their dtypes here"));
     optax("optax_bf16").migrating(Migration::new().cast_part("0.mu")).load(&optimizer, &mut params).unwrap();
     let error = optax("optax_bf16").migrating(Migration::new().cast_part("mu")).load(&optimizer, &mut params);
-    assert!(error.unwrap_err().to_string().contains("cast_part: there is no part `mu` of the state"));
+    assert!(error.unwrap_err().to_string().contains("cast_part: the state has no part `mu`"));
 }
 
 #[cfg(feature = "half")]
 #[test]
-fn a_run_in_f32_goes_on_in_bf16() {
+fn a_run_in_f32_resumes_in_bf16() {
     use half::bf16;
     let import = || Import::torch(path("torch_adamw")).unwrap();
     let (mut wide, mut narrow) = (zeros::<f32>(), zeros::<bf16>());
@@ -523,8 +518,8 @@ fn every_difference_of_a_file_is_named() {
         (with(("state/a/exp_avg", F, &[1, 2], &[0.0, 0.0])), "`state/a/exp_avg`: expected f32 [2], found f32 [1, 2]"),
         (
             with(("state/a/exp_avg", Dtype::F64, &[2], &[0.0, 0.0])),
-            "`state/a/exp_avg`: expected f32 [2], found f64 [2]\n  `Migration::new().cast_part(..)` rounds arrays of the \
-             state to the types that they have here",
+            "`state/a/exp_avg`: expected f32 [2], found f64 [2]\n  `Migration::new().cast_part(..)` rounds arrays of \
+             the state to their dtypes here",
         ),
         (
             with(("state/a/exp_avg", Dtype::I32, &[2], &[0.0, 0.0])),
@@ -533,44 +528,41 @@ fn every_difference_of_a_file_is_named() {
         (with(("params/a", F, &[3], &[0.0; 3])), "`params/a`: expected f32 [2], found f32 [3]"),
         (without("state/b.w/exp_avg_sq"), "missing tensor `state/b.w/exp_avg_sq`: f32 []"),
         (without("params/b.w"), "missing tensor `params/b.w`: f32 []"),
-        (without("state/b.w/step"), "missing tensor `state/b.w/step`: a count of steps"),
+        (without("state/b.w/step"), "missing tensor `state/b.w/step`: a step count"),
         (with(("state/c/exp_avg", F, &[2], &[0.0; 2])), "unexpected tensor `state/c/exp_avg`"),
         (with(("state/c/step", F, &[], &[9.0])), "unexpected tensor `state/c/step`"),
         (with(("params/c", F, &[], &[9.0])), "unexpected tensor `params/c`"),
         (with(("state/a/max_exp_avg_sq", F, &[2], &[0.0; 2])), "unexpected tensor `state/a/max_exp_avg_sq`"),
         (with(("state/a/momentum_buffer", F, &[2], &[0.0; 2])), "unexpected tensor `state/a/momentum_buffer`"),
         (with(("mu/a", F, &[2], &[0.0; 2])), "unexpected tensor `mu/a`"),
-        (with(("params/b/w", F, &[], &[0.0])), "`params/b.w` and `params/b/w` are the same, of leaf `b/w`"),
-        (with(("state/b.w/step", F, &[], &[8.5])), "`state/b.w/step`: expected a count of steps, found 8.5"),
-        (with(("state/b.w/step", F, &[], &[f64::NAN])), "`state/b.w/step`: expected a count of steps, found NaN"),
-        (with(("state/b.w/step", F, &[], &[-1.0])), "`state/b.w/step`: expected a count of steps, found -1.0"),
-        (
-            with(("state/b.w/step", Dtype::I64, &[], &[-1.0])),
-            "`state/b.w/step`: expected a count of steps, found negative",
-        ),
+        (with(("params/b/w", F, &[], &[0.0])), "`params/b.w` and `params/b/w` are the same array of leaf `b/w`"),
+        (with(("state/b.w/step", F, &[], &[8.5])), "`state/b.w/step`: expected a step count, found 8.5"),
+        (with(("state/b.w/step", F, &[], &[f64::NAN])), "`state/b.w/step`: expected a step count, found NaN"),
+        (with(("state/b.w/step", F, &[], &[-1.0])), "`state/b.w/step`: expected a step count, found -1.0"),
+        (with(("state/b.w/step", Dtype::I64, &[], &[-1.0])), "`state/b.w/step`: expected a step count, found negative"),
         (
             with(("state/b.w/step", F, &[], &[16_777_216.0])),
-            "`state/b.w/step`: expected a count of steps, found 16777216.0, where a count of this type no longer grows",
+            "`state/b.w/step`: expected a step count, found 16777216.0, where a count of this dtype saturates",
         ),
-        (with(("state/b.w/step", F, &[2], &[9.0, 9.0])), "`state/b.w/step`: expected one count of steps, found [2]"),
+        (with(("state/b.w/step", F, &[2], &[9.0, 9.0])), "`state/b.w/step`: expected one step count, found [2]"),
     ] {
         assert_eq!(refused(&torch(bytes), &adam), format!("1 difference\n  {said}"));
     }
     let here = refused(&torch(made(&ADAM[..3])), &adam);
     assert_eq!(
         here,
-        "5 differences\n  missing tensor `state/b.w/exp_avg`: f32 []\n  missing tensor `state/a/exp_avg_sq`: f32 [2]\n  \
-         missing tensor `state/b.w/exp_avg_sq`: f32 []\n  missing tensor `state/a/step`: a count of steps\n  \
-         missing tensor `state/b.w/step`: a count of steps\n  \
-         `Migration::new().fresh(\"b/w\")` starts the state of a leaf that the file has none of"
+        "5 differences\n  missing tensor `state/b.w/exp_avg`: f32 []\n  missing tensor `state/a/exp_avg_sq`: f32 [2]\n \
+          missing tensor `state/b.w/exp_avg_sq`: f32 []\n  missing tensor `state/a/step`: a step count\n  missing \
+         tensor `state/b.w/step`: a step count\n  `Migration::new().fresh(\"b/w\")` initializes the state of this \
+         leaf, which the file lacks"
     );
     // A given count must match the file.
     assert!(torch(with(("state/b.w/step", Dtype::I64, &[], &[9.0]))).load(&adam, &mut params).is_ok());
     assert!(torch(made(&ADAM)).at_step(9).load(&adam, &mut params).is_ok());
     assert_eq!(
         refused(&torch(made(&ADAM)).at_step(8), &adam),
-        "2 differences\n  `state/a/step`: expected at most 8 steps, as `at_step` says, found 9\n  \
-         `state/b.w/step`: expected at most 8 steps, as `at_step` says, found 9"
+        "2 differences\n  `state/a/step`: expected at most 8 steps (`at_step`), found 9\n  `state/b.w/step`: expected \
+         at most 8 steps (`at_step`), found 9"
     );
 }
 
@@ -584,7 +576,7 @@ fn momentum_of_pytorch_has_a_buffer_or_is_refused() {
         "2 differences\n  missing tensor `state/a/momentum_buffer`: f32 [2]\n  \
          missing tensor `state/b.w/momentum_buffer`: f32 []"
     );
-    assert_eq!(refused(&before, &sgd(0.1)), "1 difference\n  there is no count of steps; `at_step` says it");
+    assert_eq!(refused(&before, &sgd(0.1)), "1 difference\n  the file has no step count; set it with `at_step`");
     let state = before.at_step(4).load(&sgd(0.1), &mut here()).unwrap();
     assert_eq!(state.1.count.get(), 4);
 
@@ -601,32 +593,36 @@ fn momentum_of_pytorch_has_a_buffer_or_is_refused() {
 fn what_is_not_adam_is_not_taken_for_it() {
     let torch = Import::from_bytes(Origin::Torch, made(&ADAM)).unwrap();
     let said = refused(&torch, &radam(0.1));
-    assert!(said.contains("optimizer: $: PyTorch has no state such as that of radam"), "{said}");
+    assert!(said.contains("optimizer: $: PyTorch has no equivalent of the state of radam"), "{said}");
     let said = refused(&torch, &chain((adabelief(0.1), clip(1.0))));
-    assert!(said.contains("optimizer: $.chain[0]: PyTorch has no state such as that of adabelief"), "{said}");
+    assert!(said.contains("optimizer: $.chain[0]: PyTorch has no equivalent of the state of adabelief"), "{said}");
     for said in
         [refused(&torch, &lookahead(adam(0.1), 2, 0.5)), refused(&torch, &master(schedule_free(adam(0.1), 1.0)))]
     {
         let (name, copies) = if said.contains("lookahead") {
             ("lookahead", "")
         } else {
-            ("master", "; then `params_to_part(\"master\")` keeps all bits of the file in its copies")
+            ("master", "; then `params_to_part(\"master\")` fills its copies with the file's unrounded parameters")
         };
         let expected = format!(
-            "1 difference\n  optimizer: $: PyTorch has no state such as that of {name}\n  \
-             `Migration::new().wrap_part(\"\")` starts the own state of {name} as `init` does{copies}"
+            "1 difference\n  optimizer: $: PyTorch has no equivalent of the state of {name}\n  \
+             `Migration::new().wrap_part(\"\")` initializes the own state of {name}{copies}"
         );
         assert_eq!(said, expected);
     }
     let said = refused(&torch, &amsgrad(0.1));
-    assert!(said.contains("$: PyTorch takes the largest second moment before it is corrected"), "{said}");
+    assert!(said.contains("$: PyTorch takes the maximum of second moments before bias correction"), "{said}");
     let said = refused(&torch, &rmsprop(0.1).momentum(0.9));
-    assert!(said.contains("$: PyTorch multiplies by the rate after the momentum"), "{said}");
+    assert!(said.contains("$: PyTorch multiplies by the learning rate after the momentum"), "{said}");
     let import = Import::from_bytes(Origin::Torch, made(&ADAM)).unwrap();
     let said = refused(&import.migrating(Migration::new().rename_part("0", "1")), &adam(0.1));
-    assert!(said.contains("rename_part: there is no part `0` of the state: a file of PyTorch has leaves"), "{said}");
+    assert!(
+        said.contains("rename_part: the state has no part `0`: a file of PyTorch names leaves, not parts"),
+        "{said}"
+    );
     let said = refused(&torch, &chain((scale_by_adam(), scale_by_adam())));
-    assert!(said.contains("two arrays of its state would be filled from `state/a/exp_avg`"), "{said}");
+    assert!(said.contains("two arrays of its state would load `state/a/exp_avg`"), "{said}");
+    // A file of the other library.
     let said = refused(&Import::from_bytes(Origin::Optax, made(&ADAM)).unwrap(), &adam(0.1));
     assert!(said.contains("unexpected tensor `state/a/exp_avg`") && said.contains("missing tensor `mu/a`"), "{said}");
     assert!(said.ends_with("the names are those of PyTorch: `Import::torch` reads them"), "{said}");
@@ -711,5 +707,5 @@ fn other_files_are_refused() {
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes()].concat();
     let import = Import::from_bytes(Origin::Torch, bytes);
     let error = import.and_then(|import| import.load(&adam(0.1), &mut here())).unwrap_err();
-    assert!(error.is_file() && error.to_string().contains("larger than any memory"), "{error}");
+    assert!(error.is_file() && error.to_string().contains("exceeds the address space"), "{error}");
 }

@@ -50,7 +50,7 @@ fn models_of_one_file_are_of_one_step() {
 
     let error = file.load(&of_critic, &mut critic).unwrap_err().to_string();
     assert!(
-        error.ends_with("it holds several models: `model(\"critic\")` or `model(\"generator\")` gives one"),
+        error.ends_with("it holds several models: select one with `model(\"critic\")` or `model(\"generator\")`"),
         "{error}"
     );
     assert!(file.load_params(&mut critic).unwrap_err().to_string().contains("it holds several models"));
@@ -80,7 +80,7 @@ fn a_model_of_a_damaged_file_is_not_loaded() {
         let mut bytes = bytes.clone();
         bytes[place] ^= 1;
         let file = Checkpoint::from_bytes(bytes).unwrap();
-        assert!(file.model("a").unwrap_err().to_string().contains("check sum"));
+        assert!(file.model("a").unwrap_err().to_string().contains("checksum"));
     }
     for place in (8..header).step_by(7) {
         let mut bytes = bytes.clone();
@@ -90,10 +90,12 @@ fn a_model_of_a_damaged_file_is_not_loaded() {
     Checkpoint::from_bytes(bytes).unwrap().model("a").unwrap();
 
     let refused = |models: &SaveModels<'_>| written(models).unwrap_err().to_string();
-    assert!(refused(&SaveModels::new()).contains("there is no model to save"));
-    assert!(refused(&SaveModels::new().model("a", save()).model("a", save())).contains("the model `a` is there twice"));
-    assert!(refused(&SaveModels::new().model("a/b", save())).contains("the model `a/b` needs a name, without `/`"));
-    assert!(refused(&SaveModels::new().model("", save())).contains("the model `` needs a name"));
+    assert!(refused(&SaveModels::new()).contains("no model to save"));
+    let twice = refused(&SaveModels::new().model("a", save()).model("a", save()));
+    assert!(twice.contains("the model name `a` occurs twice"));
+    let slash = refused(&SaveModels::new().model("a/b", save()));
+    assert!(slash.contains("the model name `a/b` must not be empty or contain `/`"));
+    assert!(refused(&SaveModels::new().model("", save())).contains("the model name `` must not be empty"));
     let other = vec![1.0_f32];
     let error = refused(&SaveModels::new().model("a", Save::new(&of_critic, &of_c).params(&other)));
     assert!(error.contains("the parameters are not those that the state was made for"), "{error}");

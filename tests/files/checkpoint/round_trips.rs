@@ -8,7 +8,7 @@ use ndarray::ShapeBuilder;
 use super::*;
 
 #[test]
-fn the_resumed_run_is_the_run() {
+fn the_resumed_run_is_the_uninterrupted_one() {
     let optimizer = chain((
         zero_nans(),
         multi_steps(inject_hyperparams(adamw(cosine_decay(0.1, 20)).mu_dtype(gradchain::DType::F64)), 3),
@@ -206,7 +206,7 @@ fn a_mapped_file_is_the_same() {
 }
 
 #[test]
-fn a_run_with_rows_goes_on_as_the_run() {
+fn a_run_with_row_sparse_gradients_resumes() {
     use gradchain::tree::SparseRows;
 
     #[derive(Tree)]

@@ -26,7 +26,7 @@ fn trained<T: GradientTransformation<Needs = Nothing>>(optimizer: &T, rank: usiz
 }
 
 #[test]
-fn states_are_averaged_over_ranks_as_on_one_machine() {
+fn states_are_averaged_over_ranks_as_in_one_process() {
     for ranks in [1, 2, 3, 4] {
         let optimizer = optimizer();
         let alone: Vec<_> = (0..ranks).map(|rank| trained(&optimizer, rank)).collect();

@@ -58,7 +58,7 @@ fn shard(path: &Path, rank: usize) -> PathBuf {
 }
 
 #[test]
-fn a_run_goes_on_on_any_number_of_ranks_and_on_one_machine() {
+fn a_run_resumes_on_any_number_of_ranks_and_in_one_process() {
     let (whole, plain_optimizer, _) = plain(6);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("step-000000000002.safetensors");
@@ -81,7 +81,7 @@ fn a_run_goes_on_on_any_number_of_ranks_and_on_one_machine() {
 }
 
 #[test]
-fn merged_shards_are_the_file_of_one_machine_and_are_gone_on_from_on_several() {
+fn merged_shards_are_the_file_of_one_process_and_resume_on_several_ranks() {
     let folder = tempfile::tempdir().unwrap();
     let [list, merged, single] = ["list", "merged", "single"].map(|name| folder.path().join(name));
     train(4, &list, 0, 2);
@@ -95,7 +95,7 @@ fn merged_shards_are_the_file_of_one_machine_and_are_gone_on_from_on_several() {
         assert_eq!(bits, whole.bits());
     }
     let error = merge(&merged, &single).unwrap_err();
-    assert!(error.to_string().ends_with("it is no list of shards"), "{error}");
+    assert!(error.to_string().ends_with("it is not a list of shards"), "{error}");
 }
 
 #[test]
@@ -147,27 +147,27 @@ fn a_shard_that_is_damaged_missing_foreign_or_alone_is_an_error() {
     let mut damaged = bytes.clone();
     *damaged.last_mut().unwrap() ^= 1;
     fs::write(&file, &damaged).unwrap();
-    assert!(refused().contains("has check sum"), "{}", refused());
+    assert!(refused().contains("has checksum"), "{}", refused());
     assert!(refused().contains(file.file_name().unwrap().to_str().unwrap()), "{}", refused());
     // Tensors are read lazily.
     let (mut params, opened) = (Model::of(99), Checkpoint::open(&path).unwrap());
-    assert!(opened.load(&optimizer(), &mut params).unwrap_err().to_string().contains("has check sum"));
+    assert!(opened.load(&optimizer(), &mut params).unwrap_err().to_string().contains("has checksum"));
     assert!(latest_valid(folder.path()).unwrap().found.is_none());
     assert_eq!(params, Model::of(99));
     assert!(merge(&path, folder.path().join("merged")).is_err() && !folder.path().join("merged").exists());
     fs::write(&file, &bytes[..bytes.len() - 1]).unwrap();
-    assert!(refused().contains("cut off: it has"), "{}", refused());
+    assert!(refused().contains("truncated: it has"), "{}", refused());
     fs::remove_file(&file).unwrap();
     assert!(refused().contains(file.file_name().unwrap().to_str().unwrap()), "{}", refused());
     fs::write(&file, fs::read(shard(&path, 0)).unwrap()).unwrap();
-    assert!(refused().contains("it is not the file that"), "{}", refused());
+    assert!(refused().contains("it is not the shard that"), "{}", refused());
     fs::write(&file, &bytes).unwrap();
     Checkpoint::open(&path).unwrap();
 
     fs::write(&path, &list[..list.len() / 2]).unwrap();
     assert!(refused().contains("damaged"), "{}", refused());
     let alone = Checkpoint::open(&file).unwrap_err().to_string();
-    assert!(alone.ends_with("it is what rank 1 of 2 has written: open the list of all of them"), "{alone}");
+    assert!(alone.ends_with("it is the shard of rank 1 of 2: open the list of all shards"), "{alone}");
 }
 
 /// Returns a shard with another number in its header.
@@ -270,7 +270,7 @@ fn a_share_is_not_saved_as_if_it_were_all() {
         (error.to_string(), data.to_string())
     });
     for (error, data) in errors {
-        assert!(error.ends_with("the state is one rank's share: `to_shards` writes down that of all"), "{error}");
+        assert!(error.ends_with("the state is one rank's shard: `to_shards` writes those of all ranks"), "{error}");
         assert!(data.contains("share"), "{data}");
     }
 }

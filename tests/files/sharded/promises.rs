@@ -47,7 +47,7 @@ fn train<T: GradientTransformation<Needs = Nothing>>(
 }
 
 #[test]
-fn every_number_of_ranks_gives_the_same_bits() {
+fn every_number_of_ranks_is_bitwise_identical() {
     for (batch, numbers) in [(PARTS, &[2, 3, 4, 5, 7, 8][..]), (12, &[2, 3, 5]), (7, &[3, 7])] {
         let alone = train((1, batch), |optimizer| optimizer)[0].bits();
         for ranks in numbers {

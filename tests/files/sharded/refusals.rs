@@ -110,8 +110,8 @@ fn what_joins_leaves_is_refused_by_name() {
         let error = sharded(chain((clip(1.0), flatten(adam(0.1)))), rank).init(&Model::of(0)).unwrap_err();
         error.to_string()
     });
-    let expected = "sharded: argument `inner` must be of parts that work on each leaf by itself, or element by element, \
-                    found flatten";
+    let expected = "sharded: argument `inner` must be made of parts that treat each leaf or element separately, found \
+                    flatten";
     assert_eq!(refused, [expected; 2]);
 }
 
@@ -136,7 +136,7 @@ impl Collective for FromOne {
 
 #[test]
 fn a_rank_that_is_none_of_the_group_is_refused() {
-    let expected = "Collective: argument `rank` must be below the size, which is 1, found 1";
+    let expected = "Collective: argument `rank` must be below the group's size of 1, found 1";
     let all = [sharded(adam(0.1), FromOne).init(&vec![0.0_f32; 3]).map(drop), parts(&FromOne, 4).map(drop)];
     assert_eq!(all.map(|result| result.unwrap_err().to_string()), [expected; 2]);
 }
@@ -160,7 +160,7 @@ fn a_rank_that_is_lost_is_an_error_of_all_others() {
             }
             Ok(())
         });
-        assert_eq!(errors(all), ["rank 1 has gone", "lost", "rank 1 has gone"], "at {lost_at}");
+        assert_eq!(errors(all), ["rank 1 has left the group", "lost", "rank 1 has left the group"], "at {lost_at}");
     }
 }
 
@@ -172,7 +172,7 @@ fn a_rank_that_is_late_is_an_error_of_all() {
         }
         rank.barrier()
     });
-    assert_eq!(errors(all), ["rank 1 has not come within 200ms"; 2]);
+    assert_eq!(errors(all), ["rank 1 did not arrive within 200ms"; 2]);
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn another_call_or_another_length_is_an_error() {
     assert!(errors(all).iter().all(|error| error.contains("called `all_")));
     let all = together(2, |rank| rank.all_gather(&mut vec![0; rank.rank()], &mut Vec::new(), &[0, 2]));
     let all = errors(all);
-    assert!(all.iter().all(|error| error.contains("brought 1 bytes")), "{all:?}");
+    assert!(all.iter().all(|error| error.contains("sent 1 bytes")), "{all:?}");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn a_call_that_nobody_waits_for_is_an_error_and_so_is_one_that_others_never_begi
     });
     assert!(lost[1].is_ok());
     for error in [0, 2].map(|rank| lost[rank].as_ref().unwrap_err().to_string()) {
-        assert!(error.ends_with("rank 1 has gone"), "{error}");
+        assert!(error.ends_with("rank 1 has left the group"), "{error}");
     }
     // Refused at the call, reported by the wait.
     let error = together(1, |rank| rank.begin_all_gather(vec![1], Vec::new(), &[1, 1]).wait().unwrap_err());

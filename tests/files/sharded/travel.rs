@@ -216,7 +216,7 @@ fn leaves_of_the_type_lose_nothing_and_a_type_that_is_not_the_same_is_an_error()
         let dtype = if rank.rank() == 0 { DType::F32 } else { DType::Bf16 };
         sharded(sgd(0.1), rank).reduce_dtype(dtype).init(&1.0_f32).unwrap_err().to_string()
     });
-    let expected = "the ranks differ in the optimizer: rank 0 has gradients that travel as f32; rank 1 has gradients that \
-                    travel as bf16";
+    let expected = "the ranks differ in the optimizer: rank 0 has gradients sent as f32; rank 1 has gradients sent as \
+                    bf16";
     assert!(errors.iter().all(|error| error.ends_with(expected)), "{errors:?}");
 }

@@ -31,35 +31,38 @@ fn values_outside_of_the_set_are_named() {
         ),
         (
             refused(simplex(), &[2, 2], &[0.5, 0.5, 0.5, 0.25]),
-            "`w[1, 0]` must be the first of elements with the sum 1, found 0.75",
+            "`w[1, 0]` must be the first element of a vector with sum 1, found 0.75",
         ),
-        (refused(unit_norm(), &[2], &[0.0, 0.0]), "`w[0]` must be the first of elements with the length 1, found 0"),
+        (refused(unit_norm(), &[2], &[0.0, 0.0]), "`w[0]` must be the first element of a vector with norm 1, found 0"),
         (
             refused(unit_norm().axis(0), &[2, 2], &[1.0, 3.0, 0.0, 4.0]),
-            "`w[0, 1]` must be the first of elements with the length 1, found 5",
+            "`w[0, 1]` must be the first element of a vector with norm 1, found 5",
         ),
         (refused(unit_norm(), &[1], &[nan]), "`w[0]` must be finite, found NaN"),
         (
             refused(orthogonal(), &[1, 2, 2], &[1.0, 0.0, 0.0, 2.0]),
-            "`w` must be an orthogonal matrix, found the product 4 of its columns 1 and 1",
+            "`w` must be an orthogonal matrix, found the dot product 4 of its columns 1 and 1",
         ),
         (
             refused(orthogonal(), &[1, 2], &[nan, 0.0]),
-            "`w` must be an orthogonal matrix, found the product NaN of its rows 0 and 0",
+            "`w` must be an orthogonal matrix, found the dot product NaN of its rows 0 and 0",
         ),
         (
             refused(positive_definite(), &[2, 2], &[1.0, 0.5, 0.25, 1.0]),
-            "`w[1, 0]` must be 0.5, as mirrored, found 0.25",
+            "`w[1, 0]` must be 0.5, the mirrored element, found 0.25",
         ),
         (
             refused(positive_definite(), &[2, 1, 1], &[1.0, 0.0]),
             "`w[1, 0, 0]` must be of a positive definite matrix, found a pivot of 0",
         ),
         (refused(positive_definite(), &[1, 1], &[nan]), "`w[0, 0]` must be finite, found NaN"),
-        (refused(symmetric(), &[1, 2, 2], &[0.0, 1.0, -1.0, 0.0]), "`w[0, 1, 0]` must be 1, as mirrored, found -1"),
+        (
+            refused(symmetric(), &[1, 2, 2], &[0.0, 1.0, -1.0, 0.0]),
+            "`w[0, 1, 0]` must be 1, the mirrored element, found -1",
+        ),
         (
             refused(weight_norm(), &[2, 2], &[1.0, 0.0, 0.0, 0.0]),
-            "`w[1, 0]` must be the first of elements that are not all zero (zeros have no direction), found 0",
+            "`w[1, 0]` must be the first element of a nonzero vector (zeros have no direction), found 0",
         ),
         (refused(weight_norm(), &[1, 2], &[1.0, nan]), "`w[0, 1]` must be finite, found NaN"),
     ] {
@@ -73,9 +76,9 @@ fn shapes_that_do_not_go_are_named() {
         (refused(simplex(), &[], &[1.0]), "`w` must be an array with at least 1 axes, found the shape []"),
         (refused(unit_norm().axis(1), &[1], &[1.0]), "`w` must be an array with at least 2 axes, found the shape [1]"),
         (refused(weight_norm(), &[], &[1.0]), "`w` must be an array with at least 1 axes, found the shape []"),
-        (refused(simplex(), &[2, 0], &[]), "`w` must be vectors with elements, found the shape [2, 0]"),
-        (refused(unit_norm(), &[0], &[]), "`w` must be vectors with elements, found the shape [0]"),
-        (refused(weight_norm(), &[2, 0], &[]), "`w` must be vectors with elements, found the shape [2, 0]"),
+        (refused(simplex(), &[2, 0], &[]), "`w` must be nonempty vectors, found the shape [2, 0]"),
+        (refused(unit_norm(), &[0], &[]), "`w` must be nonempty vectors, found the shape [0]"),
+        (refused(weight_norm(), &[2, 0], &[]), "`w` must be nonempty vectors, found the shape [2, 0]"),
         (
             refused(orthogonal(), &[2], &[1.0, 0.0]),
             "`w` must be a matrix, or matrices in the last two axes, found the shape [2]",
@@ -99,7 +102,7 @@ fn intervals_that_hold_nothing_are_refused() {
         let error = refused(interval(lower, upper), &[1], &[0.5]);
         assert_eq!(
             error,
-            format!("interval: argument `bounds` must be finite, the lower one first, found ({lower}, {upper})")
+            format!("interval: argument `bounds` must be finite and in ascending order, found ({lower}, {upper})")
         );
     }
     let error = Constraints::new().at("", interval(1.0, 1.0 + 1e-9)).unconstrain(&1.0_f32).unwrap_err();
@@ -126,24 +129,20 @@ fn raw_numbers_without_an_image_are_named() {
     assert_eq!(error, "pull_back: argument `w/raw[1]` must be finite, found NaN");
 
     let (error, raw) = constrain(Constraints::new().at("w", unit_norm()), array(&[2, 1], vec![1.0, 1.0]), &[1.0, 0.0]);
-    let expected =
-        "`w[1, 0]` must be the first of raw elements that are not all zero (zeros have no direction), found 0";
+    let expected = "`w[1, 0]` must be the first element of a nonzero raw vector (zeros have no direction), found 0";
     assert_eq!(error, format!("constrain: argument {expected}"));
     let error = raw.pull_back(named(array(&[2, 1], vec![1.0; 2]))).unwrap_err().to_string();
     assert_eq!(error, format!("pull_back: argument {expected}"));
 
     let (error, _) = constrain(Constraints::new().at("w", weight_norm()), array(&[1, 1], vec![1.0]), &[1.0, 0.0]);
-    assert_eq!(
-        error,
-        "constrain: argument `w[0, 0]` must be the first of raw directions that are not all zero, found 0"
-    );
+    assert_eq!(error, "constrain: argument `w[0, 0]` must be the first element of a nonzero raw direction, found 0");
 
     for numbers in [[1.0, 2.0, 2.0, 4.0], [1.0, 0.0, 1.0, 0.0], [1.0, 1.0 + 1e-16, 1.0, 1.0]] {
         let (error, _) = constrain(Constraints::new().at("w", orthogonal()), identities(&[2, 2]), &numbers);
         assert_eq!(
             error,
-            "constrain: argument `w` must be made of a raw matrix with independent columns, \
-             found column 1, which depends on those before it"
+            "constrain: argument `w` must be made of a raw matrix with linearly independent columns, found column 1, \
+             which depends linearly on earlier ones"
         );
     }
 
@@ -171,8 +170,8 @@ fn a_gradient_that_overflows_is_refused() {
     put(&mut raw, &matrix(1e-12));
     assert_eq!(
         pull_back(&raw).unwrap_err().to_string(),
-        "pull_back: argument `w` must be at a point that has a gradient, \
-         found raw numbers so near to having none that the gradient overflows"
+        "pull_back: argument `w` must be at a point that has a gradient, found raw numbers so close to a singularity \
+         that the gradient overflows"
     );
 }
 
@@ -201,7 +200,7 @@ fn a_pattern_without_a_leaf_and_two_raw_leaves_of_one_path_are_refused() {
     let error = Constraints::new().at("w", positive()).unconstrain(&params).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unconstrain: argument `w/raw` must be the path of a raw leaf alone, found another leaf of it"
+        "unconstrain: argument `w/raw` must be the path of only one raw leaf, found another leaf of it"
     );
 }
 
@@ -235,7 +234,7 @@ fn raw_leaves_of_constraints_by_hand_are_some_and_have_names_of_their_own() {
     );
     assert_eq!(
         at(&["a", "a"]).unwrap_err().to_string(),
-        "unconstrain: argument `w/a` must be the path of a raw leaf alone, found another leaf of it"
+        "unconstrain: argument `w/a` must be the path of only one raw leaf, found another leaf of it"
     );
     let raw = at(&["a", "b"]).unwrap();
     assert_eq!(listed(&raw), [("w/a".into(), vec![1.0, 2.0]), ("w/b".into(), vec![0.0, 0.0])]);

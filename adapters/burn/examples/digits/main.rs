@@ -75,13 +75,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     bar.finish();
     if bits(&net)? != bits(&again)? {
-        return Err("the resumed run should come to the same bits".into());
+        return Err("the resumed run should be bitwise identical".into());
     }
-    println!("\nresumed after epoch {HALF}: the same bits");
+    println!("\nresumed after epoch {HALF}: bitwise identical");
 
     let path = target()?.join("burn_digits.svg");
     std::fs::write(&path, picture(&history, &format!("{UPDATES} updates of a convolutional network of burn's"))?)?;
-    println!("picture of loss and learning rate: {}", path.display());
+    println!("plot of loss and learning rate: {}", path.display());
     let net = net.valid();
     println!("train accuracy {:.3}", net.accuracy(&train));
     println!("test accuracy {:.3}", net.accuracy(&test));

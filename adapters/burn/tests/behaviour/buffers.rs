@@ -103,7 +103,7 @@ fn optimizer() -> impl GradientTransformation<Needs = gradchain::needs::Nothing>
 
 /// Saved before each step and loaded into another module, buffers included.
 #[test]
-fn a_resumed_run_has_the_bits_of_the_straight_one() {
+fn a_resumed_run_is_bitwise_identical_to_the_uninterrupted_one() {
     let (optimizer, steps) = (optimizer(), 6);
     for cut in 0..steps {
         let mut straight = Net::new(1, &device());
@@ -230,7 +230,7 @@ fn what_is_unexpected_or_another_is_refused() {
     assert!(error.contains("half"), "{error}");
     let net = Net::new(2, &device());
     let error = saved(&net).load_params(&mut params(&net).unwrap()).unwrap_err().to_string();
-    assert!(error.contains("does not show for writing"), "{error}");
+    assert!(error.contains("`walk_mut` does not visit"), "{error}");
 
     // The target lacks buffers of the file.
     let mut leaves = gradchain::tree::DynTree::new();

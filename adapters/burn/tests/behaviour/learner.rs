@@ -63,7 +63,7 @@ fn a_learner_steps_the_whole_tree() {
 }
 
 #[test]
-fn a_record_goes_on_with_the_same_bits() {
+fn a_record_resumes_bitwise_identically() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("optimizer.bpk");
     for resumed_at in [0, 1, 4] {

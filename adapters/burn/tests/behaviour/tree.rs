@@ -201,7 +201,7 @@ fn all_float_types_have_the_bits_of_slices() {
 #[cfg(feature = "ndarray")]
 #[test]
 #[allow(deprecated, reason = "as long as burn has it")]
-fn the_older_backend_gives_the_same_bits() {
+fn the_older_backend_is_bitwise_identical() {
     for dtype in [DType::F64, DType::F32] {
         let run = |device: &Device| {
             let (mut param, grads) = typed(dtype, device);

@@ -77,15 +77,15 @@ fn main() -> Result<()> {
         train_epoch(&resumed, &again, &optimizer, &mut state, &train, epoch, |_| Ok(0.0))?;
     }
     let same = bits(&vars)? == bits(&again)?;
-    println!("\ntaken up again after epoch {SAVED}: {}", if same { "the same bits" } else { "other bits" });
+    println!("\nresumed after epoch {SAVED}: {}", if same { "bitwise identical" } else { "different" });
 
     let title = format!("{UPDATES} updates of a convolutional network on {TRAIN} handwritten digits");
     let path = target()?.join("candle-digits.svg");
     std::fs::write(&path, picture(&history, &title)?)?;
-    println!("picture of loss and learning rate: {}", path.display());
+    println!("plot of loss and learning rate: {}", path.display());
     println!("train accuracy {:.3}", network.accuracy(&train)?);
     println!("test accuracy {:.3}", network.accuracy(&test)?);
-    if same { Ok(()) } else { Err("a run that was taken up again should end with the same bits".into()) }
+    if same { Ok(()) } else { Err("the resumed run should be bitwise identical".into()) }
 }
 
 /// Returns each update's loss, with `reading` after it.

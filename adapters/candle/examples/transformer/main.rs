@@ -42,13 +42,11 @@ fn main() -> Result<()> {
     let optimizer = adamw(warmup_cosine_decay(0.0, 3e-3, 40, STEPS)).weight_decay(0.1).mask(Mask::path("**/weight"));
     let single = Way::train("f32", &text, &optimizer)?;
     let few = [
-        Way::train("8 bits, roots", &text, &quantized(optimizer.clone()).min_elements(0).except(None))?,
-        Way::train("8 bits, logarithms", &text, &quantized(optimizer).min_elements(0).except(None).logarithmic(true))?,
+        Way::train("8-bit, roots", &text, &quantized(optimizer.clone()).min_elements(0).except(None))?,
+        Way::train("8-bit, logarithms", &text, &quantized(optimizer).min_elements(0).except(None).logarithmic(true))?,
     ];
 
-    println!(
-        "\nloss on other text: f32, least and greatest of {SEEDS} seeds; how far from it the same seed is with 8 bits"
-    );
+    println!("\ntest loss: f32, minimum and maximum over {SEEDS} seeds; difference of 8-bit state, same seed");
     let mut within = true;
     for (look, step) in looks().enumerate() {
         let least = single.at(look).fold(f64::INFINITY, f64::min);
@@ -58,13 +56,13 @@ fn main() -> Result<()> {
         within &= apart.iter().all(|apart| *apart < greatest - least);
     }
 
-    let chart = [&single, &few[0], &few[1]].into_iter().fold(Chart::new("loss on other text"), |chart, way| {
+    let chart = [&single, &few[0], &few[1]].into_iter().fold(Chart::new("test loss"), |chart, way| {
         chart.points(way.name, looks().enumerate().map(|(look, step)| (step as f64, way.mean(look))))
     });
     let path = target()?.join("candle-transformer.svg");
     std::fs::write(&path, chart.svg([700, 320])?)?;
     println!("picture: {}", path.display());
-    if within { Ok(()) } else { Err("state in 8 bits should train as state in f32 does".into()) }
+    if within { Ok(()) } else { Err("8-bit state should train like f32 state".into()) }
 }
 
 /// A way to keep the state.

@@ -28,7 +28,7 @@ where
 }
 
 #[test]
-fn sgd_has_the_same_bits() {
+fn sgd_is_bitwise_identical() {
     for dtype in [DType::F32, DType::F64] {
         let apart = distance(dtype, &sgd(0.1), |vars| {
             let mut sgd = SGD::new(vars, 0.1).unwrap();

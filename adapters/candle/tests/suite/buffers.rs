@@ -70,7 +70,7 @@ impl Net {
 }
 
 #[test]
-fn a_resumed_run_has_the_bits_of_the_straight_one() -> Tested {
+fn a_resumed_run_is_bitwise_identical_to_the_uninterrupted_one() -> Tested {
     let (optimizer, steps) = (multi_steps(chain((clip_by_global_norm(1.0), adamw(0.05))), 2), 6);
     for cut in 0..steps {
         let straight = Net::new(1);

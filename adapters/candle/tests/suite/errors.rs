@@ -102,7 +102,7 @@ fn one_variable_under_two_names() {
 }
 
 #[test]
-fn whole_numbers_are_left_alone_and_small_floats_refused() -> Tested {
+fn integers_are_left_alone_and_small_floats_refused() -> Tested {
     let steps = Var::from_tensor(&Tensor::zeros(3, DType::I64, &Device::Cpu)?)?;
     let vars = Vars::named([("w", var(&[1], DType::F32, 0)), ("steps", steps)])?;
     assert_eq!((vars.len(), vars.is_empty()), (1, false));

@@ -81,7 +81,7 @@ fn has_the_same_bits<T: GradientTransformation<Needs = Nothing>>(optimizer: T) {
 }
 
 #[test]
-fn chains_of_one_element_have_the_same_bits() {
+fn element_wise_chains_are_bitwise_identical() {
     has_the_same_bits(sgd(0.1));
     has_the_same_bits(sgd(0.1).momentum(0.9).nesterov(true));
     has_the_same_bits(adamw(cosine_decay(0.05, 20)).weight_decay(0.1).mask(Mask::path("**/weight")));
@@ -96,7 +96,7 @@ fn chains_of_one_element_have_the_same_bits() {
 
 /// Boxes record the programs of typed chains.
 #[test]
-fn boxes_have_the_same_bits() {
+fn boxes_are_bitwise_identical() {
     let rate = cosine_decay(0.05, 20);
     let inside = multi_steps(adamw(rate).weight_decay(0.1).mask(Mask::path("**/weight")), 2);
     has_the_same_bits(chain(vec![boxed(clip(0.5)), boxed(inside)]));
@@ -202,7 +202,7 @@ fn gradients_that_do_not_fit_change_nothing() {
     }
     let fewer = Vars::named([("layer.bias", bias)]).unwrap();
     let error = state.step(&optimizer, &fewer, &grads(&vars, 0)).unwrap_err().to_string();
-    assert!(error.contains("must be 5 leaves, as the state is for, found 1"), "{error}");
+    assert!(error.contains("must be 5 leaves, as in the state, found 1"), "{error}");
     state.step(&optimizer, &vars, &grads(&vars, 0)).unwrap();
     assert_ne!(all_bits(&vars), before);
 }

@@ -13,7 +13,7 @@ fn optimizer() -> impl GradientTransformation<Needs = gradchain::needs::Nothing>
 }
 
 #[test]
-fn a_run_that_was_saved_goes_on_with_the_same_bits() -> Tested {
+fn a_saved_run_resumes_bitwise_identically() -> Tested {
     for dtype in [DType::F32, DType::F64] {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("run.safetensors");

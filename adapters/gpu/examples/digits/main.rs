@@ -73,7 +73,10 @@ fn train<B: Backend>(device: &Device<B>) -> Result<(), Box<dyn Error>> {
     println!("test accuracy {:.3}", on_device.accuracy(&test));
     let same = bits(&on_device) == bits(&on_cpu);
     println!("kernels compiled: {}", device.kernels());
-    println!("the parameters have {} of the run on the CPU", if same { "the bits" } else { "not the bits" });
+    println!(
+        "the parameters are {} to the run on the CPU",
+        if same { "bitwise identical" } else { "not bitwise identical" }
+    );
     Ok(())
 }
 

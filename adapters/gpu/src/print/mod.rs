@@ -127,9 +127,9 @@ pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -
     };
     for dtype in bindings.iter().map(element) {
         let refused = match (language, dtype) {
-            (Language::Wgsl { wide: false }, DType::F64) => Some("it has no numbers of 64 bits"),
+            (Language::Wgsl { wide: false }, DType::F64) => Some("it has no 64-bit floats"),
             (_, DType::F16 | DType::Bf16) if compute == DType::F64 => {
-                Some("beside `f64`: kernels have no way from 64 bits to 16 that rounds once")
+                Some("beside `f64`: kernels cannot convert 64-bit to 16-bit floats with a single rounding")
             }
             _ => None,
         };
@@ -305,7 +305,10 @@ impl Printer<'_> {
             Op::Widen(a) => format!("{}(t{a})", self.type_name(ty)),
             Op::Round(a, DType::F32) => format!("{0}({1}(t{a}))", self.type_name(ty), self.type_name(Type::F32)),
             Op::Round(..) if ty == Type::F64 => {
-                return Err(refusal("a program", "kernels have no way from 64 bits to 16 that rounds once"));
+                return Err(refusal(
+                    "a program",
+                    "kernels cannot convert 64-bit to 16-bit floats with a single rounding",
+                ));
             }
             Op::Round(a, dtype) => {
                 let (to, of) = (self.helper_named(format!("to_{dtype}")), self.helper_named(format!("of_{dtype}")));
@@ -346,7 +349,7 @@ impl Printer<'_> {
             Op::Compare(comparison, a, b) => format!("t{a} {} t{b}", comparison.name()),
             Op::Select(c, a, b) if self.is_cuda() => format!("t{c} ? t{a} : t{b}"),
             Op::Select(c, a, b) => format!("select(t{b}, t{a}, t{c})"),
-            other => return Err(refusal("a program", &format!("{other:?} has no words in this language"))),
+            other => return Err(refusal("a program", &format!("{other:?} has no translation"))),
         })
     }
 

@@ -72,7 +72,7 @@ fn only_sums_and_numbers_cross() {
 
 #[test]
 #[ignore = "needs an NVIDIA device: adapters/gpu/device"]
-fn a_run_goes_on_elsewhere_with_the_same_bits() {
+fn a_run_resumes_elsewhere_bitwise_identically() {
     suite::back_and_forth(&device());
 }
 

@@ -44,7 +44,7 @@ pub(in crate::config) fn read(registry: &Registry, node: &Node<'_>) -> Result<Pe
             Ok(aggregate.then(checked(&inside, inner)?))
         }
         other => {
-            let what = "transformation of examples' gradients";
+            let what = "transformation of per-example gradients";
             Err(ConfigError::unknown(node.place(), what, other, PER_EXAMPLE.iter().copied()))
         }
     }

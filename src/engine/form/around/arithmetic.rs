@@ -99,7 +99,7 @@ impl Elements {
     /// transformation emits nothing, and must not rewrite the update.
     #[must_use]
     pub const fn completes(self) -> Elements {
-        assert!(!self.rewrites[1], "what completes arrays does not rewrite updates");
+        assert!(!self.rewrites[1], "a wrapper that completes arrays must not rewrite updates");
         Elements { completes: true, ..self }
     }
 

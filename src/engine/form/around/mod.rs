@@ -202,8 +202,8 @@ pub trait Holds: Part {
 ///
 /// The cost of the inner transformation, and a pass over the gradients if it [looks](Runs::looks) at them.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has a form of wrappers and does not implement `Wrapper`",
-    note = "`impl Wrapper for {Self}` says what the wrapper does in a step; `docs/own-wrapper.md` has an example"
+    message = "`{Self}` has a wrapper form but does not implement `Wrapper`",
+    note = "implement `Wrapper` for `{Self}`; `docs/own-wrapper.md` has an example"
 )]
 pub trait Wrapper: Holds {
     /// The state besides the state arrays and the inner state.

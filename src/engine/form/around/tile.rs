@@ -80,7 +80,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     let ran = inside.is_some();
     let nothing: &mut OnTile<'_, C> = &mut |_| {};
     let run_inside = inside.unwrap_or(nothing);
-    const { assert!(!weighs::<P, O>() || O::ELEMENTS.point.is_none(), "what weighs shows no other point") }
+    const { assert!(!weighs::<P, O>() || O::ELEMENTS.point.is_none(), "a wrapper that weighs updates has one point") }
     if const { weighs::<P, O>() } {
         if run.nothing {
             return run_inside(tile);

@@ -66,8 +66,8 @@ optimizer! {
                 "Sets which axes of a leaf are the rows and columns of a matrix.",
             mask: Mask [1.mask] "Sets which leaves decay.";
         integers:
-            rank: usize [0.rank] "Sets the most dimensions of the space that a matrix is projected to.",
-            update_proj_gap: u64 [0.update_proj_gap] "Sets how many steps a projection is kept.";
+            rank: usize [0.rank] "Sets the maximum rank of a projected matrix.",
+            update_proj_gap: u64 [0.update_proj_gap] "Sets the number of steps from one projection to the next.";
         shown: base_optimizer |it| Transform::recipe(&it.chain.0.base_optimizer);
     }
 }

@@ -64,19 +64,20 @@ optimizer! {
         hyperparams:
             learning_rate [3.learning_rate] "Sets the learning rate.",
             b2 [0.b2] "Sets the decay of the factors, in `(0, 1]`; 1 is no decay.",
-            eps [0.eps] "Sets the term added to the eigenvalues; positive.",
-            momentum [1.decay] "Sets how much of the momentum is kept from one step to the next.",
+            eps [0.eps] "Sets the epsilon added to the eigenvalues; positive.",
+            momentum [1.decay] "Sets the decay of the momentum.",
             weight_decay [2.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [2.mask] "Sets which leaves decay.",
-            nesterov: bool [1.nesterov] "Sets whether the momentum looks one step ahead.",
+            nesterov: bool [1.nesterov] "Sets whether the momentum is Nesterov's.",
             accumulator_dtype: Option<DType> [1.accumulator_dtype] "Sets the type of the momentum.",
             weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
                 "Sets which axes of a leaf are the rows and columns of a matrix.";
         integers:
-            precondition_frequency: u64 [0.precondition_frequency] "Sets how many steps a root is kept; at least 1.",
+            precondition_frequency: u64 [0.precondition_frequency] "Sets the number of steps from one root to the \
+                                                                    next; at least 1.",
             start_preconditioning_step: u64 [0.start_preconditioning_step]
-                "Sets how many updates of a matrix stay as they are, before the first that is preconditioned.",
-            max_precond_dim: usize [0.max_precond_dim] "Sets the longest side that has a factor.";
+                "Sets the number of updates of a matrix before the first preconditioned one.",
+            max_precond_dim: usize [0.max_precond_dim] "Sets the length of the longest side with a factor.";
     }
 }

@@ -62,7 +62,7 @@ optimizer! {
             learning_rate [2.learning_rate] "Sets the learning rate.",
             b1 [0.b1] "Sets the decay of the first moment, in `[0, 1)`.",
             b2 [0.b2] "Sets the decay of the second moment, in `[0, 1)`.",
-            eps [0.eps] "Sets the term added to the root.",
+            eps [0.eps] "Sets the epsilon added to the root.",
             weight_decay [1.inner.weight_decay] "Sets the decay of the weights for each unit of learning rate.";
         options:
             mask: Mask [1.mask] "Sets which leaves decay.",
@@ -70,7 +70,8 @@ optimizer! {
             weight_dimension_numbers: WeightDimensionNumbers [0.weight_dimension_numbers]
                 "Sets which axes of a leaf are the rows and columns of a matrix.";
         integers:
-            precondition_frequency: u64 [0.precondition_frequency] "Sets how many steps a basis is kept; at least 1.",
-            max_precond_dim: usize [0.max_precond_dim] "Sets the longest side that has a basis.";
+            precondition_frequency: u64 [0.precondition_frequency] "Sets the number of steps from one basis to the \
+                                                                    next; at least 1.",
+            max_precond_dim: usize [0.max_precond_dim] "Sets the length of the longest side with a basis.";
     }
 }

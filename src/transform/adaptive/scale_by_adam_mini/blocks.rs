@@ -108,7 +108,8 @@ impl Blocks {
         match leaves.filter(|(_, on)| **on).find(|(leaf, _)| self.of(leaf).is_none()) {
             None => Ok(()),
             Some((leaf, _)) => {
-                let expected = "such that the leaf has the axis, as long as a multiple of the number of groups";
+                let expected = "of an axis that the leaf has, with a length that is a multiple of the number of \
+                                groups";
                 Err(Error::argument(what, "blocks", expected, format!("{:?} for `{leaf}`", self.block(leaf))))
             }
         }

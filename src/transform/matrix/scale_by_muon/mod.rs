@@ -91,7 +91,7 @@ part! {
         ns_coeffs: NsCoeffs = NsCoeffs::standard();
         /// Type of the running mean; by default the compute type.
         mu_dtype: Option<DType> = None;
-        /// If true, the running mean looks one step ahead (Nesterov momentum).
+        /// If true, the running mean uses Nesterov momentum.
         nesterov: bool = true;
         /// If true, the result is multiplied by its inner product with the mean: the dual norm of the mean.
         adaptive: bool = false;

@@ -45,7 +45,7 @@ impl NsCoeffs {
     /// use gradchain::transform::NsCoeffs;
     /// assert_eq!(NsCoeffs::preset("standard")?, NsCoeffs::from([3.4445, -4.775, 2.0315]));
     /// let error = NsCoeffs::preset("nope").unwrap_err();
-    /// assert_eq!(error.to_string(), "ns_coeffs: there is no preset `nope` (known: standard, dion)");
+    /// assert_eq!(error.to_string(), "ns_coeffs: unknown preset `nope` (known: standard, dion)");
     /// # Ok::<(), gradchain::Error>(())
     /// ```
     pub fn preset(name: &str) -> Result<NsCoeffs> {

@@ -65,7 +65,7 @@ impl There<'_> {
 impl Matrices for There<'_> {
     fn begin(&mut self, preconditioning: Preconditioning) {
         if preconditioning == Preconditioning::Spectral {
-            return self.on.refuse("its preconditioning follows from no product");
+            return self.on.refuse("its preconditioning is not a product of matrices");
         }
         let [batch, n, m] = self.shape;
         let squares = self.on.dots(self.x, self.x, batch * n * m, n * m);

@@ -259,7 +259,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
         }
         if self.base_optimizer.shape().reads_params != 0 {
             let found = format!("`{}`, which reads parameters", self.base_optimizer.describe());
-            return Err(Error::argument(name, "base_optimizer", "one that looks at gradients only", found));
+            return Err(Error::argument(name, "base_optimizer", "one that reads gradients only", found));
         }
         self.scale.validate(name, "scale", "finite", f64::is_finite)?;
         self.base_optimizer.validate()

@@ -24,6 +24,6 @@ fn law(entry: &dyn Subject, Problem { params, grads, .. }: &Problem) {
 }
 
 #[test]
-fn every_instruction_set_gives_the_same_bits() {
+fn every_simd_level_is_bitwise_identical() {
     holds(law, 2);
 }
