@@ -60,7 +60,7 @@ fn prefetch<const SECOND_LEVEL: bool>(address: *const i8) {
 /// The memory that the next tile reads, prefetched in equal shares before each loop over the current tile.
 ///
 /// While one loop waits for memory, others compute. A chunk's tiles read the same arrays in order, so only the first
-/// records them. Arrays alternate line by line, so that the CPU's prefetcher starts in all.
+/// records them.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
     /// The next tile's ranges: start and cache lines.
@@ -111,11 +111,9 @@ impl Prefetch {
     pub(crate) fn prefetch_share(&mut self) {
         self.loops += 1;
         let end = self.lines.min(self.next + self.share);
-        for line in self.next..end {
-            for (from, lines) in &self.memory[..self.len] {
-                if line < *lines {
-                    prefetch::<false>(core::ptr::without_provenance(from + line * LINE));
-                }
+        for (from, lines) in &self.memory[..self.len] {
+            for line in self.next..end.min(*lines) {
+                prefetch::<false>(core::ptr::without_provenance(from + line * LINE));
             }
         }
         self.next = end;
