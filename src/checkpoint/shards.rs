@@ -29,21 +29,21 @@ pub(super) struct ShardList {
 
 const ENDING: &str = ".shard";
 
-/// The beginning of a list; as the leading length of a file of tensors, it would be impossibly large.
+/// The first bytes of a list. Read as the header length that begins a safetensors file, they exceed any header.
 const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer, a file per rank.
     ///
-    /// Each rank writes its shard of the state, the first rank the parameters too. Once all of these are on disk the
-    /// first writes a list of them to `path`. All ranks call it, with the same path, in a shared folder.
+    /// Each rank writes its shard of the state, the first rank the parameters too. Once all of these are on disk, the
+    /// first rank writes a list of them to `path`. All ranks call it, with the same path, in a shared folder.
     ///
     /// [`Checkpoint::open`] opens the list, [`merge`] combines all into one file. Files of an older checkpoint of the
     /// same path are removed once the new list exists.
     ///
     /// # Errors
     ///
-    /// See [`Save`]. If any rank cannot write, all return an error; if one is lost, the others return one that
+    /// See [`Save`]. If any rank cannot write, all return an error; if a rank is lost, the others return an error that
     /// [`is_collective`](Error::is_collective). At any time `path` holds a complete checkpoint, the old or the new one.
     ///
     /// # Example
@@ -78,8 +78,8 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// ```
     pub fn to_shards(&self, path: impl AsRef<Path>, collective: &dyn Collective) -> Result<()> {
         let shown = path.as_ref().display().to_string();
-        // The files are beside their list, perhaps the target of a symbolic link. A loop of links fails when the list
-        // is written, on all ranks.
+        // The files are stored beside the list. If `path` is a symbolic link, the list is its target. A loop of links
+        // fails when the list is written, on all ranks.
         let path = &target_of(path.as_ref()).unwrap_or_else(|_| path.as_ref().into());
         let (rank, size) = (collective.rank(), collective.size());
         let Some(called) = path.file_name().and_then(|name| name.to_str()) else {
@@ -132,7 +132,7 @@ fn all_done(collective: &dyn Collective, own: Result<Crc>) -> Result<Vec<Crc>> {
 /// # Errors
 ///
 /// Fails if the list or a file cannot be read, is damaged, missing, or different from the list; if the files do not
-/// belong together; if the file cannot be written: an older file of that name is then unchanged.
+/// belong together; if `to` cannot be written, which leaves an older file of that name unchanged.
 ///
 /// # Cost
 ///
@@ -153,7 +153,7 @@ pub fn merge(list: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
 }
 
 impl ShardList {
-    /// Reads a list; `None` if the file is none.
+    /// Reads a list; returns `None` if the file is not one.
     pub(super) fn of(path: &Path) -> Result<Option<ShardList>> {
         let shown = path.display().to_string();
         let failed = |error: &dyn core::fmt::Display| Error::file(&*shown, error.to_string());
@@ -205,7 +205,7 @@ impl ShardList {
     }
 }
 
-/// Reads the notes, also of several ranks: one header, and no file stays open.
+/// Reads the notes of a checkpoint of one or several ranks. Reads one header and leaves no file open.
 pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
     let first = ShardList::of(path)?.and_then(|list| list.first());
     let path = first.as_deref().unwrap_or(path);
@@ -214,7 +214,7 @@ pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
     notes(&header_of(&name, &source)?).map_err(|problem| damaged(&name, problem))
 }
 
-/// Returns the list of a rank's file, by its name.
+/// Returns the path of the list that a rank's file belongs to, from the file's name; `None` for other files.
 pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
     let mut parts = file.file_name()?.to_str()?.strip_suffix(ENDING)?.rsplitn(3, '.');
     let (ranks, attempt, called) = (parts.next()?, parts.next()?, parts.next()?);
@@ -223,8 +223,8 @@ pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
     ours.then(|| file.with_file_name(called))
 }
 
-/// Removes ranks' files of this checkpoint, by name, that are not in its list. Ignores failures, and files that another
-/// rank has removed.
+/// Removes files that are named as shards of this checkpoint but are not in its list. Ignores failures, and files that
+/// another rank has removed.
 pub(super) fn remove_unlisted(path: &Path) {
     let listed = match ShardList::of(path) {
         Ok(list) => list.map_or(Vec::new(), |list| list.files),

@@ -99,7 +99,7 @@ pub(crate) fn begin<S: Stages>(chain: &S, states: &mut S::States, at: &StepConte
     run
 }
 
-/// Begins the members behind one that emits.
+/// Begins members in order, up to the first that emits nothing or has not decided; keeps those that have begun.
 fn begin_reached<S: Stages>(
     chain: &S,
     states: &mut S::States,

@@ -19,7 +19,7 @@ use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
 
 /// Blocks of 16-bit parameters between computing and adding an update. Rounding waits for square root and division:
-/// done at once, it would fill the reorder buffer and delay later blocks.
+/// adding at once would fill the reorder buffer with waiting instructions and delay later blocks.
 const LAG: usize = 7;
 
 /// Output modes: drop the updates, store them, or add them to the parameters.

@@ -48,8 +48,8 @@ pub(super) const fn in_singles<C: Real>() -> bool {
     cfg!(feature = "half") && matches!(C::DTYPE, DType::F32)
 }
 
-/// The arrays of a loop: `len` elements from `start` on, of the updates from `from_start` on. A loop that adds updates
-/// to parameters writes `to` and ignores `p`. Arrays that the body does not access may be missing.
+/// The arrays of a loop: `len` elements of each, from index `start`, those of the updates from `from_start`. A loop
+/// that adds updates to parameters writes `to` and ignores `p`. Arrays that the body does not access may be missing.
 pub(crate) struct Arrays<'a> {
     len: usize,
     start: usize,
@@ -64,7 +64,7 @@ pub(crate) struct Arrays<'a> {
 }
 
 impl<'a> Arrays<'a> {
-    /// Lends `len` elements of each array from `start` on, of the updates from `from_start` on.
+    /// Lends `len` elements of each array, from index `start`, those of the updates from `from_start`.
     ///
     /// # Safety
     ///
@@ -347,7 +347,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
         }
     }
 
-    /// Prefetches block `b` of those that begin at `address`.
+    /// Prefetches block `b` of the blocks that begin at `address`.
     ///
     /// # Safety
     ///

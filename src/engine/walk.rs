@@ -31,7 +31,7 @@ pub struct Walk<'a> {
     pub(super) stored: &'a [Buffer],
     pub(super) sums: RawSlice,
     pub(super) span: PassRange,
-    /// The input; `None` if the pass needs no updates or they are stored elsewhere.
+    /// The input; `None` if the pass needs no updates, or starts behind a stage that keeps them itself.
     pub(super) start: Option<Start>,
     /// True if chunks run from last to first, because the last are cached. Sums are kept by chunk, so results do not
     /// depend on the order.
@@ -49,13 +49,14 @@ pub struct Walk<'a> {
 struct Source<'a> {
     /// The gradients or stored updates.
     leaf: Option<&'a TableLeaf>,
-    /// True if the pass stores updates, and if it reads parameters.
+    /// True if the pass stores updates.
     stores: bool,
+    /// True if a stage reads parameters in the pass.
     reads_params: bool,
 }
 
 /// Chunks that a backward pass runs forwards before it steps back. Hardware prefetchers restart where the order breaks:
-/// steps of single chunks make a pass half as slow again on AMD Zen 5. The caches hold 16 chunks.
+/// with runs of one chunk, a pass takes 1.5 times as long on AMD Zen 5. The caches hold 16 chunks.
 const STRETCH: usize = 16;
 
 #[derive(Clone, Copy)]
@@ -106,8 +107,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Not inlined: the spare room would enlarge each frame of the recursive split, and a dozen such frames, with the
-    /// tasks that a waiting thread runs on top, overflow a stack of 2 MiB.
+    /// Not inlined: the scratch buffers would enlarge each frame of the recursive split, and a dozen such frames, with
+    /// the tasks that a waiting thread runs on top, overflow a stack of 2 MiB.
     #[cfg(feature = "rayon")]
     #[inline(never)]
     fn few(&self, each: &EachChunk<'_>, chunks: Range<usize>) {

@@ -55,11 +55,11 @@ pub(crate) use verb::{INNER, Verb};
 pub use walk::{Entry, EntryMut, StateWalk, StateWalkMut};
 pub(crate) use walk::{SHARES, Tells};
 
-/// A struct of typed fields, shown one by one.
+/// A struct of typed fields, which it passes to a walk one by one.
 ///
 /// Derive it: `#[derive(State)]` on a struct whose fields are kinds or states; `#[state(skip)]` omits a field that is
 /// recomputed from the configuration, such as a resolved mask. If such a field depends on the parameters, implement the
-/// trait by hand, and show it as a [`fact`](StateWalk::fact).
+/// trait by hand, and pass it as a [`fact`](StateWalk::fact).
 ///
 /// # Example
 ///
@@ -80,13 +80,13 @@ pub(crate) use walk::{SHARES, Tells};
             `#[derive(State)]` for a struct of them"
 )]
 pub trait State: Clone + core::fmt::Debug + Send + Sync + 'static {
-    /// Shows every field.
+    /// Passes every field to the walk.
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>);
 
-    /// Shows every field for writing: the same fields, in the same order and under the same paths.
+    /// Passes every field to the walk for writing: the same fields, in the same order and under the same paths.
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>);
 
-    /// Returns how parameters to evaluate with follow from a state array; for the memory of a part.
+    /// Returns the formula of the parameters to evaluate with. Only the memory of a part implements it.
     fn evaluate_as(&self) -> Option<EvaluateAs> {
         None
     }
@@ -129,8 +129,8 @@ impl<S: State> State for Option<S> {
 }
 
 /// Implements a state by its fields' names. Fields in `knows` are [facts](StateWalk::fact), those in `means` its
-/// [meaning](StateWalk::meaning); of arrays in `room`, which hold nothing between steps, the memory layout is a fact.
-/// `reads name` names a method with further [readings](StateWalk::reading).
+/// [meaning](StateWalk::meaning); arrays in `room` are scratch buffers, whose memory layout is a fact. `reads name`
+/// names a method with further [readings](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }

@@ -26,7 +26,7 @@ impl Structure {
         Structure::observed(tree).unambiguous()
     }
 
-    /// Returns it, if all paths differ.
+    /// Returns this structure; fails if two leaves have the same path.
     pub(crate) fn unambiguous(self) -> Result<Structure> {
         let mut seen = HashSet::new();
         let twice = self.leaves.iter().filter(|l| !seen.insert(l.path()));
@@ -34,7 +34,7 @@ impl Structure {
         if twice.is_empty() { Ok(self) } else { Err(Error::structure("the tree is ambiguous", twice)) }
     }
 
-    /// Returns row-major leaves.
+    /// Returns a structure of row-major leaves.
     #[cfg(feature = "serde")]
     pub(crate) fn from_parts<'a>(leaves: impl Iterator<Item = (&'a str, DType, &'a [usize])>) -> Structure {
         Structure { leaves: leaves.map(|(path, dtype, shape)| LeafSpec::new(path, dtype, shape)).collect() }
@@ -111,7 +111,7 @@ impl Structure {
         self.leaves.iter().map(LeafSpec::path)
     }
 
-    /// Returns the number of the leaf at a path.
+    /// Returns the index of the leaf at a path.
     pub fn index_of(&self, path: &str) -> Option<usize> {
         self.leaves.iter().position(|l| l.path() == path)
     }
@@ -190,7 +190,7 @@ impl Structure {
         found
     }
 
-    /// Returns the difference in order.
+    /// Returns the difference between two orders of the same paths.
     pub(crate) fn order(&self, other: &Structure) -> Difference {
         let [expected, found] = [self, other].map(|s| s.paths().map(String::from).collect());
         Difference::Order { expected, found }

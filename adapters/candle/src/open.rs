@@ -14,8 +14,8 @@ use crate::buffers::Kept;
 impl Vars {
     /// Lends the variables for reading, as a tree: to make a state for them, to plan a step, to save them.
     ///
-    /// Untrained variables are its buffers. Nothing is copied. Writers of a variable wait until `f` has returned; a
-    /// write inside `f` deadlocks.
+    /// Untrained variables are the tree's buffers. Nothing is copied. Writers of a variable wait until `f` has
+    /// returned; a write inside `f` deadlocks.
     ///
     /// ```
     /// use candle_core::{DType, Device, Var};

@@ -22,9 +22,10 @@ pub struct OneElementWithMemory<Asks = Nothing>(PhantomData<fn() -> Asks>);
 
 /// A [`Rule`](super::Rule) with memory of any kind.
 ///
-/// In place of a step count it has memory; scalars may differ between leaves, `apply` may count elements, `finish` ends
-/// a step, and leaves may be transformed in slices where one element is not enough. For parts of the crate; others that
-/// need memory are [`TwoPasses`](super::TwoPasses) without a second pass.
+/// It has memory in place of a step count. Scalars may differ between leaves, `apply` may count elements, `finish` ends
+/// a step, and [`apply_apart`](RuleWithMemory::apply_apart) transforms slices of leaves for which one element is not
+/// enough. Only parts of this crate use it; other parts that need memory implement [`TwoPasses`](super::TwoPasses)
+/// without a second pass.
 pub trait RuleWithMemory: Part {
     /// The state arrays, by name, as many as [`Slots`](RuleWithMemory::Slots) has; at most 8.
     const SLOTS: &'static [Slot] = &[];
@@ -55,7 +56,7 @@ pub trait RuleWithMemory: Part {
     /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::Memory>;
 
-    /// Starts a step: counts it, decides.
+    /// Starts a step: updates step counts and makes the decisions of the step.
     fn begin(&self, memory: &mut Self::Memory, at: &StepContext<'_>) {
         let _ = (memory, at);
     }

@@ -157,7 +157,7 @@ pub trait Holds: Part {
     fn inner(&self) -> &Self::Inner;
 }
 
-/// A part around an inner transformation, which selects its leaves and its steps.
+/// A part around an inner transformation. It selects the leaves and steps on which the inner transformation runs.
 ///
 /// With [`Arithmetic`] it transforms each element before and after. The inner transformation has its own state, checks,
 /// checkpoint entries and plan, and fuses with the arithmetic of the wrapper into one loop.
@@ -218,13 +218,14 @@ pub trait Wrapper: Holds {
         None
     }
 
-    /// Returns the inner transformation of this step, usually always the same.
+    /// Returns the inner transformation of this step; by default the same in every step.
     fn inner_now<'a>(&'a self, memory: &'a Self::Memory) -> &'a Self::Inner {
         let _ = memory;
         self.inner()
     }
 
-    /// Returns the mask, if it [chooses](Runs::chooses) leaves. The inner transformation has state for these only.
+    /// Returns the mask, if the wrapper [chooses](Runs::chooses) leaves. The inner transformation has state for these
+    /// only.
     fn mask(&self) -> Option<&Mask> {
         None
     }
