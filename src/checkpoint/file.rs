@@ -229,7 +229,8 @@ impl Checkpoint {
         Ok((dtype, info.shape.clone()))
     }
 
-    /// Fills a leaf of equal shape with verified bytes. Elements of another dtype, or in other blocks, are rounded.
+    /// Fills a leaf of equal shape with verified bytes. Elements of another dtype, or in other quantization blocks, are
+    /// rounded.
     pub(super) fn fill(&self, tensor: &str, leaf: &mut LeafMut<'_>) -> Result<()> {
         if let Some(Coded { dtype, shape, strides }) = self.manifest.coded.get(tensor) {
             let bytes = self.bytes(tensor)?;
@@ -308,7 +309,7 @@ impl Checkpoint {
 
     /// Loads only the trained parameters and the buffers; needs no optimizer, and reads no state of it.
     ///
-    /// Evaluate with them too, unless a wrapper keeps others: then use
+    /// They are also the parameters to evaluate with, unless a wrapper keeps others: then use
     /// [`load_eval_params`](Checkpoint::load_eval_params).
     ///
     /// # Errors

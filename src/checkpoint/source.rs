@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 pub(super) enum Source {
     /// Open, and read in chunks.
     File { file: Mutex<File>, len: u64 },
-    /// Open only during reads: their number may exceed the process limit of open files.
+    /// Open only during reads, because the number of shards may exceed the process limit of open files.
     Named { path: PathBuf, len: u64 },
     /// In memory, or mapped.
     Bytes(Bytes),

@@ -27,8 +27,8 @@ use crate::tree::{
 ///
 /// # Cost
 ///
-/// For `n` bytes each of `k` ranks sends `n(k − 1)/k` twice, in two messages for each leaf, and has room for two of the
-/// largest leaf.
+/// For `n` bytes each of `k` ranks sends `n(k − 1)/k` twice, in two messages for each leaf, and allocates twice the
+/// size of the largest leaf.
 ///
 /// # Example
 ///

@@ -91,9 +91,9 @@ pub(crate) trait SixteenBits: Element<Compute = f32> {
         Self::narrow(sum)
     }
 
-    /// Rounds stochastically, by 16 random bits: to a neighbour, with the number as mean.
+    /// Rounds stochastically, by 16 random bits, to one of the two neighbours; the expectation is `value`.
     ///
-    /// Numbers of this type stay; those beyond the largest are rounded to nearest.
+    /// Numbers of this type are unchanged; those beyond the largest are rounded to nearest.
     fn by_chance(value: f32, random: u16) -> f32;
 }
 

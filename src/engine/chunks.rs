@@ -24,9 +24,9 @@ pub(crate) struct Chunk {
     pub(crate) leaf: usize,
     pub(crate) start: usize,
     pub(crate) len: usize,
-    /// The start of its gradient, among the rows that have one.
+    /// The index of the chunk's first element in the gradient, which holds only some rows if it is row-sparse.
     pub(crate) from: usize,
-    /// The leaf's compute type, copied here because the leaf's description is in distant memory.
+    /// The leaf's compute type, copied here to save a cache miss on the leaf's description.
     pub(crate) dtype: DType,
 }
 

@@ -187,7 +187,8 @@ impl Work {
                     at.fail(error);
                     return Outcome::NOTHING;
                 }
-                // Not after the repeated reduction. One process cannot repeat it over stored updates of several.
+                // A repeated reduction is not repeated again. Over stored updates of several processes, none can repeat
+                // it alone.
                 let asks = only.is_empty() && adds && self.doubles && !last && chain.is_here();
                 let stored = shape.stores(number);
                 again = (asks && !(stored && self.ranks.is_some())).then(|| Again::new(stored));

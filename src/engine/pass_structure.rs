@@ -301,7 +301,7 @@ impl PassStructure {
     }
 }
 
-/// Moves a mask behind `sums` reductions. A chain with more reductions than bits does not fuse and needs no mask.
+/// Shifts a mask behind `sums` reductions. A chain with more reductions than bits does not fuse and needs no mask.
 const fn after(counts: u32, sums: usize) -> u32 {
     if sums < u32::BITS as usize { counts << sums } else { 0 }
 }

@@ -90,7 +90,7 @@ macro_rules! passes {
 }
 passes!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2, 0 3, 1 3, 2 3, 3 3);
 
-/// Returns the barriers that a loop handles; stages with more do not fuse.
+/// Returns the number of barriers that a loop handles; stages with more do not fuse.
 const fn barriers<S: Stage>() -> usize {
     if S::SHAPE.barriers < MOST_BARRIERS { S::SHAPE.barriers } else { MOST_BARRIERS }
 }
@@ -122,7 +122,7 @@ pub(super) fn last<S: Stage, C: Real>(span: PassRange) -> Option<PassFn<S, C>> {
     if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
 }
 
-/// The arrays of a loop; stages that do not fuse have none.
+/// Returns the number of state arrays that a loop handles; stages with more do not fuse.
 const fn arrays<S: Stage>() -> usize {
     if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
 }

@@ -16,12 +16,12 @@ use crate::tree::{Cursor, LeafSpec, add_update};
 #[derive(Clone, Copy)]
 pub(crate) enum Sink<'a> {
     Params,
-    /// Rounded to the parameters' dtypes.
+    /// Stores the updates, rounded to the parameters' dtypes.
     Updates(&'a [Buffer]),
-    /// Rounded to these arrays' dtypes.
+    /// Stores the updates, rounded to these arrays' dtypes.
     Arrays(&'a Moments),
     Messages(&'a Layout, &'a [RawBytes]),
-    /// Over the gradients, which have the parameters' dtypes.
+    /// Overwrites the gradients, which have the parameters' dtypes.
     Gradients,
 }
 

@@ -258,9 +258,8 @@ macro_rules! part {
 /// | `hyperparams` | [`Hyperparam`](crate::schedule::Hyperparam)s |
 /// | `options` | of any type: `mask: Mask [1.mask] "..."` |
 /// | `integers` | numbers: `seed: u64 [0.seed] "..."` |
-/// | `optional` | hyperparameters that may be absent, with methods written by hand: <code>name \|it\|
-/// Option<&mut Hyperparam></code> |
-/// | `shown` | shown only: written by hand too, or determined by the type: <code>name \|it\| value</code> |
+/// | `optional` | hyperparameters that may be absent, with methods written by hand: <code>name \|it\| Option<&mut Hyperparam></code> |
+/// | `shown` | listed only: set by a method written by hand, or determined by the type: <code>name \|it\| value</code> |
 ///
 /// `then name;` at the end names a method `fn(&mut self)` called after any argument has been set, for arguments with
 /// several places. The type may have a parameter: `Lbfgs<L: Stage = ScaleByZoomLinesearch>`; and fields beside the

@@ -33,8 +33,7 @@
 /// | `check path;` | a function `fn(&Self) -> Result<()>` for conditions beyond ranges |
 /// | `recipe path;` | a function `fn(&Self) -> Recipe` in place of name and arguments |
 /// | `arguments inside;` | the named arguments are those of the inner transformation, if any, and its own |
-/// | `effect OWN_SIZE;` | its effect on updates, if not that of the inner transformation: an
-/// [`Effect`](crate::part::Effect) |
+/// | `effect OWN_SIZE;` | its effect on updates, if not that of the inner transformation: an [`Effect`](crate::part::Effect) |
 ///
 /// `T` may be followed by another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and by a
 /// constant: `<T; const ZERO: bool>`.
@@ -235,12 +234,12 @@ macro_rules! wrapper {
 
 /// Declares a part's memory: struct, default, and [`State`](crate::state::State).
 ///
-/// A field starts at the value after its type, or else at its default. Users set fields in `set`, which stay when the
-/// state starts anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` determine its
-/// [meaning](crate::state::StateWalk::meaning). Those `beside` are no state.
-/// `evaluate |memory| expr` returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to
-/// walks over [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`;
-/// `reads name;` names the method with further [readings](crate::state::StateWalk::reading).
+/// A field starts at the value after its type, or else at its default. Fields in `set` are set by users, and stay when
+/// the state starts anew ([`StepContext::anew`](crate::part::StepContext)). Those in `means` determine its
+/// [meaning](crate::state::StateWalk::meaning). Those in `beside` are not part of the state. `evaluate |memory| expr`
+/// returns an [`EvaluateAs`](crate::state::EvaluateAs). `shown as part;` makes it visible to walks over
+/// [parts](crate::state::StateWalk). `clock field;` is the count of schedules, if that is not `count`; `reads name;`
+/// names the method with further [readings](crate::state::StateWalk::reading).
 macro_rules! memory {
     (
         $(#[$meta:meta])*

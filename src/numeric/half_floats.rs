@@ -1,5 +1,5 @@
-//! Conversion between `f16` and `f32`: one CPU instruction where the SIMD level has it, else seven and fifteen on bits;
-//! bitwise identical, including NaN.
+//! Conversion between `f16` and `f32`: one CPU instruction where the SIMD level has it, else seven to widen and fifteen
+//! to narrow; bitwise identical, including NaN.
 #![allow(unsafe_code, reason = "instructions of a set that the caller is compiled for")]
 
 use super::simd::{ONE_SET, Set, SimdLevel};

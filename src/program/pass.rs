@@ -32,7 +32,7 @@ pub struct Pass {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LeafProgram {
-    /// The number of the leaf.
+    /// The index of the leaf.
     pub leaf: usize,
     /// Its path.
     pub path: String,
@@ -117,7 +117,7 @@ pub fn by_chunk(values: &[f64]) -> Vec<f64> {
 
 pub(crate) struct Passes<'m> {
     pub(super) executor: &'m mut dyn Executor,
-    /// Where the state's arrays are, and their names.
+    /// The addresses of the state's arrays, with their names.
     names: Vec<(usize, String)>,
     /// Arrays that are not state.
     kept: Vec<usize>,

@@ -17,7 +17,7 @@ pub struct Made<C> {
 }
 
 impl Program {
-    /// Runs it on one element: its state, which is rewritten, the incoming update `u`, and the parameter `p`.
+    /// Runs the program on one element: its state, which is rewritten, the incoming update `u`, and the parameter `p`.
     ///
     /// For inspection and tests: it interprets line by line, about a hundred times as slowly as a compiled rule.
     ///

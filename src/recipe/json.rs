@@ -6,8 +6,8 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Error, MapAccess, SeqAccess, 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Number, Value};
 
-/// Most levels of lists and objects. Reading, comparing and building recurse: unoptimized and even deeper, they need
-/// less than a thread's stack of 2 MiB.
+/// The maximum depth of lists and objects. Reading, comparing and building recurse; in builds without optimization, and
+/// at somewhat greater depths, they fit in a thread's stack of 2 MiB.
 pub(crate) const DEEPEST: usize = 256;
 
 pub(crate) fn too_deep(value: &Value) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Numbers of `inject_hyperparams` whose arguments may differ.
+//! Injected hyperparameters whose arguments may differ from the saved ones.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,8 @@ use crate::wrapper::injected_hyperparams;
 
 const INJECT_HYPERPARAMS: &str = "inject_hyperparams";
 
-/// Returns the fields of numbers whose arguments may differ, which keep the value of `init`.
+/// Returns the state fields of injected hyperparameters whose arguments may differ. These fields keep the value that
+/// `init` gave them.
 pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_differ: &[String]) -> HashSet<String> {
     let mut fields = HashSet::new();
     if may_differ.is_empty() {
@@ -18,7 +19,7 @@ pub(super) fn overruled<S: State>(state: &mut S, transformation: &Recipe, may_di
     let mut calls = Vec::new();
     injections("$", transformation, &mut |place, inner| calls.push((place.to_owned(), inner.to_string(), inner)));
     for (path, hyperparams) in injected_hyperparams(state) {
-        // Both are in the order of parts, and an optimizer may hide some.
+        // Fields and calls are both in the order of parts, and an optimizer may hide some calls.
         let of = hyperparams.of().map(|of| of.to_string());
         let Some(call) = calls.iter().position(|(_, inner, _)| of.as_ref() == Some(inner)) else { continue };
         let (place, _, inner) = calls.remove(call);
@@ -49,7 +50,8 @@ fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a
     }
 }
 
-/// Returns an argument's place, in a call or, if it shares its arguments, its inner transformation.
+/// Returns the place of an argument: in the call, or, if a wrapper passes its arguments on, in that of its inner
+/// transformation.
 fn argument(place: &str, call: &Recipe, name: &str) -> Option<String> {
     let (called, arguments) = call.as_call()?;
     let place = format!("{place}.{called}");

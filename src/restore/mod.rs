@@ -42,7 +42,7 @@ pub(crate) struct Beside<'a> {
 /// A fitting state, to be filled.
 pub(crate) struct Fit<T: Stage> {
     pub(crate) state: OptState<T>,
-    /// By value of the state.
+    /// The source of each value of the state.
     pub(crate) sources: Vec<Source>,
     /// The saved arrays that become parameters.
     #[cfg_attr(not(feature = "checkpoint"), expect(dead_code, reason = "only checkpoints have parameters"))]
@@ -92,7 +92,7 @@ impl Saved<'_> {
                 }
             }
         });
-        // A call to copy, with the arguments already permitted.
+        // The suggested call includes the arguments already permitted.
         let already: Vec<_> =
             may_differ.iter().zip(&allows).filter(|(_, allows)| **allows).map(|(name, _)| name).collect();
         let goes_on = |meant: &BTreeSet<String>| {
@@ -107,7 +107,7 @@ impl Saved<'_> {
         let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut misfit)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = match OptState::new_counting(transformation, params, by_leaf) {
-            // Known problems say more than a mask that fits other leaves.
+            // The known problems explain more than the error of a mask that fits other leaves.
             Err(_) if !misfit.lines.is_empty() => return Err(Error::misfit(&self.called, misfit)),
             made => made?,
         };

@@ -123,7 +123,8 @@ impl Readings {
     ///
     /// A key is a path or its last levels, with a leaf in brackets (`learning_rate`, `1.learning_rate`,
     /// `norm[encoder/weight]`), or the names of part and number (`clip_by_global_norm.norm`). A whole path takes
-    /// precedence over paths that end with it; otherwise a reading of a part that contains all the others' parts does.
+    /// precedence over paths that end with it; otherwise a reading takes precedence if its part contains the parts of
+    /// all other matches.
     ///
     /// # Errors
     ///
@@ -206,7 +207,7 @@ struct Around {
     name: &'static str,
     path: String,
     arguments: Given,
-    /// The count of its first shallowest part, and the length of that part's path.
+    /// The length of the path of its first shallowest part, and that part's count.
     clock: Option<(usize, u64)>,
 }
 
@@ -315,7 +316,7 @@ impl Reader {
         self.optimizers.push(Around { name, path: path.into(), arguments, clock: None });
     }
 
-    /// Leaves an optimizer, reading arguments that no part shares at its first part's count.
+    /// Leaves an optimizer. Reads the arguments that no part shares, at the count of its first part.
     pub(super) fn leave_optimizer(&mut self) {
         let Some(Around { name, path, arguments, clock }) = self.optimizers.pop() else { return };
         for (argument, value) in &arguments {
@@ -328,8 +329,8 @@ impl Reader {
         }
     }
 
-    /// Reads an argument as of the last step, or the first before any. An optimizer's argument is read as the
-    /// optimizer's.
+    /// Reads the value of an argument in the last step; before any step, in the first. An optimizer's argument is read
+    /// as the optimizer's.
     fn argument(
         &mut self,
         (part, path): (&'static str, &str),

@@ -39,7 +39,7 @@ pub struct OptState<T: Stage> {
     poisoned: bool,
     /// The layout after `init`, kept once the state has been lent mutably and could be replaced.
     layout: Option<Box<Layout>>,
-    /// True if lent since the last comparison.
+    /// True if the state has been lent mutably since the last comparison.
     lent: bool,
     by_leaf: bool,
     /// Cached evaluations, for [`minimize_step`](crate::Minimize::minimize_step).
@@ -361,7 +361,7 @@ fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf
     transformation.init_state(&InitContext { structure, active: &active, params, by_leaf, codes, in_full, whole })
 }
 
-/// Not in the step, which is compiled per transformation.
+/// Logs a warning if gradients were discarded. A function of its own, because the step is compiled per transformation.
 #[cfg(feature = "tracing")]
 fn warn_of_skipped(outcome: Outcome) {
     if outcome.skipped {

@@ -64,8 +64,8 @@ use crate::error::{Error, Result};
 /// # References
 ///
 /// Press and Wolf, [Using the output embedding to improve language models](https://arxiv.org/abs/1608.05859), 2016.
-/// PyTorch's modules that hold one parameter: its optimizers take each tensor once, and backward passes accumulate.
-/// Optax has none.
+/// PyTorch ties weights by modules that hold one parameter: its optimizers take each tensor once, and backward passes
+/// accumulate. Optax has no equivalent.
 pub struct Tied<'p, P: TreeMut + ?Sized> {
     params: &'p mut P,
     ties: Arc<Ties>,

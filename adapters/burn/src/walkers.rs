@@ -17,7 +17,7 @@ pub(crate) trait Held: Sized {
     /// The expected kind of tensor, for messages.
     const EXPECTED: &'static str;
 
-    /// Takes a tensor's contents, or describes a tensor with inaccessible ones.
+    /// Takes a tensor's contents; returns a description of the tensor if they are inaccessible.
     fn of<const D: usize>(tensor: Tensor<D>) -> Result<Self, String>;
 
     fn into_tensor<const D: usize>(self) -> Tensor<D>;
@@ -25,7 +25,7 @@ pub(crate) trait Held: Sized {
     /// Returns true if two holders of one id have the same value.
     fn is(&self, other: &Self) -> bool;
 
-    /// Copies leaves whose shared memory a write would change.
+    /// Copies leaves that share memory with an earlier leaf, so that each can be written.
     fn part(leaves: &mut [Leaf<Self>]);
 }
 
@@ -100,7 +100,7 @@ impl<H: Held> Found<H> {
         Ok(leaves)
     }
 
-    /// Returns the parameters, at least one.
+    /// Returns the parameters; fails if the module has none.
     pub(crate) fn params(self) -> Result<Vec<Leaf<H>>> {
         let leaves = self.leaves()?;
         if leaves.is_empty() {
@@ -201,7 +201,7 @@ impl ModuleMapper for Taker {
     }
 }
 
-/// Puts back trained parameters, in their or a [`Taker`]'s places, and buffers.
+/// Puts trained parameters back, in place of the current ones or of a [`Taker`]'s one-element tensors, and buffers.
 pub(crate) struct Putter<H> {
     path: Vec<String>,
     held: HashMap<ParamId, H>,
@@ -211,7 +211,7 @@ pub(crate) struct Putter<H> {
 }
 
 impl<H: Held> Putter<H> {
-    /// Returns the module with these values, and the buffers written.
+    /// Returns the module with these parameters and buffers.
     pub(crate) fn put<M: Module>(
         module: M,
         leaves: impl IntoIterator<Item = Leaf<H>>,

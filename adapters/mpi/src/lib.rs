@@ -117,7 +117,7 @@ fn serve(requests: &Receiver<Call>, begun: &Sender<(usize, usize)>, waits: &Atom
             Some(parts) => end(world.immediate_all_to_all_varcount_into(scope, parts, room), waits),
             None => end(world.immediate_all_gather_varcount_into(scope, sent, room), waits),
         });
-        // The other ranks go on if the caller has stopped waiting.
+        // Sending fails if the caller has stopped waiting; the other ranks have their messages.
         drop(done.send([send, received]));
     }
 }
@@ -219,7 +219,7 @@ impl Collective for Mpi {
 }
 
 impl Drop for Mpi {
-    /// Finalizes MPI if all messages have arrived, which also waits for the others.
+    /// Finalizes MPI, which waits for the other ranks, if all messages have arrived.
     fn drop(&mut self) {
         let requests = self.requests.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Ok(requests) = std::mem::replace(requests, Err("MPI is finalized".into())) {

@@ -27,8 +27,7 @@ use crate::tree::{Tree, TreeMut};
 /// | here | PyTorch | Optax |
 /// |---|---|---|
 /// | a parameter | `params/{name}` | `params/{path}` |
-/// | a [buffer](crate::tree::Buffer) | `buffers/{name}`, or `params/{name}` if frozen | `buffers/{path}`, or
-/// `params/{path}` |
+/// | a [buffer](crate::tree::Buffer) | `buffers/{name}`, or `params/{name}` if frozen | `buffers/{path}`, or `params/{path}` |
 /// | `mu` of `adam`, `adamw`, `amsgrad` | `state/{name}/exp_avg` | `mu/{path}` |
 /// | `nu` of these | `state/{name}/exp_avg_sq` | `nu/{path}` |
 /// | `nu_max` of `amsgrad` | `state/{name}/max_exp_avg_sq` | `nu_max/{path}` |

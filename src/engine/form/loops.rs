@@ -41,7 +41,7 @@ pub(super) trait OnElement<C: Real>: Copy {
     /// The access to each array; none past the last.
     const ACCESS: &'static [Access];
     const REWRITES: bool;
-    /// True if it reads `p`, otherwise unspecified.
+    /// True if `apply` reads `p`, which is otherwise unspecified.
     const READS_PARAMS: bool;
     /// Must be `#[inline(always)]`, to be compiled for the caller's SIMD level.
     fn apply(self, slots: &mut Self::Slots, u: C, p: C) -> (C, Self::Sums);
@@ -116,12 +116,12 @@ const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
     slots
 }
 
-/// Applies a function to a tile, read in place, and adds its contributions from `sum` on.
+/// Applies a function to a tile, read in place, and adds its contributions to the reductions from index `sum`.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>) {
     each_beside(f, arrays, sum, tile, tile.p);
 }
 
-/// As [`each`], with other elements as parameters.
+/// As [`each`], with the given elements in place of the parameters.
 pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     f: F,
     arrays: &StateArrays,

@@ -1,4 +1,5 @@
-//! Eigenvalues and eigenvectors of symmetric matrices. Values are accurate to the last digits of the largest.
+//! Eigenvalues and eigenvectors of symmetric matrices. The error of each eigenvalue is a few units in the last place of
+//! the largest.
 
 use faer::diag::DiagMut;
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
@@ -17,14 +18,15 @@ pub(crate) struct Symmetric {
     room: Room,
     /// Eigenvalues with their vectors' indices, decreasing.
     order: Vec<(f64, usize)>,
-    /// The elements' divisor.
+    /// The number by which all elements were divided.
     scale: f64,
 }
 
 impl Symmetric {
     /// Decomposes an `n × n` matrix.
     ///
-    /// All is NaN if an element is not finite, or if the iteration does not converge, which has not been observed.
+    /// All results are NaN if an element is not finite, or if the iteration does not converge, which has not been
+    /// observed.
     pub(crate) fn decompose(&mut self, n: usize, element: impl Fn(usize, usize) -> f64) {
         self.n = n;
         self.matrix.clear();

@@ -1,4 +1,4 @@
-//! Counter-based random numbers: functions of a key and a place, independent of the order of requests.
+//! Counter-based random numbers: functions of a key and a counter, independent of the order of requests.
 //!
 //! Plain arithmetic, without the system's mathematical library: bitwise identical on all CPUs.
 

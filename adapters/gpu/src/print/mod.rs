@@ -1,8 +1,8 @@
 //! Kernels from programs: one printer, with a back end for each language.
 //!
 //! Groups of 256 threads process a leaf, one group for each chunk of 16384 elements. Thread `t` processes every
-//! sixteenth element of tile `t / 16`, which has 1024: the elements that the engine adds up side by side. Sums are thus
-//! added in the engine's order, and are bitwise identical. With CUDA a kernel without sums uses groups of 1024
+//! sixteenth element of tile `t / 16`, which has 1024 elements: those that the engine accumulates in one lane. Sums are
+//! thus added in the engine's order, and are bitwise identical. With CUDA a kernel without sums uses groups of 1024
 //! elements, four for each thread: more threads for the same leaf, and contiguous accesses of each 32 threads.
 
 pub(crate) mod cuda;
@@ -37,7 +37,7 @@ pub(crate) enum Bound {
     Update,
     Param,
     Stored,
-    /// By the index in the program.
+    /// A state array, by its index in the program.
     Slot(usize),
     /// Each chunk's sums, beside those of other leaves.
     Sums,
@@ -80,7 +80,7 @@ impl Kernel {
         let single = self.numbers[0].iter().map(|op| (number(op) as f32).to_bits());
         let wide = self.numbers[1].iter().map(number).map(|x| match self.pairs {
             false => x.to_bits(),
-            // The `f32`, and the remainder.
+            // The nearest `f32` in the lower half, the remainder in the upper half.
             true => u64::from((x as f32).to_bits()) | u64::from(((x - f64::from(x as f32)) as f32).to_bits()) << 32,
         });
         Numbers { single: [len as u32, sums_at as u32].into_iter().chain(single).collect(), wide: wide.collect() }
@@ -97,7 +97,7 @@ impl Kernel {
     }
 }
 
-/// Prints the kernel of a pass for a leaf, or an error if the language cannot express it.
+/// Prints the kernel of a pass for a leaf; returns an error if the language cannot express it.
 pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -> Result<Kernel> {
     leaf.must_be_of_elements()?;
     let LeafProgram { program, dtype, .. } = leaf;

@@ -97,7 +97,7 @@ fn written(name: &str) -> Option<&'static str> {
     return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
 }"
         }
-        // On bits, because zeros have a sign and NaN has none.
+        // Works on bits: the result has the sign of a zero, and NaN stays NaN.
         "signum_f32" => {
             "fn signum_f32(x: f32) -> f32 {
     return select(bitcast<f32>(0x3f800000u | (bitcast<u32>(x) & 0x80000000u)), x, x != x);
@@ -132,8 +132,9 @@ fn written(name: &str) -> Option<&'static str> {
         "rounded_f64" => "fn rounded_f64(x: f64) -> f64 { return select(x, -x, (numbers[0] >> 31u) > 0u); }",
         // Corrects a quotient: the remainder determines the nearest float. Operands are scaled to between 1 and 2,
         // against overflow and underflow. The exact quotient is never half-way between two floats, nor nearer to a
-        // power of two than to the float below that. Subnormal operands and results stay the device's. Zero and
-        // infinite operands are handled here, because some devices fail for infinity divided by a large number.
+        // power of two than to the float below that. Quotients with subnormal operands or results stay as the device
+        // computes them. Zero and infinite operands are handled here, because some devices fail for infinity divided by
+        // a large number.
         "div_f32" => {
             "fn div_f32(x: f32, y: f32) -> f32 {
     let bits = vec2(bitcast<u32>(x), bitcast<u32>(y));
@@ -176,14 +177,14 @@ fn written(name: &str) -> Option<&'static str> {
     return select(other, bitcast<f32>(exact), exponent > 0u && exponent < 255u);
 }"
         }
-        // `a - q·b`, after Dekker: exact if it has at most 24 digits.
+        // `a - q·b`, after Dekker: exact if the result has at most 24 significant bits.
         "remainder_f32" => {
             "fn remainder_f32(a: f32, q: f32, b: f32) -> f32 {
     let product = product_f32(q, b);
     return rounded_f32(rounded_f32(a - product.x) - product.y);
 }"
         }
-        // Pairs: a number and its rounding error, after Dekker.
+        // A product and its rounding error, after Dekker.
         "product_f32" => {
             "fn product_f32(a: f32, b: f32) -> vec2<f32> {
     let product = rounded_f32(a * b);

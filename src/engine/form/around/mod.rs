@@ -105,7 +105,8 @@ impl Runs {
     /// The same, with loops for the inner transformation alone.
     ///
     /// Steps in which [`decide`](Wrapper::decide) returns [`Inside`](Decision::Inside) are then as fast as without the
-    /// wrapper. It has no effect on a wrapper that selects leaves, reduces, or shows other parameters.
+    /// wrapper. It has no effect on a wrapper that [chooses](Runs::chooses) leaves, reduces, or passes other parameters
+    /// to the inner transformation.
     #[must_use]
     pub const fn steps_aside(self) -> Runs {
         Runs { steps_aside: true, ..self }
