@@ -96,7 +96,7 @@ impl RawSlice {
         RawSlice { first, ..self }
     }
 
-    /// Returns the elements as strided ones, without slices.
+    /// Returns a view for strided access only: slicing it panics.
     pub(crate) fn scattered(self) -> RawSlice {
         RawSlice { first: usize::MAX, ..self }
     }

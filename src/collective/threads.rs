@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 
 /// Returns a group of `size` threads, for tests and for trials of distributed training.
 ///
-/// A rank that does not arrive within `timeout` is an error on all others; a rank that is dropped, as by a panic, is
-/// one at once. [`Duration::MAX`] disables the timeout.
+/// A rank that does not arrive within `timeout` is an error on all others; a rank that is dropped, as by a panic, is an
+/// error at once. [`Duration::MAX`] disables the timeout.
 ///
 /// # Panics
 ///

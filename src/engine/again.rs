@@ -4,7 +4,7 @@ use core::cell::RefCell;
 
 use super::chunks::Chunks;
 
-/// The requests of parts at a barrier before the barrier decides.
+/// The requests of parts at a barrier to repeat reductions, before the barrier decides.
 #[derive(Default)]
 pub struct Again {
     /// True if the reduced updates are stored: parts then repeat the reduction themselves.
@@ -48,7 +48,7 @@ impl Again {
     }
 }
 
-/// Restores the sums of other passes.
+/// Restores the saved sums that the repeated pass did not reduce.
 pub(super) fn restore(chunks: &Chunks, width: usize, leaves: &[usize], sums: &mut [f64], saved: &mut [f64]) {
     for leaf in leaves {
         let pairs = of_leaf(chunks, width, *leaf, sums).iter_mut().zip(of_leaf(chunks, width, *leaf, saved));

@@ -85,8 +85,8 @@ pub(super) fn loop_on_tile<C: Real>(
     added
 }
 
-/// Calls `f` with the listed state arrays of a tile; those not `stored` are converted to the spare room and back. Here
-/// and below `f` is a trait object, to compile this once and not per loop.
+/// Calls `f` with the listed state arrays of a tile; those not `stored` are converted to the scratch buffer and back.
+/// Here and below `f` is a trait object, to compile this once and not per loop.
 pub(super) fn with_list<C: Real>(
     list: &SlotList<'_>,
     start: usize,
@@ -123,7 +123,7 @@ pub(super) fn with_list<C: Real>(
         if let (Some(slot), Some(raw)) = (slot, raw)
             && !stored(raw.dtype())
         {
-            // SAFETY: as above; `f` has returned, so nothing borrows the room.
+            // SAFETY: as above; `f` has returned, so nothing borrows the scratch buffer.
             unsafe { store(simd, *raw, start, slot.slice::<C>(start, n)) };
         }
     }
@@ -140,7 +140,7 @@ pub(crate) fn with_slices<C: Real>(
     with_list(list, start, n, &|dtype| dtype == C::DTYPE, room, &mut |raw| {
         let mut slots = no_slots();
         for (slot, raw) in slots.iter_mut().zip(raw) {
-            // SAFETY: as above; distinct slots are distinct arrays or distinct slices of the room.
+            // SAFETY: as above; distinct slots are distinct arrays or distinct slices of the scratch buffer.
             *slot = raw.map_or(&mut [], |raw| unsafe { raw.slice_mut(start, n) });
         }
         f(slots);

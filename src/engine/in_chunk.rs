@@ -89,7 +89,7 @@ pub(crate) fn fused<S: Stage, C: Real>(stage: &S, held: Held<'_, S>, at: ChunkAt
     Ways::<S, C>::LOOP(stage, held, at, then);
 }
 
-/// Returns the loop of a stage that joins others, if it is one for this leaf and step.
+/// Returns the loop of a stage made of others, if they run as one loop for this leaf and step.
 pub(super) fn as_one_loop<S: Stage, C: Real>(
     stage: &S,
     (state, run): Held<'_, S>,

@@ -189,7 +189,7 @@ impl Lint<'_> {
         }
     }
 
-    /// Finds leaves whose updates follow the gradient.
+    /// Finds leaves whose updates point along the gradient, so that steps increase the loss.
     fn climbs(&mut self, outline: &Summary) {
         // Negative rates are already reported, or intended.
         if outline.any(&|effect| effect.negative_rate().is_some()) {

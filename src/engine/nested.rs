@@ -23,7 +23,7 @@ pub(crate) struct Nested {
 pub(crate) struct Arrays<'a> {
     pub(crate) grads: &'a Moments,
     pub(crate) params: &'a Moments,
-    /// Leaves outside the inner transformation at which the loss is evaluated.
+    /// Parameters outside the inner transformation, for evaluations of the loss.
     pub(crate) others: &'a [TableLeaf],
     pub(crate) updates: &'a mut Moments,
 }

@@ -20,7 +20,7 @@ pub trait RemoteLeaf {
     fn array(&mut self, of: &Moments, leaf: usize) -> Option<Line>;
     /// Writes a leaf's array of `of`, if it has one.
     fn write(&mut self, of: &Moments, leaf: usize, line: Line);
-    /// Returns a number of this step.
+    /// Returns `value`, as a number of this step.
     fn number(&mut self, value: f64) -> Line;
     /// `x + y`
     fn add(&mut self, x: Line, y: Line) -> Line;
@@ -34,7 +34,7 @@ pub trait RemoteLeaf {
     fn abs(&mut self, x: Line) -> Line;
     /// Returns the square root.
     fn sqrt(&mut self, x: Line) -> Line;
-    /// Transposes `[a, b, c, d]`, in row-major order, to `[a, c, b, d]`.
+    /// Transposes a row-major array of shape `[a, b, c, d]` to `[a, c, b, d]`.
     fn turn(&mut self, x: Line, shape: [usize; 4]) -> Line;
     /// Multiplies `[n, k]` by `[k, m]`, or by `[m, k]` transposed, for each index of the first axis of `shape`.
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line;

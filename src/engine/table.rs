@@ -75,7 +75,7 @@ impl<'s> Check<'s> {
         let (ours, theirs) = (spec.dtype(), parts.data.dtype());
         self.same &= same_path(spec.path(), path) && (ours == theirs || (self.fits)(ours, theirs));
         table.push(TableLeaf::NOWHERE);
-        // In place, because a move would copy the room for strides.
+        // In place, because a move would copy the inline array of strides.
         if let Some(leaf) = table.last_mut() {
             leaf.data = parts.data;
         }
@@ -85,7 +85,7 @@ impl<'s> Check<'s> {
         }
     }
 
-    /// Records a last leaf of another shape or other strides.
+    /// Records the last leaf if it has another shape or other strides than the state's.
     fn other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
         self.same &= spec.shape() == &*parts.shape;
         if self.same

@@ -16,7 +16,7 @@ pub(super) const SHORT: usize = 512;
 /// recent store waits for it (4K aliasing).
 pub(super) const STEP: usize = TILE + 80;
 
-/// Room for a tile's updates, parameters and state, converted to the compute type.
+/// Scratch buffers for a tile's updates, parameters and state, converted to the compute type.
 #[derive(Default)]
 pub struct Spare {
     pub(crate) single: Room<f32>,
@@ -62,7 +62,7 @@ pub struct Tile<'t, C> {
     /// The updates if not in `u`: gradients read in place.
     pub(crate) source: Option<&'t [C]>,
     pub(crate) u: &'t mut [C],
-    /// The second buffer, for loops between different memory; swaps with `u`.
+    /// The second update buffer: a loop reads `u`, writes `other`, and swaps them.
     pub(crate) other: &'t mut [C],
     /// True after an odd number of swaps.
     pub(crate) swapped: bool,

@@ -29,7 +29,7 @@ pub struct WholeTree<'a> {
     pub(crate) has_stored: bool,
     /// Copies of gradients that are strided or of another dtype, on demand.
     pub(crate) given: &'a mut Vec<Option<Buffer>>,
-    /// The same of parameters.
+    /// Copies of such parameters, on demand.
     pub(crate) copies: &'a mut Vec<Option<Buffer>>,
     /// A table of parameters at another point.
     pub(crate) there: &'a mut Table,

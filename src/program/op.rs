@@ -232,7 +232,7 @@ impl Comparison {
     }
 }
 
-/// One line of a [`Program`](super::Program): an operation, whose operands are the numbers of earlier lines.
+/// One line of a [`Program`](super::Program): an operation, whose operands are indices of earlier lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Op {
@@ -246,7 +246,7 @@ pub enum Op {
     Param,
     /// The element of a state array, by index.
     Slot(u32),
-    /// A number in double precision, exactly.
+    /// The operand in double precision, exactly.
     Widen(u32),
     /// The nearest number of a smaller storage type, ties to even.
     Round(u32, DType),
@@ -258,11 +258,11 @@ pub enum Op {
     Binary(Binary, u32, u32),
     /// The first times the second, plus the third, rounded once.
     MulAdd(u32, u32, u32),
-    /// True if two numbers are in a relation.
+    /// True if the comparison of two numbers holds.
     Compare(Comparison, u32, u32),
     /// The second if the first is true, else the third.
     Select(u32, u32, u32),
-    /// A whole array `[a, b, c, d]`, in row-major order, as `[a, c, b, d]`.
+    /// A row-major array of shape `[a, b, c, d]` with its middle axes transposed, of shape `[a, c, b, d]`.
     ///
     /// This and the following operate on arrays, not on single elements: operands have an element for each of the
     /// leaf's, or are results of such operations.
@@ -271,10 +271,10 @@ pub enum Op {
     ///
     /// If transposed, the products are of `[n, k]` and the transpose of `[m, k]`.
     Product(u32, u32, [u32; 4], bool),
-    /// The inner product of each chunk of an array: the number of elements, and of elements per chunk. Summed like
-    /// sums, then rounded.
+    /// The inner products of the chunks of two arrays; the numbers are those of elements, and of elements per chunk.
+    /// Summed like sums, then rounded.
     Dots(u32, u32, [u32; 2]),
-    /// Each element repeated in place: the number of elements, and of repetitions.
+    /// Each element repeated in place; the numbers are those of elements, and of repetitions.
     Spread(u32, [u32; 2]),
 }
 

@@ -16,7 +16,8 @@ const MOST_PATHS: usize = 4096;
 /// Most comparisons on one path, for loops that a comparison ends.
 const MOST_DECISIONS: usize = 256;
 
-/// Kinds of recordings, each likely to repeat its last: the first passes of a step.
+/// Kinds of recordings, one for each of the first passes of a step: a recording is likely to repeat the last of its
+/// kind.
 const KINDS: usize = 4;
 
 const DIFFERS: &str = "its operations differ between calls";
@@ -83,9 +84,10 @@ enum Ways {
 }
 
 struct Meeting {
-    /// Most differing operands with which equal operations of both paths become one on selected operands.
+    /// The most operands in which equal operations of two paths may differ to become one operation on selected
+    /// operands.
     differing: usize,
-    /// The line that joins two, by condition.
+    /// The line that selects between two others, by condition and the two.
     chosen: Map<(u32, u32, u32), u32>,
 }
 
@@ -113,7 +115,7 @@ pub(super) struct Recording {
     pub(super) scalars: Vec<f64>,
     /// Its slots.
     pub(super) arrays: Vec<InRecord>,
-    /// Its sums, as numbers in the chain.
+    /// Its sums, as indices in the chain.
     pub(super) sums: Vec<usize>,
 }
 
@@ -407,7 +409,7 @@ fn on_each_way(run: &mut dyn FnMut() -> Vec<u32>) -> Vec<u32> {
         if let Ways::End(results) = ways {
             return results;
         }
-        // The fewest lines, usually as the part was written.
+        // Keeps the result with the fewest lines, usually as the part was written.
         [1, 3]
             .map(|differing| r.meet(&mut Meeting { differing, chosen: Map::default() }, &ways))
             .into_iter()

@@ -278,7 +278,7 @@ impl<'a> Node<'a> {
     /// # Errors
     ///
     /// Fails with all problems at once: entries that are no argument, missing arguments, values of another form. An
-    /// entry with a name near that of a missing argument is read as that argument.
+    /// entry with a name near that of a missing argument is an error too, and is checked as that argument.
     pub fn set_all(
         &self,
         taken: &[&'static str],

@@ -123,7 +123,7 @@ impl<T: FromRecipe> FromRecipe for OneOrMore<T> {
     }
 }
 
-/// By name, in order.
+/// Values by name, in order.
 pub(crate) struct Entries<T>(pub(crate) Vec<(String, T)>);
 
 impl<T: FromRecipe> FromRecipe for Entries<T> {

@@ -93,7 +93,7 @@ fn around(said: &[&Proposal], matched: &Matched, new: &[ItemSpec], of_arrays: bo
     let stays = |i: usize| matched.to[i] == tried.to[i];
     let mut gone: BTreeSet<&str> = BTreeSet::new();
     for &[one, other] in &tried.twice {
-        // The moved value is the result.
+        // Keeps the value that the verbs moved; the other is dropped.
         let of = match (stays(one), stays(other)) {
             (false, true) => other,
             (true, false) => one,
@@ -154,7 +154,7 @@ fn moved(
     all.extend(proposals);
     for (from, to) in &rest {
         if let Some((chain, shift)) = chain_of_both(from, to).and_then(|chain| Some((chain, shift(pairs, chain)?))) {
-            // One member more or less moves all after it.
+            // An added or removed member shifts all members after it.
             if told.insert(chain) {
                 all.push(shift.proposal(chain, missing, left));
             }

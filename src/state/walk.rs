@@ -121,7 +121,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
 
     /// Returns a walk that shows each [`evaluation`](Self::evaluation) instead of fields.
     ///
-    /// With its state's path, and true if that is [`apart`](Self::apart).
+    /// The function also receives the path of the state, and true if the state is [`apart`](Self::apart).
     pub(crate) fn of_evaluations(sink: &'w mut dyn FnMut(&str, Evaluation<'a>, bool)) -> Self {
         StateWalk::to(ReadSink::Evaluations(sink))
     }
@@ -316,7 +316,7 @@ impl<'a, 'w> StateWalk<'a, 'w> {
         self.member(index, &mut |walk| state.walk(walk));
     }
 
-    /// Walks a numbered member, or a name in place of the number.
+    /// Walks a member under its number, or under a name in place of it.
     pub(crate) fn member<T>(&mut self, index: usize, inside: &mut dyn FnMut(&mut Self) -> T) -> T {
         let outer = enter_member(&mut self.path, &mut self.names, index);
         let done = inside(self);

@@ -66,7 +66,7 @@ impl LeafRef<'_> {
 }
 
 impl LeafMut<'_> {
-    /// Fills the bytes in order, in chunks. On error, those before are replaced.
+    /// Fills the bytes in order, in chunks. On an error, the chunks before it are already replaced.
     pub(crate) fn write_bytes<E>(&mut self, mut fill: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<(), E> {
         let (parts, size) = (&self.parts, self.parts.size());
         if parts.as_in_files() {

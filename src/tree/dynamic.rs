@@ -55,7 +55,7 @@ impl DynLeaf {
     }
 }
 
-/// Compares numbers, as [`LeafSpec`](super::LeafSpec) does.
+/// Compares the arrays. The layout is ignored, as by [`LeafSpec`](super::LeafSpec).
 impl PartialEq for DynLeaf {
     fn eq(&self, other: &DynLeaf) -> bool {
         self.array == other.array

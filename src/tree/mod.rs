@@ -12,7 +12,7 @@
 //!   of them: a leaf with one axis;
 //! * `Vec`, arrays, tuples, `Option`, `Box`, `Arc`, `BTreeMap<String, _>` of trees, and [`DynTree`], names to arrays;
 //! * [`SparseRows`], leaves with gradients for some rows only; [`Tied`], leaves that are one array in several places;
-//! * integers, `bool`, `char`, strings and arrays of them: no leaves, but carried values, never touched.
+//! * integers, `bool`, `char`, strings and arrays of them: they have no leaves, and steps never change them.
 //!
 //! A tree may show [buffers](Buffer) too: values that are no leaves but are saved with the parameters.
 //!

@@ -142,7 +142,7 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
 
     /// Expands the statistics of a leaf to its elements, in memory order, from element `start` on.
     ///
-    /// `to` has a slice for each number of [`Expansion`](LeafStatistics::Expanded), all of one length.
+    /// `to` has a slice for each number of [`Expanded`](LeafStatistics::Expanded), all of one length.
     fn expand<C: Real>(state: &Self::State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
         let _ = (state, leaf, start, to);
     }

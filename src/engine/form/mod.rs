@@ -12,8 +12,8 @@
 //! Two more are for the crate: [`OneElementWithMemory`] for element arithmetic that depends on more than a step count,
 //! [`Observes`] for [`monitor`](crate::transform::monitor()).
 //!
-//! One file per form implements [`Stage`]. Elsewhere only stages that join others do: tuples, options, boxes,
-//! partitions, `sam` and `sharded`.
+//! One file per form implements [`Stage`]. Elsewhere only stages made of other stages implement it: tuples, options,
+//! boxes, partitions, `sam` and `sharded`.
 
 mod around;
 mod leaf_statistics;

@@ -125,7 +125,7 @@ impl<T: Tensors> Lines<'_, T> {
         self.tensors.compare(Comparison::Equal, &one, &other)
     }
 
-    /// Selects between masks by numbers, because not all frameworks can.
+    /// Selects between masks, converted to numbers, because not all frameworks can select masks.
     fn either(&mut self, c: &T::Mask, x: &T::Mask, y: &T::Mask) -> Result<T::Mask> {
         let (one, zero) = (self.number(1.0, self.compute)?, self.number(0.0, self.compute)?);
         let [x, y] = [self.tensors.select(x, &one, &zero)?, self.tensors.select(y, &one, &zero)?];
@@ -164,7 +164,7 @@ impl<T: Tensors> Lines<'_, T> {
     fn binary(&mut self, op: Binary, x: &T::Tensor, y: &T::Tensor, dtype: DType) -> Result<T::Tensor> {
         let tensors = self.tensors;
         match op {
-            // Of a NaN and a number, the number.
+            // If one operand is NaN, returns the other.
             Binary::Max | Binary::Min => {
                 let [low, high] = if op == Binary::Max { [x, y] } else { [y, x] };
                 let other = tensors.select(&tensors.compare(Comparison::Less, low, high)?, y, x)?;

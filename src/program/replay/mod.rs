@@ -185,7 +185,7 @@ pub trait Tensors {
     /// Fails if the device fails.
     fn sums(&self, x: &Self::Tensor, chunk: usize) -> Result<Self::Tensor>;
 
-    /// Transposes an array `[a, b, c, d]`, in row-major order, to `[a, c, b, d]`; `None` if the framework lacks it.
+    /// Transposes a row-major array of shape `[a, b, c, d]` to `[a, c, b, d]`; `None` if the framework lacks it.
     ///
     /// This and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
     fn turn(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
@@ -246,7 +246,7 @@ pub struct Traffic {
     pub to_host: u64,
 }
 
-/// The arrays of a state on a device: by the path of the field, and the number of the leaf.
+/// The arrays of a state on a device: by the path of the field, and the index of the leaf.
 pub type Arrays<A> = HashMap<String, HashMap<usize, A>>;
 
 /// Copies the arrays of a state that have elements to a device.
@@ -367,7 +367,7 @@ impl<T: Tensors> StateTensors<T> {
 
     /// Returns the backend of one step, for [`step_on`](crate::GradientTransformation::step_on).
     ///
-    /// It takes the parameters and gradients of all leaves, in order. `write` receives the number of each leaf, and its
+    /// It takes the parameters and gradients of all leaves, in order. `write` receives the index of each leaf, and its
     /// new parameter.
     pub fn replay<'a>(
         &'a mut self,

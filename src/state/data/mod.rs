@@ -101,7 +101,7 @@ impl Entry {
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
             Datum::Coded(array) => (Kind::Moment, Some(array.what())),
         };
-        // Only migrations join values.
+        // The value itself is needed only where a migration joins parts.
         ItemSpec { name, kind, array, single: None }
     }
 }

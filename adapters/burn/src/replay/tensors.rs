@@ -32,7 +32,7 @@ impl Held for Flat {
         self.tensor.reshape::<D, _>(core::array::from_fn::<usize, D, _>(|axis| self.dims[axis]))
     }
 
-    /// Skips values, which were compared when the state was made.
+    /// Compares shape and dtype only; values were compared when the state was made.
     fn is(&self, other: &Flat) -> bool {
         (&self.dims, self.tensor.dtype()) == (&other.dims, other.tensor.dtype())
     }
