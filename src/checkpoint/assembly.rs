@@ -72,7 +72,7 @@ impl Checkpoint {
 }
 
 impl Assembly {
-    /// Returns all tensors, in the order of one file.
+    /// Returns the specs of all tensors, in the order of a checkpoint in one file.
     pub(super) fn specs(&self) -> Vec<Spec> {
         let spec = |(name, tensor): (&String, &Scattered)| Spec::new(name.clone(), tensor.dtype, &tensor.shape);
         // The first rank has all buffers.
@@ -88,7 +88,7 @@ impl Assembly {
         self.files.iter().try_for_each(Checkpoint::verify)
     }
 
-    /// Returns a tensor's verified bytes, in the order of one file.
+    /// Returns a tensor's verified bytes, in the element order of a checkpoint in one file.
     pub(super) fn bytes(&self, tensor: &str) -> Result<Vec<u8>> {
         if tensor.starts_with(PREFIX) {
             return self.files[0].bytes(tensor);

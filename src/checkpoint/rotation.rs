@@ -62,7 +62,7 @@ pub struct Rotation {
     known: Arc<Mutex<BTreeMap<u64, Known>>>,
 }
 
-/// Notes: the score, and the number of earlier files.
+/// The names of notes: the score, and the number of files written so far.
 const SCORE: &str = "score";
 const ORDER: &str = "order";
 
@@ -153,7 +153,7 @@ impl Rotation {
             Some(score) => save.noted(SCORE, &format_args!("{score:?}")),
             None => save,
         };
-        // Replaced, whatever its length and time.
+        // The new file may have the length and time of the one that it replaces.
         self.known().remove(&step);
         Ok((self.folder.join(name(step)), save))
     }
@@ -227,7 +227,7 @@ impl Rotation {
 
 #[derive(Debug)]
 struct Known {
-    /// Length and modification time; a file with others is opened again.
+    /// Length and modification time; a file whose stamp has changed is opened again.
     stamp: (u64, SystemTime),
     /// `None` if damaged.
     said: Option<Declared>,
@@ -268,7 +268,7 @@ impl Written {
     }
 }
 
-/// Moves errors about damage inside; returns the others.
+/// Moves errors about damage into the inner result; returns the others.
 ///
 /// # Errors
 ///

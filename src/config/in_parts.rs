@@ -77,7 +77,7 @@ impl Clone for InParts {
 }
 
 impl Arguments for InParts {
-    /// Known at run time only.
+    /// A placeholder: the name is known at run time only.
     const NAME: &'static str = "optimizer";
 
     fn name(&self) -> &'static str {

@@ -246,7 +246,7 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// Ends a step that has begun with an error.
+    /// Aborts a step that has begun; it returns this error.
     pub(crate) fn fail(&self, error: Error) {
         // The first of several errors is the cause.
         if let Some(failure) = self.failure {

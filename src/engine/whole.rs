@@ -235,7 +235,7 @@ impl WholeTree<'_> {
         WholeTree { resting, ..self.with_active(self.active) }
     }
 
-    /// Returns false in a step without gradients.
+    /// Returns true if this step can evaluate the loss at other points; false in a flush.
     pub(crate) fn has_objective(&self) -> bool {
         self.objective.is_some()
     }

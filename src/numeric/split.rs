@@ -67,7 +67,7 @@ pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) 
         let next = AtomicUsize::new(0);
         let work = || {
             loop {
-                // A scope ends after its threads' writes.
+                // `Relaxed` suffices: the end of the scope orders the threads' writes.
                 match next.fetch_add(1, Ordering::Relaxed) {
                     i if i < tasks.len() => in_order(i),
                     _ => break,
@@ -82,7 +82,7 @@ pub(crate) fn shared(tasks: Range<usize>, backwards: bool, one: &(dyn Fn(usize) 
     (0..tasks.len()).for_each(in_order);
 }
 
-/// Returns rayon's threads; 1 without rayon.
+/// Returns the number of rayon's threads; 1 without rayon.
 pub(crate) fn threads() -> usize {
     #[cfg(feature = "rayon")]
     let threads = rayon::current_num_threads();

@@ -12,7 +12,7 @@ impl Program {
     /// # Errors
     ///
     /// Fails if an argument of the rule is out of its range; or if the rule cannot be recorded, because it inspects
-    /// numbers other than by arithmetic and comparisons (their bits, as `f64`), or compares without end.
+    /// numbers other than by arithmetic and comparisons (by their bits, or as `f64`), or compares without end.
     pub fn of_rule<R: Rule>(rule: &R, clock: Clock, dtype: DType) -> Result<(Program, Vec<f64>)> {
         fn of<F: Kind, R: Rule>(rule: &R, clock: Clock) -> Result<(Program, Vec<f64>)> {
             let arrays: Vec<_> =

@@ -152,8 +152,8 @@ where
 ///
 /// # Errors
 ///
-/// As [`OptState::eval_params`] and [`params_mut`]. For a module on another device than the CPU pass its copy there:
-/// `eval_module(&module.clone().to_device(&cpu), &state.to_state()?)`.
+/// As [`OptState::eval_params`] and [`params_mut`]. For a module on another device than the CPU, pass a copy of it on
+/// the CPU: `eval_module(&module.clone().to_device(&cpu), &state.to_state()?)`.
 ///
 /// # Example
 ///

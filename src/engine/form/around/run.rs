@@ -29,7 +29,7 @@ pub struct AroundRun<R> {
     /// `None` before the first barrier, if the wrapper looks at the gradients.
     pub(super) decision: Option<Decision>,
     pub(super) inner: Option<R>,
-    /// True if the inner transformation emits nothing, so that nothing of the wrapper follows.
+    /// True if the inner transformation emits nothing, so that no later arithmetic of the wrapper runs.
     pub(super) nothing: bool,
 }
 
@@ -98,8 +98,8 @@ pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: PassRa
     begins && const { O::ELEMENTS.before }
 }
 
-/// Returns true if the wrapper does nothing while only the inner transformation runs: it selects no leaves and shows
-/// the parameters themselves.
+/// Returns true if the wrapper does nothing while only the inner transformation runs: it selects no leaves and passes
+/// the parameters on unchanged.
 const fn steps_aside<P: Wrapper, O: Loops<P>>() -> bool {
     P::RUNS.steps_aside && !P::RUNS.chooses && O::ELEMENTS.point.is_none() && !weighs::<P, O>()
 }
