@@ -35,12 +35,13 @@ pub enum DType {
     F32,
     /// Double precision.
     F64,
-    /// 8-bit state of [`quantized`](crate::quantized()): the root of the size, and a sign. No leaf has this type.
+    /// 8-bit state of [`quantized`](crate::quantized()): the square root of the magnitude, and a sign. No leaf has this
+    /// type.
     Root8,
     /// 8-bit state: the fourth root of non-negative numbers. No leaf has this type.
     #[cfg_attr(feature = "serde", serde(rename = "fourth_root8"))]
     FourthRoot8,
-    /// 8-bit state: the logarithm of the size, in eighths of an octave, and a sign. No leaf has this type.
+    /// 8-bit state: the logarithm of the magnitude, in eighths of an octave, and a sign. No leaf has this type.
     Log8,
     /// 8-bit state: the logarithm, in eighths of an octave, of non-negative numbers. No leaf has this type.
     #[cfg_attr(feature = "serde", serde(rename = "unsigned_log8"))]
@@ -71,7 +72,7 @@ impl DType {
         elements * self.size() + scales
     }
 
-    /// Returns the elements in `n` bytes of an 8-bit type; else `n`.
+    /// Returns the number of elements in `n` bytes of an 8-bit type; `n` for other types.
     #[cfg(feature = "checkpoint")]
     pub(crate) const fn elements(self, n: usize) -> usize {
         let scales = n.div_ceil(CODED_BLOCK + CODED_SCALE) * CODED_SCALE;

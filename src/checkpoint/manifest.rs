@@ -21,7 +21,8 @@ pub(super) const FORMAT: u32 = 1;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Manifest {
-    /// CRC-32 of the header, with zeros here. First, to be located in the text.
+    /// CRC-32 of the header, computed with zeros in its own place. The first field, so that it can be located in the
+    /// text.
     pub(super) check: Crc,
     pub(super) format: u32,
     #[serde(rename = "crate")]

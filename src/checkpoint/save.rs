@@ -231,7 +231,7 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
     temporary.prefix(TEMPORARY.0).suffix(TEMPORARY.1);
     #[cfg(unix)]
     {
-        // The permissions of new files, under the user's mask.
+        // The default permissions of new files, which the umask restricts.
         use std::os::unix::fs::PermissionsExt;
         temporary.permissions(fs::Permissions::from_mode(0o666));
     }

@@ -2,7 +2,7 @@ use super::DType;
 
 /// Rounding of an `f32` to the nearest number of a dtype, ties to even.
 ///
-/// Numbers, because a loop that branches on dtypes would not vectorize.
+/// All fields that loops use are numbers, because a loop that branches on dtypes would not vectorize.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     pub(crate) dtype: DType,
@@ -16,7 +16,8 @@ pub struct Rounding {
     carrier: f32,
     /// The bits from which numbers are infinite. Signed, as AVX2's comparisons are.
     infinite: i32,
-    /// The bits that these become. For a dtype with infinity by rounding, both are the maximum, which changes nothing.
+    /// The bits that these become. For `bf16`, where rounding itself yields infinity, both are the maximum, which
+    /// changes nothing.
     above: i32,
 }
 

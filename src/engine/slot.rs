@@ -150,7 +150,7 @@ impl<'a> Codes<'a> {
         }
     }
 
-    /// Returns this format for a tree of `leaves` leaves; with another number, none is exempt.
+    /// Returns this format for a tree of `leaves` leaves; exemptions for another number of leaves are dropped.
     pub(crate) fn of_leaves(self, leaves: usize) -> Self {
         Codes { except: if self.except.len() == leaves { self.except } else { &[] }, ..self }
     }

@@ -212,7 +212,7 @@ pub enum Difference {
         path: String,
         /// Number of its rows.
         rows: usize,
-        /// The number of the row, from 0.
+        /// The index of the row, from 0.
         found: usize,
     },
     /// A leaf has another memory order, where that matters.

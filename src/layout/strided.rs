@@ -20,7 +20,7 @@ pub(crate) fn axes<T: Copy + Default>(from: &[T]) -> SmallVec<[T; INLINE]> {
     }
 }
 
-/// Returns a shape's elements; `None` on overflow.
+/// Returns a shape's number of elements; `None` on overflow.
 ///
 /// An axis of length 0 makes it 0, whatever the others.
 pub(crate) fn elements(shape: &[usize]) -> Option<usize> {

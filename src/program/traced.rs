@@ -12,8 +12,8 @@ use crate::element::{Both, ByReal, Contribution, DType, Element, InEngine, InRec
 
 /// A number in place of one of type `F`: a line of this thread's recording.
 ///
-/// It has the size of `F`, and any bits are valid, as [`Element`] requires: the line is checked on use. Zero bits are
-/// zero.
+/// It has the size of `F`, and any bits are valid, as [`Element`] requires: the line is checked on use. All-zero bits
+/// are the number zero.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Traced<F: Kind>(F::Line);
@@ -197,7 +197,7 @@ impl<F: Kind> Neg for Traced<F> {
 
 impl<F: Kind> Sum for Traced<F> {
     fn sum<I: Iterator<Item = Traced<F>>>(numbers: I) -> Traced<F> {
-        // From the zero of the standard library.
+        // Starts from the sum of no numbers in the standard library.
         numbers.fold(Traced::constant(empty::<F>().sum()), |sum, x| sum + x)
     }
 }

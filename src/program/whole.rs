@@ -45,7 +45,7 @@ impl Recorded {
         }
     }
 
-    /// Returns a line's elements; zero if it is of another leaf.
+    /// Returns a line's number of elements; zero if it is of another leaf.
     fn len(&self, Line(line): Line) -> usize {
         self.lens.get(&line).copied().unwrap_or_default()
     }
@@ -86,7 +86,7 @@ fn len_of(moments: &Moments, leaf: usize) -> usize {
     moments.raw(leaf).map_or(0, |raw| raw.len())
 }
 
-/// Returns the elements of a shape, saturating.
+/// Returns the number of elements of a shape, saturating.
 fn product(shape: &[usize]) -> usize {
     shape.iter().try_fold(1_usize, |product, size| product.checked_mul(*size)).unwrap_or(usize::MAX)
 }

@@ -91,7 +91,7 @@ impl ConfigError {
         ConfigError([a, b].into_iter().flatten().flat_map(|error| error.0).collect())
     }
 
-    /// Removes consequences of a missing argument, itself reported.
+    /// Removes the consequences of a missing argument, which is reported itself.
     #[cfg(feature = "config")]
     pub(crate) fn of_given(mut self) -> Result<()> {
         self.0.retain(|problem| !matches!(problem, Problem::Refused { error, .. } if error.is_missing()));

@@ -32,7 +32,7 @@ impl<'a> Evaluation<'a> {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct EvaluateAs {
-    /// The number of the state array, in the order of the part's `SLOTS`.
+    /// The index of the state array in the part's `SLOTS`.
     pub slot: usize,
     /// Weight of the training parameter; if 0 it is not read.
     pub of_params: f64,
@@ -41,7 +41,7 @@ pub struct EvaluateAs {
 }
 
 impl EvaluateAs {
-    /// Returns `of_params·p + of_array·a` of the array with the number `slot`.
+    /// Returns `of_params·p + of_array·a` of the array with index `slot`.
     pub fn new(slot: usize, of_params: f64, of_array: f64) -> EvaluateAs {
         EvaluateAs { slot, of_params, of_array }
     }

@@ -21,7 +21,7 @@ pub(crate) struct ItemName {
 pub(crate) enum Owner {
     State,
     Leaf(String),
-    /// A leaf, by number, of a tree other than the parameters.
+    /// A leaf, by index, of a tree other than the parameters.
     Apart(usize),
 }
 
@@ -169,7 +169,7 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
 /// Copies a value; `None` if kinds differ, which callers rule out.
 pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     match (into, from) {
-        // Sharded over other or more processes.
+        // The arrays are sharded differently.
         (ItemMut::Array(into), Item::Array(from)) if into.part != from.part || into.shape() != from.shape() => {
             return None;
         }

@@ -251,7 +251,7 @@ impl Moments {
 
     /// Passes the elements of a leaf's array, of any type, to a function in chunks, and stores its results.
     ///
-    /// The function receives the number of the first element, in memory order, and the chunk.
+    /// The function receives the index of the first element, in memory order, and the chunk.
     ///
     /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantized()) state
     /// is rounded to a code, changed or not.
@@ -333,7 +333,7 @@ impl Moments {
         self.array(leaf).map(|a| a.data.as_bytes())
     }
 
-    /// The same for writing. All bytes are valid numbers.
+    /// As [`as_bytes`](Moments::as_bytes), for writing. All bytes are valid numbers.
     pub fn as_bytes_mut(&mut self, leaf: usize) -> Option<&mut [u8]> {
         self.arrays.get_mut(leaf)?.as_mut().map(|a| a.data.as_bytes_mut())
     }

@@ -141,7 +141,7 @@ pub(crate) fn no_part(verb: &str, part: &str) -> String {
 pub(crate) enum Source {
     /// The value of `init`.
     Own,
-    /// The old state's value of this number.
+    /// The old state's value with this index.
     Item(usize),
     /// The leaf's old parameter.
     Param,
@@ -155,9 +155,9 @@ impl Source {
 
 #[derive(Debug)]
 pub(crate) struct Sources {
-    /// By value of the new state.
+    /// The source of each value of the new state.
     pub(crate) values: Vec<Source>,
-    /// Old values that parameters become.
+    /// Old values that become the parameters.
     pub(crate) params: Vec<usize>,
 }
 
@@ -184,9 +184,9 @@ pub(crate) fn sources(
 
 /// The match of two states.
 pub(super) struct Matched {
-    /// By value of the new state.
+    /// The source of each value of the new state.
     pub(super) from: Vec<Source>,
-    /// Old values that parameters become.
+    /// Old values that become the parameters.
     to_params: Vec<usize>,
     pub(super) lines: Vec<String>,
     /// New values without a counterpart.

@@ -11,7 +11,7 @@ use crate::memory::RawSlice;
 
 /// An element type of arrays in a tree.
 ///
-/// Floats make the array a leaf; the other types listed below make it a carried part of the tree, never touched.
+/// Floats make the array a leaf; arrays of the other types listed below have no leaves, and steps never change them.
 #[diagnostic::on_unimplemented(
     message = "an array of `{Self}` is not a tree of float leaves",
     note = "leaves are arrays of `f32`, `f64` and, with the feature `half`, `f16` and `bf16`; a tree may also hold \

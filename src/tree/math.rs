@@ -32,7 +32,7 @@ use crate::layout::{Run, matching_strides};
 
 /// Adds updates to parameters, leaf by leaf.
 ///
-/// [`step`](crate::GradientTransformation::step) does the same in the registers of the update itself; the results are
+/// [`step`](crate::GradientTransformation::step) does the same in the loop that computes the updates; the results are
 /// bitwise identical.
 ///
 /// ```text
@@ -103,7 +103,7 @@ fn add_mixed<P: Element, U: Element>(p: P, u: U) -> P {
     if P::DTYPE == DType::F64 || U::DTYPE == DType::F64 {
         P::from_f64(add_update(p.as_f64(), u.as_f64()))
     } else {
-        // Rounded once in `f32`, once to the parameter's dtype, as two values of that dtype.
+        // Rounds once in `f32` and once to the parameter's dtype, as for two values of that dtype.
         P::from_f64(f64::from(add_update(p.as_f64() as f32, u.as_f64() as f32)))
     }
 }

@@ -13,9 +13,9 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 ///
 /// For a leaf of shape `[rows, ..]`, `values` has the shape `[indices.len(), ..]`. It is any tree with one leaf, such
 /// as an array or a view of any float type that converts to the leaf's compute type without loss, in any memory order.
-/// All leaves of a tree with several have these rows. Indices come in any order, and may be none. Rows of a repeated
-/// index are summed, in the order in which they come, in the leaf's compute type. The indices are a `Vec`, an array or
-/// a slice of `usize`: [`RowIndices`].
+/// If that tree has several leaves, all of them have these rows. Indices come in any order, and may be none. Rows of a
+/// repeated index are summed, in the order in which they come, in the leaf's compute type. The indices are a `Vec`, an
+/// array or a slice of `usize`: [`RowIndices`].
 ///
 /// # Errors
 ///
@@ -64,18 +64,18 @@ use super::{Tree, TreeMut, Walk, WalkMut};
 /// # References
 ///
 /// PyTorch's gradients of `torch.nn.Embedding(sparse=True)`, after `coalesce`; TensorFlow's `IndexedSlices`. Optax has
-/// none. Differs: PyTorch sums the rows of an index in their own type, here 16-bit rows are summed in `f32`.
+/// no equivalent. Differs: PyTorch sums the rows of an index in their own type, here 16-bit rows are summed in `f32`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SparseRows<V, I = Vec<usize>> {
-    /// The row numbers, in any order.
+    /// The row indices, in any order.
     pub indices: I,
     /// Their gradients: one row for each index.
     pub values: V,
 }
 
 impl<V, I> SparseRows<V, I> {
-    /// Returns the gradients of the rows with these numbers, in any order: one row for each index.
+    /// Returns the gradients of the rows with these indices, in any order: one row for each index.
     pub fn new(indices: I, values: V) -> SparseRows<V, I> {
         SparseRows { indices, values }
     }
@@ -94,7 +94,7 @@ impl<V: TreeMut, I: RowIndices> TreeMut for SparseRows<V, I> {
     }
 }
 
-/// Row numbers: a `Vec`, an array or a slice of `usize`, also behind a reference, a `Box` or an `Arc`.
+/// Row indices: a `Vec`, an array or a slice of `usize`, also behind a reference, a `Box` or an `Arc`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a list of row indices",
     label = "row indices are a `Vec`, an array or a slice of `usize`",
@@ -102,7 +102,7 @@ impl<V: TreeMut, I: RowIndices> TreeMut for SparseRows<V, I> {
             usize::try_from(i)).collect::<Result<Vec<_>, _>>()?`"
 )]
 pub trait RowIndices {
-    /// Returns the numbers, in the given order.
+    /// Returns the indices, in the given order.
     fn indices(&self) -> &[usize];
 }
 

@@ -45,8 +45,8 @@ pub enum Rate {
     Own,
     /// The rate of burn's scheduler; the transformation's own must be 1.
     ///
-    /// Neither may a `scale` or `scale_by_schedule` in it have another factor than 1. Constructing the optimizer fails
-    /// otherwise.
+    /// Constructing the optimizer fails otherwise, and also if a `scale` or `scale_by_schedule` in it has another
+    /// factor than 1.
     Burns,
 }
 

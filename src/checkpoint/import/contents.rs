@@ -79,7 +79,7 @@ impl Contents {
     ///
     /// # Errors
     ///
-    /// The inner error tells why it is none.
+    /// The inner error tells why the tensor is not a number of steps.
     pub(super) fn steps(&self, tensor: &str) -> Result<Result<u64, String>> {
         let info = self.tensors.info(tensor)?;
         let size = match info.dtype {

@@ -21,7 +21,7 @@ pub(super) struct Fit<'a> {
     contents: &'a Contents,
     /// Tensors by role and new path, without leaves that start afresh.
     held: Held<'a>,
-    /// By value of the state.
+    /// The source of each value of the state.
     values: Vec<Value<'a>>,
     /// New buffers, with tensors.
     buffers: Vec<(BufferSpec, &'a str)>,
@@ -248,7 +248,7 @@ impl<'a> Compare<'a, '_> {
         }
     }
 
-    /// Compares buffers with their tensors, perhaps parameters: a frozen one is, in PyTorch.
+    /// Compares buffers with their tensors. In PyTorch, a frozen parameter is among the parameters.
     fn buffers(&mut self, here: &[BufferSpec], held: &Held<'a>) -> Vec<(BufferSpec, &'a str)> {
         let mut found = Vec::new();
         for buffer in here.iter().filter(|buffer| !self.moves.is_kept(buffer.path())) {

@@ -18,7 +18,7 @@ pub(super) fn register(r: &mut Registry) {
     r.choosing("noisy_sgd", |given| Ok(in_parts(noisy_sgd(required(), seed(given)?)))).taking(&["key", "seed"]);
 }
 
-/// Reads a key or a seed, as Optax does, whose random numbers differ.
+/// Reads a key or a seed, as Optax does. The random numbers differ from Optax's.
 fn seed(given: &Fields<'_>) -> Result<u64> {
     Ok(given.or::<Option<u64>>("seed", None)?.or(given.or("key", None)?).unwrap_or(0))
 }

@@ -201,11 +201,11 @@ pub trait TwoPasses: Part {
 
     /// Requests that reductions are repeated before [`decide`](TwoPasses::decide).
     ///
-    /// Squares of `f64` elements have overflowed or vanished then.
+    /// An implementation does so for leaves whose squares have overflowed or vanished in `f64`.
     ///
-    /// Stores the scale of a leaf's elements, which [`scalars`](TwoPasses::scalars) then applies, and passes each such
-    /// leaf to `again`. Called once a step, in steps on trees with `f64` leaves. Only a part without state arrays may
-    /// request any.
+    /// It stores the scale of a leaf's elements, which [`scalars`](TwoPasses::scalars) then applies, and passes each
+    /// such leaf to `again`. Called once a step, in steps on trees with `f64` leaves. Only a part without state arrays
+    /// may request any.
     fn again(&self, memory: &mut Self::Memory, sums: Sums<'_>, again: &mut dyn FnMut(usize)) {
         let _ = (memory, sums, again);
     }

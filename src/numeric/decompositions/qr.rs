@@ -19,7 +19,7 @@ pub(crate) struct Orthogonal {
 
 /// Computes `Q` of `S = QR`, with a positive diagonal of `R`; overwrites `s`.
 ///
-/// Orthogonal to the last digits for any `S`, even with dependent columns.
+/// `Q` is orthogonal up to rounding errors for any `S`, even with dependent columns.
 pub(crate) fn orthogonalize(s: &mut [f64], n: usize, q: &mut [f64], room: &mut Orthogonal) {
     if n == 0 {
         return;

@@ -2,7 +2,7 @@
 //!
 //! `f64` takes 64 random bits per number, `f32` 32, in arithmetic of its type.
 //!
-//! No step is a branch or an integer conversion of wide SIMD levels only, so loops vectorize on all.
+//! No step is a branch, or an integer conversion that only wide SIMD levels have, so loops vectorize at every level.
 
 use super::{halves, rounds};
 

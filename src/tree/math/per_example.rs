@@ -57,7 +57,7 @@ where
     Ok(clipped)
 }
 
-/// Clips each leaf of each example's gradient to its own norm and sums them; returns the clipped ones per leaf.
+/// Clips each leaf of each example's gradient by its own norm and sums them; returns the number clipped per leaf.
 ///
 /// The leaves of `grads` have one more axis than those of `sum`, the first: the examples.
 ///
@@ -144,7 +144,7 @@ fn examples<G: Tree + ?Sized, S: Tree + ?Sized>(function: &str, grads: &G, sum: 
     ))
 }
 
-/// Calls `each` with each chunk by example: its number, the place in it, the elements.
+/// Calls `each` with each chunk by example: the example's index, the place in it, the elements.
 fn by_example(leaf: &LeafRef<'_>, examples: usize, mut each: impl FnMut(usize, usize, &[f64])) {
     let len = leaf.parts.data.len() / examples.max(1);
     read(leaf, |start, mut stretch| {

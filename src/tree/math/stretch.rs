@@ -46,7 +46,7 @@ impl<'a> Stretches<'a> {
     }
 }
 
-/// Calls `each` with row-major chunks and their first elements' numbers.
+/// Calls `each` with the index of each row-major chunk's first element, and the chunk.
 pub(crate) fn read(leaf: &LeafRef<'_>, mut each: impl FnMut(usize, &[f64])) {
     let mut stretches = Stretches::of(leaf);
     (0..leaf.parts.data.len()).step_by(STRETCH).for_each(|start| each(start, stretches.next()));
@@ -95,7 +95,7 @@ impl Road {
 
     /// # Safety
     ///
-    /// `leaf` is this road's, without a concurrent writer.
+    /// `leaf` is the one that this road was made for, and has no concurrent writer.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn load(&mut self, leaf: &LeafParts, start: usize, to: &mut [f64]) {
         let (view, len) = (leaf.view(), to.len());
