@@ -82,7 +82,8 @@ pub struct Report {
     pub differed: Vec<String>,
     /// Leaves of another type than in the file, by their paths here, as permitted by [`cast`](Migration::cast).
     pub cast: Vec<String>,
-    /// Fields of the state that start as in `init`, such as those of a new wrapper, except those of fresh leaves only.
+    /// Fields of the state that start as in `init`, such as those of a new wrapper; not those that do so for fresh
+    /// leaves only.
     pub started: Vec<String>,
 }
 
@@ -143,8 +144,8 @@ impl Load {
     /// permission: the optimizer, the parameters' structure, the buffers' paths, types and shapes, the fields of the
     /// state. Every difference is listed.
     ///
-    /// Parameters from a file on disk are in memory twice during loading, so that nothing has been changed either if
-    /// the file changes during the read; those from a [mapped](Checkpoint::map) file are not.
+    /// Parameters from a file on disk are in memory twice during loading, so that nothing is changed if the file
+    /// changes during the read. Those from a [mapped](Checkpoint::map) file need no second copy.
     pub fn load<T: Stage, P: TreeMut + ?Sized>(
         &self,
         file: &Checkpoint,
@@ -275,7 +276,7 @@ impl Load {
     }
 }
 
-/// Returns the fields that start anew, except for fresh leaves only.
+/// Returns the fields that start anew; not those that do so for fresh leaves only.
 fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) -> Vec<String> {
     let of_fresh = |of: &Owner| matches!(of, Owner::Leaf(path) if moves.is_fresh(path));
     let all = items(&**state, state.structure());
@@ -287,7 +288,7 @@ fn started<T: Stage>(state: &OptState<T>, sources: &[Source], moves: &Resolved) 
 
 struct Fit<T: Stage> {
     state: OptState<T>,
-    /// By value of the state.
+    /// The source of each value of the state.
     sources: Vec<Source>,
     params: FromState,
     moves: Resolved,

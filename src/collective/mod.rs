@@ -43,7 +43,7 @@ use crate::error::{Error, Result};
 /// in `Pending::new(|| done)`.
 ///
 /// A group of devices fits too: `ncclGroupStart`, one `ncclSend` and `ncclRecv` of `ncclUint8` for each rank,
-/// `ncclGroupEnd` are an all-to-all; a broadcast of each rank's part in such a group is the gathering. NCCL lacks a
+/// `ncclGroupEnd` are an all-to-all; a broadcast of each rank's part in such a group is an all-gather. NCCL lacks a
 /// time limit: poll `ncclCommGetAsyncError` while the stream is not done, and call `ncclCommAbort` at the deadline.
 pub trait Collective: fmt::Debug + Send + Sync {
     /// Returns the number of this rank, from 0.
@@ -57,7 +57,8 @@ pub trait Collective: fmt::Debug + Send + Sync {
     /// The caller waits in the order in which its calls have begun. The message may travel meanwhile. Errors are
     /// returned by the wait.
     ///
-    /// Other ranks see the same call: they may wait for theirs at once, and need not begin it so.
+    /// To other ranks it is the same call as `all_to_all`: each rank may begin it, or call `all_to_all` and wait at
+    /// once.
     fn begin_all_to_all(&self, send: Vec<u8>, to: &[usize], received: Vec<u8>, from: &[usize]) -> Pending<'_>;
 
     /// Begins an [`all_gather`](Self::all_gather); see [`begin_all_to_all`](Self::begin_all_to_all).

@@ -21,7 +21,7 @@ use crate::tree::{Structure, Tree, TreeMut, for_each_leaf, tree_add_scaled, tree
 ///
 /// # Cost
 ///
-/// An addition for each part, and room for `log₂ m` trees.
+/// An addition for each part, and memory for `log₂ m` trees.
 ///
 /// # Example
 ///
@@ -87,7 +87,7 @@ fn add<G: TreeMut>(before: &mut G, last: &G) {
     drop(tree_add_scaled(before, 1.0, last));
 }
 
-/// Merges the last sums while of equally many trees; for each addition.
+/// Merges the last two sums while both are of equally many trees; called after each new sum.
 pub(crate) fn merge_equal<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S, &S)) {
     while let [.., (n, before), (m, last)] = &mut sums[..]
         && n == m
@@ -120,8 +120,8 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 /// # Cost
 ///
 /// A step takes as long as the rank with the most parts. If `parts` is a power of two a rank has up to twice the parts
-/// of another: with 8 parts 3 ranks have 2, 2 and 4, half as much again as an even split. Otherwise it can be more: 2
-/// ranks have 8 and 1 of 9.
+/// of another: with 8 parts 3 ranks have 2, 2 and 4, at most 1.5 times an even split. Otherwise it can be more: 2 ranks
+/// have 8 and 1 of 9.
 ///
 /// # Errors
 ///
@@ -145,7 +145,7 @@ pub(crate) fn merge_all<S>(sums: &mut Vec<(u64, S)>, add: &mut impl FnMut(&mut S
 ///
 /// # References
 ///
-/// PyTorch's `DistributedSampler` gives all ranks as many examples, and its mean depends on their number.
+/// PyTorch's `DistributedSampler` gives all ranks equally many examples, and its mean depends on their number.
 pub fn parts(collective: &dyn Collective, parts: usize) -> Result<Range<usize>> {
     let (rank, size) = place_in(collective)?;
     if size == 1 && parts > 0 {

@@ -6,9 +6,11 @@ use super::DType;
 #[derive(Clone, Copy, Debug)]
 pub struct Rounding {
     pub(crate) dtype: DType,
-    /// The missing fraction bits, their number, and half of them.
+    /// The mask of the fraction bits that the dtype lacks.
     below: u32,
+    /// The number of these bits.
     shift: u32,
+    /// Just below one half in the last place of the dtype, which rounds to nearest when added.
     half: u32,
     /// The bits of the smallest normal number. Smaller ones are multiples of `1.5 / 2²³` of the carrier, which is added
     /// and subtracted.

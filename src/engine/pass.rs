@@ -49,7 +49,8 @@ impl<'a, T: Stage> Pass<'a, T> {
 }
 
 /// Returns true if passes that drop updates also run as loops of the whole chain. Chains that fuse only in some steps
-/// use their members' loops, which exist anyway; but for leaf statistics these would go through memory.
+/// use their members' loops, which exist anyway; not chains with leaf statistics, whose updates would then go through
+/// memory.
 const fn drops_in_loops<T: Stage>() -> bool {
     T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
 }

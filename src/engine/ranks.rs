@@ -117,7 +117,7 @@ impl Ranks {
     }
 }
 
-/// Divides bytes to equalize the total loads, as water levels out between partly full vessels.
+/// Divides bytes to equalize the total loads, by water-filling.
 fn quotas(load: &[u64], free: impl Iterator<Item = u64>) -> Vec<u64> {
     let mut left: u64 = free.sum();
     let mut sorted = load.to_vec();

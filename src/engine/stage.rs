@@ -130,8 +130,9 @@ pub trait Stage: Transform + Clone {
     /// True if it always does: the engine skips [`fuses_now`](Stage::fuses_now), and members have no loops of their
     /// own.
     const FUSES_ALWAYS: bool = false;
-    /// True if a box whose type allows more than this stage needs instantiates whole-chain loops. Such a box is usually
-    /// a member of a chain, so only stages that join parts and types that are whole chains set it.
+    /// True if whole-chain loops are instantiated for this stage in a box whose type allows more needs than the stage
+    /// has. Such a box is usually a member of a chain, so this is true only of stages made of others and of types that
+    /// are whole chains.
     const WHOLE: bool = true;
     /// The number of state arrays in that loop.
     const SLOTS: usize = 0;

@@ -97,7 +97,7 @@ impl Effect {
     pub const AGAINST: Effect = Effect { turn: Some(-1.0), ..Effect::UNKNOWN };
     /// Updates are zero.
     pub const ZERO: Effect = Effect { turn: Some(0.0), ..Effect::UNKNOWN };
-    /// The size of updates is independent of that of the gradients, whose limits belong before it.
+    /// The size of updates is independent of that of the gradients, so that gradients must be limited before this part.
     pub const OWN_SIZE: Effect = Effect { own_size: true, ..Effect::ALONG };
     /// As [`OWN_SIZE`](Self::OWN_SIZE), and updates are reversed: a whole optimizer.
     pub const STEP: Effect = Effect { own_size: true, ..Effect::AGAINST };
@@ -244,7 +244,7 @@ impl Summary {
             Summary::Around { inner, .. } => inner.turn(),
             Summary::Allowed { kinds, .. } if kinds.contains(&WarningKind::Climbs) => None,
             Summary::Allowed { inner, .. } => inner.turn(),
-            // One group that increases the loss suffices; otherwise all must be known.
+            // The directions of all groups must be known; one that increases the loss suffices.
             Summary::Partition { groups, .. } => {
                 let turns = groups.iter().map(Summary::turn).collect::<Option<Vec<_>>>()?;
                 Some(if turns.iter().any(|turn| *turn > 0.0) { 1.0 } else { -1.0 })

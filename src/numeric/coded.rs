@@ -1,7 +1,7 @@
 //! Quantized numbers: blocks of 256 8-bit codes after a scale, the largest finite magnitude as an `f32`.
 //!
-//! The sign bit of its scale marks a block with NaN or infinities. Its codes of size 1 are infinities, those of size 2
-//! NaN, so that each affects its own element only.
+//! The sign bit of its scale marks a block with NaN or infinities. Its codes of magnitude 1 are infinities, those of
+//! magnitude 2 NaN, so that each affects its own element only.
 //!
 //! Other numbers are rounded stochastically to an adjacent code, with probabilities proportional to nearness (of roots,
 //! if codes are roots): under rounding to nearest, a mean that takes a thousandth of a square each step would never
@@ -15,7 +15,7 @@ use crate::element::{CODED_BLOCK as BLOCK, CODED_SCALE as SCALE, DType};
 
 type Block = [u8; BLOCK + SCALE];
 
-/// Sizes of codes in a marked block: infinities, NaN, and the least other number.
+/// Magnitudes of codes in a marked block: infinities, NaN, and the least other number.
 const INFINITE: u32 = 1;
 const NAN: u32 = 2;
 const LEAST_FINITE: u32 = 3;
@@ -23,9 +23,9 @@ const LEAST_FINITE: u32 = 3;
 trait Code: Copy {
     /// True if the highest bit is a sign.
     const SIGNED: bool;
-    /// Returns a code's size, without sign.
+    /// Returns a code's magnitude.
     fn size(code: u8) -> u32;
-    /// Returns the code of this size, negative if requested and signed.
+    /// Returns the code of this magnitude, negative if requested and signed.
     fn with_sign(size: u32, negative: bool) -> u32;
     /// Least scale, so that derived values are normal numbers.
     const LEAST: f32;
@@ -272,7 +272,7 @@ impl<K: Code> Job for Encode<'_, K> {
         for (b, to) in to.iter_mut().enumerate() {
             let largest = largest(&from[b]);
             let least = if largest < K::LEAST { K::LEAST } else { largest };
-            // Of zeros, as memory is before the first step.
+            // The scale of zeros is 0, as memory is before the first step.
             let scale = if largest == 0.0 { 0.0 } else { least };
             let marked = || -largest_finite(&from[b]).max(K::LEAST);
             let [s0, s1, s2, s3, ..] = to;

@@ -25,7 +25,7 @@ use crate::tree::Tree;
 /// # Ok::<(), gradchain::Error>(())
 /// ```
 ///
-/// Without masks and memory orders, so deserialization needs the transformation and the parameters:
+/// The data lacks masks and memory orders, so deserialization needs the transformation and the parameters:
 ///
 /// ```compile_fail
 /// use gradchain::prelude::*;

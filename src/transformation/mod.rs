@@ -57,7 +57,7 @@ pub trait GradientTransformation: Stage {
         Ok(state)
     }
 
-    /// Transforms gradients and adds the updates to the parameters, in one pass over memory.
+    /// Transforms gradients and adds the updates to the parameters, in as few passes over memory as possible.
     ///
     /// The gradient of a leaf may be [row-sparse](crate::tree::SparseRows).
     ///
@@ -304,7 +304,7 @@ pub trait GradientTransformation: Stage {
     ///
     /// # Cost
     ///
-    /// A walk over the chain, independent of the size of the parameters; a text for each number.
+    /// A walk over the chain, independent of the size of the parameters; an allocated path for each number.
     ///
     /// # Errors
     ///

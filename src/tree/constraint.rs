@@ -79,7 +79,8 @@ pub trait Constraint: fmt::Debug + Send + Sync + 'static {
 
     /// Computes the gradient with respect to the raw numbers from that with respect to the leaf.
     ///
-    /// It is the transpose of the derivative of [`constrain`](Constraint::constrain), times `gradient`.
+    /// It is the vector-Jacobian product: the transposed Jacobian of [`constrain`](Constraint::constrain), times
+    /// `gradient`.
     ///
     /// It is linear in the gradient. Very large gradients are passed scaled down, so that sums of them stay finite.
     ///

@@ -18,11 +18,11 @@ pub struct Walk<'a, 'w> {
 
 #[derive(Clone, Copy)]
 enum Rows<'a> {
-    /// A tree with the child `values`.
+    /// Shows rows as a tree with the child `values`.
     Apart,
-    /// In the place of a leaf.
+    /// Shows rows in the place of their leaf.
     Asked,
-    /// The walk is inside some.
+    /// The walk is inside the rows with these indices.
     Of(&'a [usize]),
 }
 
@@ -399,7 +399,7 @@ fn enter(path: &mut String, key: &str) -> usize {
     parent
 }
 
-/// As [`enter`], with a number. `write!` would cost a sixth of a small leaf's share of a step.
+/// As [`enter`], with a number. `write!` would cost a sixth of the time of a step on a small leaf.
 fn enter_index(path: &mut String, index: usize) -> usize {
     let mut digits = [0; 20];
     let (mut rest, mut first) = (index, digits.len());

@@ -96,7 +96,7 @@ const PARTS: [(&str, &[Array]); 14] = [
     ("scale_by_amsgrad", AMSGRAD),
     ("sgd", &[TRACE]),
     ("trace", &[TRACE]),
-    // The momentum is of updates times the rate, in PyTorch without it.
+    // Here, momentum accumulates updates times the learning rate; in PyTorch, without it.
     ("rmsprop", &[MEAN_SQUARE, MEAN, ("trace", [None, Some("trace")])]),
     ("scale_by_rms", &[MEAN_SQUARE]),
     ("scale_by_stddev", &[MEAN_SQUARE, MEAN]),

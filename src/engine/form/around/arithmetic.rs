@@ -116,7 +116,7 @@ impl Elements {
         Elements { rows: true, ..self }
     }
 
-    /// The same, with the number of the state array that the inner transformation sees in place of the parameters. The
+    /// The same, with the index of the state array that the inner transformation sees in place of the parameters. The
     /// array has the compute type.
     #[must_use]
     pub const fn point(self, slot: usize) -> Elements {
@@ -286,12 +286,13 @@ pub trait Loops<P: Wrapper> {
 /// A wrapper's reductions and their effects.
 #[derive(Clone, Copy)]
 pub struct Reduces {
-    /// Before the inner transformation, and after it.
+    /// The numbers of reductions before and after the inner transformation.
     pub(super) sums: [usize; 2],
     /// True if updates are rewritten given the gradients.
     pub(super) meets: bool,
-    /// True if updates are rewritten after the reductions, and if that reads parameters.
+    /// True if updates are rewritten after the reductions.
     pub(super) waits: bool,
+    /// True if that reads parameters.
     pub(super) last_reads_params: bool,
     /// False if it has no loop with the inner transformation.
     pub(super) fuses: bool,
