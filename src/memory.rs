@@ -61,7 +61,7 @@ unsafe impl Send for RawSlice {}
 unsafe impl Sync for RawSlice {}
 
 impl RawSlice {
-    // Aligned for every type.
+    // A dangling pointer, aligned for every type.
     pub(crate) const NOWHERE: RawSlice =
         RawSlice { ptr: NonNull::<f64>::dangling().cast(), len: 0, dtype: DType::F64, first: 0 };
 

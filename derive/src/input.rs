@@ -45,9 +45,9 @@ pub(crate) struct Generics {
 }
 
 struct Parameter {
-    /// With bounds, without the default.
+    /// The declaration with bounds, without the default.
     declared: TokenStream,
-    /// As the argument in the type.
+    /// The argument in the type.
     argument: TokenStream,
     is_type: bool,
 }

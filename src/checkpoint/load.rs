@@ -385,7 +385,7 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
 }
 
 enum Read {
-    /// In memory, where nothing changes it.
+    /// A tensor in memory, where nothing changes it.
     Tensor(String),
     Bytes(DType, Vec<u8>),
 }

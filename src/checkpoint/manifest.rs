@@ -27,7 +27,7 @@ pub(super) struct Manifest {
     pub(super) format: u32,
     #[serde(rename = "crate")]
     pub(super) version: String,
-    /// As data; functions are strings in angle brackets.
+    /// The optimizer as data; functions are strings in angle brackets.
     #[serde(deserialize_with = "json::bounded")]
     pub(super) optimizer: Value,
     pub(super) structure: Leaves,
@@ -35,11 +35,11 @@ pub(super) struct Manifest {
     pub(super) params: bool,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) buffers: Buffers,
-    /// In order.
+    /// The single values, in order.
     pub(super) values: Vec<(ItemName, Single)>,
-    /// In order, with the names of tensors.
+    /// The arrays, in order, with the names of their tensors.
     pub(super) arrays: Vec<(ItemName, String)>,
-    /// By tensor.
+    /// The check sums, by tensor.
     pub(super) crc32: BTreeMap<String, Crc>,
     pub(super) notes: BTreeMap<String, String>,
     /// Rank and number of ranks of a shard; `None` for a complete file.
@@ -51,7 +51,7 @@ pub(super) struct Manifest {
     /// Tensors that are bytes of 8-bit arrays in memory order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) coded: BTreeMap<String, Coded>,
-    /// Each of several models; its tensors begin with its name.
+    /// The descriptions of several models, by name; the names of a model's tensors begin with its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: BTreeMap<String, Manifest>,
 }
@@ -78,7 +78,8 @@ impl Default for Manifest {
     }
 }
 
-/// The dtype of an 8-bit array (of a chunk, the whole array's): the file has only its bytes.
+/// The layout of an 8-bit array, of which the file has only bytes; that of the whole array, if the file has a chunk of
+/// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Coded {
     pub(super) dtype: DType,
@@ -94,7 +95,7 @@ impl Coded {
     }
 }
 
-/// As text of fixed length.
+/// A CRC-32, serialized as text of fixed length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Crc(pub(super) u32);
 

@@ -35,7 +35,7 @@ const OTHERS: [(&[u8], &str); 6] = [
     (b"GGUF", "a GGUF file"),
 ];
 
-/// Most bytes of a header, as in the format's own readers.
+/// The maximum length of a header in bytes, as in the format's own readers.
 const LONGEST_HEADER: u64 = 100_000_000;
 
 impl Tensors {
@@ -199,7 +199,7 @@ pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
         return other(&format_args!("not a safetensors file: it has {found} bytes"));
     }
     let length = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| start[i]));
-    // Before allocating it.
+    // Checked before the header is allocated.
     if length > LONGEST_HEADER {
         return other(&format_args!("not a safetensors file: it announces a header of {length} bytes"));
     }

@@ -108,7 +108,7 @@ pub fn average_with<P: TreeMut + ?Sized>(
         "the structure of the averaged parameters",
         &leaves.into_iter().chain(buffers).collect::<Vec<_>>(),
     )?;
-    // Before the leaves, so that a refusal changes nothing.
+    // Buffers come before the leaves, so that a refusal changes nothing.
     let means = if own.is_empty() {
         Vec::new()
     } else {

@@ -70,7 +70,7 @@ struct Call {
 
 #[derive(Debug)]
 struct Meeting {
-    /// In flight, in order.
+    /// The calls in flight, in order.
     calls: VecDeque<Call>,
     first: u64,
     begun: Vec<u64>,

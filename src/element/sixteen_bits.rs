@@ -129,7 +129,7 @@ impl SixteenBits for half::f16 {
         // Subnormal: multiples of 2⁻²⁴, small enough that no step rounds.
         const LARGE: f32 = (1 << 24) as f32;
         let multiples = f32::from_bits(magnitude) * LARGE;
-        // In floats: a saturating conversion to integers does not vectorize.
+        // Computed in floats: a saturating conversion to integers does not vectorize.
         let whole = (multiples + LARGE / 2.0) - LARGE / 2.0;
         let below = if whole > multiples { whole - 1.0 } else { whole };
         let up = if (multiples - below) * 65536.0 > random as i32 as f32 { 1.0 } else { 0.0 };
@@ -151,7 +151,7 @@ impl SixteenBits for half::f16 {
 fn round_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let inexact = f64::from(near) != value && near.is_finite();
-    // Towards zero if rounded away from it; then sets the last bit, perhaps again.
+    // Steps back towards zero if the conversion rounded away from it, then sets the last bit.
     let away = inexact && f64::from(near).abs() > value.abs();
     f32::from_bits((near.to_bits() - u32::from(away)) | u32::from(inexact))
 }

@@ -44,7 +44,7 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
 pub(super) enum To {
     Nowhere,
     Updates,
-    /// Added to these parameters.
+    /// Updates are added to these parameters.
     Params(RawSlice),
 }
 

@@ -47,7 +47,7 @@ pub struct Plan {
     pub buffers: Vec<BufferSpec>,
 }
 
-/// Most buffers that the display names.
+/// The maximum number of buffers that the display names.
 const MOST_SHOWN: usize = 8;
 
 /// One pass of a [`Plan`].
@@ -65,7 +65,7 @@ pub struct PassPlan {
 }
 
 impl PassPlan {
-    /// All bytes read and written.
+    /// Returns the bytes read and written.
     pub fn bytes(&self) -> usize {
         self.source + self.params + self.state + self.stored
     }

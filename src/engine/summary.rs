@@ -128,7 +128,7 @@ impl Effect {
     /// The length of the step is final: the loss was evaluated at its end.
     pub const SETTLED: Effect = Effect { settles: true, ..Effect::ALONG };
 
-    /// Updates are multiplied by a number, which may be negative. Of a schedule, only its value at step 0 counts.
+    /// Returns the effect of a factor, which may be negative. Of a schedule, only its value at step 0 counts.
     pub fn times(factor: &Hyperparam) -> Effect {
         match factor {
             Hyperparam::Number(factor) if !factor.is_nan() => {
@@ -139,7 +139,7 @@ impl Effect {
         }
     }
 
-    /// As this effect, times a learning rate. A schedule counts as positive.
+    /// Returns this effect, times a learning rate. A schedule counts as positive.
     pub fn at_rate(self, rate: &Hyperparam) -> Effect {
         let by = Effect::times(rate);
         let negative = if let Hyperparam::Number(rate) = rate { Some(*rate).filter(|rate| *rate < 0.0) } else { None };
@@ -163,12 +163,12 @@ impl Effect {
         self.factor && self.turn == Some(-1.0)
     }
 
-    /// As this effect, with a mean of past updates that has this decay.
+    /// Returns this effect, with a mean of past updates that has this decay.
     pub fn with_momentum(self, decay: &Hyperparam) -> Effect {
         Effect { momentum: !matches!(decay, Hyperparam::Number(0.0)), ..self }
     }
 
-    /// As this effect, with weight decay.
+    /// Returns this effect, with weight decay.
     pub fn decays(self, weight_decay: &Hyperparam) -> Effect {
         let decay = if let Hyperparam::Number(decay) = weight_decay { *decay } else { 1.0 };
         Effect { decay, ..self }

@@ -5,7 +5,7 @@ use crate::element::{Contribution, Real};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::numeric::sums::{add_counts, add_lanes};
 
-/// Most reductions of a fused chain.
+/// The maximum number of reductions of a fused chain.
 pub(crate) const MOST_SUMS: usize = 8;
 
 /// A range's contribution to each reduction.

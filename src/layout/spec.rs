@@ -275,7 +275,7 @@ impl fmt::Display for Difference {
                 write!(f, "{}: expected a memory order of strides {expected:?}, found {found:?}", Named(path))
             }
             Difference::Order { expected, found } => {
-                // Leaves that may be absent have no order.
+                // Leaves that may be absent are skipped.
                 let there = expected.iter().filter(|path| found.contains(path));
                 let first = there.zip(found).find(|(expected, found)| expected != found);
                 write!(f, "the leaves are in another order")?;

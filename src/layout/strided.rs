@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 /// Axes stored without allocation.
 const INLINE: usize = 6;
 pub(crate) type Shape = SmallVec<[usize; INLINE]>;
-/// In elements.
+/// The strides of an array, in elements.
 pub(crate) type Strides = SmallVec<[isize; INLINE]>;
 
 /// Collects axes. `SmallVec`'s constructor copies even one or two numbers by a call.

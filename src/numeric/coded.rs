@@ -27,7 +27,7 @@ trait Code: Copy {
     fn size(code: u8) -> u32;
     /// Returns the code of this magnitude, negative if requested and signed.
     fn with_sign(size: u32, negative: bool) -> u32;
-    /// Least scale, so that derived values are normal numbers.
+    /// The least scale, for which derived values are normal numbers.
     const LEAST: f32;
     fn of(scale: f32) -> Self;
     fn decode(self, code: u8) -> f32;
@@ -141,7 +141,7 @@ struct Log<const SIGNED: bool> {
     base: i32,
 }
 
-/// Bits of an `f32` below a code's.
+/// The number of an `f32`'s lower bits that codes omit.
 const BELOW: u32 = 20;
 
 impl<const SIGNED: bool> Code for Log<SIGNED> {

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 const LINE: usize = 64;
 
-/// Most arrays prefetched for a tile.
+/// The maximum number of arrays prefetched for a tile.
 const MOST: usize = 10;
 
 /// Prefetch distance of a loop's own arrays, in bytes. The CPU's prefetcher follows them too, but stops at the end of a

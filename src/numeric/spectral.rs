@@ -28,7 +28,7 @@ fn reflect(a: &mut [f64], n: usize, k: usize, v: &mut [f64], w: &mut [f64]) -> f
     if norm == 0.0 {
         return 0.0;
     }
-    // Away from the first element, to avoid cancellation.
+    // Its sign opposes that of the first element, to avoid cancellation.
     let target = if v[0] > 0.0 { -norm } else { norm };
     v[0] -= target;
     let beta = 2.0 / v.iter().map(|x| x * x).sum::<f64>();

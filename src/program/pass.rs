@@ -48,7 +48,7 @@ pub struct LeafProgram {
     /// The arrays of its [slots](Program::slots).
     pub arrays: Arc<[Array]>,
     sums: Vec<usize>,
-    /// Its part, if any.
+    /// The part whose work on whole leaves this is; empty for arithmetic on elements.
     pub(super) part: &'static str,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Passes<'m> {
     kept: Vec<usize>,
     /// The whole-leaf programs of the next barrier.
     pub(super) whole: Vec<Result<LeafProgram>>,
-    /// Their part.
+    /// The part that these programs belong to.
     pub(super) part: &'static str,
     /// The previous leaf's result, shared because most leaves have the same.
     last: Option<(Vec<InRecord>, Program, Arc<[Array]>)>,

@@ -11,9 +11,9 @@ use super::lines::{Known, Lines, Map};
 use super::op::{Comparison, Op, Type, Value};
 use crate::element::{DType, InRecord};
 
-/// Most paths through one part.
+/// The maximum number of paths through one part.
 const MOST_PATHS: usize = 4096;
-/// Most comparisons on one path, for loops that a comparison ends.
+/// The maximum number of comparisons on one path, for loops that a comparison ends.
 const MOST_DECISIONS: usize = 256;
 
 /// Kinds of recordings, one for each of the first passes of a step: a recording is likely to repeat the last of its
@@ -113,7 +113,7 @@ pub(super) struct Recorder {
 pub(super) struct Recording {
     pub(super) code: Arc<Code>,
     pub(super) scalars: Vec<f64>,
-    /// Its slots.
+    /// The state arrays of its slots.
     pub(super) arrays: Vec<InRecord>,
     /// Its sums, as indices in the chain.
     pub(super) sums: Vec<usize>,

@@ -104,7 +104,7 @@ impl<T: TreeMut + ?Sized> TreeMut for &mut T {
     }
 }
 
-/// In the order of keys, which are the paths.
+/// Shows the values in the order of their keys, which are the paths.
 impl<T: Tree> Tree for BTreeMap<String, T> {
     fn walk<'a>(&'a self, walk: &mut Walk<'a, '_>) {
         self.iter().for_each(|(name, tree)| walk.child(name, tree));

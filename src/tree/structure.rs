@@ -144,7 +144,7 @@ impl Structure {
         self.compare(&Structure::observed(tree), |ours, theirs| ours == theirs)
     }
 
-    /// As `differences`, with memory orders.
+    /// As `differences`, and compares memory orders too.
     pub(crate) fn differences_in_memory(&self, other: &Structure) -> Vec<Difference> {
         let mut found = self.compare(other, |ours, theirs| ours == theirs);
         let numbers = other.numbers();

@@ -30,7 +30,7 @@ pub(super) struct Fit<'a> {
 
 #[derive(Clone, Copy)]
 enum Value<'a> {
-    /// From `init`.
+    /// The value of `init`.
     Fresh,
     Tensor(&'a str),
     Steps(u64),

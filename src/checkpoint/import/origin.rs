@@ -151,7 +151,7 @@ pub(super) struct Parts {
 
 pub(super) enum Filled {
     From(Role),
-    /// From `init`.
+    /// The value of `init`.
     Fresh,
     /// The file lacks it.
     Nothing,

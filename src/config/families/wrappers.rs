@@ -29,7 +29,7 @@ pub(super) fn register(r: &mut Registry) {
         .wrapper(params_swa)
         .wrapper(quantized)
         .wrapper(|inner| schedule_free(inner, required()))
-        // With the inner transformation's arguments, if any.
+        // These have the inner transformation's arguments, if any.
         .named("allow", || Made::member(allow(nothing(), [])))
         .named("freezable", || Made::member(freezable(nothing())))
         .named("skip_absent", || Made::member(skip_absent(nothing())));

@@ -11,7 +11,7 @@ use super::SlotArray;
 use super::state::Arrays as StateArrays;
 use crate::element::{DType, Real};
 
-/// Most reductions of one loop.
+/// The maximum number of reductions of one loop.
 pub(super) const MOST_PART_SUMS: usize = 4;
 
 #[inline(always)]

@@ -153,9 +153,9 @@ pub trait SlotArray<C>: Cut<C> + Copy {
     fn as_slice(&self) -> &[C];
 }
 
-/// The number of a loop's arrays. Users cannot name this trait.
+/// The number of a loop's arrays, as a type. Users cannot name this trait.
 pub trait Cut<C> {
-    /// This many slices.
+    /// The slices, one for each array.
     type Slices<'a>
     where
         C: 'a;

@@ -81,7 +81,7 @@ impl Scope {
     /// number of updates use [`Clock::of_leaf`](crate::part::Clock::of_leaf).
     pub const LEAF: Scope = Scope { by_leaf: true, ..Scope::TREE };
 
-    /// Also reads the parameters; for [`plan`](crate::GradientTransformation::plan).
+    /// Also reads the parameters, which [`plan`](crate::GradientTransformation::plan) then counts.
     #[must_use]
     pub const fn reads_params(self) -> Scope {
         Scope { params: true, ..self }
@@ -164,7 +164,7 @@ impl Scope {
 pub trait WholeTreeTransformation: Part {
     /// The values kept between steps.
     type State: State;
-    /// Its inputs.
+    /// The inputs of the transformation.
     const SCOPE: Scope = Scope::TREE;
 
     /// Returns the cost of a leaf in a step, relative to an element of other leaves. Processes

@@ -48,7 +48,7 @@ use super::{ItemMut, ItemName, ItemSpec, Kind, Owner, Single, exact};
 #[serde(deny_unknown_fields)]
 pub struct StateData {
     pub(crate) format: u32,
-    /// As JSON, as in a checkpoint.
+    /// The optimizer as JSON, as in a checkpoint.
     pub(crate) optimizer: String,
     pub(crate) structure: Leaves,
     pub(crate) items: Vec<Entry>,

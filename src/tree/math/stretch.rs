@@ -5,7 +5,7 @@ use crate::tree::{Cursor, LeafMut, LeafRef, Run, Tree, TreeMut, Walk, WalkMut, d
 
 use super::super::leaf::LeafParts;
 
-/// Most elements of a chunk.
+/// The maximum number of elements of a chunk.
 pub(crate) const STRETCH: usize = 512;
 
 pub(crate) fn leaves<T: Tree + ?Sized>(tree: &T) -> Vec<LeafRef<'_>> {

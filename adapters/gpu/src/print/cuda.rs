@@ -96,7 +96,7 @@ fn written(name: &str) -> Option<&'static str> {
 }"
         }
         "of_bf16" => "__device__ float of_bf16(unsigned short x) { return __uint_as_float((unsigned)x << 16); }",
-        // To nearest, ties to even; NaN stays NaN.
+        // Rounds to nearest, ties to even; NaN stays NaN.
         "to_bf16" => {
             "__device__ unsigned short to_bf16(float x) {
     unsigned bits = __float_as_uint(x);
@@ -157,7 +157,7 @@ pub(super) fn frame(printer: &Printer<'_>, bindings: &[Bound], element: &dyn Fn(
     });
     let counts = ["begin", "len", "sums_at"].map(|name| ("unsigned".to_string(), name.to_string()));
     let floats = (0..singles).map(|k| ("float".to_string(), format!("number{k}")));
-    // By descending alignment, so that the struct has no padding.
+    // Ordered by descending alignment, so that the struct has no padding.
     let told: Vec<_> = doubles.chain(pointers).chain(counts).chain(floats).collect();
     let joined = |of: &dyn Fn(&(String, String)) -> String, by: &str| told.iter().map(of).collect::<Vec<_>>().join(by);
     text += &format!(

@@ -61,7 +61,7 @@ pub(super) fn store_half(array: &str, bits: &str) -> String {
 fn written(name: &str) -> Option<&'static str> {
     Some(match name {
         "of_bf16" => "fn of_bf16(x: u32) -> f32 { return bitcast<f32>(x << 16u); }",
-        // To nearest, ties to even; NaN stays NaN.
+        // Rounds to nearest, ties to even; NaN stays NaN.
         "to_bf16" => {
             "fn to_bf16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
@@ -69,8 +69,8 @@ fn written(name: &str) -> Option<&'static str> {
     return select(rounded, (bits >> 16u) | 0x40u, (bits & 0x7fffffffu) > 0x7f800000u);
 }"
         }
-        // On bits, because WGSL leaves the rounding of its conversions open. Subnormals are multiples of the smallest
-        // one.
+        // Works on bits, because WGSL leaves the rounding of its conversions open. Subnormals are multiples of the
+        // smallest one.
         "of_f16" => {
             "fn of_f16(x: u32) -> f32 {
     let exponent = (x >> 10u) & 31u;

@@ -66,21 +66,21 @@ impl Elements {
         self.before_reads && self.rewrites[0]
     }
 
-    /// The same, and [`before`](Arithmetic::before) the inner transformation; `rewrites` if it changes the update,
+    /// Adds arithmetic [`before`](Arithmetic::before) the inner transformation; `rewrites` if it changes the update,
     /// besides the state arrays.
     #[must_use]
     pub const fn before(self, rewrites: bool) -> Elements {
         Elements { before: true, rewrites: [rewrites, self.rewrites[1]], ..self }
     }
 
-    /// The same, and [`after`](Arithmetic::after) the inner transformation; `rewrites` if it changes the update,
+    /// Adds arithmetic [`after`](Arithmetic::after) the inner transformation; `rewrites` if it changes the update,
     /// besides the state arrays.
     #[must_use]
     pub const fn after(self, rewrites: bool) -> Elements {
         Elements { after: true, rewrites: [self.rewrites[0], rewrites], ..self }
     }
 
-    /// The same, whose `before` only reads its arrays in a step that makes an update: its writes are discarded.
+    /// Declares that `before` only reads its arrays in a step that makes an update: its writes are discarded.
     ///
     /// A later pass can then repeat it, so that the engine stores no updates for it. In a step that holds the updates
     /// back ([`Hold`](super::Decision::Hold)) it writes.
@@ -89,13 +89,13 @@ impl Elements {
         Elements { before_reads: true, ..self }
     }
 
-    /// The same, which maps zeros to zeros, so that it need not run where the inner transformation emits nothing.
+    /// Declares that zeros stay zeros, so that no arithmetic need run where the inner transformation emits nothing.
     #[must_use]
     pub const fn keeps_zeros(self) -> Elements {
         Elements { keeps_zeros: true, ..self }
     }
 
-    /// The same, whose `after` completes the array update that `before` began. It also runs where the inner
+    /// Declares that `after` completes the array update that `before` began. It also runs where the inner
     /// transformation emits nothing, and must not rewrite the update.
     #[must_use]
     pub const fn completes(self) -> Elements {
@@ -103,33 +103,33 @@ impl Elements {
         Elements { completes: true, ..self }
     }
 
-    /// The same, which reads the parameter. Without it, `p` is unspecified.
+    /// Declares that the arithmetic reads the parameter. Otherwise `p` is unspecified.
     #[must_use]
     pub const fn reads_params(self) -> Elements {
         Elements { params: true, ..self }
     }
 
-    /// The same, with support for [row-sparse](crate::tree::SparseRows) gradients although it has state arrays: these
-    /// need no update in rows without a gradient.
+    /// Declares support for [row-sparse](crate::tree::SparseRows) gradients although it has state arrays: these need no
+    /// update in rows without a gradient.
     #[must_use]
     pub const fn rows(self) -> Elements {
         Elements { rows: true, ..self }
     }
 
-    /// The same, with the index of the state array that the inner transformation sees in place of the parameters. The
-    /// array has the compute type.
+    /// Sets the index of the state array that the inner transformation sees in place of the parameters. The array has
+    /// the compute type.
     #[must_use]
     pub const fn point(self, slot: usize) -> Elements {
         Elements { point: Some(slot), ..self }
     }
 
-    /// The same, with state arrays for some leaves only, those of [`has_slots`](Arithmetic::has_slots).
+    /// Declares state arrays for some leaves only, those of [`has_slots`](Arithmetic::has_slots).
     #[must_use]
     pub const fn some_leaves(self) -> Elements {
         Elements { some_leaves: true, ..self }
     }
 
-    /// The same, which depends on the dtype of the leaf besides the compute type, by [`typed`](Arithmetic::typed).
+    /// Declares dependence on the dtype of the leaf besides the compute type, by [`typed`](Arithmetic::typed).
     #[must_use]
     pub const fn typed(self) -> Elements {
         Elements { typed: true, ..self }

@@ -83,26 +83,26 @@ impl Runs {
     /// steps.
     pub const ALWAYS: Runs = Runs { always: true, ..Runs::DECIDED };
 
-    /// The same, after a reduction over all gradients, which takes a pass.
+    /// Sets whether a reduction over all gradients, which takes a pass, precedes [`decide`](Wrapper::decide).
     #[must_use]
     pub const fn looks(self, looks: bool) -> Runs {
         Runs { looks, ..self }
     }
 
-    /// The same, on the leaves of the [`mask`](Wrapper::mask) only.
+    /// Restricts the inner transformation to the leaves of the [`mask`](Wrapper::mask).
     #[must_use]
     pub const fn chooses(self) -> Runs {
         Runs { chooses: true, ..self }
     }
 
-    /// The same, if [`decide`](Wrapper::decide) may return [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). If
+    /// Sets whether [`decide`](Wrapper::decide) may return [`Hold`](Decision::Hold) or [`Skip`](Decision::Skip). If
     /// such a wrapper acts on some leaves only, later parts count updates leaf by leaf.
     #[must_use]
     pub const fn holds_back(self, holds_back: bool) -> Runs {
         Runs { holds_back, ..self }
     }
 
-    /// The same, with loops for the inner transformation alone.
+    /// Adds loops for the inner transformation alone.
     ///
     /// Steps in which [`decide`](Wrapper::decide) returns [`Inside`](Decision::Inside) are then as fast as without the
     /// wrapper. It has no effect on a wrapper that [chooses](Runs::chooses) leaves, reduces, or passes other parameters
@@ -112,23 +112,23 @@ impl Runs {
         Runs { steps_aside: true, ..self }
     }
 
-    /// The same, whose inner transformation only estimates a value for the wrapper's update; the wrapper runs even if
-    /// it emits nothing.
+    /// Declares that the inner transformation only estimates a value for the wrapper's update. The wrapper runs even if
+    /// the inner transformation emits nothing.
     pub(crate) const fn estimates(self) -> Runs {
         Runs { estimates: true, ..self }
     }
 
-    /// The same, whose leaves may rest, so that the inner transformation counts updates by leaf.
+    /// Declares that leaves may rest, so that the inner transformation counts updates by leaf.
     pub(crate) const fn rests(self) -> Runs {
         Runs { rests: true, ..self.chooses() }
     }
 
-    /// The same, in which leaves without a gradient rest.
+    /// Declares that leaves without a gradient rest.
     pub(crate) const fn skips_absent(self) -> Runs {
         Runs { skips_absent: true, ..self.rests() }
     }
 
-    /// The same, with windows of steps, in which a missing gradient counts as zero.
+    /// Declares windows of steps, in which a missing gradient counts as zero.
     pub(crate) const fn windows(self) -> Runs {
         Runs { windows: true, ..self }
     }

@@ -52,32 +52,32 @@ impl ReducingPasses {
     /// at the end of the step.
     pub const ONE: ReducingPasses = ReducingPasses { emits: false, ..ReducingPasses::TWO };
 
-    /// The same, which rewrites the inner updates [given the gradient](Reducing::meet).
+    /// Declares that the wrapper rewrites the inner updates [given the gradient](Reducing::meet).
     #[must_use]
     pub const fn meets(self) -> ReducingPasses {
         ReducingPasses { meets: true, ..self }
     }
 
-    /// The same, which maps zeros to zeros, so that it need not run where the inner transformation emits nothing.
+    /// Declares that zeros stay zeros, so that the wrapper need not run where the inner transformation emits nothing.
     #[must_use]
     pub const fn keeps_zeros(self) -> ReducingPasses {
         ReducingPasses { keeps_zeros: true, ..self }
     }
 
-    /// The same, with `params` if `accumulate` and `emit` read the parameter. Otherwise `p` is unspecified.
+    /// Sets whether `accumulate` and `emit` read the parameter. Otherwise `p` is unspecified.
     #[must_use]
     pub const fn reads_params(self, params: [bool; 2]) -> ReducingPasses {
         ReducingPasses { params, ..self }
     }
 
-    /// The same, with the accesses of `accumulate`, `meet` and `emit` to each state array. They do not access arrays
-    /// past the end of a list, and `emit` only reads.
+    /// Sets the accesses of `accumulate`, `meet` and `emit` to each state array. They do not access arrays past the end
+    /// of a list, and `emit` only reads.
     #[must_use]
     pub const fn accesses(self, accesses: [&'static [Access]; 3]) -> ReducingPasses {
         ReducingPasses { accesses, rarely: accesses, ..self }
     }
 
-    /// The same, with other accesses in a step that [`is_rare`](Reducing::is_rare). Call it after
+    /// Sets other accesses for a step that [`is_rare`](Reducing::is_rare). Call it after
     /// [`accesses`](ReducingPasses::accesses).
     #[must_use]
     pub const fn rarely(self, rarely: [&'static [Access]; 3]) -> ReducingPasses {

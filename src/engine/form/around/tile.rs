@@ -60,7 +60,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
     if inside.is_none() && !runs {
         if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
-            // Only in the pass that ends here; later ones may repeat the arithmetic.
+            // Accumulates only in the pass that ends here; later passes may repeat the arithmetic.
             if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == span.to {
                 each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
@@ -112,7 +112,7 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     run_inside: &mut OnTile<'_, C>,
 ) {
     let (memory, arrays) = (&state.memory, &state.arrays);
-    // Reductions and copies only in the pass that ends here; later ones may repeat the arithmetic.
+    // Reduces and copies only in the pass that ends here; later passes may repeat the arithmetic.
     if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
         O::accumulate(part, memory, arrays, end.sum, tile);
     }
