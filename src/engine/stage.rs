@@ -130,9 +130,9 @@ pub trait Stage: Transform + Clone {
     /// True if it always does: the engine skips [`fuses_now`](Stage::fuses_now), and members have no loops of their
     /// own.
     const FUSES_ALWAYS: bool = false;
-    /// True if whole-chain loops are instantiated for this stage in a box whose type allows more needs than the stage
-    /// has. Such a box is usually a member of a chain, so this is true only of stages made of others and of types that
-    /// are whole chains.
+    /// True if a box instantiates whole-chain loops even if its type allows more needs than this stage has. Such a box
+    /// is usually a member of a chain, so this is true only of stages made of others and of types that are whole
+    /// chains.
     const WHOLE: bool = true;
     /// The number of state arrays in that loop.
     const SLOTS: usize = 0;

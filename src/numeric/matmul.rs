@@ -1,7 +1,7 @@
 //! Matrix products by ndarray's `matrixmultiply`, bitwise identical for any number of threads.
 //!
-//! Its order of summation depends on the CPU: results are bitwise identical only within a SIMD level. Blocks depend on
-//! the product's shape alone: threads determine where a block is computed, never its values.
+//! Its order of summation depends on the CPU: results are bitwise identical only on CPUs of the same SIMD level. Blocks
+//! depend on the product's shape alone: threads determine where a block is computed, never its values.
 
 use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, Axis, s};

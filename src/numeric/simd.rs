@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 /// A SIMD level that loops are compiled for.
 ///
-/// Results are bitwise identical on all levels: only the number of elements in flight differs.
+/// The loops have bitwise identical results on all levels: only the number of elements in flight differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum SimdLevel {

@@ -84,8 +84,8 @@ enum Ways {
 }
 
 struct Meeting {
-    /// The most operands in which equal operations of two paths may differ to become one operation on selected
-    /// operands.
+    /// The maximum number of differing operands at which equal operations of two paths are merged. The merged operation
+    /// has selected operands.
     differing: usize,
     /// The line that selects between two others, by condition and the two.
     chosen: Map<(u32, u32, u32), u32>,

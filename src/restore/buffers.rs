@@ -8,8 +8,7 @@ use crate::migrate::{Model, Resolved};
 use crate::state::Moves;
 use crate::tree::{BufferSpec, LeafSpec};
 
-/// Reports buffers that are missing, unexpected, or of another dtype or shape, except those that a verb of the
-/// migration covers.
+/// Reports buffers that are missing, unexpected, or of another dtype or shape, unless the migration covers them.
 ///
 /// A leaf may fill a buffer of its path, if the parameter has been frozen since; a buffer may fill a leaf that starts
 /// afresh.

@@ -2,7 +2,7 @@
 
 use super::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 
-/// A number of steps, which can only be incremented or reset.
+/// A number of steps or elements, which can only be incremented or reset.
 ///
 /// It has no addition and no conversion from floats, so a count can never become a fraction. It saturates at
 /// `u64::MAX`.

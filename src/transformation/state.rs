@@ -26,16 +26,16 @@ use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
 /// It dereferences to the transformation's own typed state: fields of a struct, members of a chain by number, the inner
 /// state of a wrapper by `inner()`.
 ///
-/// If a step panics, the state and its later copies are refused from then on, with an error that
-/// [`is_poisoned`](crate::Error::is_poisoned): by every step, by [`migrate`](Self::migrate), [`reset`](Self::reset),
-/// [`average`](Self::average), and by saving. Copies from before the panic stay usable.
+/// If a step panics, or its loss, device or process group fails, the state and its later copies are refused from then
+/// on, with an error that [`is_poisoned`](crate::Error::is_poisoned): by every step, by [`migrate`](Self::migrate),
+/// [`reset`](Self::reset), [`average`](Self::average), and by saving. Copies from before that step stay usable.
 pub struct OptState<T: Stage> {
     pub(super) inner: T::State,
     /// The last transformation that made it or could have.
     made_by: T,
     pub(super) structure: Arc<Structure>,
     pub(super) work: Work,
-    /// True if a step panicked.
+    /// True if a step began and did not complete.
     poisoned: bool,
     /// The layout after `init`, kept once the state has been lent mutably and could be replaced.
     layout: Option<Box<Layout>>,

@@ -68,7 +68,7 @@ impl Wgpu {
         self.guarded(|| self.device.create_buffer(&descriptor))
     }
 
-    /// Runs `does`; fails with the first device error reported meanwhile.
+    /// Runs `does`; fails with a device error reported meanwhile.
     fn guarded<T>(&self, does: impl FnOnce() -> T) -> Result<T> {
         let scopes = [wgpu::ErrorFilter::OutOfMemory, wgpu::ErrorFilter::Validation];
         let scopes = scopes.map(|filter| self.device.push_error_scope(filter));

@@ -51,7 +51,7 @@ pub mod _guide {}
 
 #[cfg(feature = "wgpu")]
 impl Device<Wgpu> {
-    /// Opens the first Vulkan, Metal or Direct3D 12 device, the fastest if the system has several.
+    /// Opens a Vulkan, Metal or Direct3D 12 device, the fastest if the system has several.
     ///
     /// # Errors
     ///

@@ -21,7 +21,7 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// `names` are those of PyTorch's parameters, for state by number.
+    /// Sorts a file's tensors by role and leaf. `names` are those of PyTorch's parameters, for state by number.
     pub(super) fn of(origin: Origin, tensors: Tensors, names: &[String]) -> Contents {
         let (mut held, mut strange) = (BTreeMap::new(), Vec::new());
         let mut all: Vec<String> = tensors.metadata.offset_keys();

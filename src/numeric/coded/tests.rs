@@ -61,7 +61,7 @@ fn numbers_go_to_a_code_next_to_them_and_stay_there() {
                         assert!(error <= bound, "{dtype} {octaves} {most:e}: {x:e} became {y:e} of {scale:e}");
                         assert!(*x * *y >= 0.0, "{dtype}: {x:e} became {y:e}");
                         assert!(is_signed(dtype) || *x == 0.0 || *y > 0.0, "{dtype}: {x:e} became {y:e}");
-                        // Logarithms of tiny numbers do not start at the largest.
+                        // The scale has a lower bound, so that the largest of tiny numbers may have no exact logarithm.
                         let exact = x.abs() != scale || scale < 1e-28 || *x == *y;
                         assert!(exact, "{dtype}: the largest, {x:e}, became {y:e}");
                     }
@@ -122,7 +122,7 @@ fn blocks_of_zeros_of_tiny_numbers_and_of_what_is_not_finite() {
             let scale =
                 |i: usize| from[i / BLOCK * BLOCK..].iter().take(BLOCK).fold(0.0, |most: f32, x| x.abs().max(most));
             for (i, (x, y)) in from.iter().zip(&found).enumerate().filter(|(i, _)| *i != 300) {
-                // Infinities and NaN take the sizes of the smallest numbers.
+                // Infinities and NaN take the codes of the smallest magnitudes.
                 let taken = if dtype == DType::Root8 { 5e-4 } else { 1e-4 };
                 let bound = bound(dtype, (*x).into(), scale(i).into()) + taken * f64::from(scale(i));
                 assert!((f64::from(*x) - f64::from(*y)).abs() <= bound, "{dtype}: {x} became {y} beside {bad}");
