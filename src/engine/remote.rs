@@ -42,7 +42,7 @@ pub trait RemoteLeaf {
     fn dots(&mut self, x: Line, y: Line, len: usize, stretch: usize) -> Line;
     /// Repeats each of `len` elements `times` times, one after another.
     fn spread(&mut self, x: Line, len: usize, times: usize) -> Line;
-    /// Fails with the reason why the work cannot be recorded.
+    /// Makes the recording fail, with the reason why the work cannot be recorded.
     fn refuse(&mut self, why: &'static str);
 
     /// `of_x·x + of_y·y`

@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | [`Moments`] | float arrays, one for each leaf | mean in `f64`, dtype kept | by the engine |
 //! | [`Scalar`] | one `f64` | mean | as `f64` |
-//! | [`Count`] | a number of steps | the largest, or refused: [`AverageOptions`] | none: `increment`, `reset` |
+//! | [`Count`] | a number of steps or elements | the largest, or refused: [`AverageOptions`] | none: `increment`, `reset` |
 //! | [`Flag`] | true or false | any, all, or refused: [`AverageOptions`] | none |
 //! | [`RandomKey`] | the key of a random stream | refused by default | none |
 //! | [`PerLeaf`] | a count, flag or scalar for each leaf | as its kind | as its kind |

@@ -80,7 +80,7 @@ struct Ties {
 }
 
 impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
-    /// Finds the leaves that share memory, and ties them. Without any it is the plain tree.
+    /// Finds the leaves that share memory, and ties them. If none do, the result is the plain tree.
     ///
     /// # Errors
     ///
