@@ -153,7 +153,7 @@ impl Rotation {
             Some(score) => save.noted(SCORE, &format_args!("{score:?}")),
             None => save,
         };
-        // The new file may have the length and time of the one that it replaces.
+        // The new file may have the length and time of the replaced one.
         self.known().remove(&step);
         Ok((self.folder.join(name(step)), save))
     }

@@ -95,7 +95,7 @@ impl Road {
 
     /// # Safety
     ///
-    /// `leaf` is the one that this road was made for, and has no concurrent writer.
+    /// `leaf` is that for which this road was made, and has no concurrent writer.
     #[allow(unsafe_code, reason = "strided memory; see `memory`")]
     unsafe fn load(&mut self, leaf: &LeafParts, start: usize, to: &mut [f64]) {
         let (view, len) = (leaf.view(), to.len());
