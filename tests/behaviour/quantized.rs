@@ -186,7 +186,7 @@ fn rows_are_refused_before_anything_changes() {
     let before = state.clone();
     let rows = SparseRows::new(vec![1_usize], Array2::<f32>::ones((1, 3)));
     let error = optimizer.step(&mut params, &rows, &mut state).unwrap_err().to_string();
-    assert!(error.contains("quantized") && error.contains("whole leaves"), "{error}");
+    assert!(error.contains("quantized") && error.contains("row-sparse"), "{error}");
     assert!(same_bits(&*state, &*before) && params == Array2::<f32>::ones((4, 3)));
 }
 
