@@ -8,7 +8,7 @@
 //! or a schedule take `{"schedule": {"linear": {..}}}`; masks are `{"by_path": {path: bool}}`, `{"path": pattern}`,
 //! `{"min_ndim": n}`, a bool or null.
 //!
-//! Building checks everything. An error has its place: `$.chain[1].adamw: there is no argument ...`.
+//! Building checks everything. An error has its place: `$.chain[1].adamw: unknown argument ...`.
 //!
 //! ```
 //! use gradchain::config;

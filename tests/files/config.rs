@@ -152,18 +152,18 @@ fn mistakes_of_all_members_and_ranges_are_said_at_once() {
 #[test]
 fn what_is_called_otherwise_elsewhere_is_suggested() {
     for (config, meant) in [
-        (json!({"adam": {"lr": 0.1}}), "no argument `lr`; did you mean `learning_rate`?"),
-        (json!({"AdamW": {}}), "no transformation `AdamW`; did you mean `adamw`?"),
+        (json!({"adam": {"lr": 0.1}}), "unknown argument `lr`; did you mean `learning_rate`?"),
+        (json!({"AdamW": {}}), "unknown transformation `AdamW`; did you mean `adamw`?"),
         (
             json!({"adamw": {"learning_rate": 0.1, "betas": [0.9, 0.99]}}),
-            "no argument `betas`; did you mean `b1`, `b2`?",
+            "unknown argument `betas`; did you mean `b1`, `b2`?",
         ),
-        (json!({"adamw": {"learning_rate": 0.1, "wd": 0.1}}), "no argument `wd`; did you mean `weight_decay`?"),
-        (json!({"lion": {"learning_rate": 0.1, "momentum": 0.9}}), "no argument `momentum`; did you mean `b1`?"),
-        (json!({"trace": {"momentum": 0.9}}), "no argument `momentum`; did you mean `decay`?"),
+        (json!({"adamw": {"learning_rate": 0.1, "wd": 0.1}}), "unknown argument `wd`; did you mean `weight_decay`?"),
+        (json!({"lion": {"learning_rate": 0.1, "momentum": 0.9}}), "unknown argument `momentum`; did you mean `b1`?"),
+        (json!({"trace": {"momentum": 0.9}}), "unknown argument `momentum`; did you mean `decay`?"),
         (
             json!({"sgd": {"learning_rate": {"schedule": {"CosineAnnealingLR": {}}}}}),
-            "no schedule `CosineAnnealingLR`; did you mean `cosine_decay`?",
+            "unknown schedule `CosineAnnealingLR`; did you mean `cosine_decay`?",
         ),
     ] {
         let said = error(config).to_string();

@@ -497,7 +497,7 @@ fn a_config_builds_the_same_and_is_written_out() {
     for (config, message) in [
         (serde_json::json!({"projection": "projection_l2_bal"}), "did you mean `projection_l2_ball`?"),
         (serde_json::json!({"projection": "projection_l2_ball", "scale": -1}), "argument `scale`"),
-        (serde_json::json!({"projection": "projection_l2_ball", "lower": 1}), "no argument `lower`"),
+        (serde_json::json!({"projection": "projection_l2_ball", "lower": 1}), "unknown argument `lower`"),
         (serde_json::json!({"projection": "projection_box", "lower": 1}), "an argument `upper`"),
         (serde_json::json!({"scale": 1}), "an argument `projection`"),
         (

@@ -551,8 +551,8 @@ fn every_difference_of_a_file_is_named() {
     let here = refused(&torch(made(&ADAM[..3])), &adam);
     assert_eq!(
         here,
-        "5 differences\n  missing tensor `state/b.w/exp_avg`: f32 []\n  missing tensor `state/a/exp_avg_sq`: f32 [2]\n \
-          missing tensor `state/b.w/exp_avg_sq`: f32 []\n  missing tensor `state/a/step`: a step count\n  missing \
+        "5 differences\n  missing tensor `state/b.w/exp_avg`: f32 []\n  missing tensor `state/a/exp_avg_sq`: f32 [2]\n  \
+         missing tensor `state/b.w/exp_avg_sq`: f32 []\n  missing tensor `state/a/step`: a step count\n  missing \
          tensor `state/b.w/step`: a step count\n  `Migration::new().fresh(\"b/w\")` initializes the state of this \
          leaf, which the file lacks"
     );

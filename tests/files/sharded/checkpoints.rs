@@ -271,7 +271,7 @@ fn a_share_is_not_saved_as_if_it_were_all() {
     });
     for (error, data) in errors {
         assert!(error.ends_with("the state is one rank's shard: `to_shards` writes those of all ranks"), "{error}");
-        assert!(data.contains("share"), "{data}");
+        assert!(data.contains("this rank's shard only"), "{data}");
     }
 }
 
