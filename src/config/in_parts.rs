@@ -113,7 +113,7 @@ impl Optimizer for InParts {
     fn chain(&self) -> &Vec<Member> {
         &self.members
     }
-    fn name_now(&self) -> &'static str {
+    fn current_name(&self) -> &'static str {
         self.optimizer.name()
     }
 }
@@ -172,7 +172,7 @@ mod tests {
         assert!((&*built as &dyn Any).is::<InParts>());
         assert_eq!((built.recipe(), built.describe()), (config, Transform::describe(&typed)));
         assert_eq!(format!("{built:?}"), format!("{typed:?}"));
-        assert_eq!(format!("{:?}", built.outline()), format!("{:?}", Transform::outline(&typed)));
+        assert_eq!(format!("{:?}", built.summary()), format!("{:?}", Transform::summary(&typed)));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use core::fmt;
 use std::sync::{Mutex, OnceLock};
 
 use super::leaf::{Table, TableLeaf, arrays, is_among, read_here, read_leaf};
-use super::slot::{Codes, Slot};
+use super::slot::{Quantization, Slot};
 use crate::element::{DType, Real};
 use crate::error::{Error, Result};
 use crate::state::{Count, Moments, PerLeaf};
@@ -18,7 +18,7 @@ pub struct InitContext<'a> {
     pub(crate) params: &'a [TableLeaf],
     /// True if leaves may rest, so that updates are counted by leaf.
     pub(crate) by_leaf: bool,
-    pub(crate) codes: Option<Codes<'a>>,
+    pub(crate) quantization: Option<Quantization<'a>>,
     /// True if parameters appear in the compute type.
     pub(crate) in_full: bool,
     /// Out-parameter: the cost of each leaf that must not be sharded.
@@ -68,7 +68,7 @@ impl<'a> InitContext<'a> {
             return self.moments_of(dtype);
         }
         Moments::filled(self.structure, self.active, 0.0, &|number, leaf| {
-            let coded = self.codes.and_then(|codes| codes.dtype(slot, (number, leaf)));
+            let coded = self.quantization.and_then(|quantization| quantization.dtype(slot, (number, leaf)));
             coded.unwrap_or_else(|| leaf.dtype().compute())
         })
     }
@@ -216,7 +216,7 @@ pub struct StepContext<'a> {
     /// Leaves that rest in this step; empty if none may.
     pub(crate) resting: &'a [bool],
     pub(crate) by_leaf: bool,
-    pub(crate) codes: Option<Codes<'a>>,
+    pub(crate) quantization: Option<Quantization<'a>>,
     pub(crate) in_full: bool,
     pub(crate) rows: &'a [usize],
     /// True if a device runs the passes and holds parameters and state arrays.
@@ -237,7 +237,7 @@ impl<'a> StepContext<'a> {
             absent: &[],
             resting: &[],
             by_leaf: false,
-            codes: None,
+            quantization: None,
             in_full: false,
             rows: &[],
             elsewhere: false,
@@ -303,14 +303,14 @@ impl<'a> StepContext<'a> {
     where
         'a: 'b,
     {
-        let codes = self.codes.map(|codes| codes.of_leaves(structure.len()));
+        let quantization = self.quantization.map(|quantization| quantization.of_leaves(structure.len()));
         StepContext {
             structure,
             params,
             absent: &[],
             resting: &[],
             by_leaf: false,
-            codes,
+            quantization,
             in_full: false,
             rows: &[],
             active: &[],
@@ -336,13 +336,14 @@ impl<'a> StepContext<'a> {
 
     /// Calls `then` with the context of `init` for these leaves and the current parameters.
     pub(crate) fn as_init<R>(&self, active: &[bool], then: impl FnOnce(&InitContext<'_>) -> Result<R>) -> Result<R> {
-        let (StepContext { structure, by_leaf, codes, in_full, .. }, whole) = (*self, None);
-        let init =
-            |params: &[TableLeaf]| then(&InitContext { structure, active, params, by_leaf, codes, in_full, whole });
+        let (StepContext { structure, by_leaf, quantization, in_full, .. }, whole) = (*self, None);
+        let init = |params: &[TableLeaf]| {
+            then(&InitContext { structure, active, params, by_leaf, quantization, in_full, whole })
+        };
         self.params.with(structure, init)?
     }
 
-    pub(crate) fn in_codes(self, codes: Option<Codes<'a>>) -> Self {
-        StepContext { codes: codes.or(self.codes), ..self }
+    pub(crate) fn with_quantization(self, quantization: Option<Quantization<'a>>) -> Self {
+        StepContext { quantization: quantization.or(self.quantization), ..self }
     }
 }

@@ -176,19 +176,19 @@ impl Work {
                 simd: current_simd_level(),
             };
             let last = walk.ends || number == shape.barriers;
-            let adds = shape.adds_in(number);
+            let reduces = shape.reduces_in(number);
             if !passed {
                 let Some(added) = chain.pass(walk, &mut self.spare) else { return Outcome::NOTHING };
                 self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
                 restore(chunks, shape.sums, &only, &mut self.sums, &mut self.saved);
-                if let Some(ranks) = self.ranks.as_mut().filter(|_| adds)
+                if let Some(ranks) = self.ranks.as_mut().filter(|_| reduces)
                     && let Err(error) = ranks.complete(&self.sums, shape.sums)
                 {
                     at.fail(error);
                     return Outcome::NOTHING;
                 }
                 // Not after the repeated reduction. One process cannot repeat it over stored updates of several.
-                let asks = only.is_empty() && adds && self.doubles && !last && chain.is_here();
+                let asks = only.is_empty() && reduces && self.doubles && !last && chain.is_here();
                 let stored = shape.stores(number);
                 again = (asks && !(stored && self.ranks.is_some())).then(|| Again::new(stored));
             }

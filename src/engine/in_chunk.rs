@@ -81,7 +81,7 @@ impl<S: Stage, C: Real> Ways<S, C> {
 /// Returns true if a fusing stage runs one loop. Stages with leaf statistics and reductions fuse only in whole passes:
 /// boxed, each would need a loop per pass range, ten for `adafactor`.
 pub(super) const fn by_one_loop<S: Stage>() -> bool {
-    S::FUSES && (S::SHAPE.looks == 0 || S::SHAPE.sums == 0)
+    S::FUSES && (S::SHAPE.reads_updates == 0 || S::SHAPE.sums == 0)
 }
 
 /// Runs a stage that is one loop for this leaf and step.
@@ -111,11 +111,11 @@ fn one_loop<S: Stage, C: Real>(stage: &S, (state, run): Held<'_, S>, at: ChunkAt
         _ => (passes::map::<S, C>(local), To::Updates),
     };
     // Repeated work must not be reduced twice.
-    let adds = S::SHAPE.adds_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
+    let reduces = S::SHAPE.reduces_in(local.to) && at.span.to <= at.place.at + S::SHAPE.barriers;
     then(&mut |tile| {
         let simd = tile.simd;
         let added = loop_on_tile(&list, to, tile, None, &mut |arrays| pass(simd, &kernel, arrays));
-        if const { S::SHAPE.sums > 0 } && adds {
+        if const { S::SHAPE.sums > 0 } && reduces {
             fused::add(&S::SHAPE, &added, at.place, tile.sums);
         }
     });

@@ -39,7 +39,7 @@ pub(super) trait Body<C: Real> {
     const SUMS: usize = 0;
     const COUNTS: u32 = 0;
     /// True if a second loop over a block may reduce, from inputs and old state.
-    const ADDS_LATER: bool = false;
+    const DEFERRABLE: bool = false;
     /// True if the arithmetic depends on the parameters' dtype.
     const TYPED: bool = false;
 
@@ -136,11 +136,11 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         }
     }
 
-    /// True if a second loop over each block reduces: from inputs (`LATER`), or by repeating stateless arithmetic
-    /// (`AGAIN`). LLVM vectorizes a loop for its widest type: `f64` contributions would halve the vector width of `f32`
+    /// True if a second loop over each block reduces: from inputs (`DEFERRED`), or by repeating stateless arithmetic
+    /// (`REPEATED`). LLVM vectorizes a loop for its widest type: `f64` contributions would halve the vector width of `f32`
     /// arithmetic.
-    const LATER: bool = OUT != DROP && B::ARRAYS > 0 && B::ADDS_LATER && size_of::<C>() < size_of::<f64>();
-    const AGAIN: bool = OUT != DROP && B::ARRAYS == 0;
+    const DEFERRED: bool = OUT != DROP && B::ARRAYS > 0 && B::DEFERRABLE && size_of::<C>() < size_of::<f64>();
+    const REPEATED: bool = OUT != DROP && B::ARRAYS == 0;
 
     #[inline(always)]
     fn without_sums<const W: usize>(run: Run<'_, B, C, OUT, MIXED>, dtype: Option<DType>) -> Added {
@@ -275,7 +275,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         lanes: &mut Lanes<N>,
     ) -> [C; W] {
         let mut next = [C::zero(); W];
-        if const { B::SUMS == 0 || Self::AGAIN } {
+        if const { B::SUMS == 0 || Self::REPEATED } {
             for i in 0..W {
                 next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Contribution::default(); MOST_SUMS]);
             }
@@ -283,23 +283,23 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         if const { B::SUMS == 0 } {
             return next;
         }
-        let was = if Self::LATER { *rows } else { [[C::zero(); W]; MOST_SLOTS] };
+        let was = if Self::DEFERRED { *rows } else { [[C::zero(); W]; MOST_SLOTS] };
         for half in 0..W / LANES {
             let mut sums = Lanes::<N>::new();
             let mut went_in = [[C::zero(); LANES]; 2];
             for lane in 0..LANES {
                 let (i, mut terms) = (half * LANES + lane, [Contribution::default(); MOST_SUMS]);
                 let done = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut terms);
-                if !Self::AGAIN {
+                if !Self::REPEATED {
                     next[i] = done;
                 }
-                if Self::LATER {
+                if Self::DEFERRED {
                     [went_in[0][lane], went_in[1][lane]] = went_into(B::SUMS, &terms);
                 } else {
                     sums.set(B::SUMS, B::COUNTS, lane, &terms);
                 }
             }
-            if Self::LATER {
+            if Self::DEFERRED {
                 for lane in 0..LANES {
                     let went_in = Some((went_in[0][lane], went_in[1][lane]));
                     let mut terms = [Contribution { went_in, ..Contribution::default() }; MOST_SUMS];

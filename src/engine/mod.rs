@@ -69,13 +69,13 @@ pub(crate) use drive::{Remote, Work};
 pub use emission::{Emission, HoldsBack, Outcome};
 pub(crate) use examples::Examples;
 pub use form::{
-    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Elements, Elsewhere, Holds,
-    LeafStatistics, Named, NoArithmetic, OneElement, Optimizer, Part, PartState, Passes, Reducing, ReducingPasses,
-    Rule, Runs, Scope, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Clock, Decision, Elements, Holds, LeafStatistics,
+    Named, NoArithmetic, OneElement, Optimizer, OutsideMask, Part, PartState, Passes, Reducing, ReducingPasses, Rule,
+    Runs, Scope, SlotArray, Steps, TwoPass, TwoPasses, Whole, WholeTreeTransformation, WithArithmetic,
     WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
 pub(crate) use form::{
-    Exactly, Keeps, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory, RunsInside, Stretch,
+    Exactly, InnerRuns, Keeps, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory, Stretch,
     recipe_of_arguments,
 };
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
@@ -93,7 +93,7 @@ pub use plan::{PassPlan, Plan};
 pub use reductions::Sums;
 pub(crate) use reductions::dot;
 pub use remote::{Line, RemoteLeaf, RemoteTree};
-pub use slot::{Access, Codes, Slot};
+pub use slot::{Access, Quantization, Slot};
 pub use slots::SlotList;
 pub use stage::Stage;
 pub use summary::{Effect, Summary, WarningKind};

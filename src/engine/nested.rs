@@ -68,7 +68,7 @@ impl Nested {
             active: &self.active,
             params: &self.work.params,
             by_leaf: false,
-            codes: around.codes.map(|codes| codes.of_leaves(self.structure.len())),
+            quantization: around.quantization.map(|quantization| quantization.of_leaves(self.structure.len())),
             in_full: false,
             whole: None,
         };

@@ -24,7 +24,7 @@ pub(crate) struct Pass<'a, T: Stage> {
     pub(super) run: &'a T::Run,
     pub(super) walk: &'a Walk<'a>,
     /// Properties of every chunk: the pass writes parameters; it may run as one loop.
-    adds: bool,
+    reduces: bool,
     fuses: bool,
 }
 
@@ -42,16 +42,16 @@ type ByTiles<P, C> = fn(&P, &Chunk, &mut [f64], &mut Room<C>);
 
 impl<'a, T: Stage> Pass<'a, T> {
     pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
-        let adds = walk.writes_params();
-        let fuses = adds || drops_in_loops::<T>() && T::SHAPE.drops(walk.span.to) && !walk.ends;
-        Pass { transformation, state, run, walk, adds, fuses: T::FUSES && fuses }
+        let reduces = walk.writes_params();
+        let fuses = reduces || drops_in_loops::<T>() && T::SHAPE.drops(walk.span.to) && !walk.ends;
+        Pass { transformation, state, run, walk, reduces, fuses: T::FUSES && fuses }
     }
 }
 
 /// Returns true if passes that drop updates also run as loops of the whole chain. Chains that fuse only in some steps
 /// use their members' loops, which exist anyway; but for leaf statistics these would go through memory.
 const fn drops_in_loops<T: Stage>() -> bool {
-    T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.looks != 0)
+    T::FUSES && (T::FUSES_ALWAYS || T::SHAPE.reads_updates != 0)
 }
 
 /// Arguments: start and length in the leaf, start in the source, state arrays.
@@ -110,9 +110,9 @@ impl<T: Stage> Pass<'_, T> {
         let (mut u, p) = ([u], [p]);
         let mut tile = Tile::in_record(leaf, &mut u, &p, self.walk.simd);
         on_tile(self.transformation, (self.state, self.run), Place::default(), self.walk.span, &mut tile);
-        let adds = self.walk.is_last() && !self.walk.ends && !tile.zero;
+        let reduces = self.walk.is_last() && !self.walk.ends && !tile.zero;
         tile.settle();
-        (u[0], adds)
+        (u[0], reduces)
     }
 }
 
@@ -162,11 +162,11 @@ impl<T: Stage> Pass<'_, T> {
         let kernel = t.kernel::<C>(self.state, self.run, leaf);
         let drops: Option<fn(usize) -> PassFn<T, C>> =
             const { if drops_in_loops::<T>() { Some(passes::own::<T, C>) } else { None } };
-        let run = match drops.filter(|_| !self.adds) {
+        let run = match drops.filter(|_| !self.reduces) {
             Some(own) => own(pass),
             None => Passes::<T, C>::LAST,
         };
-        let (p, to) = if self.adds { (RawSlice::NOWHERE, p) } else { (p, RawSlice::NOWHERE) };
+        let (p, to) = if self.reduces { (RawSlice::NOWHERE, p) } else { (p, RawSlice::NOWHERE) };
         let run = &mut |place: (usize, usize), from: usize, slots: &RawSlots| {
             let from = (source, from, source.end_of(from, 0) + DISTANCE);
             // SAFETY: leaves are borrowed for the step, the engine holds the state exclusively, and a pass runs each
@@ -177,11 +177,11 @@ impl<T: Stage> Pass<'_, T> {
                 fused::add(&T::SHAPE, &added, Place::default(), sums);
             }
         };
-        let (converts, reduces) = (!list.is_stored(stored), T::SHAPE.adds_in(pass));
+        let (converts, reduces) = (!list.is_stored(stored), T::SHAPE.reduces_in(pass));
         if !converts && !reduces {
             run((chunk.start, chunk.len), from, list.slots());
         } else {
-            let p = if self.adds { to } else { p };
+            let p = if self.reduces { to } else { p };
             in_steps(chunk, (source, from, p), (&list, &stored), (converts, reduces), (simd, room), run);
         }
         true
@@ -199,7 +199,7 @@ impl<T: Stage> Pass<'_, T> {
         let params = &self.walk.params[chunk.leaf];
         let next = match () {
             () if self.walk.shape.drops(span.to) => Next::Dropped,
-            () if self.adds && params.lies(C::DTYPE) => Next::Added(params.data),
+            () if self.reduces && params.lies(C::DTYPE) => Next::Added(params.data),
             () => Next::Read,
         };
         let at = ChunkAt { place, span, leaf: chunk.leaf, next };

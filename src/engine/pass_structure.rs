@@ -18,16 +18,16 @@ pub struct PassStructure {
     pub materializes: u32,
     /// Barriers that read the updates in memory unmodified. The engine stores updates for them only after a stage that
     /// changes them.
-    pub looks: u32,
+    pub reads_updates: u32,
     /// Intervals certain to emit updates unmodified.
-    pub untouched: u32,
+    pub unmodified: u32,
     /// Materializing barriers at which the stage keeps the updates itself: the engine stores none. From then on it
     /// emits other updates, for all leaves.
     pub keeps: u32,
     /// The number of reductions.
     pub sums: usize,
     /// Intervals that contribute to the reductions.
-    pub adds: u32,
+    pub reduces: u32,
     /// Intervals whose contributions follow from the updates.
     pub of_updates: u32,
     /// Intervals whose contributions come from one part and follow from its inputs: the update, the parameter and its
@@ -73,7 +73,7 @@ impl PassRange {
 
     /// Returns true if the pass runs an interval of this mask.
     #[inline(always)]
-    pub const fn meets(self, intervals: u32) -> bool {
+    pub const fn intersects(self, intervals: u32) -> bool {
         self.intervals() & intervals != 0
     }
 
@@ -94,16 +94,16 @@ impl PassStructure {
     pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// A shape without barriers, state and reductions.
-    pub const NOTHING: PassStructure = PassStructure {
+    pub const NONE: PassStructure = PassStructure {
         barriers: 0,
         stateful: 0,
         reads_params: 0,
         materializes: 0,
-        looks: 0,
-        untouched: 0,
+        reads_updates: 0,
+        unmodified: 0,
         keeps: 0,
         sums: 0,
-        adds: 0,
+        reduces: 0,
         of_updates: 0,
         later: 0,
         counts: 0,
@@ -112,17 +112,17 @@ impl PassStructure {
     };
 
     /// The shape of a chain without members.
-    pub const EMPTY: PassStructure = PassStructure { untouched: 1, ..PassStructure::NOTHING };
+    pub const EMPTY: PassStructure = PassStructure { unmodified: 1, ..PassStructure::NONE };
 
     /// The shape of an element-wise stage.
     pub const fn elementwise(stateful: bool, reads_params: bool) -> PassStructure {
-        PassStructure { stateful: stateful as u32, reads_params: reads_params as u32, ..PassStructure::NOTHING }
+        PassStructure { stateful: stateful as u32, reads_params: reads_params as u32, ..PassStructure::NONE }
     }
 
     /// Returns this shape with reductions before its first barrier.
     pub const fn adding(self, sums: usize) -> PassStructure {
-        let adds = (sums > 0) as u32;
-        PassStructure { sums, adds, of_updates: adds, ..self }
+        let reduces = (sums > 0) as u32;
+        PassStructure { sums, reduces, of_updates: reduces, ..self }
     }
 
     /// Returns this shape with contributions that follow from the parameters alone.
@@ -137,7 +137,7 @@ impl PassStructure {
 
     /// Returns this shape with contributions that can be computed afterwards.
     pub const fn later(self) -> PassStructure {
-        PassStructure { later: self.adds, ..self }
+        PassStructure { later: self.reduces, ..self }
     }
 
     /// Returns true if a reduction is a count of elements.
@@ -156,23 +156,23 @@ impl PassStructure {
     pub const fn then(self, next: PassStructure) -> PassStructure {
         let barriers = self.barriers.saturating_add(next.barriers);
         if barriers > PassStructure::MOST_BARRIERS {
-            return PassStructure { barriers, ..PassStructure::NOTHING };
+            return PassStructure { barriers, ..PassStructure::NONE };
         }
         PassStructure {
             barriers,
             stateful: self.stateful | next.stateful << self.barriers,
             reads_params: self.reads_params | next.reads_params << self.barriers,
             materializes: self.materializes | next.materializes << self.barriers,
-            looks: self.looks | next.looks << self.barriers,
+            reads_updates: self.reads_updates | next.reads_updates << self.barriers,
             // Both must leave updates unmodified in the shared interval.
-            untouched: self.untouched & !(1 << self.barriers)
-                | (self.untouched >> self.barriers & next.untouched) << self.barriers
-                | (next.untouched & !1) << self.barriers,
+            unmodified: self.unmodified & !(1 << self.barriers)
+                | (self.unmodified >> self.barriers & next.unmodified) << self.barriers
+                | (next.unmodified & !1) << self.barriers,
             keeps: self.keeps | next.keeps << self.barriers,
             sums: self.sums + next.sums,
-            adds: self.adds | next.adds << self.barriers,
+            reduces: self.reduces | next.reduces << self.barriers,
             of_updates: self.of_updates | next.of_updates << self.barriers,
-            later: (self.later | next.later << self.barriers) & !(self.adds & next.adds << self.barriers),
+            later: (self.later | next.later << self.barriers) & !(self.reduces & next.reduces << self.barriers),
             counts: self.counts | after(next.counts, self.sums),
             joins: self.joins | next.joins,
             typed: self.typed | next.typed,
@@ -180,12 +180,12 @@ impl PassStructure {
     }
 
     /// Returns true if pass `pass` contributes to reductions.
-    pub const fn adds_in(self, pass: usize) -> bool {
-        self.adds >> pass & 1 == 1
+    pub const fn reduces_in(self, pass: usize) -> bool {
+        self.reduces >> pass & 1 == 1
     }
 
     /// Returns true if contributions of pass `pass` can be computed after all else.
-    pub(crate) const fn adds_later_in(self, pass: usize) -> bool {
+    pub(crate) const fn deferrable_in(self, pass: usize) -> bool {
         self.later >> pass & 1 == 1
     }
 
@@ -196,11 +196,11 @@ impl PassStructure {
             stateful: self.stateful | other.stateful,
             reads_params: self.reads_params | other.reads_params,
             materializes: self.materializes | other.materializes,
-            looks: self.looks | other.looks,
-            untouched: self.untouched & other.untouched,
+            reads_updates: self.reads_updates | other.reads_updates,
+            unmodified: self.unmodified & other.unmodified,
             keeps: 0,
             sums: self.sums + other.sums,
-            adds: self.adds | other.adds,
+            reduces: self.reduces | other.reduces,
             of_updates: self.of_updates | other.of_updates,
             later: 0,
             counts: self.counts | after(other.counts, self.sums),
@@ -228,12 +228,12 @@ impl PassStructure {
 
     /// Returns true if pass `pass` needs the updates; false if it only reduces the parameters.
     pub const fn needs_updates(self, pass: usize) -> bool {
-        self.of_updates >> pass & 1 == 1 || !self.adds_in(pass) || !self.drops(pass)
+        self.of_updates >> pass & 1 == 1 || !self.reduces_in(pass) || !self.drops(pass)
     }
 
     /// Returns true if one pass may run intervals `from..=to`; false if that would rerun a stateful one.
     pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
-        to <= self.barriers && (from == to || !PassRange::of(from, to - 1).meets(self.stateful))
+        to <= self.barriers && (from == to || !PassRange::of(from, to - 1).intersects(self.stateful))
     }
 
     /// Returns true if the updates are in memory after pass `pass`, where the next pass starts.
@@ -259,23 +259,23 @@ impl PassStructure {
     const fn cuts_from(self, from: usize, to: usize) -> bool {
         let span = PassRange::of(from, to);
         self.materializes >> to & 1 == 1
-            || span.meets(self.stateful)
-            || self.looks_at(to) && span.meets(!self.untouched)
+            || span.intersects(self.stateful)
+            || self.reads_updates_at(to) && span.intersects(!self.unmodified)
     }
 
     /// Returns true if the barrier after pass `pass` only reads the updates.
-    pub(crate) const fn looks_at(self, pass: usize) -> bool {
-        self.looks >> pass & 1 == 1
+    pub(crate) const fn reads_updates_at(self, pass: usize) -> bool {
+        self.reads_updates >> pass & 1 == 1
     }
 
     /// Returns true if the barrier after pass `pass` needs the updates in memory.
     pub(crate) const fn needs_memory(self, pass: usize) -> bool {
-        (self.materializes | self.looks) >> pass & 1 == 1
+        (self.materializes | self.reads_updates) >> pass & 1 == 1
     }
 
     /// Returns true if pass `pass` does nothing: its input is read in place.
     pub(crate) const fn is_idle(self, pass: usize) -> bool {
-        self.looks_at(pass) && self.drops(pass) && !self.adds_in(pass)
+        self.reads_updates_at(pass) && self.drops(pass) && !self.reduces_in(pass)
     }
 
     /// Returns true if the barrier after pass `pass` reads stored updates, not the gradients.
@@ -297,7 +297,7 @@ impl PassStructure {
 
     /// Returns true if pass `pass` reads parameters.
     pub const fn reads_params_in(self, pass: usize) -> bool {
-        self.span(pass).meets(self.reads_params)
+        self.span(pass).intersects(self.reads_params)
     }
 }
 
@@ -327,9 +327,10 @@ impl Place {
 mod tests {
     use super::*;
 
-    const CLIP: PassStructure = PassStructure { barriers: 1, ..PassStructure::NOTHING }.adding(1);
-    const KEEPS: PassStructure = PassStructure { barriers: 1, materializes: 1, keeps: 1, ..PassStructure::NOTHING };
-    const LOOKS: PassStructure = PassStructure { barriers: 1, looks: 1, untouched: 1, ..PassStructure::NOTHING };
+    const CLIP: PassStructure = PassStructure { barriers: 1, ..PassStructure::NONE }.adding(1);
+    const KEEPS: PassStructure = PassStructure { barriers: 1, materializes: 1, keeps: 1, ..PassStructure::NONE };
+    const READS_UPDATES: PassStructure =
+        PassStructure { barriers: 1, reads_updates: 1, unmodified: 1, ..PassStructure::NONE };
     const ADAM: PassStructure = PassStructure::elementwise(true, false);
     const DECAY: PassStructure = PassStructure::elementwise(false, true);
 
@@ -358,19 +359,19 @@ mod tests {
     fn sums_are_added_to_later_where_one_part_has_them() {
         let norm = CLIP.later();
         let chain = ADAM.then(norm).then(norm).then(CLIP);
-        assert!(chain.adds_later_in(0) && chain.adds_later_in(1) && !chain.adds_later_in(2));
+        assert!(chain.deferrable_in(0) && chain.deferrable_in(1) && !chain.deferrable_in(2));
         let ends_there = PassStructure { barriers: 0, ..norm };
-        for beside in [PassStructure::NOTHING.adding(1), ends_there] {
-            assert!(!beside.then(norm).adds_later_in(0) && beside.then(norm).adds_in(0));
+        for beside in [PassStructure::NONE.adding(1), ends_there] {
+            assert!(!beside.then(norm).deferrable_in(0) && beside.then(norm).reduces_in(0));
         }
-        assert!(!norm.beside(norm).adds_later_in(0));
+        assert!(!norm.beside(norm).deferrable_in(0));
     }
 
     #[test]
     fn a_sum_with_too_many_barriers_says_how_many_there_are() {
         let of = |clips: usize| (0..clips).fold(PassStructure::EMPTY, |shape, _| shape.then(CLIP));
         for clips in [32, 33, 40, 64, 100] {
-            let many = PassStructure { barriers: clips, ..PassStructure::NOTHING };
+            let many = PassStructure { barriers: clips, ..PassStructure::NONE };
             assert_eq!([of(clips), CLIP.then(of(clips - 1)), of(clips - 31).then(of(31))], [many; 3]);
             assert_eq!(
                 [ADAM.then(many), many.then(ADAM), many.then(many)].map(|shape| shape.barriers),
@@ -381,10 +382,10 @@ mod tests {
                 [clips; 3]
             );
         }
-        let most = PassStructure { barriers: usize::MAX, ..PassStructure::NOTHING };
+        let most = PassStructure { barriers: usize::MAX, ..PassStructure::NONE };
         assert_eq!(most.then(CLIP).then(most), most);
         let (all, last) = (of(31).then(ADAM), of(30));
-        assert_eq!((all.barriers, all.sums, all.adds, all.stateful), (31, 31, u32::MAX >> 1, 1 << 31));
+        assert_eq!((all.barriers, all.sums, all.reduces, all.stateful), (31, 31, u32::MAX >> 1, 1 << 31));
         assert_eq!(last.then(ADAM).then(CLIP).span(31), PassRange::of(31, 31));
         assert!(last.then(ADAM).then(CLIP).stores(30) && !all.stores_any() && all.span(31) == PassRange::of(0, 31));
     }
@@ -401,21 +402,21 @@ mod tests {
 
     #[test]
     fn what_is_looked_at_is_stored_if_it_was_changed() {
-        assert!(!LOOKS.then(CLIP).stores_any());
-        assert_eq!(LOOKS.then(CLIP).span(2), PassRange::of(0, 2));
-        assert!(LOOKS.is_idle(0) && !LOOKS.has_stored(0) && !CLIP.is_idle(0));
-        for empty in [PassStructure::EMPTY.then(PassStructure::EMPTY), PassStructure::EMPTY.then(LOOKS)] {
-            assert!(!empty.then(LOOKS).stores(0));
+        assert!(!READS_UPDATES.then(CLIP).stores_any());
+        assert_eq!(READS_UPDATES.then(CLIP).span(2), PassRange::of(0, 2));
+        assert!(READS_UPDATES.is_idle(0) && !READS_UPDATES.has_stored(0) && !CLIP.is_idle(0));
+        for empty in [PassStructure::EMPTY.then(PassStructure::EMPTY), PassStructure::EMPTY.then(READS_UPDATES)] {
+            assert!(!empty.then(READS_UPDATES).stores(0));
         }
         // Arithmetic before it, and updates that were read and then changed.
-        for (before, pass) in [(DECAY, 0), (ADAM, 0), (CLIP, 1), (LOOKS, 1)] {
-            let chain = before.then(LOOKS).then(DECAY);
+        for (before, pass) in [(DECAY, 0), (ADAM, 0), (CLIP, 1), (READS_UPDATES, 1)] {
+            let chain = before.then(READS_UPDATES).then(DECAY);
             assert!(chain.stores(pass) && chain.has_stored(pass) && !chain.is_idle(pass));
             assert_eq!(chain.span(pass + 1).from, pass + 1);
         }
         // A stage beside it that changes updates of other leaves makes the engine store all.
-        assert!(LOOKS.beside(DECAY).stores(0) && !LOOKS.beside(LOOKS).stores(0));
-        assert!(LOOKS.beside(KEEPS).stores(0));
+        assert!(READS_UPDATES.beside(DECAY).stores(0) && !READS_UPDATES.beside(READS_UPDATES).stores(0));
+        assert!(READS_UPDATES.beside(KEEPS).stores(0));
     }
 
     #[test]
@@ -458,9 +459,10 @@ mod tests {
 
     #[test]
     fn sums_are_complete_after_the_passes_that_add_to_them() {
-        let adds = |shape: PassStructure| (0..=shape.barriers).filter(|pass| shape.adds_in(*pass)).collect::<Vec<_>>();
-        assert_eq!(adds(CLIP.then(ADAM)), [0]);
-        assert_eq!(adds(CLIP.then(ADAM).then(ADAM.adding(1))), [0, 1]);
-        assert_eq!(adds(ADAM.then(KEEPS).then(CLIP).beside(DECAY)), [1]);
+        let reduces =
+            |shape: PassStructure| (0..=shape.barriers).filter(|pass| shape.reduces_in(*pass)).collect::<Vec<_>>();
+        assert_eq!(reduces(CLIP.then(ADAM)), [0]);
+        assert_eq!(reduces(CLIP.then(ADAM).then(ADAM.adding(1))), [0, 1]);
+        assert_eq!(reduces(ADAM.then(KEEPS).then(CLIP).beside(DECAY)), [1]);
     }
 }

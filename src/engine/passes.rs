@@ -21,10 +21,10 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
     const ARRAYS: usize = arrays::<S>();
     const READS: [bool; MOST_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), false);
     const WRITES: [bool; MOST_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), true);
-    const READS_PARAMS: bool = PassRange::of(FROM, TO).meets(S::SHAPE.reads_params);
-    const SUMS: usize = if S::SHAPE.adds_in(TO) { S::SHAPE.sums } else { 0 };
+    const READS_PARAMS: bool = PassRange::of(FROM, TO).intersects(S::SHAPE.reads_params);
+    const SUMS: usize = if S::SHAPE.reduces_in(TO) { S::SHAPE.sums } else { 0 };
     const COUNTS: u32 = S::SHAPE.counts;
-    const ADDS_LATER: bool = S::SHAPE.adds_later_in(TO);
+    const DEFERRABLE: bool = S::SHAPE.deferrable_in(TO);
     const TYPED: bool = S::SHAPE.typed;
 
     #[inline(always)]

@@ -96,16 +96,16 @@ impl Plan {
         };
         let warnings = mistakes(&Viewed { stage: transformation, state, run: None }, structure);
         let stores = (0..shape.barriers).any(|pass| shape.cuts(pass));
-        let looks = (0..shape.barriers).any(|pass| shape.looks_at(pass) && !shape.has_stored(pass));
+        let reads_updates = (0..shape.barriers).any(|pass| shape.reads_updates_at(pass) && !shape.has_stored(pass));
         let kept = |i: usize, leaf: &LeafSpec| {
-            let copies = looks && grads(i) != leaf.dtype().compute();
+            let copies = reads_updates && grads(i) != leaf.dtype().compute();
             leaf.len() * leaf.dtype().compute().size() * (usize::from(stores) + usize::from(copies))
         };
         Plan {
             transformation: transformation.describe(),
             passes: (0..=shape.barriers).map(|i| bytes(shape.span(i))).collect(),
             elements: structure.elements(),
-            between_passes: shape.materializes | shape.looks != 0,
+            between_passes: shape.materializes | shape.reads_updates != 0,
             stored_bytes: structure.leaves().iter().enumerate().map(|(i, leaf)| kept(i, leaf)).sum(),
             state: Schema::of(state, structure).size(),
             warnings,

@@ -35,7 +35,7 @@ pub trait RemoteLeaf {
     /// Returns the square root.
     fn sqrt(&mut self, x: Line) -> Line;
     /// Transposes `[a, b, c, d]`, in row-major order, to `[a, c, b, d]`.
-    fn turn(&mut self, x: Line, shape: [usize; 4]) -> Line;
+    fn transpose(&mut self, x: Line, shape: [usize; 4]) -> Line;
     /// Multiplies `[n, k]` by `[k, m]`, or by `[m, k]` transposed, for each index of the first axis of `shape`.
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line;
     /// Returns the inner product of each slice of `stretch` elements.

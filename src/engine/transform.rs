@@ -71,9 +71,9 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Returns the structure of the transformation, with the effect of each part on updates.
-    fn outline(&self) -> Summary {
+    fn summary(&self) -> Summary {
         let mut outlines = Vec::new();
-        self.members(&mut |member| outlines.push(member.outline()));
+        self.members(&mut |member| outlines.push(member.summary()));
         Summary::Chain(outlines)
     }
 

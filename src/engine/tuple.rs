@@ -21,7 +21,7 @@ pub(crate) const fn fits(shape: PassStructure, slots: usize) -> bool {
         && shape.sums <= MOST_SUMS
         && shape.barriers <= MOST_BARRIERS
         && shape.materializes == 0
-        && shape.looks.count_ones() <= 1
+        && shape.reads_updates.count_ones() <= 1
 }
 
 macro_rules! needs_of {
@@ -74,7 +74,7 @@ macro_rules! chains {
             fn shape_of(&self, stage: usize) -> PassStructure {
                 match stage {
                     $($i => self.$i.shape(),)*
-                    _ => PassStructure::NOTHING,
+                    _ => PassStructure::NONE,
                 }
             }
 

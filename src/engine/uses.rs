@@ -35,12 +35,12 @@ impl Uses {
 
     #[inline(always)]
     pub(super) const fn is_read_in(self, span: PassRange) -> bool {
-        span.meets(self.reads)
+        span.intersects(self.reads)
     }
 
     #[inline(always)]
     pub(super) const fn is_written_in(self, span: PassRange) -> bool {
-        span.meets(self.writes)
+        span.intersects(self.writes)
     }
 }
 

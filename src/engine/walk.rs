@@ -118,7 +118,7 @@ impl Walk<'_> {
     /// updates before and after.
     pub(super) fn is_of(&self, shape: PassStructure) -> bool {
         let (own, to) = (self.shape, self.span.to);
-        let sums = |shape: PassStructure| (shape.barriers, shape.sums, shape.adds, shape.counts);
+        let sums = |shape: PassStructure| (shape.barriers, shape.sums, shape.reduces, shape.counts);
         let stores = |shape: PassStructure| (shape.stores(to), shape.drops(to), shape.starts_from_stored(self.span));
         sums(own) == sums(shape) && shape.span(to) == self.span && stores(own) == stores(shape)
     }

@@ -82,7 +82,7 @@ pub trait LeafVisitor {
 /// A reader of whole leaves' updates, of either compute type.
 pub trait LeafObserver {
     /// Reads one leaf: its index, its description, and its updates in memory order.
-    fn look<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
+    fn observe<C: Real>(&mut self, leaf: usize, spec: &LeafSpec, u: &[C]);
 }
 
 /// The reason why most parts do not run on a device.
@@ -175,7 +175,7 @@ impl WholeTree<'_> {
 
     /// Reads the updates of each leaf on which the transformation acts, of any dtype. They are read in place: from the
     /// gradients, if no stage has changed them.
-    pub fn look<L: LeafObserver>(&mut self, looker: &mut L) {
+    pub fn observe<L: LeafObserver>(&mut self, observer: &mut L) {
         for leaf in 0..self.active.len() {
             let spec = &self.structure.leaves()[leaf];
             if spec.len() == 0 || !self.is_active(leaf) {
@@ -186,8 +186,8 @@ impl WholeTree<'_> {
                     on.refuse(NOT_REMOTE);
                     on.update()
                 }),
-                (None, DType::F64) => looker.look::<f64>(leaf, spec, self.given(leaf)),
-                (None, _) => looker.look::<f32>(leaf, spec, self.given(leaf)),
+                (None, DType::F64) => observer.observe::<f64>(leaf, spec, self.given(leaf)),
+                (None, _) => observer.observe::<f32>(leaf, spec, self.given(leaf)),
             }
         }
     }

@@ -19,7 +19,7 @@ mod wrapper;
 ///
 /// All sections are optional, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the
 /// end names a function `fn(&Self) -> Result<()>` for further conditions. The part's effect on the direction and the
-/// size of updates follows its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, OWN_SIZE;`. If
+/// size of updates follows its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, SCALE_INVARIANT;`. If
 /// it depends on arguments, `effect path;` at the end names a function `fn(&Self) -> Effect`. The associated function
 /// `with(..)` takes the required and given arguments. The struct is `Clone`, `Debug` and `PartialEq`, and so must
 /// arguments be.

@@ -33,7 +33,7 @@
 /// | `check path;` | a function `fn(&Self) -> Result<()>` for conditions beyond ranges |
 /// | `recipe path;` | a function `fn(&Self) -> Recipe` in place of name and arguments |
 /// | `arguments inside;` | the named arguments are those of the inner transformation, if any, and its own |
-/// | `effect OWN_SIZE;` | its effect on updates, if not that of the inner transformation: an
+/// | `effect SCALE_INVARIANT;` | its effect on updates, if not that of the inner transformation: an
 /// [`Effect`](crate::part::Effect) |
 ///
 /// `T` may be followed by another parameter of the type, with its bound: `<T, S: SkipUpdate = NoSkip>`; and by a

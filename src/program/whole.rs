@@ -127,9 +127,9 @@ impl RemoteLeaf for Recorded {
     fn sqrt(&mut self, x: Line) -> Line {
         self.unary(Unary::Sqrt, x)
     }
-    fn turn(&mut self, x: Line, shape: [usize; 4]) -> Line {
+    fn transpose(&mut self, x: Line, shape: [usize; 4]) -> Line {
         let len = product(&shape);
-        self.put([(x, len)], || Some(Op::Turn(x.0, sizes(shape)?)), len)
+        self.put([(x, len)], || Some(Op::Transpose(x.0, sizes(shape)?)), len)
     }
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line {
         let [batch, n, k, m] = shape;

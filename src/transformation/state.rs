@@ -357,8 +357,16 @@ impl<T: Stage> OptState<T> {
 
 fn made<T: Stage>(transformation: &T, structure: &Structure, params: &[TableLeaf], by_leaf: bool) -> Result<T::State> {
     let active = vec![true; structure.len()];
-    let (codes, in_full, whole) = (None, false, None);
-    transformation.init_state(&InitContext { structure, active: &active, params, by_leaf, codes, in_full, whole })
+    let (quantization, in_full, whole) = (None, false, None);
+    transformation.init_state(&InitContext {
+        structure,
+        active: &active,
+        params,
+        by_leaf,
+        quantization,
+        in_full,
+        whole,
+    })
 }
 
 /// Not in the step, which is compiled per transformation.

@@ -71,7 +71,7 @@ impl<T: Stage> Keeps<Allow<T>> for Allowing {
         state
     }
 
-    fn inside_mut(state: &mut T::State) -> &mut T::State {
+    fn inner_mut(state: &mut T::State) -> &mut T::State {
         state
     }
 
@@ -79,7 +79,7 @@ impl<T: Stage> Keeps<Allow<T>> for Allowing {
         &part.kinds
     }
 
-    fn outline(part: &Allow<T>, chain: Summary) -> Summary {
+    fn summary(part: &Allow<T>, chain: Summary) -> Summary {
         Summary::Allowed { kinds: part.kinds.clone(), inner: Box::new(chain) }
     }
 }

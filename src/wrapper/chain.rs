@@ -144,7 +144,7 @@ impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
         &state.members
     }
 
-    fn inside_mut(state: &mut NamedState<T::State>) -> &mut T::State {
+    fn inner_mut(state: &mut NamedState<T::State>) -> &mut T::State {
         &mut state.members
     }
 
@@ -152,7 +152,7 @@ impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
         &state.names
     }
 
-    fn outline(_: &NamedChain<T>, chain: Summary) -> Summary {
+    fn summary(_: &NamedChain<T>, chain: Summary) -> Summary {
         match chain {
             Summary::Chain(members) => Summary::NamedChain(members),
             other => other,

@@ -196,7 +196,7 @@ impl<T: Stage> OptState<T> {
 
 impl<T: Stage> Wrapper for DynamicLossScale<T> {
     type Memory = LossScale;
-    const RUNS: Runs = Runs::DECIDED.looks(true).holds_back(true);
+    const RUNS: Runs = Runs::DECIDED.reduces_gradients(true).holds_back(true);
 
     fn start(&self, memory: &mut LossScale, _: &InitContext<'_>) -> Result<()> {
         memory.scale.set(self.init_scale);
@@ -204,13 +204,13 @@ impl<T: Stage> Wrapper for DynamicLossScale<T> {
     }
 
     #[inline(always)]
-    fn look<C: Real>(u: C) -> C::Wide {
+    fn gradient_term<C: Real>(u: C) -> C::Wide {
         <C::Wide as Real>::of(not_finite(u))
     }
 
     fn decide(&self, memory: &mut LossScale, at: &StepContext<'_>, not_finite: f64) -> Decision {
         if at.is_flush() {
-            return Decision::Inside;
+            return Decision::InnerOnly;
         }
         let (scale, finite) = (memory.scale.get(), not_finite == 0.0);
         memory.unscale = 1.0 / scale;

@@ -276,7 +276,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let FlattenState { inner, room: Room { active, nested, grads, params, updates, asking, outcome, .. } } = state;
         let shape = self.inner.shape();
-        let reads = shape.reads_params != 0 || shape.materializes | shape.looks != 0;
+        let reads = shape.reads_params != 0 || shape.materializes | shape.reads_updates != 0;
         let params_along = if reads { Some(Along::start(params)) } else { None };
         tree.visit(&mut Gather { grads: Along::start(grads), params: params_along });
         let structure = tree.structure;
@@ -305,7 +305,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
 /// In [`Whole`]: the inner transformation of a [`flatten`].
 pub enum Flattened {}
 
-impl<T: Stage> RunsInside<Flatten<T>> for Flattened {
+impl<T: Stage> InnerRuns<Flatten<T>> for Flattened {
     fn needs(flatten: &Flatten<T>, _: Level) -> Level {
         flatten.inner.needs()
     }

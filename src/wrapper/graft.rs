@@ -189,7 +189,7 @@ impl<D: Stage, M: Stage> WholeTreeTransformation for Graft<D, M> {
 /// In [`Whole`]: the inner transformations of a [`graft`].
 pub enum Grafted {}
 
-impl<D: Stage, M: Stage> RunsInside<Graft<D, M>> for Grafted {
+impl<D: Stage, M: Stage> InnerRuns<Graft<D, M>> for Grafted {
     fn needs(graft: &Graft<D, M>, _: Level) -> Level {
         graft.direction.needs().max(graft.magnitude.needs())
     }

@@ -135,8 +135,8 @@ impl<T: Arguments + Stage> Owner for T {
         });
         with.validate()?;
         let built: Vec<_> =
-            Transform::outline(self).negatives().into_iter().map(|(kind, part, _)| (kind, part)).collect();
-        let found = Transform::outline(&with).negatives().into_iter();
+            Transform::summary(self).negatives().into_iter().map(|(kind, part, _)| (kind, part)).collect();
+        let found = Transform::summary(&with).negatives().into_iter();
         match found.into_iter().find(|(kind, part, _)| !built.contains(&(*kind, *part))) {
             None => Ok(()),
             Some((kind, part, value)) => {
@@ -402,7 +402,7 @@ impl<T: Arguments + Stage> Wrapper for InjectHyperparams<T> {
     const RUNS: Runs = Runs::ALWAYS;
     type Memory = InjectHyperparamsMemory<T>;
 
-    fn inner_now<'a>(&'a self, memory: &'a InjectHyperparamsMemory<T>) -> &'a T {
+    fn current_inner<'a>(&'a self, memory: &'a InjectHyperparamsMemory<T>) -> &'a T {
         memory.effective.as_ref().unwrap_or(&self.inner)
     }
 

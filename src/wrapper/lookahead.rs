@@ -105,7 +105,7 @@ impl<T: Stage> Lookahead<T> {
 
 impl<T: Stage> Wrapper for Lookahead<T> {
     type Memory = LookaheadMemory<T::State>;
-    const RUNS: Runs = Runs::DECIDED.steps_aside();
+    const RUNS: Runs = Runs::DECIDED.inner_only();
 
     fn start(&self, memory: &mut LookaheadMemory<T::State>, at: &InitContext<'_>) -> Result<()> {
         memory.active = at.active().into();
@@ -122,7 +122,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
 
     fn decide(&self, memory: &mut LookaheadMemory<T::State>, at: &StepContext<'_>, _: f64) -> Decision {
         if !self.synchronizes(memory) {
-            return Decision::Inside;
+            return Decision::InnerOnly;
         }
         memory.step_size = self.slow_step_size.at(memory.syncs.get());
         memory.resting.clear();
@@ -142,7 +142,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         if inside.is_none() {
             return;
         }
-        if did == Decision::Inside {
+        if did == Decision::InnerOnly {
             return memory.steps_since_sync.increment();
         }
         memory.steps_since_sync.reset();

@@ -31,8 +31,8 @@ impl<T: Stage> Transform for Option<T> {
         self.as_ref().is_none_or(|member| member.skips(skips, place))
     }
 
-    fn outline(&self) -> Summary {
-        self.as_ref().map_or(Summary::Chain(Vec::new()), Transform::outline)
+    fn summary(&self) -> Summary {
+        self.as_ref().map_or(Summary::Chain(Vec::new()), Transform::summary)
     }
 
     fn recipe(&self) -> Recipe {

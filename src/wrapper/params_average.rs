@@ -72,7 +72,7 @@ impl ParamsAverageMemory {
 #[diagnostic::do_not_recommend]
 impl<P: Averages> Wrapper for P {
     type Memory = ParamsAverageMemory;
-    const RUNS: Runs = Runs::DECIDED.steps_aside();
+    const RUNS: Runs = Runs::DECIDED.inner_only();
 
     fn start(&self, memory: &mut ParamsAverageMemory, _: &InitContext<'_>) -> Result<()> {
         memory.starts_as_params = self.starts_as_params();
@@ -82,7 +82,7 @@ impl<P: Averages> Wrapper for P {
 
     fn decide(&self, memory: &mut ParamsAverageMemory, _: &StepContext<'_>, _: f64) -> Decision {
         memory.taken = memory.share.get();
-        if memory.taken != 0.0 { Decision::Run } else { Decision::Inside }
+        if memory.taken != 0.0 { Decision::Run } else { Decision::InnerOnly }
     }
 
     fn finish(

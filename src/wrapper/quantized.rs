@@ -1,4 +1,4 @@
-use crate::engine::Codes;
+use crate::engine::Quantization;
 use crate::part::prelude::*;
 use crate::select::Mask;
 use crate::state::{StateWalk, StateWalkMut};
@@ -129,9 +129,9 @@ impl<T: Stage> Wrapper for Quantized<T> {
         Ok(())
     }
 
-    fn codes<'a>(&self, memory: &'a Exceptions) -> Option<Codes<'a>> {
-        let codes = if self.logarithmic { Codes::logarithms() } else { Codes::roots() };
-        Some(codes.min_elements(self.min_elements).except(&memory.0))
+    fn quantization<'a>(&self, memory: &'a Exceptions) -> Option<Quantization<'a>> {
+        let quantization = if self.logarithmic { Quantization::logarithms() } else { Quantization::roots() };
+        Some(quantization.min_elements(self.min_elements).except(&memory.0))
     }
 
     fn check(&self, _: &Exceptions, at: &StepContext<'_>) -> Result<()> {

@@ -227,7 +227,7 @@ impl Part for Interpolate {
     type Form = OneElementWithMemory;
 
     fn effect(&self) -> Effect {
-        Effect::ALONG
+        Effect::SAME_DIRECTION
     }
 
     fn changed_argument(&self, made: &Self) -> Option<&'static str> {

@@ -17,7 +17,7 @@ gradchain::wrapper! {
 
 impl<T: GradientTransformation> Wrapper for Aside<T> {
     type Memory = Steps;
-    const RUNS: Runs = Runs::DECIDED.chooses().steps_aside();
+    const RUNS: Runs = Runs::DECIDED.masked().inner_only();
 
     fn decide(&self, _: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
         Decision::Inside
@@ -35,7 +35,7 @@ gradchain::wrapper! {
 
 impl<T: GradientTransformation> Wrapper for Back<T> {
     type Memory = Steps;
-    const RUNS: Runs = Runs::DECIDED.steps_aside();
+    const RUNS: Runs = Runs::DECIDED.inner_only();
 
     fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
         memory.steps.increment();

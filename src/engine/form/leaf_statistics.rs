@@ -60,8 +60,8 @@ pub enum WithLeafStatistics {}
 ///         Ok(PerLeaf::new(at.active(), Scalar::new(1.0)))
 ///     }
 ///
-///     fn look(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-///         tree.look(&mut Largest(largest));
+///     fn collect_statistics(&self, largest: &mut PerLeaf<Scalar>, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+///         tree.observe(&mut Largest(largest));
 ///     }
 ///
 ///     fn scalars<C: Real>(&self, largest: &PerLeaf<Scalar>, leaf: usize) -> C {
@@ -76,7 +76,7 @@ pub enum WithLeafStatistics {}
 /// struct Largest<'a>(&'a mut PerLeaf<Scalar>);
 ///
 /// impl LeafObserver for Largest<'_> {
-///     fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
+///     fn collect_statistics<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
 ///         let largest = u.iter().fold(0.0_f64, |largest, u| largest.max(u.as_f64().abs()));
 ///         self.0.set(leaf, Scalar::new(largest));
 ///     }
@@ -121,8 +121,8 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     /// The values that all elements of a leaf share.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// As [`WholeTreeTransformation::work`](super::WholeTreeTransformation::work).
-    fn work(&self, leaf: &LeafSpec) -> f64 {
+    /// As [`WholeTreeTransformation::cost`](super::WholeTreeTransformation::cost).
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
         leaf.len() as f64
     }
 
@@ -133,9 +133,9 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// [Reads](WholeTree::look) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can be
+    /// [Reads](WholeTree::collect_statistics) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can be
     /// rewritten.
-    fn look(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
+    fn collect_statistics(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 
     /// Computes, in `f64`, the values that all elements of a leaf share, and rounds them once with [`Real::of`].
     fn scalars<C: Real>(&self, state: &Self::State, leaf: usize) -> Self::Scalars<C>;
@@ -175,7 +175,7 @@ const fn expanded<P: LeafStatistics>() -> usize {
 /// #     type Expanded<C: Real> = [C; 4];
 /// #     type Scalars<C: Real> = ();
 /// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
-/// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
+/// #     fn collect_statistics(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
 /// #     fn scalars<C: Real>(&self, _: &(), _: usize) {}
 /// #     fn apply<C: Real>((): (), _: &mut [C; 4], _: &[C; 4], u: C) -> C { u }
 /// # }
@@ -198,7 +198,7 @@ const fn expanded<P: LeafStatistics>() -> usize {
 /// #     type Expanded<C: Real> = [C; 5];
 /// #     type Scalars<C: Real> = ();
 /// #     fn start(&self, _: &InitContext<'_>) -> Result<()> { Ok(()) }
-/// #     fn look(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
+/// #     fn collect_statistics(&self, _: &mut (), _: &StepContext<'_>, _: &mut WholeTree<'_>) {}
 /// #     fn scalars<C: Real>(&self, _: &(), _: usize) {}
 /// #     fn apply<C: Real>((): (), _: &mut [C; 4], _: &[C; 5], u: C) -> C { u }
 /// # }
@@ -226,10 +226,10 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     const SHAPE: PassStructure = PassStructure {
         barriers: 1,
         stateful: (!P::SLOTS.is_empty() as u32) << 1,
-        looks: 1,
-        untouched: 1,
+        reads_updates: 1,
+        unmodified: 1,
         joins: !P::BY_LEAF,
-        ..PassStructure::NOTHING
+        ..PassStructure::NONE
     };
     const FUSES: bool = true;
     const FUSES_ALWAYS: bool = false;
@@ -243,7 +243,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
-        let here = whole_here((P::NAME, P::BY_LEAF), at, &|leaf| part.work(leaf))?;
+        let here = whole_here((P::NAME, P::BY_LEAF), at, &|leaf| part.cost(leaf))?;
         let at = &here.as_ref().map_or(*at, |here| at.with_active(here));
         Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &|slot| of_part(part, slot))? })
     }
@@ -265,7 +265,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
             return;
         }
         tree.remote.iter_mut().for_each(|remote| remote.enter(P::NAME));
-        part.look(&mut state.memory, at, &mut tree.without(at.resting));
+        part.collect_statistics(&mut state.memory, at, &mut tree.without(at.resting));
         *done = true;
     }
 

@@ -17,8 +17,8 @@ use crate::error::Result;
 use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of a [`RuleWithMemory`]. `Asks` are the inputs of a step besides gradients.
-pub struct OneElementWithMemory<Asks = Nothing>(PhantomData<fn() -> Asks>);
+/// The form of a [`RuleWithMemory`]. `Inputs` are the inputs of a step besides gradients.
+pub struct OneElementWithMemory<Inputs = Nothing>(PhantomData<fn() -> Inputs>);
 
 /// A [`Rule`](super::Rule) with memory of any kind.
 ///

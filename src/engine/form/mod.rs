@@ -27,8 +27,8 @@ mod two_passes;
 mod whole;
 
 pub use around::{
-    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Decision, Elements, Elsewhere, Holds, NoArithmetic,
-    Reducing, ReducingPasses, Runs, WithArithmetic, WithReductions, Wrapper,
+    Arithmetic, Around, AroundWithArithmetic, AroundWithReductions, Decision, Elements, Holds, NoArithmetic,
+    OutsideMask, Reducing, ReducingPasses, Runs, WithArithmetic, WithReductions, Wrapper,
 };
 pub use leaf_statistics::{LeafStatistics, WithLeafStatistics};
 pub(crate) use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
@@ -38,7 +38,7 @@ pub(crate) use observer::{Observer, Observes};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};
 pub use state::{PartState, WrapperState};
 pub use two_passes::{Passes, TwoPass, TwoPasses};
-pub(crate) use whole::RunsInside;
+pub(crate) use whole::InnerRuns;
 pub use whole::{Scope, Whole, WholeTreeTransformation};
 
 use core::any::{Any, TypeId};
@@ -160,7 +160,7 @@ pub trait Form<P: ?Sized> {
         false
     }
     /// As [`Transform::skips`], for the inner transformation.
-    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+    fn skips_inner(part: &P, skips: &mut Skips, place: &str) -> bool {
         let _ = (part, skips, place);
         false
     }
@@ -334,7 +334,7 @@ impl<P: Part> Transform for P {
         P::Form::holds_back(self)
     }
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        goes_around(self, skips, place) || P::Form::skips_inside(self, skips, place)
+        goes_around(self, skips, place) || P::Form::skips_inner(self, skips, place)
     }
     fn validate(&self) -> Result<()> {
         Error::all([Part::validate(self), P::Form::validate(self)])
@@ -342,7 +342,7 @@ impl<P: Part> Transform for P {
     fn own_arguments(&mut self, visit: &mut Visit<'_>) {
         Part::own_arguments(self, visit);
     }
-    fn outline(&self) -> Summary {
+    fn summary(&self) -> Summary {
         P::Form::inside(self).unwrap_or_else(|| Summary::part(P::NAME, Part::effect(self)))
     }
     fn recipe(&self) -> Recipe {

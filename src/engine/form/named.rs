@@ -31,7 +31,7 @@ pub trait Keeps<P: Optimizer> {
     type State: State;
     fn around(part: &P, state: StateOf<P>) -> Self::State;
     fn inside(state: &Self::State) -> &StateOf<P>;
-    fn inside_mut(state: &mut Self::State) -> &mut StateOf<P>;
+    fn inner_mut(state: &mut Self::State) -> &mut StateOf<P>;
     fn names(state: &Self::State) -> &[String] {
         let _ = state;
         &[]
@@ -41,8 +41,8 @@ pub trait Keeps<P: Optimizer> {
         let _ = part;
         &[]
     }
-    fn outline(part: &P, chain: Summary) -> Summary {
-        if P::HIDDEN { chain } else { Summary::Optimizer { name: part.name_now(), chain: Box::new(chain) } }
+    fn summary(part: &P, chain: Summary) -> Summary {
+        if P::HIDDEN { chain } else { Summary::Optimizer { name: part.current_name(), chain: Box::new(chain) } }
     }
 }
 
@@ -54,7 +54,7 @@ impl<P: Optimizer> Keeps<P> for AsItIs {
     fn inside(state: &StateOf<P>) -> &StateOf<P> {
         state
     }
-    fn inside_mut(state: &mut StateOf<P>) -> &mut StateOf<P> {
+    fn inner_mut(state: &mut StateOf<P>) -> &mut StateOf<P> {
         state
     }
 }
@@ -120,7 +120,7 @@ pub trait Optimizer: Part {
     fn chain(&self) -> &Self::Chain;
 
     /// Returns the name in plans and states. A part that holds any optimizer knows it only at run time.
-    fn name_now(&self) -> &'static str {
+    fn current_name(&self) -> &'static str {
         Self::NAME
     }
 }
@@ -163,7 +163,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn has_windows(part: &P) -> bool {
         part.chain().has_windows()
     }
-    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+    fn skips_inner(part: &P, skips: &mut Skips, place: &str) -> bool {
         let named_chain = P::NAME == "named_chain";
         let allow = P::NAME == "allow";
         let inside = if allow { format!("{place}.allow.inner") } else { place.into() };
@@ -189,7 +189,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().check(K::inside(state), at)
     }
     fn begin(part: &P, state: &mut K::State, at: &StepContext<'_>) -> Run<P> {
-        part.chain().begin(K::inside_mut(state), at)
+        part.chain().begin(K::inner_mut(state), at)
     }
     fn barrier(
         part: &P,
@@ -200,10 +200,10 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        part.chain().barrier(K::inside_mut(state), run, at, index, sums, tree);
+        part.chain().barrier(K::inner_mut(state), run, at, index, sums, tree);
     }
     fn finish(part: &P, state: &mut K::State, run: Run<P>, sums: Sums<'_>, outcome: &mut Outcome) {
-        part.chain().finish(K::inside_mut(state), run, sums, outcome);
+        part.chain().finish(K::inner_mut(state), run, sums, outcome);
     }
     fn emission(part: &P, state: &K::State, run: &Run<P>) -> Emission {
         part.chain().emission(K::inside(state), run)
@@ -263,12 +263,12 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         });
     }
     fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.of_optimizer(part.name_now(), own_hyperparams(part), &mut |walk| match K::names(state) {
+        walk.of_optimizer(part.current_name(), own_hyperparams(part), &mut |walk| match K::names(state) {
             [] => part.chain().read(K::inside(state), walk),
             names => walk.renamed(names, &mut |walk| part.chain().read(K::inside(state), walk)),
         })
     }
     fn inside(part: &P) -> Option<Summary> {
-        Some(K::outline(part, part.chain().outline()))
+        Some(K::summary(part, part.chain().summary()))
     }
 }

@@ -51,7 +51,7 @@ impl Arrays {
                 return Moments::like(at.structure, at.active, start, |_| dtype);
             }
             Moments::filled(at.structure, at.active, start, &|number, leaf| {
-                let coded = at.codes.and_then(|codes| codes.dtype(*declared, (number, leaf)));
+                let coded = at.quantization.and_then(|quantization| quantization.dtype(*declared, (number, leaf)));
                 coded.unwrap_or_else(|| otherwise(leaf))
             })
         };

@@ -15,8 +15,8 @@ use crate::error::Result;
 use crate::needs::{Needs, Nothing};
 use crate::state::State;
 
-/// The form of [`TwoPasses`]. `Asks` are the inputs of a step besides gradients.
-pub struct TwoPass<Asks = Nothing>(PhantomData<fn() -> Asks>);
+/// The form of [`TwoPasses`]. `Inputs` are the inputs of a step besides gradients.
+pub struct TwoPass<Inputs = Nothing>(PhantomData<fn() -> Inputs>);
 
 /// The inputs and outputs of the passes of a [`TwoPasses`].
 ///
@@ -242,7 +242,7 @@ const fn shape<P: TwoPasses>() -> PassStructure {
         barriers: P::PASSES.emits as usize,
         stateful: (P::PASSES.transforms || !P::PASSES.emits) as u32 | (writes(P::PASSES.second) as u32) << 1,
         reads_params: P::PASSES.params[0] as u32 | (P::PASSES.params[1] as u32) << 1,
-        ..PassStructure::NOTHING
+        ..PassStructure::NONE
     }
     .adding(sums_of::<P>())
     .later();

@@ -90,7 +90,7 @@ part! {
 
 impl Momo {
     fn effect_of(&self) -> Effect {
-        Effect::AGAINST.at_rate(&self.learning_rate).decays(&self.weight_decay)
+        Effect::REVERSED.at_rate(&self.learning_rate).decays(&self.weight_decay)
     }
 }
 

@@ -91,10 +91,10 @@ impl<T: Tensors> Lines<'_, T> {
                     _ => self.tensors.select(&c, of(x), of(y))?,
                 }
             }
-            Op::Turn(x, shape) => {
+            Op::Transpose(x, shape) => {
                 let shape = shape.map(|size| size as usize);
                 let x = self.tensors.fill(of(x), shape.iter().product())?;
-                self.tensors.turn(&x, shape).unwrap_or_else(|| Err(self.lacks("turn")))?
+                self.tensors.transpose(&x, shape).unwrap_or_else(|| Err(self.lacks("turn")))?
             }
             Op::Product(x, y, shape, transposed) => {
                 let shape @ [batch, n, k, m] = shape.map(|size| size as usize);

@@ -188,7 +188,7 @@ pub trait Tensors {
     /// Transposes an array `[a, b, c, d]`, in row-major order, to `[a, c, b, d]`; `None` if the framework lacks it.
     ///
     /// This and the next two are for parts that work on whole matrices, such as [`muon`](crate::muon).
-    fn turn(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
+    fn transpose(&self, x: &Self::Tensor, shape: [usize; 4]) -> Option<Result<Self::Tensor>> {
         let _ = (x, shape);
         None
     }

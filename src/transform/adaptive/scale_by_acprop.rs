@@ -56,7 +56,7 @@ pub fn scale_by_acprop() -> ScaleByAcprop {
 
 part! {
     /// See [`scale_by_acprop`].
-    pub ScaleByAcprop as "scale_by_acprop": OneElement, OWN_SIZE;
+    pub ScaleByAcprop as "scale_by_acprop": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the mean.
         b1: DECAY = 0.9;

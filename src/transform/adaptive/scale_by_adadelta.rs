@@ -45,7 +45,7 @@ pub fn scale_by_adadelta() -> ScaleByAdadelta {
 
 part! {
     /// See [`scale_by_adadelta`].
-    pub ScaleByAdadelta as "scale_by_adadelta": OneElement, OWN_SIZE;
+    pub ScaleByAdadelta as "scale_by_adadelta": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of both means.
         rho: DECAY = 0.9;

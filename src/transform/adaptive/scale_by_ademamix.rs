@@ -52,7 +52,7 @@ pub fn scale_by_ademamix() -> ScaleByAdemamix {
 
 part! {
     /// See [`scale_by_ademamix`].
-    pub ScaleByAdemamix as "scale_by_ademamix": OneElement, OWN_SIZE;
+    pub ScaleByAdemamix as "scale_by_ademamix": OneElement, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the fast mean.
         b1: DECAY = 0.9;

@@ -84,7 +84,7 @@ part! {
 impl ScaleByStableAdam {
     fn effect_of(&self) -> Effect {
         // A mask excludes leaves on purpose, so such a part claims no decay.
-        if self.mask.is_all() { Effect::OWN_SIZE.decays(&self.weight_decay) } else { Effect::OWN_SIZE }
+        if self.mask.is_all() { Effect::SCALE_INVARIANT.decays(&self.weight_decay) } else { Effect::SCALE_INVARIANT }
     }
 }
 

@@ -68,7 +68,7 @@ pub fn scale_by_lbfgs() -> ScaleByLbfgs {
 
 part! {
     /// See [`scale_by_lbfgs`].
-    pub ScaleByLbfgs as "scale_by_lbfgs": Whole, ALONG;
+    pub ScaleByLbfgs as "scale_by_lbfgs": Whole, SAME_DIRECTION;
     options {
         /// If true, the estimate starts from a scaled identity, `γ` above, else from the identity.
         scale_init_precond: bool = true;

@@ -46,7 +46,7 @@ pub fn scale_by_optimistic_gradient() -> ScaleByOptimisticGradient {
 
 part! {
     /// See [`scale_by_optimistic_gradient`].
-    pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, ALONG;
+    pub ScaleByOptimisticGradient as "scale_by_optimistic_gradient": OneElement, SAME_DIRECTION;
     hyperparams {
         /// Factor of the update.
         alpha: FINITE = 1.0;

@@ -40,7 +40,7 @@ pub fn zero_nans() -> ZeroNans {
 part! {
     /// See [`zero_nans`].
     #[derive(Copy, Default, Eq)]
-    pub ZeroNans as "zero_nans": OneElementWithMemory, ALONG;
+    pub ZeroNans as "zero_nans": OneElementWithMemory, SAME_DIRECTION;
 }
 
 /// The state of [`zero_nans`]: the leaves with NaNs, and counts.

@@ -68,7 +68,7 @@ pub fn scale_by_backtracking_linesearch(max_backtracking_steps: usize) -> ScaleB
 
 part! {
     /// See [`scale_by_backtracking_linesearch`].
-    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole<needs::ValueFn>, SETTLED;
+    pub ScaleByBacktrackingLinesearch as "scale_by_backtracking_linesearch": Whole<needs::ValueFn>, FINAL_LENGTH;
     given {
         /// Largest number of times that the step is shortened.
         max_backtracking_steps: usize;

@@ -77,7 +77,7 @@ pub fn scale_by_zoom_linesearch(max_linesearch_steps: usize) -> ScaleByZoomLines
 
 part! {
     /// See [`scale_by_zoom_linesearch`].
-    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole<needs::ValueAndGradFn>, SETTLED;
+    pub ScaleByZoomLinesearch as "scale_by_zoom_linesearch": Whole<needs::ValueAndGradFn>, FINAL_LENGTH;
     given {
         /// Largest number of points tried.
         max_linesearch_steps: usize, AT_LEAST_1;

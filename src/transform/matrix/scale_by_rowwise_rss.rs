@@ -55,7 +55,7 @@ pub fn scale_by_rowwise_rss() -> ScaleByRowwiseRss {
 
 part! {
     /// See [`scale_by_rowwise_rss`].
-    pub ScaleByRowwiseRss as "scale_by_rowwise_rss": Whole, OWN_SIZE;
+    pub ScaleByRowwiseRss as "scale_by_rowwise_rss": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Initial value of the sums.
         initial_accumulator_value: NOT_NEGATIVE = 0.0;

@@ -59,7 +59,7 @@ pub fn scale_by_shape() -> ScaleByShape {
 
 part! {
     /// See [`scale_by_shape`].
-    pub ScaleByShape as "scale_by_shape": OneElementWithMemory, ALONG;
+    pub ScaleByShape as "scale_by_shape": OneElementWithMemory, SAME_DIRECTION;
     options {
         /// Axes of a leaf that form the rows and columns of its matrices; by default, a leaf with two axes is one.
         weight_dimension_numbers: WeightDimensionNumbers = WeightDimensionNumbers::default();

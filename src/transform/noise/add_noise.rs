@@ -57,7 +57,7 @@ pub fn add_noise(eta: impl IntoHyperparam, gamma: impl IntoHyperparam, seed: u64
 
 part! {
     /// See [`add_noise`].
-    pub AddNoise as "add_noise": OneElementWithMemory, ALONG;
+    pub AddNoise as "add_noise": OneElementWithMemory, SAME_DIRECTION;
     required {
         /// The variance at the first step.
         eta: NOT_NEGATIVE;

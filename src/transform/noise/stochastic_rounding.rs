@@ -69,7 +69,7 @@ pub fn stochastic_rounding(seed: u64) -> StochasticRounding {
 
 part! {
     /// See [`stochastic_rounding`].
-    pub StochasticRounding as "stochastic_rounding": OneElementWithMemory, ALONG;
+    pub StochasticRounding as "stochastic_rounding": OneElementWithMemory, SAME_DIRECTION;
     given {
         /// Chooses the random numbers.
         seed: u64;

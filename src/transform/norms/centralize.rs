@@ -48,7 +48,7 @@ pub fn centralize() -> Centralize {
 part! {
     /// See [`centralize`].
     #[derive(Copy, Eq)]
-    pub Centralize as "centralize": Whole, ALONG;
+    pub Centralize as "centralize": Whole, SAME_DIRECTION;
 }
 
 /// Scratch space of [`centralize`], which has no state.

@@ -51,7 +51,7 @@ pub fn scale_by_distance_over_gradients() -> ScaleByDistanceOverGradients {
 
 part! {
     /// See [`scale_by_distance_over_gradients`].
-    pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, ALONG;
+    pub ScaleByDistanceOverGradients as "scale_by_distance_over_gradients": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// The first distance, in units of the parameters' norm plus 1. Read once, in `init`.
         reps_rel: NOT_NEGATIVE = 1e-6;

@@ -50,7 +50,7 @@ pub fn scale_by_dog(init_step: InitStep) -> ScaleByDog {
 
 part! {
     /// See [`scale_by_dog`].
-    pub ScaleByDog as "scale_by_dog": TwoPass, ALONG;
+    pub ScaleByDog as "scale_by_dog": TwoPass, SAME_DIRECTION;
     given {
         /// The size of the first step.
         init_step: InitStep;

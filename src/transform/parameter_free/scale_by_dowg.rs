@@ -51,7 +51,7 @@ pub fn scale_by_dowg() -> ScaleByDowg {
 
 part! {
     /// See [`scale_by_dowg`].
-    pub ScaleByDowg as "scale_by_dowg": TwoPass, ALONG;
+    pub ScaleByDowg as "scale_by_dowg": TwoPass, SAME_DIRECTION;
     hyperparams {
         /// Added to the root.
         eps: NOT_NEGATIVE = 1e-4;

@@ -70,7 +70,7 @@ pub fn reduce_on_plateau() -> ReduceOnPlateau {
 
 part! {
     /// See [`reduce_on_plateau`].
-    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory<Value>, ALONG;
+    pub ReduceOnPlateau as "reduce_on_plateau": OneElementWithMemory<Value>, SAME_DIRECTION;
     hyperparams {
         /// Factor of the scale at a reduction.
         factor: INSIDE = 0.1;

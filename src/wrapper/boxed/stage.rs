@@ -88,8 +88,8 @@ macro_rules! boxed_stage {
                 (**self).own_arguments(visit);
             }
 
-            fn outline(&self) -> Summary {
-                (**self).outline()
+            fn summary(&self) -> Summary {
+                (**self).summary()
             }
 
             fn recipe(&self) -> Recipe {

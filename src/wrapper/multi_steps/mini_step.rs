@@ -68,7 +68,7 @@ impl MultiStepsMemory {
 
 impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     type Memory = MultiStepsMemory;
-    const RUNS: Runs = Runs::DECIDED.looks(S::DECIDES).holds_back(true).windows();
+    const RUNS: Runs = Runs::DECIDED.reduces_gradients(S::DECIDES).holds_back(true).windows();
 
     fn start(&self, window: &mut MultiStepsMemory, at: &InitContext<'_>) -> Result<()> {
         window.use_grad_mean = self.use_grad_mean;
@@ -85,16 +85,16 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
     }
 
     #[inline(always)]
-    fn look<C: Real>(u: C) -> C::Wide {
+    fn gradient_term<C: Real>(u: C) -> C::Wide {
         S::measure(u)
     }
 
-    fn decide(&self, window: &mut MultiStepsMemory, at: &StepContext<'_>, seen: f64) -> Decision {
+    fn decide(&self, window: &mut MultiStepsMemory, at: &StepContext<'_>, gradient_sum: f64) -> Decision {
         if S::DECIDES {
-            window.measured.set(seen);
+            window.measured.set(gradient_sum);
         }
         let judged = S::DECIDES && !at.is_flush() && window.next_weight.get() > 0.0;
-        let skips = judged && self.should_skip_update_fn.skips(seen);
+        let skips = judged && self.should_skip_update_fn.skips(gradient_sum);
         window.skipped.set(skips);
         if skips {
             // The weight belonged to this mini-step.
@@ -104,7 +104,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         if !(takes || at.flush && window.mini_step.get() > 0) {
             return match (skips, window.pending_inside && at.is_flush()) {
                 (true, _) => Decision::Skip,
-                (_, true) => Decision::Inside,
+                (_, true) => Decision::InnerOnly,
                 _ => Decision::Hold,
             };
         }
@@ -112,7 +112,7 @@ impl<T: Stage, S: SkipUpdate> Wrapper for MultiSteps<T, S> {
         if window.taking.emit { Decision::Run } else { Decision::Hold }
     }
 
-    fn tell<'a>(&self, window: &'a MultiStepsMemory, at: &StepContext<'a>) -> StepContext<'a> {
+    fn inner_context<'a>(&self, window: &'a MultiStepsMemory, at: &StepContext<'a>) -> StepContext<'a> {
         // The inner transformation has gradients even if this step has none, except for leaves without one in the whole
         // window.
         StepContext { absent: &window.absent, ..at.with_gradients(window.taking.value) }

@@ -197,8 +197,8 @@ impl<G: Stages> Transform for Partition<G> {
         self.members.validate()
     }
 
-    fn outline(&self) -> Summary {
-        let groups = self.of_members(|member| member.outline());
+    fn summary(&self) -> Summary {
+        let groups = self.of_members(|member| member.summary());
         Summary::Partition { groups, labels: self.labels.clone(), names: self.names.clone() }
     }
 

@@ -158,7 +158,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
 /// In [`Whole`]: the adversarial optimizer.
 pub enum Adversary {}
 
-impl<A: Stage> RunsInside<AdversarialGradient<A>> for Adversary {
+impl<A: Stage> InnerRuns<AdversarialGradient<A>> for Adversary {
     /// Rounds of one step evaluate no gradient.
     fn needs(gradient: &AdversarialGradient<A>, _: Level) -> Level {
         if gradient.sync_period > 1 { Level::ValueAndGradFn } else { gradient.inner.needs() }

@@ -89,8 +89,8 @@ impl<O: Stage, A: Stage> Transform for Sam<O, A> {
         self.optimizer.holds_back().max(self.adv_optimizer.holds_back()).min(HoldsBack::All)
     }
 
-    fn outline(&self) -> Summary {
-        Summary::around("sam", "optimizer", self.optimizer.outline())
+    fn summary(&self) -> Summary {
+        Summary::around("sam", "optimizer", self.optimizer.summary())
     }
 
     fn recipe(&self) -> Recipe {

@@ -29,7 +29,7 @@ pub struct ShardedRun<R> {
 
 /// On several ranks messages store gradients and supply updates.
 const SHARED: PassStructure =
-    PassStructure { barriers: 1, materializes: 1, keeps: 1, joins: true, ..PassStructure::NOTHING };
+    PassStructure { barriers: 1, materializes: 1, keeps: 1, joins: true, ..PassStructure::NONE };
 
 impl<T: Stage> Transform for Sharded<T> {
     fn members(&self, visit: &mut dyn FnMut(&dyn Transform)) {
@@ -62,8 +62,8 @@ impl<T: Stage> Transform for Sharded<T> {
         self.inner.holds_back().min(HoldsBack::All)
     }
 
-    fn outline(&self) -> Summary {
-        Summary::around("sharded", "inner", self.inner.outline())
+    fn summary(&self) -> Summary {
+        Summary::around("sharded", "inner", self.inner.summary())
     }
 
     /// Returns the inner recipe: sharding is no part of an optimizer.

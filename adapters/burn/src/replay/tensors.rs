@@ -187,7 +187,7 @@ impl Tensors for OnBurn {
         Ok(Elements::Many(Tensor::cat(sums, 0)))
     }
 
-    fn turn(&self, x: &Elements, shape: [usize; 4]) -> Option<Result<Elements>> {
+    fn transpose(&self, x: &Elements, shape: [usize; 4]) -> Option<Result<Elements>> {
         Some(Ok(Elements::Many(self.tensor(x).reshape(shape).swap_dims(1, 2).reshape([-1]))))
     }
 

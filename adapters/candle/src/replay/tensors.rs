@@ -123,7 +123,7 @@ impl Tensors for OnCandle {
         sums().map_err(of_candle)
     }
 
-    fn turn(&self, x: &Tensor, shape: [usize; 4]) -> Option<Result<Tensor>> {
+    fn transpose(&self, x: &Tensor, shape: [usize; 4]) -> Option<Result<Tensor>> {
         let turned = x.reshape(&shape[..]).and_then(|x| x.transpose(1, 2)?.flatten_all());
         Some(turned.map_err(of_candle))
     }

@@ -14,7 +14,7 @@ use crate::needs::Nothing;
 use crate::tree::LeafSpec;
 
 /// The form of a [`Wrapper`] that has [`Arithmetic`].
-pub type AroundWithArithmetic<Asks = Nothing> = Around<Asks, WithArithmetic>;
+pub type AroundWithArithmetic<Inputs = Nothing> = Around<Inputs, WithArithmetic>;
 
 /// In [`Around`]: the wrapper has no element arithmetic.
 pub enum NoArithmetic {}
@@ -271,7 +271,7 @@ pub trait Loops<P: Wrapper> {
     }
 
     fn accumulate<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
-    fn meet<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
+    fn combine<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &[C], _: &mut Tile<'_, C>) {}
     fn measure<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: usize, _: &mut Tile<'_, C>) {}
     fn emit<C: Real>(_: &P, _: &P::Memory, _: &Arrays, _: &mut Tile<'_, C>) {}
     #[inline(always)]
@@ -289,7 +289,7 @@ pub struct Reduces {
     /// Before the inner transformation, and after it.
     pub(super) sums: [usize; 2],
     /// True if updates are rewritten given the gradients.
-    pub(super) meets: bool,
+    pub(super) combines: bool,
     /// True if updates are rewritten after the reductions, and if that reads parameters.
     pub(super) waits: bool,
     pub(super) last_reads_params: bool,
@@ -299,7 +299,7 @@ pub struct Reduces {
 
 impl Reduces {
     pub(super) const NOTHING: Reduces =
-        Reduces { sums: [0; 2], meets: false, waits: false, last_reads_params: false, fuses: true };
+        Reduces { sums: [0; 2], combines: false, waits: false, last_reads_params: false, fuses: true };
 
     pub(super) const fn count(&self) -> usize {
         self.sums[0] + self.sums[1]

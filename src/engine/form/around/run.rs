@@ -14,7 +14,7 @@ use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Loops;
 use super::emission::{emission, settle, told};
 use super::tile::{is_loop, tile_of, weighs};
-use super::{Around, Decision, Elsewhere, Holds, Wrapper};
+use super::{Around, Decision, Holds, OutsideMask, Wrapper};
 use crate::element::Real;
 use crate::error::Result;
 use crate::needs::{Level, Needs};
@@ -26,7 +26,7 @@ pub(super) type StateOf<P> = WrapperState<<P as Wrapper>::Memory, <Inner<P> as S
 
 /// The decision of a step, and the inner values.
 pub struct AroundRun<R> {
-    /// `None` before the first barrier, if the wrapper looks at the gradients.
+    /// `None` before the first barrier, if the wrapper reduces the gradients first.
     pub(super) decision: Option<Decision>,
     pub(super) inner: Option<R>,
     /// True if the inner transformation emits nothing, so that nothing of the wrapper follows.
@@ -42,8 +42,9 @@ pub struct AroundKernel<K, I> {
     zero: bool,
 }
 
-pub(super) const fn look<P: Wrapper>() -> PassStructure {
-    PassStructure { barriers: P::RUNS.looks as usize, ..PassStructure::NOTHING }.adding(P::RUNS.looks as usize)
+pub(super) const fn gradient_term<P: Wrapper>() -> PassStructure {
+    PassStructure { barriers: P::RUNS.reduces_gradients as usize, ..PassStructure::NONE }
+        .adding(P::RUNS.reduces_gradients as usize)
 }
 
 const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure {
@@ -55,13 +56,13 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
     let last = PassStructure {
         barriers: O::REDUCES.waits as usize,
         reads_params: (O::REDUCES.last_reads_params as u32) << 1,
-        ..PassStructure::NOTHING
+        ..PassStructure::NONE
     }
     .adding(O::REDUCES.count())
     .later();
-    let begins = match O::REDUCES.sums[0] > 0 || looks_before::<P, O>() {
+    let begins = match O::REDUCES.sums[0] > 0 || reduces_before::<P, O>() {
         true => PassStructure {
-            adds: (O::REDUCES.sums[0] > 0) as u32,
+            reduces: (O::REDUCES.sums[0] > 0) as u32,
             of_updates: 1,
             ..PassStructure::elementwise(false, O::ELEMENTS.params)
         },
@@ -71,13 +72,14 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
             ..own::<P, O>(O::ELEMENTS.before, !O::ELEMENTS.only_reads_before())
         },
     };
-    let all = look::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::ELEMENTS.after, true)).then(last);
+    let all =
+        gradient_term::<P>().then(begins).then(inner.sometimes()).then(own::<P, O>(O::ELEMENTS.after, true)).then(last);
     PassStructure { typed: all.typed || O::ELEMENTS.typed, ..all }
 }
 
 /// Returns each pass's accesses to the wrapper's own arrays, around `inside` barriers.
 const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
-    let (begins, ends) = (P::RUNS.looks as usize, P::RUNS.looks as usize + inside);
+    let (begins, ends) = (P::RUNS.reduces_gradients as usize, P::RUNS.reduces_gradients as usize + inside);
     if O::ELEMENTS.point.is_some() || ends + 1 >= u32::BITS as usize {
         return Uses::ALWAYS;
     }
@@ -87,21 +89,21 @@ const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
 }
 
 /// Returns true if `before` changes arrays only; it then runs in the one pass that ends at its interval.
-const fn looks_before<P: Wrapper, O: Loops<P>>() -> bool {
+const fn reduces_before<P: Wrapper, O: Loops<P>>() -> bool {
     O::ELEMENTS.before && !O::ELEMENTS.rewrites[0]
 }
 
 /// Returns true if a pass runs `before`, where the inner transformation begins.
 #[inline(always)]
 pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: PassRange) -> bool {
-    let begins = if const { looks_before::<P, O>() } { at == span.to } else { span.has(at) };
+    let begins = if const { reduces_before::<P, O>() } { at == span.to } else { span.has(at) };
     begins && const { O::ELEMENTS.before }
 }
 
 /// Returns true if the wrapper does nothing while only the inner transformation runs: it selects no leaves and shows
 /// the parameters themselves.
-const fn steps_aside<P: Wrapper, O: Loops<P>>() -> bool {
-    P::RUNS.steps_aside && !P::RUNS.chooses && O::ELEMENTS.point.is_none() && !weighs::<P, O>()
+const fn inner_only<P: Wrapper, O: Loops<P>>() -> bool {
+    P::RUNS.inner_only && !P::RUNS.masked && O::ELEMENTS.point.is_none() && !weighs::<P, O>()
 }
 
 /// True if all arithmetic follows the inner transformation, and none runs where that emits nothing.
@@ -117,7 +119,7 @@ const fn hands_on<P: Wrapper, O: Loops<P>>() -> bool {
 
 /// Returns true if the gradients are kept during the inner passes.
 fn keeps<P: Wrapper, O: Loops<P>>(part: &P) -> bool {
-    (const { O::REDUCES.meets }) && part.inner().shape().barriers > 0
+    (const { O::REDUCES.combines }) && part.inner().shape().barriers > 0
 }
 
 const fn arrays<P: Wrapper, O: Loops<P>>() -> usize {
@@ -129,15 +131,15 @@ fn decide<P: Wrapper, O: Loops<P>>(
     state: &mut StateOf<P>,
     run: &mut AroundRun<<Inner<P> as Stage>::Run>,
     at: &StepContext<'_>,
-    seen: f64,
+    gradient_sum: f64,
 ) {
     let before = at.resting;
-    let decision = part.decide(&mut state.memory, at, seen);
+    let decision = part.decide(&mut state.memory, at, gradient_sum);
     let decision = if P::RUNS.always { Decision::Run } else { decision };
     run.decision = Some(decision);
-    if matches!(decision, Decision::Run | Decision::Inside) {
+    if matches!(decision, Decision::Run | Decision::InnerOnly) {
         let at = told::<P, O>(part, &state.memory, decision, at);
-        run.inner = Some(part.inner_now(&state.memory).begin(&mut state.inner, &at));
+        run.inner = Some(part.current_inner(&state.memory).begin(&mut state.inner, &at));
     }
     settle::<P, O>(part, state, run, before);
 }
@@ -147,7 +149,7 @@ fn summed<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, sums: Sums<'a>) -> Su
 }
 
 pub(super) fn is_on<P: Wrapper>(part: &P, state: &StateOf<P>, leaf: usize) -> bool {
-    !P::RUNS.chooses
+    !P::RUNS.masked
         || state.active.as_ref().is_none_or(|active| active[leaf]) && !is_among(part.resting(&state.memory), leaf)
 }
 
@@ -160,17 +162,17 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     const SHAPE: PassStructure = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
     const USES: AllUses = {
-        let (own, barriers) = (uses::<P, O>(Inner::<P>::SHAPE.barriers), P::RUNS.looks as usize);
+        let (own, barriers) = (uses::<P, O>(Inner::<P>::SHAPE.barriers), P::RUNS.reduces_gradients as usize);
         followed_by(own.of_all(), arrays::<P, O>(), Inner::<P>::USES, barriers)
     };
     const FUSES: bool = Inner::<P>::FUSES
         && O::REDUCES.fuses
-        && !(O::REDUCES.meets && Inner::<P>::SHAPE.barriers > 0)
+        && !(O::REDUCES.combines && Inner::<P>::SHAPE.barriers > 0)
         && fits(<P as Stage>::SHAPE, <P as Stage>::SLOTS);
     const FUSES_ALWAYS: bool = Self::FUSES
         && P::RUNS.always
-        && !P::RUNS.looks
-        && (!(P::RUNS.chooses || O::ELEMENTS.some_leaves) || <P as Stage>::SLOTS == 0)
+        && !P::RUNS.reduces_gradients
+        && (!(P::RUNS.masked || O::ELEMENTS.some_leaves) || <P as Stage>::SLOTS == 0)
         && Inner::<P>::FUSES_ALWAYS;
     const ROWS: bool = (O::ELEMENTS.rows || arrays::<P, O>() == 0) && O::REDUCES.count() == 0;
 
@@ -200,7 +202,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         P::RUNS.windows || part.inner().has_windows()
     }
 
-    fn skips_inside(part: &P, skips: &mut Skips, place: &str) -> bool {
+    fn skips_inner(part: &P, skips: &mut Skips, place: &str) -> bool {
         let inside = format!("{place}.{}.{}", P::NAME, P::KEY);
         (P::RUNS.windows || hands_on::<P, O>()) && part.inner().skips(skips, &inside)
     }
@@ -218,8 +220,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let others = active.as_ref().is_some_and(|active| at.active.iter().zip(active).any(|(all, on)| *all && !on));
         let outside = &InitContext { by_leaf, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
         part.start(&mut memory, outside)?;
-        let (codes, in_full) = (part.codes(&memory).or(at.codes), at.in_full || O::ELEMENTS.point.is_some());
-        let inner = part.inner().init_state(&InitContext { codes, in_full, ..*outside })?;
+        let (quantization, in_full) =
+            (part.quantization(&memory).or(at.quantization), at.in_full || O::ELEMENTS.point.is_some());
+        let inner = part.inner().init_state(&InitContext { quantization, in_full, ..*outside })?;
         let at = outside;
         let arrays = O::arrays(part, at)?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
@@ -231,20 +234,21 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     fn views<'a>(part: &P, state: &'a StateOf<P>, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
         let run = run.and_then(|run| run.inner.as_ref());
-        let _ = visit(0, &Viewed { stage: part.inner_now(&state.memory), state: &state.inner, run });
+        let _ = visit(0, &Viewed { stage: part.current_inner(&state.memory), state: &state.inner, run });
     }
 
     fn check(part: &P, state: &StateOf<P>, at: &StepContext<'_>) -> Result<()> {
         part.check(&state.memory, at)?;
-        let inside = at.on(state.active.as_deref().unwrap_or(at.active)).in_codes(part.codes(&state.memory));
+        let inside =
+            at.on(state.active.as_deref().unwrap_or(at.active)).with_quantization(part.quantization(&state.memory));
         let inside = StepContext { in_full: at.in_full || O::ELEMENTS.point.is_some(), ..inside };
-        part.inner_now(&state.memory).check(&state.inner, &inside)
+        part.current_inner(&state.memory).check(&state.inner, &inside)
     }
 
     fn begin(part: &P, state: &mut StateOf<P>, at: &StepContext<'_>) -> Self::Run {
         let mut run = AroundRun { decision: None, inner: None, nothing: false };
         state.resting.clear();
-        if const { !P::RUNS.looks } {
+        if const { !P::RUNS.reduces_gradients } {
             decide::<P, O>(part, state, &mut run, at, 0.0);
         }
         run
@@ -259,24 +263,31 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        let waits = const { O::REDUCES.waits } && index == P::RUNS.looks as usize + part.inner().shape().barriers;
-        if sums.again.is_some() && (waits || P::RUNS.looks && index == 0) {
+        let waits =
+            const { O::REDUCES.waits } && index == P::RUNS.reduces_gradients as usize + part.inner().shape().barriers;
+        if sums.again.is_some() && (waits || P::RUNS.reduces_gradients && index == 0) {
             return;
         }
-        if const { P::RUNS.looks } && index == 0 {
+        if const { P::RUNS.reduces_gradients } && index == 0 {
             return decide::<P, O>(part, state, run, at, sums.total(0));
         }
         if waits {
             if !run.nothing {
-                O::reduced(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
+                O::reduced(
+                    part,
+                    &mut state.memory,
+                    sums.skip(P::RUNS.reduces_gradients as usize + part.inner().shape().sums),
+                );
             }
             return;
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
         let (at, before) = (told::<P, O>(part, &state.memory, decision, at), at.resting);
-        let (index, sums) =
-            (index - P::RUNS.looks as usize, summed(part, &state.memory, sums).skip(P::RUNS.looks as usize));
-        let transformation = part.inner_now(&state.memory);
+        let (index, sums) = (
+            index - P::RUNS.reduces_gradients as usize,
+            summed(part, &state.memory, sums).skip(P::RUNS.reduces_gradients as usize),
+        );
+        let transformation = part.current_inner(&state.memory);
         let StateOf::<P> { arrays, inner: of_inner, active, .. } = state;
         let active = active.as_deref().unwrap_or(tree.active);
         let tree = &mut tree.with_active(active);
@@ -294,23 +305,27 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let changes = const { O::ELEMENTS.before && O::ELEMENTS.rewrites[0] };
         let inside = run.inner.map(|inner| {
             let mut inside = Outcome { emitted: outcome.emitted || changes && runs, ..Outcome::GRADIENTS };
-            let sums = summed(part, &state.memory, sums).skip(P::RUNS.looks as usize);
-            part.inner_now(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
+            let sums = summed(part, &state.memory, sums).skip(P::RUNS.reduces_gradients as usize);
+            part.current_inner(&state.memory).finish(&mut state.inner, inner, sums, &mut inside);
             inside
         });
         let Some(decision) = run.decision else { return };
         if const { !O::REDUCES.waits && O::REDUCES.count() > 0 } && !run.nothing {
-            O::reduced(part, &mut state.memory, sums.skip(P::RUNS.looks as usize + part.inner().shape().sums));
+            O::reduced(
+                part,
+                &mut state.memory,
+                sums.skip(P::RUNS.reduces_gradients as usize + part.inner().shape().sums),
+            );
         }
-        let acts = !P::RUNS.chooses || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
-        let passes = P::RUNS.chooses && state.others && part.elsewhere() == Elsewhere::Pass;
+        let acts = !P::RUNS.masked || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
+        let passes = P::RUNS.masked && state.others && part.outside_mask() == OutsideMask::Pass;
         part.finish(&mut state.memory, decision, inside.filter(|_| !run.nothing), &mut state.inner);
         let did = match decision {
             Decision::Skip | Decision::Hold => Outcome { skipped: decision == Decision::Skip, ..Outcome::NOTHING },
             _ => inside.unwrap_or(*outcome),
         };
         // The last pass may emit updates where the inner transformation emits none.
-        let weighs = matches!(decision, Decision::Run | Decision::Alone) && !run.nothing;
+        let weighs = matches!(decision, Decision::Run | Decision::ArithmeticOnly) && !run.nothing;
         let gives = O::REDUCES.count() > 0 && !O::ELEMENTS.keeps_zeros && weighs;
         let rewrites = O::ELEMENTS.after && O::ELEMENTS.rewrites[1] && !O::ELEMENTS.keeps_zeros && runs || gives;
         outcome.skipped |= did.skipped;
@@ -330,16 +345,16 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let own = if P::RUNS.holds_back { HoldsBack::All } else { HoldsBack::Never };
         let inside = if P::RUNS.estimates { HoldsBack::Never } else { part.inner().holds_back() };
         match own.max(inside) {
-            HoldsBack::All if P::RUNS.chooses && part.elsewhere() == Elsewhere::Pass => HoldsBack::Some,
+            HoldsBack::All if P::RUNS.masked && part.outside_mask() == OutsideMask::Pass => HoldsBack::Some,
             holds => holds,
         }
     }
 
     fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
         // With equal passes the inner transformation runs as a whole chain, from gradients to parameters.
-        let is_aside = run.decision == Some(Decision::Inside) || run.nothing && const { only_after::<P, O>() };
-        if const { steps_aside::<P, O>() } && is_aside {
-            let inside = part.inner_now(&state.memory);
+        let is_aside = run.decision == Some(Decision::InnerOnly) || run.nothing && const { only_after::<P, O>() };
+        if const { inner_only::<P, O>() } && is_aside {
+            let inside = part.current_inner(&state.memory);
             if let Some(inner) = run.inner.as_ref().filter(|_| walk.is_of(inside.shape())) {
                 return inside.pass(&state.inner, inner, walk, spare);
             }
@@ -361,9 +376,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             (false, true) => at.followed(),
             (false, false) => at,
         };
-        part.inner_now(&state.memory).in_chunk(&state.inner, inner, inside.after(look::<P>()), &mut |inside| {
-            then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, Some(&mut *inside), tile));
-        });
+        part.current_inner(&state.memory).in_chunk(
+            &state.inner,
+            inner,
+            inside.after(gradient_term::<P>()),
+            &mut |inside| {
+                then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, Some(&mut *inside), tile));
+            },
+        );
     }
 
     fn fuses_now(part: &P, state: &StateOf<P>, run: &Self::Run, leaf: usize) -> bool {
@@ -374,7 +394,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             && (run.decision == Some(Decision::Run)
                 || const { !O::ELEMENTS.before && !O::ELEMENTS.after && !O::REDUCES.waits })
             && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf) && state.arrays.has(leaf))
-            && part.inner_now(&state.memory).fuses_now(&state.inner, inner, leaf)
+            && part.current_inner(&state.memory).fuses_now(&state.inner, inner, leaf)
     }
 
     #[inline]
@@ -382,15 +402,15 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let inner = run.inner.as_ref().expect("the fused loop runs only with the inner transformation");
         AroundKernel {
             own: O::scalars(part, &state.memory, leaf),
-            inner: part.inner_now(&state.memory).kernel(&state.inner, inner, leaf),
+            inner: part.current_inner(&state.memory).kernel(&state.inner, inner, leaf),
             on: is_on(part, state, leaf),
-            zero: part.elsewhere() == Elsewhere::Zero,
+            zero: part.outside_mask() == OutsideMask::Zero,
         }
     }
 
     fn slots<'a>(part: &P, state: &'a StateOf<P>, leaf: usize, list: &mut SlotList<'a>) {
         state.arrays.list(leaf, list);
-        part.inner_now(&state.memory).slots(&state.inner, leaf, list);
+        part.current_inner(&state.memory).slots(&state.inner, leaf, list);
     }
 
     #[inline(always)]
@@ -403,8 +423,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        let at = at + const { P::RUNS.looks as usize };
-        if const { P::RUNS.chooses } && !k.on {
+        let at = at + const { P::RUNS.reduces_gradients as usize };
+        if const { P::RUNS.masked } && !k.on {
             return if k.zero && span.has(at) { C::zero() } else { u };
         }
         let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
@@ -420,8 +440,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             true => O::before(scalars, O::Slots::of(own), u, p),
             false => u,
         };
-        let beside = if const { O::REDUCES.meets } { u } else { p };
-        let (inside, own_terms) = cut_off(cut_off(terms, const { P::RUNS.looks as usize }).1, Inner::<P>::SHAPE.sums);
+        let beside = if const { O::REDUCES.combines } { u } else { p };
+        let (inside, own_terms) =
+            cut_off(cut_off(terms, const { P::RUNS.reduces_gradients as usize }).1, Inner::<P>::SHAPE.sums);
         let there = if let Some(point) = const { O::ELEMENTS.point } { own[point] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
@@ -442,7 +463,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         if !is_on(part, state, leaf) {
             return 0;
         }
-        let (at, inner) = (at + P::RUNS.looks as usize, part.inner_now(&state.memory));
+        let (at, inner) = (at + P::RUNS.reduces_gradients as usize, part.current_inner(&state.memory));
         let end = at + inner.shape().barriers;
         let begins = if O::REDUCES.sums[0] > 0 { at == span.to } else { does_before::<P, O>(at, span) };
         let passes = [begins, span.has(end), O::REDUCES.waits && span.has(end + 1)];
@@ -455,7 +476,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     fn read<'a>(part: &P, state: &'a StateOf<P>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.of_part(P::NAME, own_hyperparams(part), &mut |walk| {
             state.memory.walk(walk);
-            walk.inside(P::STATE, &mut |walk| part.inner_now(&state.memory).read(&state.inner, walk))
+            walk.inside(P::STATE, &mut |walk| part.current_inner(&state.memory).read(&state.inner, walk))
         })
     }
 
@@ -470,7 +491,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         if part.effect() != Effect::UNKNOWN {
             return None;
         }
-        let (mask, zero) = (part.mask().cloned(), matches!(part.elsewhere(), Elsewhere::Zero));
-        Some(Summary::Around { name: P::NAME, key: P::KEY, inner: Box::new(part.inner().outline()), mask, zero })
+        let (mask, zero) = (part.mask().cloned(), matches!(part.outside_mask(), OutsideMask::Zero));
+        Some(Summary::Around { name: P::NAME, key: P::KEY, inner: Box::new(part.inner().summary()), mask, zero })
     }
 }

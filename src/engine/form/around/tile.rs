@@ -11,8 +11,8 @@ use super::super::super::{ChunkAt, PassRange, Place, Stage, TILE, Tile, Transfor
 use super::super::Part;
 use super::super::loops::{OnElement, each};
 use super::arithmetic::{Half, Loops};
-use super::run::{AroundRun, Inner, StateOf, does_before, is_on, look};
-use super::{Around, Decision, Elsewhere, Wrapper};
+use super::run::{AroundRun, Inner, StateOf, does_before, gradient_term, is_on};
+use super::{Around, Decision, OutsideMask, Wrapper};
 use crate::element::{Element, Real};
 use crate::needs::Needs;
 
@@ -24,7 +24,7 @@ pub(super) const fn is_loop<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O:
 
 /// Returns true if the wrapper does more than element arithmetic before and after.
 pub(super) const fn weighs<P: Wrapper, O: Loops<P>>() -> bool {
-    O::REDUCES.count() > 0 || O::REDUCES.meets || O::REDUCES.waits
+    O::REDUCES.count() > 0 || O::REDUCES.combines || O::REDUCES.waits
 }
 
 /// Transforms a tile. `inside` runs the inner transformation; `None` if it does not run.
@@ -37,26 +37,26 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     inside: Option<&mut OnTile<'_, C>>,
     tile: &mut Tile<'_, C>,
 ) {
-    if const { P::RUNS.looks } && place.at == span.to {
+    if const { P::RUNS.reduces_gradients } && place.at == span.to {
         if const { C::RECORDS } {
             return tile.record(&[], place.sum..place.sum + 1, &|_, u, sums| {
-                sums[0].sum = Some(P::look(u));
+                sums[0].sum = Some(P::gradient_term(u));
                 u
             });
         }
         let (simd, u) = (tile.simd, tile.input());
-        let seen = dispatch_chain(simd, Look::<P, C>(u, PhantomData));
-        tile.sums[place.sum] += seen;
+        let gradient_sum = dispatch_chain(simd, GradientTerm::<P, C>(u, PhantomData));
+        tile.sums[place.sum] += gradient_sum;
         return;
     }
-    let begin = place.after(look::<P>());
+    let begin = place.after(gradient_term::<P>());
     if !is_on(part, state, tile.leaf) {
-        if part.elsewhere() == Elsewhere::Zero && span.has(begin.at) {
+        if part.outside_mask() == OutsideMask::Zero && span.has(begin.at) {
             tile.set_zero();
         }
         return;
     }
-    let runs = matches!(run.decision, Some(Decision::Run | Decision::Alone));
+    let runs = matches!(run.decision, Some(Decision::Run | Decision::ArithmeticOnly));
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
     if inside.is_none() && !runs {
         if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
@@ -76,7 +76,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
             each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
         }
     }
-    let end = begin.after(part.inner_now(&state.memory).shape());
+    let end = begin.after(part.current_inner(&state.memory).shape());
     let ran = inside.is_some();
     let nothing: &mut OnTile<'_, C> = &mut |_| {};
     let run_inside = inside.unwrap_or(nothing);
@@ -116,26 +116,26 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
         O::accumulate(part, memory, arrays, end.sum, tile);
     }
-    let kept = state.kept.all.first().filter(|_| const { O::REDUCES.meets } && ran);
+    let kept = state.kept.all.first().filter(|_| const { O::REDUCES.combines } && ran);
     if kept.is_some() && begin.at == span.to {
         each(Keep, &state.kept, 0, tile);
     }
-    let meets = const { O::REDUCES.meets } && span.has(end.at);
+    let combines = const { O::REDUCES.combines } && span.has(end.at);
     match kept {
         Some(kept) => {
             run_inside(tile);
-            if meets {
+            if combines {
                 with_stretch(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
-                    O::meet(part, memory, arrays, gradient, tile)
+                    O::combine(part, memory, arrays, gradient, tile)
                 });
             }
         }
-        None if meets => {
+        None if combines => {
             let (mut room, n) = ([C::zero(); TILE], tile.u.len());
             let gradient = &mut room[..n];
             gradient.copy_from_slice(tile.input());
             run_inside(tile);
-            O::meet(part, memory, arrays, gradient, tile);
+            O::combine(part, memory, arrays, gradient, tile);
         }
         None => run_inside(tile),
     }
@@ -163,13 +163,13 @@ impl<C: Real> OnElement<C> for Keep {
     }
 }
 
-struct Look<'a, P, C>(&'a [C], PhantomData<P>);
+struct GradientTerm<'a, P, C>(&'a [C], PhantomData<P>);
 
-impl<P: Wrapper, C: Real> Job for Look<'_, P, C> {
+impl<P: Wrapper, C: Real> Job for GradientTerm<'_, P, C> {
     type Output = f64;
     const IS_RUN: bool = !C::RECORDS;
     #[inline(always)]
     fn run(self) -> f64 {
-        sum_tile(self.0, |u| P::look(u).as_f64())
+        sum_tile(self.0, |u| P::gradient_term(u).as_f64())
     }
 }

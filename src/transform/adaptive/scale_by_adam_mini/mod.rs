@@ -59,7 +59,7 @@ pub fn scale_by_adam_mini() -> ScaleByAdamMini {
 
 part! {
     /// See [`scale_by_adam_mini`].
-    pub ScaleByAdamMini as "scale_by_adam_mini": Whole, OWN_SIZE;
+    pub ScaleByAdamMini as "scale_by_adam_mini": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.9;

@@ -81,7 +81,7 @@ pub fn scale_by_shampoo() -> ScaleByShampoo {
 
 part! {
     /// See [`scale_by_shampoo`].
-    pub ScaleByShampoo as "scale_by_shampoo": Whole, OWN_SIZE;
+    pub ScaleByShampoo as "scale_by_shampoo": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the factors; 1 is no decay.
         b2: PART = 1.0;
@@ -129,8 +129,8 @@ impl WholeTreeTransformation for ScaleByShampoo {
     const SCOPE: Scope = Scope::LEAF;
     type State = ScaleByShampooState;
 
-    fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::super::work_of_products(leaf)
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
+        super::super::product_cost(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByShampooState> {

@@ -75,7 +75,7 @@ pub fn scale_by_soap() -> ScaleBySoap {
 
 part! {
     /// See [`scale_by_soap`].
-    pub ScaleBySoap as "scale_by_soap": Whole, OWN_SIZE;
+    pub ScaleBySoap as "scale_by_soap": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the first moment.
         b1: DECAY = 0.95;
@@ -127,8 +127,8 @@ impl WholeTreeTransformation for ScaleBySoap {
     const SCOPE: Scope = Scope::LEAF;
     type State = ScaleBySoapState;
 
-    fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::super::work_of_products(leaf)
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
+        super::super::product_cost(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleBySoapState> {

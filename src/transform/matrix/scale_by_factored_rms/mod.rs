@@ -76,7 +76,7 @@ pub fn scale_by_factored_rms() -> ScaleByFactoredRms {
 
 part! {
     /// See [`scale_by_factored_rms`].
-    pub ScaleByFactoredRms as "scale_by_factored_rms": WithLeafStatistics, OWN_SIZE;
+    pub ScaleByFactoredRms as "scale_by_factored_rms": WithLeafStatistics, SCALE_INVARIANT;
     hyperparams {
         /// Rate at which the mean becomes longer.
         decay_rate: NOT_NEGATIVE = 0.8;
@@ -198,10 +198,10 @@ impl LeafStatistics for ScaleByFactoredRms {
         })
     }
 
-    fn look(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn collect_statistics(&self, state: &mut ScaleByFactoredRmsState, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         let clock = Clock::begin(&mut state.count, &mut state.updates, at);
         let [decay_rate, epsilon] = Hyperparam::all_at([&self.decay_rate, &self.epsilon], clock.count);
-        tree.look(&mut Means { rule: self, state, clock, decay_rate, epsilon });
+        tree.observe(&mut Means { rule: self, state, clock, decay_rate, epsilon });
     }
 
     fn scalars<C: Real>(&self, _: &ScaleByFactoredRmsState, _: usize) {}
@@ -288,7 +288,7 @@ struct Means<'a> {
 }
 
 impl LeafObserver for Means<'_> {
-    fn look<C: Real>(&mut self, i: usize, leaf: &LeafSpec, u: &[C]) {
+    fn observe<C: Real>(&mut self, i: usize, leaf: &LeafSpec, u: &[C]) {
         let ScaleByFactoredRmsState { updates, v_row, v_col, v, by_row, by_col, room, .. } = &mut *self.state;
         let before = i64::try_from(self.clock.of_leaf(updates, i).updates).unwrap_or(i64::MAX);
         let t = before.saturating_sub(self.rule.step_offset).saturating_add(1);

@@ -195,7 +195,7 @@ pub(super) struct Places {
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
     /// Transpositions `[a, b, c, d]` to `[a, c, b, d]`, in turn, from memory order to row-major matrices.
-    pub(super) turns: Vec<[usize; 4]>,
+    pub(super) transpositions: Vec<[usize; 4]>,
 }
 
 /// Returns the rows and columns of a leaf's matrices, if any.
@@ -231,9 +231,9 @@ fn places_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Places 
     if size(leaf, &down) > size(leaf, &along) {
         core::mem::swap(&mut down, &mut along);
     }
-    let turns = turns(leaf, &[&others[..], &down, &along].concat());
+    let transpositions = transpositions(leaf, &[&others[..], &down, &along].concat());
     let [matrices, down, along] = [others, down, along].map(|axes| places(leaf, &axes));
-    Places { matrices, down, along, turns }
+    Places { matrices, down, along, transpositions }
 }
 
 /// Returns the places of rows and columns of a leaf's only matrix: element `[i, j]` is at their sum.
@@ -262,20 +262,20 @@ fn size(leaf: &LeafSpec, axes: &[usize]) -> usize {
 }
 
 /// Returns the transpositions from memory order to this order of axes.
-fn turns(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
+fn transpositions(leaf: &LeafSpec, order: &[usize]) -> Vec<[usize; 4]> {
     let mut lie: Vec<usize> = (0..leaf.ndim()).collect();
     sort_axes(&mut lie, &|a| leaf.strides()[a]);
-    let mut turns = Vec::new();
+    let mut transpositions = Vec::new();
     for (to, axis) in order.iter().enumerate() {
         let from = to + lie[to..].iter().position(|a| a == axis).expect("an order has each axis once");
         let shape =
             [size(leaf, &lie[..to]), size(leaf, &lie[to..from]), size(leaf, &[*axis]), size(leaf, &lie[from + 1..])];
         lie[to..=from].rotate_right(1);
         if shape[1] > 1 && shape[2] > 1 {
-            turns.push(shape);
+            transpositions.push(shape);
         }
     }
-    turns
+    transpositions
 }
 
 /// Returns the places along some axes, the last fastest; none for an empty leaf.
@@ -400,7 +400,7 @@ mod tests {
                 let structure = Structure::of(&leaf).unwrap();
                 let places = places_of(&structure.leaves()[0], [rows.into(), columns.into()]);
                 let lie: Vec<usize> = (0..leaf.len()).collect();
-                let made = places.turns.iter().fold(lie, |x, shape| turned(&x, *shape));
+                let made = places.transpositions.iter().fold(lie, |x, shape| turned(&x, *shape));
                 let Places { matrices, down, along, .. } = &places;
                 let rows_of = |at: &usize| down.iter().map(move |i| at + i).collect::<Vec<_>>();
                 let places = matrices.iter().flat_map(rows_of).flat_map(|at| along.iter().map(move |j| at + j));

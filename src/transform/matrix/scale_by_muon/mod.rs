@@ -79,7 +79,7 @@ pub fn scale_by_muon() -> ScaleByMuon {
 
 part! {
     /// See [`scale_by_muon`].
-    pub ScaleByMuon as "scale_by_muon": Whole, OWN_SIZE;
+    pub ScaleByMuon as "scale_by_muon": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the running mean.
         beta: DECAY = 0.95;
@@ -135,8 +135,8 @@ impl WholeTreeTransformation for ScaleByMuon {
     const SCOPE: Scope = Scope::LEAF.remote();
     type State = ScaleByMuonState;
 
-    fn work(&self, leaf: &LeafSpec) -> f64 {
-        super::work_of_products(leaf)
+    fn cost(&self, leaf: &LeafSpec) -> f64 {
+        super::product_cost(leaf)
     }
 
     fn start(&self, at: &InitContext<'_>) -> Result<ScaleByMuonState> {

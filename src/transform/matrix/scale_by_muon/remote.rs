@@ -13,9 +13,9 @@ impl Orthogonalize<'_> {
         let momentum = Momentum::of(self.beta, rule.nesterov, self.clock.of_leaf(updates, leaf));
         let Some(places) = &places[leaf] else { return on.update() };
         let Some(u) = moved(momentum, on, mu, leaf) else { return on.update() };
-        let Places { matrices, down, along, turns } = places;
+        let Places { matrices, down, along, transpositions } = places;
         let [batch, n, m] = [matrices, down, along].map(Vec::len);
-        let x = turns.iter().fold(u, |x, shape| on.turn(x, *shape));
+        let x = transpositions.iter().fold(u, |x, shape| on.transpose(x, *shape));
         let mut there = There { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };
         iterate(&mut there, rule.ns_coeffs.rows(rule.ns_steps), rule.preconditioning);
         let There { on, x: mut made, .. } = there;
@@ -24,7 +24,7 @@ impl Orthogonalize<'_> {
             let dual_norm = on.dots(x, made, len, len);
             made = on.mul(made, dual_norm);
         }
-        turns.iter().rev().fold(made, |x, [outer, a, b, inner]| on.turn(x, [*outer, *b, *a, *inner]))
+        transpositions.iter().rev().fold(made, |x, [outer, a, b, inner]| on.transpose(x, [*outer, *b, *a, *inner]))
     }
 }
 
@@ -104,7 +104,7 @@ impl Matrices for There<'_> {
                 let of_rows = self.on.spread(factors, batch * n, m);
                 self.x = self.on.mul(self.x, of_rows);
                 let of_rows = self.on.spread(factors, batch * n, n);
-                let of_columns = self.on.turn(of_rows, [batch, n, n, 1]);
+                let of_columns = self.on.transpose(of_rows, [batch, n, n, 1]);
                 let both = self.on.mul(of_rows, of_columns);
                 self.gram = self.on.mul(self.gram, both);
             }

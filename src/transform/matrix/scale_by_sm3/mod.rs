@@ -67,7 +67,7 @@ pub fn scale_by_sm3() -> ScaleBySm3 {
 
 part! {
     /// See [`scale_by_sm3`].
-    pub ScaleBySm3 as "scale_by_sm3": WithLeafStatistics, OWN_SIZE;
+    pub ScaleBySm3 as "scale_by_sm3": WithLeafStatistics, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the mean of the emitted updates.
         b1: DECAY = 0.9;
@@ -157,10 +157,10 @@ impl LeafStatistics for ScaleBySm3 {
         })
     }
 
-    fn look(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
+    fn collect_statistics(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
         state.now = self.scalars(state.count.get());
         state.count.increment();
-        tree.look(&mut Bounds(state));
+        tree.observe(&mut Bounds(state));
     }
 
     fn scalars<C: Real>(&self, state: &ScaleBySm3State, leaf: usize) -> OfLeaf<C> {
@@ -195,7 +195,7 @@ pub struct OfLeaf<C> {
 struct Bounds<'a>(&'a mut ScaleBySm3State);
 
 impl LeafObserver for Bounds<'_> {
-    fn look<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
+    fn observe<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
         let ScaleBySm3State { mu, before, next, layouts, now, .. } = &mut *self.0;
         let (Some(mu), Some(before), Some(next)) =
             (mu.get_mut::<C>(leaf), before.get_mut::<C>(leaf), next.get_mut::<C>(leaf))

@@ -148,7 +148,7 @@ impl Part for Monitor {
     type Form = Observes;
 
     fn effect(&self) -> Effect {
-        Effect::ALONG
+        Effect::SAME_DIRECTION
     }
 
     fn validate(&self) -> Result<()> {
@@ -202,7 +202,7 @@ impl Observer for Monitor {
     }
 
     #[inline(always)]
-    fn look<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]) {
+    fn observe<C: Real>(&self, u: &[C], p: &[C], sums: &mut [f64]) {
         let (simd, mut sums) = (current_simd_level(), sums.iter_mut());
         self.measures.iter().for_each(|(_, measure)| measure.quantity.add(simd, u, p, &mut sums));
     }

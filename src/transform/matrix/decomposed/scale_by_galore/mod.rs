@@ -274,7 +274,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::Part for ScaleByGalore<T> {
     }
 
     fn effect(&self) -> crate::engine::Effect {
-        crate::engine::Effect::OWN_SIZE
+        crate::engine::Effect::SCALE_INVARIANT
     }
 
     crate::engine::recipe_of_arguments!();
@@ -312,7 +312,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
             active: at.active(),
             params: &work.params,
             by_leaf: false,
-            codes: at.codes,
+            quantization: at.quantization,
             in_full: false,
             whole: None,
         };
@@ -355,7 +355,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
 /// The inner transformation in [`Whole`](crate::part::Whole): that of the projected gradients.
 pub enum Projected {}
 
-impl<T: Stage<Needs = Nothing>> crate::engine::RunsInside<ScaleByGalore<T>> for Projected {
+impl<T: Stage<Needs = Nothing>> crate::engine::InnerRuns<ScaleByGalore<T>> for Projected {
     fn read<'a>(
         galore: &ScaleByGalore<T>,
         state: &'a ScaleByGaloreState<T::State>,
