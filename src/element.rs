@@ -10,7 +10,7 @@ mod rounding;
 #[cfg(feature = "half")]
 mod sixteen_bits;
 
-pub(crate) use in_engine::{Both, ByReal, Contribution, InEngine, InRecord, PerReal};
+pub(crate) use in_engine::{Both, ByReal, Contribution, InEngine, PerReal, RecordedArray};
 pub(crate) use rounding::Rounding;
 #[cfg(feature = "half")]
 pub(crate) use sixteen_bits::SixteenBits;
@@ -48,9 +48,9 @@ pub enum DType {
 }
 
 /// 8-bit elements with a common scale.
-pub(crate) const CODED_BLOCK: usize = 256;
+pub(crate) const QUANTIZED_BLOCK: usize = 256;
 /// Bytes of the scale, which precedes them.
-pub(crate) const CODED_SCALE: usize = size_of::<f32>();
+pub(crate) const QUANTIZED_SCALE: usize = size_of::<f32>();
 
 impl DType {
     /// Returns the bytes of one element; of 8-bit types without its share of the scale, see [`bytes`](DType::bytes).
@@ -67,19 +67,19 @@ impl DType {
     ///
     /// Each 8-bit block of 256 has a scale of 4 bytes too, also a shorter last one.
     pub const fn bytes(self, elements: usize) -> usize {
-        let scales = if self.is_coded() { elements.div_ceil(CODED_BLOCK) * CODED_SCALE } else { 0 };
+        let scales = if self.is_quantized() { elements.div_ceil(QUANTIZED_BLOCK) * QUANTIZED_SCALE } else { 0 };
         elements * self.size() + scales
     }
 
     /// Returns the elements in `n` bytes of an 8-bit type; else `n`.
     #[cfg(feature = "checkpoint")]
     pub(crate) const fn elements(self, n: usize) -> usize {
-        let scales = n.div_ceil(CODED_BLOCK + CODED_SCALE) * CODED_SCALE;
-        if self.is_coded() { n.saturating_sub(scales) } else { n }
+        let scales = n.div_ceil(QUANTIZED_BLOCK + QUANTIZED_SCALE) * QUANTIZED_SCALE;
+        if self.is_quantized() { n.saturating_sub(scales) } else { n }
     }
 
     /// Returns whether it is one of the 8-bit types, which only state has.
-    pub const fn is_coded(self) -> bool {
+    pub const fn is_quantized(self) -> bool {
         matches!(self, DType::Root8 | DType::FourthRoot8 | DType::Log8 | DType::UnsignedLog8)
     }
 
@@ -113,7 +113,7 @@ impl DType {
 
     /// Returns the leaf type of this name, if it exists.
     pub fn from_name(name: &str) -> Option<DType> {
-        DType::named(name).filter(|dtype| !dtype.is_coded())
+        DType::named(name).filter(|dtype| !dtype.is_quantized())
     }
 
     /// As [`from_name`](Self::from_name), with the types of state.
@@ -126,7 +126,7 @@ impl DType {
     /// Returns whether this build supports leaves of this type.
     pub const fn is_supported(self) -> bool {
         let is_half = matches!(self, DType::F16 | DType::Bf16);
-        !self.is_coded() && (!is_half || cfg!(feature = "half"))
+        !self.is_quantized() && (!is_half || cfg!(feature = "half"))
     }
 }
 
@@ -291,7 +291,7 @@ macro_rules! with_dtype {
             $crate::element::DType::F16 | $crate::element::DType::Bf16 => {
                 unreachable!("leaves of 16-bit types cannot be made without the feature `half`")
             }
-            coded => unreachable!("state in {coded} is read and written block by block"),
+            quantized => unreachable!("state in {quantized} is read and written block by block"),
         }
     };
 }

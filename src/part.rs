@@ -31,7 +31,7 @@ pub use crate::engine::{
 /// The imports of most parts: `use gradchain::part::prelude::*;`
 pub mod prelude {
     pub(crate) use crate::engine::{
-        InnerRuns, Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Stretch, Transform,
+        InnerRuns, LeafSlice, Observer, Observes, OneElementWithMemory, RuleWithMemory, Stage, Transform,
     };
     pub(crate) use crate::state::state_fields;
 

@@ -30,7 +30,7 @@ struct Scattered {
     /// The strides that order the chunks.
     strides: Vec<isize>,
     /// Each chunk's file, start and length.
-    stretches: Vec<(usize, usize, usize)>,
+    chunks: Vec<(usize, usize, usize)>,
 }
 
 impl Checkpoint {
@@ -59,7 +59,7 @@ impl Checkpoint {
         self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
         let len = elements(leaf.shape()).unwrap_or(0);
         let dtype = leaf.dtype();
-        if dtype.is_coded() {
+        if dtype.is_quantized() {
             leaf.take_bytes(&data.as_bytes()[dtype.bytes(part.begins)..][..dtype.bytes(len)]);
             return Ok(());
         }
@@ -95,12 +95,12 @@ impl Assembly {
         }
         let Some(scattered) = self.tensors.get(tensor) else { return Ok(Vec::new()) };
         let len = elements(&scattered.shape).unwrap_or(0);
-        if scattered.dtype.is_coded() {
-            let bytes = scattered.stretches.iter().map(|(file, ..)| self.files[*file].bytes(tensor));
-            return bytes.collect::<Result<Vec<_>>>().map(|stretches| stretches.concat());
+        if scattered.dtype.is_quantized() {
+            let bytes = scattered.chunks.iter().map(|(file, ..)| self.files[*file].bytes(tensor));
+            return bytes.collect::<Result<Vec<_>>>().map(|chunks| chunks.concat());
         }
         let mut data = Buffer::zeros(scattered.dtype, len);
-        for &(file, begins, len) in &scattered.stretches {
+        for &(file, begins, len) in &scattered.chunks {
             with_dtype!(scattered.dtype, T => {
                 let data = data.get_mut::<T>().unwrap_or_default();
                 let mut stretch = LeafMut::from_slice(&mut data[begins..begins + len], &[len])?;
@@ -121,7 +121,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
     let mut whole = Manifest {
         shard: None,
         parts: BTreeMap::new(),
-        coded: BTreeMap::new(),
+        quantized: BTreeMap::new(),
         crc32: BTreeMap::new(),
         arrays: Vec::new(),
         ..first.clone()
@@ -146,7 +146,7 @@ fn merged(files: &[Checkpoint]) -> Result<Manifest> {
                 }
             }
         }
-        whole.coded.extend(of_file.coded.clone());
+        whole.quantized.extend(of_file.quantized.clone());
         let new = of_file.arrays.iter().filter(|(_, tensor)| known.insert(tensor));
         whole.arrays.extend(new.cloned());
     }
@@ -169,15 +169,18 @@ impl Scattered {
             let info = file.tensors.info(tensor)?;
             let part = file.manifest.parts.get(tensor);
             let (dtype, whole) = file.array(tensor)?;
-            let strides =
-                file.manifest.coded.get(tensor).map_or_else(|| dense_strides(&whole).to_vec(), |c| c.strides.clone());
+            let strides = file
+                .manifest
+                .quantized
+                .get(tensor)
+                .map_or_else(|| dense_strides(&whole).to_vec(), |c| c.strides.clone());
             let all = PartOf { begins: 0, shape: whole, strides };
             let PartOf { begins, shape, strides } = part.unwrap_or(&all).clone();
             let known = of_tensor.get_or_insert_with(|| Scattered {
                 dtype,
                 shape: shape.clone(),
                 strides: strides.clone(),
-                stretches: Vec::new(),
+                chunks: Vec::new(),
             });
             if (known.dtype, &known.shape, &known.strides) != (dtype, &shape, &strides) {
                 return Err(file.damaged(format_args!("`{tensor}` is no part of that of other ranks")));
@@ -191,22 +194,22 @@ impl Scattered {
                 return Err(file.damaged(format_args!("`{tensor}` is larger than any memory, or lies in no order")));
             }
             let len = elements(&info.shape).map_or(usize::MAX, |len| dtype.elements(len));
-            match (part, known.stretches.first()) {
+            match (part, known.chunks.first()) {
                 // Unsharded tensors are the same everywhere.
                 (None, Some((other, ..))) => {
                     if files[*other].manifest.crc32.get(tensor) != file.manifest.crc32.get(tensor) {
                         return Err(file.damaged(format_args!("`{tensor}` is not what it is on other ranks")));
                     }
                 }
-                _ => known.stretches.push((number, begins, len)),
+                _ => known.chunks.push((number, begins, len)),
             }
         }
         let Some(mut known) = of_tensor else {
             return Err(files[0].damaged(format_args!("there is no tensor `{tensor}`")));
         };
-        known.stretches.sort_by_key(|(_, begins, len)| (*begins, *len));
+        known.chunks.sort_by_key(|(_, begins, len)| (*begins, *len));
         let mut filled = 0;
-        for (number, begins, len) in &known.stretches {
+        for (number, begins, len) in &known.chunks {
             if *begins != filled {
                 let problem = format_args!("`{tensor}` begins at {begins}, where that of other ranks ends at {filled}");
                 return Err(files[*number].damaged(problem));

@@ -155,7 +155,7 @@ impl Load {
         fit.fill_state(file)?;
         fill_params(file, &fit.moves, &fit.params, params)?;
         values.write(params)?;
-        fit.start_anew(transformation, params)?;
+        fit.initialize_missing(transformation, params)?;
         Ok((fit.state, fit.report))
     }
 
@@ -296,7 +296,7 @@ struct Fit<T: Stage> {
 
 impl<T: Stage> Fit<T> {
     /// Initializes missing fields from the loaded parameters, as `init` does.
-    fn start_anew<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
+    fn initialize_missing<P: Tree + ?Sized>(&mut self, transformation: &T, params: &P) -> Result<()> {
         if !self.sources.contains(&Source::Own) {
             return Ok(());
         }

@@ -49,7 +49,7 @@ pub(super) struct Manifest {
     pub(super) parts: BTreeMap<String, PartOf>,
     /// Tensors that are bytes of 8-bit arrays in memory order.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(super) coded: BTreeMap<String, Coded>,
+    pub(super) quantized: BTreeMap<String, Quantized>,
     /// Each of several models; its tensors begin with its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) models: BTreeMap<String, Manifest>,
@@ -71,7 +71,7 @@ impl Default for Manifest {
             notes: BTreeMap::new(),
             shard: None,
             parts: BTreeMap::new(),
-            coded: BTreeMap::new(),
+            quantized: BTreeMap::new(),
             models: BTreeMap::new(),
         }
     }
@@ -79,16 +79,16 @@ impl Default for Manifest {
 
 /// The dtype of an 8-bit array (of a chunk, the whole array's): the file has only its bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Coded {
+pub(super) struct Quantized {
     pub(super) dtype: DType,
     pub(super) shape: Vec<usize>,
     pub(super) strides: Vec<isize>,
 }
 
-impl Coded {
+impl Quantized {
     /// Returns its bytes in a file; `None` if invalid.
     pub(super) fn len(&self) -> Option<usize> {
-        let fits = self.dtype.is_coded() && fits_in_memory(&self.shape, DType::F32);
+        let fits = self.dtype.is_quantized() && fits_in_memory(&self.shape, DType::F32);
         fits.then(|| self.dtype.bytes(elements(&self.shape).unwrap_or(0)))
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 
 use super::buffers::{self, Buffers};
-use super::manifest::{Coded, Crc, KEY, Manifest, check_of};
+use super::manifest::{Crc, KEY, Manifest, Quantized, check_of};
 use super::tensors::tensor_dtype;
 use crate::element::DType;
 use crate::engine::Stage;
@@ -128,18 +128,18 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
             }
         }
         let (mut arrays, mut values) = (Vec::new(), Vec::new());
-        let (mut parts, mut coded) = (BTreeMap::new(), BTreeMap::new());
+        let (mut parts, mut quantized) = (BTreeMap::new(), BTreeMap::new());
         for (name, item) in items(&**state, structure) {
             match item {
                 Item::Single(value) => values.push((name, value)),
                 Item::Array(leaf) => {
                     let tensor = state_name(&name);
-                    if leaf.dtype().is_coded() {
+                    if leaf.dtype().is_quantized() {
                         let (shape, strides) = match &leaf.part {
                             Some(part) => (part.shape.clone(), part.strides.clone()),
                             None => (leaf.shape().into(), leaf.parts.strides.to_vec()),
                         };
-                        coded.insert(tensor.clone(), Coded { dtype: leaf.dtype(), shape, strides });
+                        quantized.insert(tensor.clone(), Quantized { dtype: leaf.dtype(), shape, strides });
                     }
                     parts.extend(leaf.part.clone().map(|part| (tensor.clone(), *part)));
                     tensors.push((tensor.clone(), leaf));
@@ -152,7 +152,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         let kept = kept.into_iter().map(|(spec, buffer)| (spec, Held::Buffer(buffer)));
         let tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
         let manifest = self.manifest(structure, values, arrays)?;
-        let manifest = Manifest { params: has_params, buffers: described, shard, parts, coded, ..manifest };
+        let manifest = Manifest { params: has_params, buffers: described, shard, parts, quantized, ..manifest };
         Ok(ModelOf { tensors, manifest })
     }
 
@@ -282,7 +282,7 @@ impl Spec {
     /// Describes a leaf's tensor; an 8-bit array's is its bytes.
     pub(super) fn new(name: String, dtype: DType, shape: &[usize]) -> Spec {
         let bytes = || vec![dtype.bytes(elements(shape).unwrap_or(0))];
-        Spec::of(name, tensor_dtype(dtype), if dtype.is_coded() { bytes() } else { shape.into() })
+        Spec::of(name, tensor_dtype(dtype), if dtype.is_quantized() { bytes() } else { shape.into() })
     }
 
     pub(super) fn of(name: String, dtype: Dtype, shape: Vec<usize>) -> Spec {

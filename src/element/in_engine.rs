@@ -60,7 +60,7 @@ pub trait InEngine: Sized {
     ///
     /// The operation runs once per path through it, and later operations continue with one value per result: a part's
     /// comparisons do not multiply the paths of the next.
-    fn record(arrays: &[Option<InRecord>], sums: Range<usize>, part: Does<'_, Self>) -> Self
+    fn record(arrays: &[Option<RecordedArray>], sums: Range<usize>, part: ElementFn<'_, Self>) -> Self
     where
         Self: Real,
     {
@@ -90,7 +90,7 @@ pub trait InEngine: Sized {
 }
 
 /// A part's operation on an element's arrays and contributions; returns the update.
-pub(crate) type Does<'a, C> = &'a dyn Fn(&mut [C], &mut [Contribution<C>]) -> C;
+pub(crate) type ElementFn<'a, C> = &'a dyn Fn(&mut [C], &mut [Contribution<C>]) -> C;
 
 /// The contribution of an element to a sum of a chain: a count or a number.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +101,7 @@ pub struct Contribution<C: Real> {
     ///
     /// `None` if the contribution cannot be computed after all else; see
     /// [`PassStructure::later`](crate::engine::PassStructure::later).
-    pub(crate) went_in: Option<(C, C)>,
+    pub(crate) inputs: Option<(C, C)>,
 }
 
 impl<C: Real> Contribution<C> {
@@ -116,13 +116,13 @@ impl<C: Real> Contribution<C> {
 impl<C: Real> Default for Contribution<C> {
     #[inline(always)]
     fn default() -> Contribution<C> {
-        Contribution { count: 0, sum: None, went_in: None }
+        Contribution { count: 0, sum: None, inputs: None }
     }
 }
 
 /// A leaf's array for recorded values: its address as id, and its dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InRecord {
+pub struct RecordedArray {
     pub(crate) address: usize,
     pub(crate) dtype: DType,
 }

@@ -94,7 +94,7 @@ pub(crate) trait SixteenBits: Element<Compute = f32> {
     /// Rounds stochastically, by 16 random bits: to a neighbour, with the number as mean.
     ///
     /// Numbers of this type stay; those beyond the largest are rounded to nearest.
-    fn by_chance(value: f32, random: u16) -> f32;
+    fn stochastic(value: f32, random: u16) -> f32;
 }
 
 impl SixteenBits for half::bf16 {
@@ -110,7 +110,7 @@ impl SixteenBits for half::bf16 {
     }
 
     #[inline(always)]
-    fn by_chance(value: f32, random: u16) -> f32 {
+    fn stochastic(value: f32, random: u16) -> f32 {
         let bits = value.to_bits();
         // Carries if the lower half exceeds the random bits.
         let chosen = f32::from_bits(bits.wrapping_add(u32::from(!random)) & 0xffff_0000);
@@ -121,7 +121,7 @@ impl SixteenBits for half::bf16 {
 
 impl SixteenBits for half::f16 {
     #[inline(always)]
-    fn by_chance(value: f32, random: u16) -> f32 {
+    fn stochastic(value: f32, random: u16) -> f32 {
         let (bits, random) = (value.to_bits(), u32::from(random));
         let magnitude = bits & 0x7fff_ffff;
         // Carries if the lower 13 bits, each worth eight, exceed the random ones.
@@ -172,7 +172,7 @@ mod tests {
                 if value.is_nan() || value.abs() >= 65504.0 {
                     continue;
                 }
-                let results: Vec<f32> = (0..=u16::MAX).map(|random| H::by_chance(value, random)).collect();
+                let results: Vec<f32> = (0..=u16::MAX).map(|random| H::stochastic(value, random)).collect();
                 let (low, high) = (results[usize::from(u16::MAX)], results[0]);
                 assert!(results.iter().all(|x| *x == low || *x == high), "{value:e}");
                 assert_eq!((H::narrow(low).widen(), H::narrow(high).widen()), (low, high), "{value:e}");
@@ -191,7 +191,7 @@ mod tests {
         for value in all.flat_map(|x| [x, f32::from_bits(x.to_bits() | 1 << 31)]) {
             let nearest = H::narrow(value).widen().to_bits();
             assert!(
-                [0, 9999, u16::MAX].iter().all(|random| H::by_chance(value, *random).to_bits() == nearest),
+                [0, 9999, u16::MAX].iter().all(|random| H::stochastic(value, *random).to_bits() == nearest),
                 "{value}"
             );
         }

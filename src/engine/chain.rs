@@ -2,9 +2,9 @@
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::chunk_at::{ChunkAt, Then};
 use super::in_chunk::{Members, in_members};
 use super::leaf::is_among;
+use super::stage_chunk::{StageChunk, Then};
 use super::transform::{Transform, members_skip};
 use super::typed::{InStep, OnMember, OnView};
 use super::{
@@ -52,7 +52,7 @@ pub trait Stages: Transform + Clone {
         stage: usize,
         states: &Self::States,
         runs: &Self::Runs,
-        at: ChunkAt,
+        at: StageChunk,
         then: &mut Then<'_, C>,
     );
 }
@@ -220,7 +220,7 @@ impl<S: Stages, C: Real> Members<C> for OnLeaf<'_, S> {
         self.chain.shape_of(member)
     }
 
-    fn in_chunk(&self, member: usize, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk(&self, member: usize, at: StageChunk, then: &mut Then<'_, C>) {
         self.chain.in_chunk(member, self.states, self.runs, at, then);
     }
 }
@@ -229,7 +229,7 @@ pub(crate) fn in_chunk<S: Stages, C: Real>(
     chain: &S,
     states: &S::States,
     run: &ChainRun<S::Runs>,
-    at: ChunkAt,
+    at: StageChunk,
     then: &mut Then<'_, C>,
 ) {
     let mut len = run.begun;
@@ -251,11 +251,11 @@ pub(crate) fn state_bytes<S: Stages>(
     states: &S::States,
     leaf: usize,
     mut at: usize,
-    span: PassRange,
+    range: PassRange,
 ) -> usize {
     let mut bytes = 0;
     chain.views(states, None, &mut |i, member| {
-        bytes += member.state_bytes(leaf, at, span);
+        bytes += member.state_bytes(leaf, at, range);
         at += chain.shape_of(i).barriers;
         Continue(())
     });
@@ -314,8 +314,8 @@ macro_rules! chain_methods {
             $crate::engine::chain::resting(self, state)
         }
 
-        fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-            $crate::engine::chain::state_bytes(self, state, leaf, at, span)
+        fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+            $crate::engine::chain::state_bytes(self, state, leaf, at, range)
         }
 
         fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -63,13 +63,13 @@ impl Chunks {
                     let columns = spec.len() / spec.shape()[0].max(1);
                     let mut from = 0;
                     for run in rows.chunk_by(|row, next| row + 1 == *next) {
-                        self.stretch((leaf, spec), run[0] * columns, run.len() * columns, from);
+                        self.cut_range((leaf, spec), run[0] * columns, run.len() * columns, from);
                         from += run.len() * columns;
                     }
                 }
                 None => {
                     let here = if *on { spec.here() } else { 0..0 };
-                    self.stretch((leaf, spec), here.start, here.len(), here.start);
+                    self.cut_range((leaf, spec), here.start, here.len(), here.start);
                 }
             }
             self.of_leaf.push(first..self.all.len());
@@ -80,7 +80,7 @@ impl Chunks {
     }
 
     /// Cuts a range at the same elements as the whole leaf.
-    fn stretch(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
+    fn cut_range(&mut self, (leaf, spec): (usize, &LeafSpec), mut start: usize, len: usize, mut from: usize) {
         let (end, dtype) = (start + len, spec.dtype().compute());
         while start < end {
             let len = (CHUNK - start % CHUNK).min(end - start);

@@ -68,8 +68,8 @@ impl<'a> InitContext<'a> {
             return self.moments_of(dtype);
         }
         Moments::filled(self.structure, self.active, 0.0, &|number, leaf| {
-            let coded = self.quantization.and_then(|quantization| quantization.dtype(slot, (number, leaf)));
-            coded.unwrap_or_else(|| leaf.dtype().compute())
+            let quantized = self.quantization.and_then(|quantization| quantization.dtype(slot, (number, leaf)));
+            quantized.unwrap_or_else(|| leaf.dtype().compute())
         })
     }
 
@@ -220,7 +220,7 @@ pub struct StepContext<'a> {
     pub(crate) in_full: bool,
     pub(crate) rows: &'a [usize],
     /// True if a device runs the passes and holds parameters and state arrays.
-    pub(crate) elsewhere: bool,
+    pub(crate) on_device: bool,
     /// The active leaves, for checks; empty if all are.
     pub(crate) active: &'a [bool],
     pub(crate) failure: Option<&'a OnceLock<Error>>,
@@ -240,7 +240,7 @@ impl<'a> StepContext<'a> {
             quantization: None,
             in_full: false,
             rows: &[],
-            elsewhere: false,
+            on_device: false,
             active: &[],
             failure: None,
         }

@@ -11,9 +11,9 @@ use core::sync::atomic::{Ordering, compiler_fence};
 use super::limits::{BLOCK, MOST_SLOTS};
 use super::prefetch::DISTANCE;
 use super::simd::{Baseline, Job, Set, SimdLevel, dispatch_chain};
-use super::stored::{Array, Arrays, in_singles};
+use super::slot_access::any;
+use super::stored::{Array, Arrays, is_single};
 use super::sums::{Added, LANES, Lanes, MOST_SUMS, NOTHING};
-use super::uses::any;
 use crate::element::{Contribution, DType, Real};
 use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
@@ -24,7 +24,7 @@ const LAG: usize = 7;
 
 /// Output modes: drop the updates, store them, or add them to the parameters.
 pub(super) const DROP: u8 = 0;
-pub(super) const GIVE: u8 = 1;
+pub(super) const STORE: u8 = 1;
 pub(super) const ADD: u8 = 2;
 
 /// The arithmetic on one element.
@@ -72,7 +72,7 @@ pub(super) fn run_mixed<B: Body<C>, C: Real, const OUT: u8>(
     kernel: &B::Kernel,
     arrays: &Arrays<'_>,
 ) -> Added {
-    let mixed: Option<LoopFn<B, C>> = const { if in_singles::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
+    let mixed: Option<LoopFn<B, C>> = const { if is_single::<C>() { Some(in_mode::<B, C, OUT, true>) } else { None } };
     match mixed.filter(|_| !arrays.is_native::<C>(OUT == ADD)) {
         Some(mixed) => mixed(simd, kernel, arrays),
         None => run::<B, C, OUT>(simd, kernel, arrays),
@@ -162,15 +162,15 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         dtype: Option<DType>,
         lanes: &mut Lanes<N>,
     ) {
-        let (kernel, len, ahead) = (*kernel, arrays.len(), arrays.ahead());
+        let (kernel, len, prefetch_address) = (*kernel, arrays.len(), arrays.prefetch_address());
         let from = arrays.from::<C, MIXED>();
-        let to = if OUT == DROP { Array::NOWHERE } else { arrays.to::<C, MIXED>() };
+        let to = if OUT == DROP { Array::NULL } else { arrays.to::<C, MIXED>() };
         let p = match OUT {
             ADD => to,
             _ if B::READS_PARAMS => arrays.p(),
-            _ => Array::NOWHERE,
+            _ => Array::NULL,
         };
-        let mut slots = [Array::<C, MIXED>::NOWHERE; MOST_SLOTS];
+        let mut slots = [Array::<C, MIXED>::NULL; MOST_SLOTS];
         for j in 0..B::ARRAYS {
             if B::READS[j] {
                 slots[j] = arrays.slot(j);
@@ -178,7 +178,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         }
         let n = len / W;
         // A loop over few blocks ends before its prefetches arrive.
-        let asks = OUT != GIVE && len * size_of::<C>() > DISTANCE;
+        let prefetches = OUT != STORE && len * size_of::<C>() > DISTANCE;
         let only_reads = const { OUT == DROP && !any(B::WRITES) };
         let mut ring = [[C::zero(); W]; LAG + 1];
         let rounds = const { MIXED && OUT == ADD };
@@ -192,9 +192,9 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         unsafe {
             for b in 0..n + lag {
                 if !rounds || b < n {
-                    if asks {
+                    if prefetches {
                         if OUT == ADD {
-                            from.prefetch_at::<W>(b, ahead);
+                            from.prefetch_at::<W>(b, prefetch_address);
                         } else {
                             from.prefetch_after::<W>(b, only_reads);
                         }
@@ -207,12 +207,12 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                             }
                         }
                     }
-                    let u = from.bring::<I, W>(b);
-                    let here = if OUT == ADD || B::READS_PARAMS { p.bring::<I, W>(b) } else { [C::zero(); W] };
+                    let u = from.load::<I, W>(b);
+                    let here = if OUT == ADD || B::READS_PARAMS { p.load::<I, W>(b) } else { [C::zero(); W] };
                     let mut rows = [[C::zero(); W]; MOST_SLOTS];
                     for j in 0..B::ARRAYS {
                         if B::READS[j] {
-                            rows[j] = slots[j].bring::<I, W>(b);
+                            rows[j] = slots[j].load::<I, W>(b);
                         }
                     }
                     let next = Self::block(&kernel, dtype, &u, &here, &mut rows, &mut of_blocks);
@@ -221,13 +221,13 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                     compiler_fence(Ordering::SeqCst);
                     for j in 0..B::ARRAYS {
                         if B::WRITES[j] {
-                            slots[j].put::<I, W>(b, &rows[j]);
+                            slots[j].store::<I, W>(b, &rows[j]);
                         }
                     }
                     if rounds {
                         ring[b % (LAG + 1)] = next;
                     } else if OUT != DROP {
-                        to.put::<I, W>(b, &next);
+                        to.store::<I, W>(b, &next);
                     }
                 }
                 if rounds && b >= lag {
@@ -253,7 +253,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                 }
                 match OUT {
                     ADD => to.add_one::<I>(i, next),
-                    GIVE => to.set::<I>(i, next),
+                    STORE => to.set::<I>(i, next),
                     _ => {}
                 }
                 if const { B::SUMS > 0 } {
@@ -286,7 +286,7 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
         let was = if Self::DEFERRED { *rows } else { [[C::zero(); W]; MOST_SLOTS] };
         for half in 0..W / LANES {
             let mut sums = Lanes::<N>::new();
-            let mut went_in = [[C::zero(); LANES]; 2];
+            let mut inputs = [[C::zero(); LANES]; 2];
             for lane in 0..LANES {
                 let (i, mut terms) = (half * LANES + lane, [Contribution::default(); MOST_SUMS]);
                 let done = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut terms);
@@ -294,15 +294,15 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
                     next[i] = done;
                 }
                 if Self::DEFERRED {
-                    [went_in[0][lane], went_in[1][lane]] = went_into(B::SUMS, &terms);
+                    [inputs[0][lane], inputs[1][lane]] = reducing_inputs(B::SUMS, &terms);
                 } else {
                     sums.set(B::SUMS, B::COUNTS, lane, &terms);
                 }
             }
             if Self::DEFERRED {
                 for lane in 0..LANES {
-                    let went_in = Some((went_in[0][lane], went_in[1][lane]));
-                    let mut terms = [Contribution { went_in, ..Contribution::default() }; MOST_SUMS];
+                    let inputs = Some((inputs[0][lane], inputs[1][lane]));
+                    let mut terms = [Contribution { inputs, ..Contribution::default() }; MOST_SUMS];
                     let mut own = [C::zero(); MOST_SLOTS];
                     for j in 0..B::ARRAYS {
                         own[j] = was[j][half * LANES + lane];
@@ -343,10 +343,10 @@ impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I
 
 /// Returns the inputs of the reducing part.
 #[inline(always)]
-fn went_into<C: Real>(sums: usize, terms: &[Contribution<C>; MOST_SUMS]) -> [C; 2] {
+fn reducing_inputs<C: Real>(sums: usize, terms: &[Contribution<C>; MOST_SUMS]) -> [C; 2] {
     let mut i = 0;
     while i < sums {
-        if let Some((u, p)) = terms[i].went_in {
+        if let Some((u, p)) = terms[i].inputs {
             return [u, p];
         }
         i += 1;

@@ -20,7 +20,7 @@ pub(crate) struct TableLeaf {
 }
 
 impl TableLeaf {
-    pub(super) const NOWHERE: TableLeaf = TableLeaf { data: RawSlice::NOWHERE, strided: None, own: false };
+    pub(super) const EMPTY: TableLeaf = TableLeaf { data: RawSlice::EMPTY, strided: None, own: false };
 
     pub(crate) fn dense(data: RawSlice) -> TableLeaf {
         TableLeaf { data, strided: None, own: false }
@@ -97,7 +97,7 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
         // SAFETY: the engine borrows the leaf for the step or for `init`, and no pass is running. Callers have checked
         // that the leaf holds the elements of `range`, and `to` has as many.
         unsafe {
-            read_stretch(leaf, spec, current_simd_level(), *at, to);
+            read_chunk(leaf, spec, current_simd_level(), *at, to);
         }
     };
     if !worth_sharing(to.len(), FEW) {
@@ -114,7 +114,7 @@ const READ: usize = 1 << 16;
 /// # Safety
 ///
 /// The leaf is borrowed for the step, has `to.len()` elements from `start` on, and is not written meanwhile.
-pub(crate) unsafe fn read_stretch<C: Real>(
+pub(crate) unsafe fn read_chunk<C: Real>(
     leaf: &TableLeaf,
     spec: &LeafSpec,
     simd: SimdLevel,
@@ -129,11 +129,11 @@ pub(crate) unsafe fn read_stretch<C: Real>(
     }
 }
 
-/// As [`read_stretch`], in the order of a dense array with strides `order`.
+/// As [`read_chunk`], in the order of a dense array with strides `order`.
 ///
 /// # Safety
 ///
-/// As [`read_stretch`].
+/// As [`read_chunk`].
 pub(crate) unsafe fn read_in_order<C: Real>(
     leaf: &TableLeaf,
     shape: &[usize],

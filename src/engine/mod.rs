@@ -9,10 +9,8 @@
 )]
 
 mod absent;
-mod again;
 mod bounds;
 pub(crate) mod chain;
-mod chunk_at;
 mod chunks;
 mod context;
 mod drive;
@@ -39,10 +37,13 @@ mod plan;
 pub(crate) mod ranks;
 mod reductions;
 mod remote;
+mod repeats;
 mod rows;
 mod slot;
+mod slot_access;
 mod slots;
 mod stage;
+mod stage_chunk;
 mod stored;
 mod summary;
 mod sums;
@@ -52,7 +53,6 @@ mod transform;
 mod tuple;
 mod typed;
 mod updates;
-mod uses;
 mod walk;
 mod whole;
 mod written;
@@ -61,7 +61,6 @@ pub use absent::{Absent, Skips};
 pub(crate) use bounds::{Bounds, clamp, is_held};
 pub(crate) use chain::chain_methods;
 pub use chain::{ChainRun, Stages};
-pub use chunk_at::{ChunkAt, Then};
 pub(crate) use chunks::CHUNK;
 pub(crate) use context::ParamSource;
 pub use context::{InitContext, StepContext};
@@ -75,7 +74,7 @@ pub use form::{
     WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
 pub(crate) use form::{
-    Exactly, InnerRuns, Keeps, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory, Stretch,
+    Exactly, InnerRuns, Keeps, LeafSlice, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory,
     recipe_of_arguments,
 };
 pub(crate) use fused::{SlotJob, at_point, slot_tile};
@@ -86,7 +85,7 @@ pub use lint::Warning;
 pub(crate) use lint::refuse_mistakes;
 pub(crate) use messages::Layout;
 pub(crate) use nested::{Arrays, Nested};
-pub(crate) use objective::{Ask, Evaluate, GradientSink, Objective, Trial};
+pub(crate) use objective::{Evaluate, EvaluateLoss, GradientSink, Objective, Trial};
 pub(crate) use pass::{Pass, by_own_loops};
 pub use pass_structure::{PassRange, PassStructure, Place};
 pub use plan::{PassPlan, Plan};
@@ -94,20 +93,21 @@ pub use reductions::Sums;
 pub(crate) use reductions::dot;
 pub use remote::{Line, RemoteLeaf, RemoteTree};
 pub use slot::{Access, Quantization, Slot};
+pub(crate) use slot_access::append;
+pub use slot_access::{SlotAccess, SlotAccesses};
 pub use slots::SlotList;
 pub use stage::Stage;
+pub use stage_chunk::{StageChunk, Then};
 pub use summary::{Effect, Summary, WarningKind};
 pub(crate) use sums::{squares, sum_tile};
 pub(crate) use tile::TILE;
-pub use tile::{Spare, Tile};
+pub use tile::{Tile, TileScratch};
 pub use transform::Transform;
 pub(crate) use transform::{advice, goes_around, members_skip};
 pub(crate) use tuple::{fits, needs_of};
 pub(crate) use typed::{Foreign, Running, Viewed};
 pub use typed::{InStep, OnMember, OnView, View};
 pub use updates::Updates;
-pub(crate) use uses::followed_by;
-pub use uses::{AllUses, Uses};
 pub use walk::Walk;
 pub(crate) use whole::NOT_REMOTE;
 pub use whole::{LeafObserver, LeafVisitor, WholeLeaf, WholeTree};

@@ -5,7 +5,7 @@ use core::hash::{Hash, Hasher};
 
 use super::context::ParamSource;
 use super::leaf::{TableLeaf, arrays as fill};
-use super::objective::Ask;
+use super::objective::EvaluateLoss;
 use super::ranks::Ranks;
 use super::{InitContext, Outcome, Sink, Stage, StepContext, Work};
 use crate::error::{Error, Result};
@@ -91,14 +91,14 @@ impl Nested {
         transformation.check(state, &at.inside(&self.structure, params))
     }
 
-    /// Returns an error if [`anew`](Self::anew) would fail on the outer step's leaves.
-    pub(crate) fn can_begin_anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
-        at.inside(&self.structure, at.params).can_begin_anew(transformation, &self.active)
+    /// Returns an error if [`reinitialize`](Self::reinitialize) would fail on the outer step's leaves.
+    pub(crate) fn can_reinitialize<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
+        at.inside(&self.structure, at.params).can_reinitialize(transformation, &self.active)
     }
 
     /// Makes a state as `init` does, for the outer step's parameters, of this structure.
-    pub(crate) fn anew<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
-        at.inside(&self.structure, at.params).anew(transformation, &self.active)
+    pub(crate) fn reinitialize<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
+        at.inside(&self.structure, at.params).reinitialize(transformation, &self.active)
     }
 
     /// Runs a step; without gradients it ignores `arrays.grads`.
@@ -108,7 +108,7 @@ impl Nested {
         state: &mut T::State,
         at: &StepContext<'_>,
         arrays: Arrays<'_>,
-        objective: Option<&mut (dyn Ask + '_)>,
+        objective: Option<&mut (dyn EvaluateLoss + '_)>,
     ) -> Outcome {
         fill(arrays.params, &self.structure, arrays.others, &mut self.work.params);
         self.run_filled(transformation, state, at, arrays.grads, Sink::Arrays(arrays.updates), objective)
@@ -124,7 +124,7 @@ impl Nested {
         params: &[TableLeaf],
         grads: &Moments,
         sink: Sink<'_>,
-        objective: Option<&mut (dyn Ask + '_)>,
+        objective: Option<&mut (dyn EvaluateLoss + '_)>,
     ) -> Outcome {
         self.work.params.clear();
         self.work.params.extend_from_slice(params);
@@ -138,7 +138,7 @@ impl Nested {
         at: &StepContext<'_>,
         grads: &Moments,
         sink: Sink<'_>,
-        objective: Option<&mut (dyn Ask + '_)>,
+        objective: Option<&mut (dyn EvaluateLoss + '_)>,
     ) -> Outcome {
         fill(grads, &self.structure, &[], &mut self.work.grads);
         // The step has its own table of parameters.

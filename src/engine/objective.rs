@@ -116,21 +116,33 @@ impl<'a> Objective<'a> {
 }
 
 /// Evaluates the loss and keeps the first error.
-pub(crate) trait Ask {
+pub(crate) trait EvaluateLoss {
     /// Returns true after an error, which abandons the step.
     fn failed(&self) -> bool;
 
-    fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64;
+    fn evaluate_loss(
+        &mut self,
+        structure: &Structure,
+        params: &Table,
+        point: &Moments,
+        gradient: Option<&mut Moments>,
+    ) -> f64;
 
     fn bounds(&self) -> Option<Arc<Bounds>>;
 }
 
-impl Ask for Objective<'_> {
+impl EvaluateLoss for Objective<'_> {
     fn failed(&self) -> bool {
         self.error.is_some()
     }
 
-    fn ask(&mut self, structure: &Structure, params: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+    fn evaluate_loss(
+        &mut self,
+        structure: &Structure,
+        params: &Table,
+        point: &Moments,
+        gradient: Option<&mut Moments>,
+    ) -> f64 {
         if self.failed() {
             return f64::NAN;
         }

@@ -54,7 +54,7 @@ pub struct PassRange {
     /// The dtype of the leaf, in a loop compiled for one.
     pub dtype: Option<DType>,
     /// True if only an element's contributions remain to be computed, from
-    /// [`Contribution::went_in`](crate::element::Contribution) and the old state.
+    /// [`Contribution::inputs`](crate::element::Contribution) and the old state.
     pub later: bool,
 }
 
@@ -210,7 +210,7 @@ impl PassStructure {
     }
 
     /// Returns the range of pass `pass`.
-    pub const fn span(self, pass: usize) -> PassRange {
+    pub const fn range(self, pass: usize) -> PassRange {
         PassRange::of(if self.needs_updates(pass) { self.begins(pass) } else { pass }, pass)
     }
 
@@ -232,7 +232,7 @@ impl PassStructure {
     }
 
     /// Returns true if one pass may run intervals `from..=to`; false if that would rerun a stateful one.
-    pub(crate) const fn can_span(self, from: usize, to: usize) -> bool {
+    pub(crate) const fn can_range(self, from: usize, to: usize) -> bool {
         to <= self.barriers && (from == to || !PassRange::of(from, to - 1).intersects(self.stateful))
     }
 
@@ -252,15 +252,15 @@ impl PassStructure {
     }
 
     /// Returns true if a pass starts from updates that the engine stored.
-    pub const fn starts_from_stored(self, span: PassRange) -> bool {
-        span.from > 0 && self.stores(span.from - 1)
+    pub const fn starts_from_stored(self, range: PassRange) -> bool {
+        range.from > 0 && self.stores(range.from - 1)
     }
 
     const fn cuts_from(self, from: usize, to: usize) -> bool {
-        let span = PassRange::of(from, to);
+        let range = PassRange::of(from, to);
         self.materializes >> to & 1 == 1
-            || span.intersects(self.stateful)
-            || self.reads_updates_at(to) && span.intersects(!self.unmodified)
+            || range.intersects(self.stateful)
+            || self.reads_updates_at(to) && range.intersects(!self.unmodified)
     }
 
     /// Returns true if the barrier after pass `pass` only reads the updates.
@@ -297,7 +297,7 @@ impl PassStructure {
 
     /// Returns true if pass `pass` reads parameters.
     pub const fn reads_params_in(self, pass: usize) -> bool {
-        self.span(pass).intersects(self.reads_params)
+        self.range(pass).intersects(self.reads_params)
     }
 }
 
@@ -337,8 +337,8 @@ mod tests {
     #[test]
     fn what_has_no_state_is_computed_again() {
         let chain = DECAY.then(CLIP).then(ADAM);
-        assert_eq!(chain.span(0), PassRange::of(0, 0));
-        assert_eq!(chain.span(1), PassRange::of(0, 1));
+        assert_eq!(chain.range(0), PassRange::of(0, 0));
+        assert_eq!(chain.range(1), PassRange::of(0, 1));
         assert!(!chain.stores_any());
         assert!(chain.reads_params_in(0) && chain.reads_params_in(1));
     }
@@ -347,12 +347,12 @@ mod tests {
     fn what_has_state_is_stored_once() {
         let chain = ADAM.then(CLIP).then(DECAY);
         assert!(chain.stores(0));
-        assert_eq!(chain.span(1), PassRange::of(1, 1));
+        assert_eq!(chain.range(1), PassRange::of(1, 1));
         assert!(!chain.reads_params_in(0) && chain.reads_params_in(1));
         let twice = CLIP.then(ADAM).then(CLIP);
         assert!(!twice.stores(0) && twice.stores(1));
-        assert_eq!(twice.span(1), PassRange::of(0, 1));
-        assert_eq!(twice.span(2), PassRange::of(2, 2));
+        assert_eq!(twice.range(1), PassRange::of(0, 1));
+        assert_eq!(twice.range(2), PassRange::of(2, 2));
     }
 
     #[test]
@@ -386,24 +386,24 @@ mod tests {
         assert_eq!(most.then(CLIP).then(most), most);
         let (all, last) = (of(31).then(ADAM), of(30));
         assert_eq!((all.barriers, all.sums, all.reduces, all.stateful), (31, 31, u32::MAX >> 1, 1 << 31));
-        assert_eq!(last.then(ADAM).then(CLIP).span(31), PassRange::of(31, 31));
-        assert!(last.then(ADAM).then(CLIP).stores(30) && !all.stores_any() && all.span(31) == PassRange::of(0, 31));
+        assert_eq!(last.then(ADAM).then(CLIP).range(31), PassRange::of(31, 31));
+        assert!(last.then(ADAM).then(CLIP).stores(30) && !all.stores_any() && all.range(31) == PassRange::of(0, 31));
     }
 
     #[test]
     fn what_is_kept_is_stored_where_it_may_not_be_kept() {
         let chain = ADAM.then(KEEPS).then(DECAY);
-        assert!(chain.cuts(0) && !chain.stores(0) && !chain.starts_from_stored(chain.span(1)));
-        assert_eq!(chain.span(1), PassRange::of(1, 1));
+        assert!(chain.cuts(0) && !chain.stores(0) && !chain.starts_from_stored(chain.range(1)));
+        assert_eq!(chain.range(1), PassRange::of(1, 1));
         for shape in [KEEPS.sometimes(), KEEPS.beside(ADAM)] {
-            assert!(shape.stores(0) && shape.starts_from_stored(shape.span(1)));
+            assert!(shape.stores(0) && shape.starts_from_stored(shape.range(1)));
         }
     }
 
     #[test]
     fn what_is_looked_at_is_stored_if_it_was_changed() {
         assert!(!READS_UPDATES.then(CLIP).stores_any());
-        assert_eq!(READS_UPDATES.then(CLIP).span(2), PassRange::of(0, 2));
+        assert_eq!(READS_UPDATES.then(CLIP).range(2), PassRange::of(0, 2));
         assert!(READS_UPDATES.is_idle(0) && !READS_UPDATES.has_stored(0) && !CLIP.is_idle(0));
         for empty in [PassStructure::EMPTY.then(PassStructure::EMPTY), PassStructure::EMPTY.then(READS_UPDATES)] {
             assert!(!empty.then(READS_UPDATES).stores(0));
@@ -412,7 +412,7 @@ mod tests {
         for (before, pass) in [(DECAY, 0), (ADAM, 0), (CLIP, 1), (READS_UPDATES, 1)] {
             let chain = before.then(READS_UPDATES).then(DECAY);
             assert!(chain.stores(pass) && chain.has_stored(pass) && !chain.is_idle(pass));
-            assert_eq!(chain.span(pass + 1).from, pass + 1);
+            assert_eq!(chain.range(pass + 1).from, pass + 1);
         }
         // A stage beside it that changes updates of other leaves makes the engine store all.
         assert!(READS_UPDATES.beside(DECAY).stores(0) && !READS_UPDATES.beside(READS_UPDATES).stores(0));
@@ -423,7 +423,7 @@ mod tests {
     fn what_adds_up_parameters_alone_needs_no_updates() {
         let size = PassStructure { reads_params: 1, ..CLIP }.of_params();
         let chain = DECAY.then(CLIP).then(size).then(ADAM);
-        let spans = [0, 1, 2].map(|pass| chain.span(pass).from);
+        let spans = [0, 1, 2].map(|pass| chain.range(pass).from);
         assert_eq!((spans, chain.needs_updates(1), chain.needs_updates(2)), ([0, 1, 0], false, true));
         assert!(!chain.stores_any() && !chain.has_stored(1) && chain.reads_params_in(1));
         // A stage beside it reduces updates, or updates were stored for a later pass.
@@ -431,8 +431,8 @@ mod tests {
         let stores = ADAM.then(size);
         assert!(stores.needs_updates(0) && stores.stores(0));
         let later = ADAM.then(CLIP).then(size).then(DECAY);
-        assert_eq!([0, 1, 2].map(|pass| later.span(pass).from), [0, 1, 1]);
-        assert!(later.starts_from_stored(later.span(2)) && later.has_stored(1));
+        assert_eq!([0, 1, 2].map(|pass| later.range(pass).from), [0, 1, 1]);
+        assert!(later.starts_from_stored(later.range(2)) && later.has_stored(1));
     }
 
     #[test]
@@ -443,18 +443,18 @@ mod tests {
         for (before, member) in members.iter().flat_map(|before| members.map(|member| (*before, member))) {
             for after in [DECAY, ADAM.then(CLIP)] {
                 let chain = before.then(member).then(after);
-                for PassRange { from, to, .. } in (0..=chain.barriers).map(|pass| chain.span(pass)) {
+                for PassRange { from, to, .. } in (0..=chain.barriers).map(|pass| chain.range(pass)) {
                     let Some(to) = to.checked_sub(before.barriers).map(|to| to.min(member.barriers)) else { continue };
                     let from = from.saturating_sub(before.barriers);
                     if from <= to {
-                        assert!(member.can_span(from, to), "{member:?}: {from} to {to}");
+                        assert!(member.can_range(from, to), "{member:?}: {from} to {to}");
                         pairs += 1;
                     }
                 }
             }
         }
         assert!(pairs > 100);
-        assert!(!ADAM.then(CLIP).can_span(0, 1) && CLIP.then(ADAM).can_span(0, 1) && !CLIP.can_span(1, 2));
+        assert!(!ADAM.then(CLIP).can_range(0, 1) && CLIP.then(ADAM).can_range(0, 1) && !CLIP.can_range(1, 2));
     }
 
     #[test]

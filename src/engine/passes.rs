@@ -3,12 +3,12 @@
 
 use core::marker::PhantomData;
 
-use super::kernel::{ADD, Body, DROP, GIVE, run, run_mixed};
+use super::kernel::{ADD, Body, DROP, STORE, run, run_mixed};
 use super::limits::{MOST_BARRIERS, MOST_SLOTS};
 use super::simd::SimdLevel;
+use super::slot_access::any;
 use super::stored::Arrays;
 use super::sums::{Added, MOST_SUMS};
-use super::uses::any;
 use super::{PassRange, Stage};
 use crate::element::{Contribution, DType, Real};
 
@@ -43,16 +43,16 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
 pub(super) struct Passes<S, C>(PhantomData<(S, C)>);
 
 /// A table by first and last interval.
-type BySpan<F> = [[Option<F>; MOST_BARRIERS + 1]; MOST_BARRIERS + 1];
+type ByRange<F> = [[Option<F>; MOST_BARRIERS + 1]; MOST_BARRIERS + 1];
 
 macro_rules! passes {
     ($($from:literal $to:literal),*) => {
         impl<S: Stage, C: Real> Passes<S, C> {
             /// The passes of chains with this member.
-            const SPANS: BySpan<PassFn<S, C>> = {
-                let mut spans: BySpan<PassFn<S, C>> = [[None; _]; _];
-                $(if S::SHAPE.can_span($from, $to) {
-                    spans[$from][$to] = Some(run::<Fused<S, $from, $to>, C, GIVE>);
+            const RANGES: ByRange<PassFn<S, C>> = {
+                let mut spans: ByRange<PassFn<S, C>> = [[None; _]; _];
+                $(if S::SHAPE.can_range($from, $to) {
+                    spans[$from][$to] = Some(run::<Fused<S, $from, $to>, C, STORE>);
                 })*
                 spans
             };
@@ -61,11 +61,11 @@ macro_rules! passes {
             /// which drop updates.
             const OWN: [Option<PassFn<S, C>>; MOST_BARRIERS + 1] = {
                 let mut own: [Option<PassFn<S, C>>; _] = [None; _];
-                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from && !S::SHAPE.is_idle($to) {
+                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.range($to).from == $from && !S::SHAPE.is_idle($to) {
                     own[$to] = Some(if S::SHAPE.drops($to) {
                         run_mixed::<Fused<S, $from, $to>, C, DROP>
                     } else {
-                        run::<Fused<S, $from, $to>, C, GIVE>
+                        run::<Fused<S, $from, $to>, C, STORE>
                     });
                 })*
                 own
@@ -74,14 +74,14 @@ macro_rules! passes {
             /// True for passes in `OWN` with state arrays.
             pub(super) const GIVEN: [bool; MOST_BARRIERS + 1] = {
                 let mut given = [true; _];
-                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.span($to).from == $from {
+                $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.range($to).from == $from {
                     given[$to] = is_given::<S>(S::SHAPE.drops($to), $from, $to);
                 })*
                 given
             };
 
             /// The last pass: from gradients or stored updates to parameters.
-            pub(super) const LAST: PassFn<S, C> = match (S::SHAPE.span(barriers::<S>()).from, barriers::<S>()) {
+            pub(super) const LAST: PassFn<S, C> = match (S::SHAPE.range(barriers::<S>()).from, barriers::<S>()) {
                 $(($from, $to) => run_mixed::<Fused<S, $from, $to>, C, ADD>,)*
                 _ => unreachable!(),
             };
@@ -96,8 +96,10 @@ const fn barriers<S: Stage>() -> usize {
 }
 
 /// Returns the loop of a pass from one buffer of a tile to another. The first loop of a pass reads gradients in place.
-pub(super) fn map<S: Stage, C: Real>(span: PassRange) -> PassFn<S, C> {
-    let Some(pass) = Passes::<S, C>::SPANS[span.from][span.to] else { unreachable!("a pass spans what its shape can") };
+pub(super) fn map<S: Stage, C: Real>(range: PassRange) -> PassFn<S, C> {
+    let Some(pass) = Passes::<S, C>::RANGES[range.from][range.to] else {
+        unreachable!("a pass spans what its shape can")
+    };
     pass
 }
 
@@ -108,15 +110,16 @@ pub(super) fn own<S: Stage, C: Real>(number: usize) -> PassFn<S, C> {
 }
 
 /// Returns the loop that drops updates, if the pass ends at the stage's own barrier.
-pub(super) fn dropping<S: Stage, C: Real>(span: PassRange) -> Option<PassFn<S, C>> {
-    let is_own = span.to < S::SHAPE.barriers && S::SHAPE.drops(span.to) && S::SHAPE.span(span.to).from == span.from;
-    if is_own { Passes::<S, C>::OWN[span.to] } else { None }
+pub(super) fn dropping<S: Stage, C: Real>(range: PassRange) -> Option<PassFn<S, C>> {
+    let is_own =
+        range.to < S::SHAPE.barriers && S::SHAPE.drops(range.to) && S::SHAPE.range(range.to).from == range.from;
+    if is_own { Passes::<S, C>::OWN[range.to] } else { None }
 }
 
 /// Returns the loop from updates to parameters for the last pass of a stage with state. Stateless stages do too little
 /// arithmetic to gain from it.
-pub(super) fn last<S: Stage, C: Real>(span: PassRange) -> Option<PassFn<S, C>> {
-    let is_last = span.to == S::SHAPE.barriers && S::SHAPE.span(span.to).from == span.from;
+pub(super) fn last<S: Stage, C: Real>(range: PassRange) -> Option<PassFn<S, C>> {
+    let is_last = range.to == S::SHAPE.barriers && S::SHAPE.range(range.to).from == range.from;
     if is_last { const { if S::SLOTS > 0 { Some(Passes::<S, C>::LAST) } else { None } } } else { None }
 }
 
@@ -125,10 +128,14 @@ const fn arrays<S: Stage>() -> usize {
     if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
 }
 
-const fn slots_in<S: Stage>(span: PassRange, written: bool) -> [bool; MOST_SLOTS] {
+const fn slots_in<S: Stage>(range: PassRange, written: bool) -> [bool; MOST_SLOTS] {
     let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
     while slot < arrays::<S>() {
-        slots[slot] = if written { S::USES[slot].is_written_in(span) } else { S::USES[slot].is_read_in(span) };
+        slots[slot] = if written {
+            S::SLOT_ACCESSES[slot].is_written_in(range)
+        } else {
+            S::SLOT_ACCESSES[slot].is_read_in(range)
+        };
         slot += 1;
     }
     slots

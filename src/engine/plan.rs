@@ -79,18 +79,18 @@ impl Plan {
         grads: impl Fn(usize) -> DType,
     ) -> Plan {
         let shape = transformation.shape();
-        let bytes = |span: PassRange| {
+        let bytes = |range: PassRange| {
             let mut pass = PassPlan { source: 0, params: 0, state: 0, stored: 0 };
             for (i, leaf) in structure.leaves().iter().enumerate() {
                 let (n, size) = (leaf.len(), leaf.dtype().size());
-                let last = span.to == shape.barriers;
+                let last = range.to == shape.barriers;
                 let stored = leaf.dtype().compute().size();
-                if shape.needs_updates(span.to) {
-                    pass.source += n * if span.from > 0 { stored } else { grads(i).size() };
+                if shape.needs_updates(range.to) {
+                    pass.source += n * if range.from > 0 { stored } else { grads(i).size() };
                 }
-                pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(span.to)) };
-                pass.state += transformation.state_bytes(state, i, 0, span);
-                pass.stored += if shape.cuts(span.to) { n * stored } else { 0 };
+                pass.params += n * size * if last { 2 } else { usize::from(shape.reads_params_in(range.to)) };
+                pass.state += transformation.state_bytes(state, i, 0, range);
+                pass.stored += if shape.cuts(range.to) { n * stored } else { 0 };
             }
             pass
         };
@@ -103,7 +103,7 @@ impl Plan {
         };
         Plan {
             transformation: transformation.describe(),
-            passes: (0..=shape.barriers).map(|i| bytes(shape.span(i))).collect(),
+            passes: (0..=shape.barriers).map(|i| bytes(shape.range(i))).collect(),
             elements: structure.elements(),
             between_passes: shape.materializes | shape.reads_updates != 0,
             stored_bytes: structure.leaves().iter().enumerate().map(|(i, leaf)| kept(i, leaf)).sum(),

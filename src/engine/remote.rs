@@ -38,8 +38,8 @@ pub trait RemoteLeaf {
     fn transpose(&mut self, x: Line, shape: [usize; 4]) -> Line;
     /// Multiplies `[n, k]` by `[k, m]`, or by `[m, k]` transposed, for each index of the first axis of `shape`.
     fn product(&mut self, x: Line, y: Line, shape: [usize; 4], transposed: bool) -> Line;
-    /// Returns the inner product of each slice of `stretch` elements.
-    fn dots(&mut self, x: Line, y: Line, len: usize, stretch: usize) -> Line;
+    /// Returns the inner product of each slice of `chunk` elements.
+    fn dots(&mut self, x: Line, y: Line, len: usize, chunk: usize) -> Line;
     /// Repeats each of `len` elements `times` times, one after another.
     fn spread(&mut self, x: Line, len: usize, times: usize) -> Line;
     /// Fails with the reason why the work cannot be recorded.

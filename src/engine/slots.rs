@@ -3,7 +3,7 @@ use core::ops::Range;
 use super::expansion::Expansion;
 use super::limits::MOST_SLOTS;
 use super::prefetch::Prefetch;
-use crate::element::{DType, InRecord};
+use crate::element::{DType, RecordedArray};
 use crate::memory::RawSlice;
 use crate::state::Moments;
 
@@ -60,10 +60,10 @@ impl<'a> SlotList<'a> {
         self.len
     }
 
-    pub(super) fn in_record(&self) -> [Option<InRecord>; MOST_SLOTS] {
+    pub(super) fn recorded_array(&self) -> [Option<RecordedArray>; MOST_SLOTS] {
         core::array::from_fn(|slot| {
             let (address, raw) = (self.arrays[slot], self.slots[slot]);
-            raw.map(|raw| InRecord { address, dtype: raw.dtype() })
+            raw.map(|raw| RecordedArray { address, dtype: raw.dtype() })
         })
     }
 

@@ -72,7 +72,7 @@ impl<'s> Check<'s> {
         };
         let (ours, theirs) = (spec.dtype(), parts.data.dtype());
         self.same &= same_path(spec.path(), path) && (ours == theirs || (self.fits)(ours, theirs));
-        table.push(TableLeaf::NOWHERE);
+        table.push(TableLeaf::EMPTY);
         // In place, because a move would copy the room for strides.
         if let Some(leaf) = table.last_mut() {
             leaf.data = parts.data;

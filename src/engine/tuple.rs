@@ -1,15 +1,15 @@
 //! Chains as tuples of their members.
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
-use super::chunk_at::{ChunkAt, Then};
-use super::in_chunk::as_one_loop;
+use super::in_chunk::fused_loop;
 use super::limits::{MOST_BARRIERS, MOST_SLOTS};
+use super::stage_chunk::{StageChunk, Then};
 use super::sums::{MOST_SUMS, cut_off};
 use super::transform::Transform;
 use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
-    AllUses, Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotList, Spare,
-    Stage, StepContext, Sums, Uses, Walk, WholeTree, by_own_loops, followed_by,
+    Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses,
+    SlotList, Stage, StepContext, Sums, TileScratch, Walk, WholeTree, append, by_own_loops,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -108,7 +108,7 @@ macro_rules! chains {
                 stage: usize,
                 states: &Self::States,
                 runs: &Self::Runs,
-                at: ChunkAt,
+                at: StageChunk,
                 then: &mut Then<'_, Cx>,
             ) {
                 match stage {
@@ -137,10 +137,10 @@ macro_rules! chains {
 
             const SHAPE: PassStructure = { let s = PassStructure::EMPTY; $(let s = s.then($T::SHAPE);)* s };
             const SLOTS: usize = 0 $(+ $T::SLOTS)*;
-            const USES: AllUses = {
-                let (mut uses, mut arrays, mut before) = (Uses::ALWAYS.of_all(), 0, 0);
+            const SLOT_ACCESSES: SlotAccesses = {
+                let (mut uses, mut arrays, mut before) = (SlotAccess::ALWAYS.of_all(), 0, 0);
                 $(
-                    uses = followed_by(uses, arrays, $T::USES, before);
+                    uses = append(uses, arrays, $T::SLOT_ACCESSES, before);
                     (arrays, before) = (arrays + $T::SLOTS, before + $T::SHAPE.barriers);
                 )*
                 uses
@@ -151,12 +151,12 @@ macro_rules! chains {
 
             chain_methods!();
 
-            fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-                by_own_loops(self, (state, run), walk, spare);
+            fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
+                by_own_loops(self, (state, run), walk, scratch);
             }
 
-            fn in_chunk<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, Cx>) {
-                match as_one_loop(self, (state, run), at.leaf) {
+            fn in_chunk<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, Cx>) {
+                match fused_loop(self, (state, run), at.leaf) {
                     Some(one_loop) => one_loop(self, (state, run), at, then),
                     None => chain::in_chunk(self, state, run, at, then),
                 }
@@ -179,14 +179,14 @@ macro_rules! chains {
             }
 
             #[inline(always)]
-            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, span: PassRange, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Contribution<Cx>]) -> Cx {
+            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, range: PassRange, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Contribution<Cx>]) -> Cx {
                 let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
                     let (own, slots) = cut_off(slots, $T::SLOTS);
                     let (sums, terms) = cut_off(terms, $T::SHAPE.sums);
                     // Otherwise the update is unmodified; unoptimized builds save the call.
-                    if span.from <= at + $T::SHAPE.barriers && at <= span.to {
-                        u = $T::apply::<Cx>(&kernel.$i, at, span, own, u, p, sums);
+                    if range.from <= at + $T::SHAPE.barriers && at <= range.to {
+                        u = $T::apply::<Cx>(&kernel.$i, at, range, own, u, p, sums);
                     }
                     at += $T::SHAPE.barriers;
                 )*

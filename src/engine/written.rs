@@ -51,7 +51,7 @@ pub(crate) fn add_rounded<C: Real, P: Element>(p: P, u: C) -> P {
 /// # Safety
 ///
 /// The leaf is borrowed to be written, and only the caller accesses this range.
-pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
+pub(super) unsafe fn store_chunk<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
         return unsafe { super::convert::store(simd, leaf.data, start, u) };
@@ -70,8 +70,8 @@ pub(super) unsafe fn store_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, s
 ///
 /// # Safety
 ///
-/// As [`store_stretch`].
-pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
+/// As [`store_chunk`].
+pub(super) unsafe fn add_chunk<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, simd: SimdLevel, start: usize, u: &[C]) {
     let Some(strided) = &leaf.strided else {
         // SAFETY: as the caller guarantees.
         return unsafe { add_dense(leaf.data, simd, start, u) };
@@ -86,18 +86,18 @@ pub(super) unsafe fn add_stretch<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, sim
     });
 }
 
-/// As [`add_stretch`], for a contiguous leaf.
+/// As [`add_chunk`], for a contiguous leaf.
 ///
 /// # Safety
 ///
-/// As for [`add_stretch`].
+/// As for [`add_chunk`].
 unsafe fn add_dense<C: Real>(leaf: RawSlice, simd: SimdLevel, start: usize, u: &[C]) {
     if is_stored::<C>(leaf.dtype(), simd) {
         let from = RawSlice::of(u);
         let ahead = from.end_of(0, 0) + DISTANCE;
         // SAFETY: as the caller guarantees; `u` is borrowed, so that it does not overlap the leaf.
         let arrays =
-            unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::NOWHERE, leaf), &[None; MOST_SLOTS]) };
+            unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::EMPTY, leaf), &[None; MOST_SLOTS]) };
         run_mixed::<AsIs, C, ADD>(simd, &(), &arrays);
     } else {
         // SAFETY: as above.

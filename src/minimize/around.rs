@@ -5,7 +5,7 @@ use crate::engine::{GradientSink, Trial};
 use crate::error::Result;
 use crate::state::Moments;
 use crate::tree::constraint::{index, shown};
-use crate::tree::stretch::{leaves, leaves_mut};
+use crate::tree::row_major::{leaves, leaves_mut};
 use crate::tree::{Structure, TreeMut};
 
 /// A function and a point, whose elements are numbered leaf by leaf in row-major order.

@@ -1,11 +1,11 @@
 //! Conversion of a leaf's chunks to the compute type and back.
 #![allow(unsafe_code, reason = "stretches of raw slices; see `memory`")]
 
-use super::coded;
+use super::quantization;
 use super::simd::{Job, SimdLevel, dispatch};
 #[cfg(feature = "half")]
 use super::{half_floats, simd::Set};
-use crate::element::{ByReal, CODED_BLOCK, CODED_SCALE, DType, Element, Real, convert, with_dtype};
+use crate::element::{ByReal, DType, Element, QUANTIZED_BLOCK, QUANTIZED_SCALE, Real, convert, with_dtype};
 use crate::memory::RawSlice;
 #[cfg(feature = "half")]
 use half::slice::{HalfBitsSliceExt as _, HalfFloatSliceExt as _};
@@ -114,13 +114,13 @@ impl<'a> ByReal for Decode<'a> {
     type Argument<C: Real> = &'a mut [C];
     type Output = ();
     fn single(self, to: &mut [f32]) {
-        coded::decode(self.0, self.1, self.2, to);
+        quantization::decode(self.0, self.1, self.2, to);
     }
     fn double(self, to: &mut [f64]) {
-        let mut numbers = [0.0; CODED_BLOCK];
-        for (to, from) in to.chunks_mut(CODED_BLOCK).zip(self.2.chunks(CODED_BLOCK + CODED_SCALE)) {
+        let mut numbers = [0.0; QUANTIZED_BLOCK];
+        for (to, from) in to.chunks_mut(QUANTIZED_BLOCK).zip(self.2.chunks(QUANTIZED_BLOCK + QUANTIZED_SCALE)) {
             let numbers = &mut numbers[..to.len()];
-            coded::decode(self.0, self.1, from, numbers);
+            quantization::decode(self.0, self.1, from, numbers);
             convert_slice(numbers, to);
         }
     }
@@ -134,14 +134,14 @@ impl<'a> ByReal for Encode<'a> {
     type Argument<C: Real> = &'a [C];
     type Output = ();
     fn single(self, from: &[f32]) {
-        coded::encode(self.0, self.1, from, self.2);
+        quantization::encode(self.0, self.1, from, self.2);
     }
     fn double(self, from: &[f64]) {
-        let mut numbers = [0.0; CODED_BLOCK];
-        for (from, to) in from.chunks(CODED_BLOCK).zip(self.2.chunks_mut(CODED_BLOCK + CODED_SCALE)) {
+        let mut numbers = [0.0; QUANTIZED_BLOCK];
+        for (from, to) in from.chunks(QUANTIZED_BLOCK).zip(self.2.chunks_mut(QUANTIZED_BLOCK + QUANTIZED_SCALE)) {
             let numbers = &mut numbers[..from.len()];
             convert_slice(from, numbers);
-            coded::encode(self.0, self.1, numbers, to);
+            quantization::encode(self.0, self.1, numbers, to);
         }
     }
     fn recorded<C: Real>(self, _: &[C], _: fn(C) -> u32, _: fn(u32) -> C) {}
@@ -153,7 +153,7 @@ impl<'a> ByReal for Encode<'a> {
 ///
 /// The memory is alive and has no concurrent writer.
 pub(crate) unsafe fn load<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize, to: &mut [C]) {
-    if raw.dtype().is_coded() {
+    if raw.dtype().is_quantized() {
         // SAFETY: by the caller's promise.
         let from = unsafe { raw.bytes(start, to.len()) };
         return C::split(Decode(simd, raw.dtype(), from), to);
@@ -173,7 +173,7 @@ pub(crate) unsafe fn load<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize,
 ///
 /// The memory is alive and exclusively the caller's.
 pub(crate) unsafe fn store<C: Real>(simd: SimdLevel, raw: RawSlice, start: usize, from: &[C]) {
-    if raw.dtype().is_coded() {
+    if raw.dtype().is_quantized() {
         // SAFETY: by the caller's promise.
         let to = unsafe { raw.bytes_mut(start, from.len()) };
         return C::split(Encode(simd, raw.dtype(), to), from);

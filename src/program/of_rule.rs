@@ -2,7 +2,7 @@
 
 use super::traced::{Kind, Traced};
 use super::{Program, record};
-use crate::element::{DType, InEngine, InRecord};
+use crate::element::{DType, InEngine, RecordedArray};
 use crate::engine::{Clock, Part, Rule, SlotArray};
 use crate::error::Result;
 
@@ -16,7 +16,7 @@ impl Program {
     pub fn of_rule<R: Rule>(rule: &R, clock: Clock, dtype: DType) -> Result<(Program, Vec<f64>)> {
         fn of<F: Kind, R: Rule>(rule: &R, clock: Clock) -> Result<(Program, Vec<f64>)> {
             let arrays: Vec<_> =
-                (0..R::SLOTS.len()).map(|address| Some(InRecord { address, dtype: F::DTYPE })).collect();
+                (0..R::SLOTS.len()).map(|address| Some(RecordedArray { address, dtype: F::DTYPE })).collect();
             let recorded = record::<F>(R::NAME, 0, |u, p| {
                 let k = rule.scalars::<Traced<F>>(clock);
                 [Some(Traced::record(&arrays, 0..0, &|slots, _| R::apply(k, R::Slots::of(slots), u, p))), None]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::traced::{Kind, Traced};
 use super::{Program, Recording, record};
-use crate::element::{DType, InEngine, InRecord, Rounding};
+use crate::element::{DType, InEngine, RecordedArray, Rounding};
 use crate::engine::{self, CHUNK, NOT_REMOTE, Remote, Stage, TILE, sum_tile};
 use crate::error::{Error, Result};
 use crate::numeric::split::each_of;
@@ -126,7 +126,7 @@ pub(crate) struct Passes<'m> {
     /// Their part.
     pub(super) part: &'static str,
     /// The previous leaf's result, shared because most leaves have the same.
-    last: Option<(Vec<InRecord>, Program, Arc<[Array]>)>,
+    last: Option<(Vec<RecordedArray>, Program, Arc<[Array]>)>,
     error: Option<Error>,
 }
 
@@ -142,8 +142,8 @@ impl<'m> Passes<'m> {
         Passes { executor, names, kept: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
     }
 
-    fn array(&mut self, array: InRecord) -> Array {
-        let InRecord { address, dtype } = array;
+    fn array(&mut self, array: RecordedArray) -> Array {
+        let RecordedArray { address, dtype } = array;
         if let Some((_, name)) = self.names.iter().find(|(known, _)| *known == address) {
             return Array { name: name.clone(), dtype, lasts: true };
         }

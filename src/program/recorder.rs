@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Code;
 use super::lines::{Known, Lines, Map};
 use super::op::{Comparison, Op, Type, Value};
-use crate::element::{DType, InRecord};
+use crate::element::{DType, RecordedArray};
 
 /// Most paths through one part.
 const MOST_PATHS: usize = 4096;
@@ -102,7 +102,7 @@ pub(super) struct Recorder {
     /// The part and operation that cannot be recorded.
     problem: Option<(&'static str, &'static str)>,
     /// The requested arrays, with the element's lines.
-    arrays: Vec<(InRecord, u32)>,
+    arrays: Vec<(RecordedArray, u32)>,
     /// The element's summands, by sum of the chain.
     sums: Vec<(usize, u32)>,
     chance: u64,
@@ -112,7 +112,7 @@ pub(super) struct Recording {
     pub(super) code: Arc<Code>,
     pub(super) scalars: Vec<f64>,
     /// Its slots.
-    pub(super) arrays: Vec<InRecord>,
+    pub(super) arrays: Vec<RecordedArray>,
     /// Its sums, as numbers in the chain.
     pub(super) sums: Vec<usize>,
 }
@@ -252,7 +252,7 @@ impl Recorder {
         core::mem::replace(&mut self.part, part)
     }
 
-    pub(super) fn slot(&mut self, array: InRecord) -> u32 {
+    pub(super) fn slot(&mut self, array: RecordedArray) -> u32 {
         if let Some((_, line)) = self.arrays.iter().find(|(known, _)| *known == array) {
             return *line;
         }
@@ -261,7 +261,7 @@ impl Recorder {
         line
     }
 
-    pub(super) fn write(&mut self, array: InRecord, line: u32) {
+    pub(super) fn write(&mut self, array: RecordedArray, line: u32) {
         if self.slot(array) != line {
             let held = self.rounded(line, array.dtype);
             self.arrays.iter_mut().filter(|(known, _)| *known == array).for_each(|(_, line)| *line = held);

@@ -10,7 +10,7 @@ use core::num::FpCategory;
 
 use super::traced::{Kind, Traced};
 use super::{Executor, Pass, Program, Recording, Type, record};
-use crate::element::{Contribution, DType, Element, InEngine, InRecord, Real};
+use crate::element::{Contribution, DType, Element, InEngine, Real, RecordedArray};
 use crate::error::Result;
 use crate::optimizer::{adafactor, adam, adamw};
 use crate::select::Mask;
@@ -218,7 +218,7 @@ fn part<C: Real>(slots: &mut [C], u: C, p: C, terms: &mut [Contribution<C>]) -> 
 /// Records [`part`] with a 16-bit second array, if the feature is on, and the sums of a longer chain.
 fn recorded_part<F: Kind>() -> Recording {
     let arrays = [F::DTYPE, if cfg!(feature = "half") { DType::Bf16 } else { F::DTYPE }];
-    let arrays = [0, 1].map(|address| Some(InRecord { address, dtype: arrays[address] }));
+    let arrays = [0, 1].map(|address| Some(RecordedArray { address, dtype: arrays[address] }));
     let one = |u, p| Some(Traced::record(&arrays, 5..9, &|slots, terms| part(slots, u, p, terms)));
     record::<F>("part", 0, |u, p| [one(u, p), None]).unwrap()
 }
@@ -341,7 +341,7 @@ fn scalars_are_numbered_and_constants_are_not() {
 
 #[test]
 fn names_are_told_apart() {
-    let arrays = [0, 1, 2, 3, 4, 5].map(|address| Some(InRecord { address, dtype: DType::F64 }));
+    let arrays = [0, 1, 2, 3, 4, 5].map(|address| Some(RecordedArray { address, dtype: DType::F64 }));
     let sum = |u| Traced::record(&arrays, 0..0, &|slots, _| slots.iter().copied().sum::<Traced<f64>>() + u);
     let recorded = record::<f64>("it", 0, |u, _| [Some(sum(u)), None]).unwrap();
     let slots = ["u", "mu", "mu", "s0", "t1", "a/b"].map(String::from).into();

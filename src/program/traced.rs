@@ -8,7 +8,9 @@ use num_traits::{Float, Num, NumCast, One, ToPrimitive, Zero};
 
 use super::op::{Binary, Comparison, Op, Type, Unary, Value};
 use super::recorder::{self, with};
-use crate::element::{Both, ByReal, Contribution, DType, Element, InEngine, InRecord, PerReal, Real, Rounding, sealed};
+use crate::element::{
+    Both, ByReal, Contribution, DType, Element, InEngine, PerReal, Real, RecordedArray, Rounding, sealed,
+};
 
 /// A number in place of one of type `F`: a line of this thread's recording.
 ///
@@ -353,14 +355,14 @@ impl<F: Kind> InEngine for Traced<F> {
     }
 
     fn record(
-        arrays: &[Option<InRecord>],
+        arrays: &[Option<RecordedArray>],
         sums: Range<usize>,
         part: &dyn Fn(&mut [Traced<F>], &mut [Contribution<Traced<F>>]) -> Traced<F>,
     ) -> Traced<F> {
-        if arrays.iter().flatten().any(|array| array.dtype.is_coded()) {
+        if arrays.iter().flatten().any(|array| array.dtype.is_quantized()) {
             Traced::<F>::refuse("its state is in 8 bits, which other machines do not read");
         }
-        let held = |array: &Option<InRecord>| array.map(|array| with(|r| r.slot(array)));
+        let held = |array: &Option<RecordedArray>| array.map(|array| with(|r| r.slot(array)));
         let held: Vec<_> =
             arrays.iter().map(|array| held(array).map_or_else(Traced::default, Traced::of_line)).collect();
         let results = recorder::joined(&mut || {

@@ -96,11 +96,11 @@ impl RemoteLeaf for Recorded {
         self.line(with(|recorder| recorder.put(Op::Update)), self.len)
     }
     fn array(&mut self, of: &Moments, leaf: usize) -> Option<Line> {
-        let array = of.in_record(leaf)?;
+        let array = of.recorded_array(leaf)?;
         Some(self.line(with(|recorder| recorder.slot(array)), len_of(of, leaf)))
     }
     fn write(&mut self, of: &Moments, leaf: usize, line: Line) {
-        let Some(array) = of.in_record(leaf) else { return };
+        let Some(array) = of.recorded_array(leaf) else { return };
         match self.len(line) == len_of(of, leaf) {
             true => with(|recorder| recorder.write(array, line.0)),
             false => self.refuse(OTHER_SIZE),

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
 use crate::schedule::{Hyperparam, Schedule};
-use crate::tree::stretch::leaves;
+use crate::tree::row_major::leaves;
 use crate::tree::{Cursor, Difference, LeafSpec, Slices, Structure, Tree, dense_strides};
 
 /// An argument of a set: a number for all elements, or a tree with a number for each.
@@ -298,7 +298,7 @@ impl Values {
     }
 
     /// Returns the values of a chunk; `room` has its length.
-    pub(super) fn stretch<'a>(&'a self, start: usize, room: &'a mut [f64]) -> &'a [f64] {
+    pub(super) fn row_major<'a>(&'a self, start: usize, room: &'a mut [f64]) -> &'a [f64] {
         match self {
             Values::One(value) => Values::fill(*value, room),
             Values::Each(values) => &values[start..][..room.len()],

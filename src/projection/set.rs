@@ -6,7 +6,7 @@ use super::vector::{TreeVector, Vector};
 use crate::arguments::{Argument, Visit};
 use crate::part::prelude::*;
 use crate::recipe::Decided;
-use crate::tree::stretch::{STRETCH, leaves_mut, rewrite};
+use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
 /// A set to project on.
@@ -178,9 +178,10 @@ pub(super) fn project_elements<S: ElementSet, T: TreeMut + ?Sized>(set: &S, tree
     for (leaf, bounds) in leaves_mut(tree).iter_mut().zip(bounds) {
         let [lower, upper] = sides(bounds, numbers);
         rewrite(leaf, |start, x| {
-            let mut rooms = [[0.0; STRETCH]; 2];
+            let mut rooms = [[0.0; ROW_MAJOR_CHUNK]; 2];
             let [low, high] = &mut rooms;
-            let (low, high) = (lower.stretch(start, &mut low[..x.len()]), upper.stretch(start, &mut high[..x.len()]));
+            let (low, high) =
+                (lower.row_major(start, &mut low[..x.len()]), upper.row_major(start, &mut high[..x.len()]));
             x.iter_mut().zip(low.iter().zip(high)).for_each(|(x, (low, high))| *x = between(*x, *low, *high));
         });
     }

@@ -5,7 +5,7 @@ use super::set::{ElementSet, LeafBounds, bounds, check_sum, injected, own};
 use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
-use crate::tree::stretch::STRETCH;
+use crate::tree::row_major::ROW_MAJOR_CHUNK;
 
 /// See [`project`](crate::transform::project): the projection of each element separately.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,7 +69,7 @@ impl<S: ElementSet> Part for ProjectElements<S> {
 }
 
 impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     const READS_PARAMS: bool = true;
     type Memory = ProjectElementsState;
     type Slots<C: Real> = [C; 0];
@@ -98,24 +98,24 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
         hold(k, u, p)
     }
 
-    fn is_apart(&self, memory: &ProjectElementsState, leaf: usize) -> bool {
+    fn uses_slices(&self, memory: &ProjectElementsState, leaf: usize) -> bool {
         arrays(memory, leaf) > 0
     }
 
     // With bounds for each element.
     #[inline(always)]
-    fn apply_apart<C: Real>(&self, memory: &ProjectElementsState, _: [C; 2], []: [&mut [C]; 0], at: Stretch<'_, C>) {
+    fn apply_slice<C: Real>(&self, memory: &ProjectElementsState, _: [C; 2], []: [&mut [C]; 0], at: LeafSlice<'_, C>) {
         let bounds = &memory.bounds[at.leaf];
-        for (k, u) in at.u.chunks_mut(STRETCH).enumerate() {
-            let mut rooms = [[0.0; STRETCH]; 2];
+        for (k, u) in at.u.chunks_mut(ROW_MAJOR_CHUNK).enumerate() {
+            let mut rooms = [[0.0; ROW_MAJOR_CHUNK]; 2];
             let [low, high] = &mut rooms;
             let n = u.len();
             let of = |side: usize, room| match &bounds[side] {
-                Some(values) => values.stretch(at.start + k * STRETCH, room),
+                Some(values) => values.row_major(at.start + k * ROW_MAJOR_CHUNK, room),
                 None => Values::fill(memory.numbers[side], room),
             };
             let (lower, upper) = (&of(0, &mut low[..n])[..n], &of(1, &mut high[..n])[..n]);
-            let p = &at.p[k * STRETCH..][..n];
+            let p = &at.p[k * ROW_MAJOR_CHUNK..][..n];
             for i in 0..n {
                 u[i] = hold([C::of(lower[i]), C::of(upper[i])], u[i], p[i]);
             }

@@ -3,7 +3,7 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
 use crate::recipe::json::{Bounded, from_text};
-use crate::state::data::{Array, Coded, Datum, Entry, FORMAT, Leaves};
+use crate::state::data::{Array, Datum, Entry, FORMAT, Leaves, QuantizedArray};
 use crate::state::{Item, ItemName, Single, Source, StateData, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::Tree;
@@ -65,7 +65,7 @@ impl StateData {
         }
         let entry = |(name, item): (ItemName, Item<'_>)| {
             let value = match item {
-                Item::Array(leaf) if leaf.dtype().is_coded() => Datum::Coded(Coded::of(&leaf)),
+                Item::Array(leaf) if leaf.dtype().is_quantized() => Datum::QuantizedArray(QuantizedArray::of(&leaf)),
                 Item::Array(leaf) => Datum::Array(Array::of(&leaf)),
                 Item::Single(Single::Count(count)) => Datum::Count(count),
                 Item::Single(Single::Flag(flag)) => Datum::Flag(flag),

@@ -185,7 +185,7 @@ pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
 }
 
 /// Replaces a trained state by a fresh one, but keeps user settings and the memory of resting leaves.
-pub(crate) fn start_anew<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
+pub(crate) fn restart<S: State>(old: &mut S, mut fresh: S, resting: &[bool]) {
     let mut entries = Vec::new();
     let mut show = |_: &str, entry, _: Standing| entries.push(entry);
     old.walk(&mut StateWalk::of_fields(&mut show));

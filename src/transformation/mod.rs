@@ -342,7 +342,7 @@ pub trait GradientTransformation: Stage {
             return Err(Error::unrecordable(&self.describe(), "it asks for the loss at other points"));
         }
         let mut passes = Passes::new(machine, &state.inner);
-        state.run_elsewhere(self, extra.loss(), &mut passes)
+        state.run_on_device(self, extra.loss(), &mut passes)
     }
 
     /// Returns the arithmetic of a step, pass by pass, as programs that can be shown, compared, run, or translated.
@@ -386,7 +386,7 @@ pub trait GradientTransformation: Stage {
         }
         let (mut state, mut programs) = (self.init(params)?, Programs::default());
         let mut passes = Passes::new(&mut programs, &state.inner);
-        state.run_elsewhere(self, Some(1.0), &mut passes)?;
+        state.run_on_device(self, Some(1.0), &mut passes)?;
         Ok(programs)
     }
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use crate::element::DType;
 use crate::engine::leaf::{self, TableLeaf};
 use crate::engine::{
-    Absent, Ask, Evaluate, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext, Updates,
-    Work, advice, table,
+    Absent, Evaluate, EvaluateLoss, InitContext, Objective, Outcome, ParamSource, Remote, Sink, Stage, StepContext,
+    Updates, Work, advice, table,
 };
 use crate::error::{Error, Result};
 use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
@@ -278,17 +278,17 @@ impl<T: Stage> OptState<T> {
         self.run_at(transformation, &at, objective, sink, None)
     }
 
-    pub(crate) fn run_elsewhere(
+    pub(crate) fn run_on_device(
         &mut self,
         transformation: &T,
         value: Option<f64>,
-        elsewhere: &mut (dyn Remote<T> + '_),
+        device: &mut (dyn Remote<T> + '_),
     ) -> Result<Outcome> {
         self.ready(transformation)?;
         let structure = self.structure.clone();
         let at = StepContext::new(&structure, false, value);
-        let at = StepContext { by_leaf: self.by_leaf, elsewhere: true, ..at };
-        self.run_at(transformation, &at, None, Sink::Params, Some(elsewhere))
+        let at = StepContext { by_leaf: self.by_leaf, on_device: true, ..at };
+        self.run_at(transformation, &at, None, Sink::Params, Some(device))
     }
 
     fn run_at(
@@ -297,7 +297,7 @@ impl<T: Stage> OptState<T> {
         at: &StepContext<'_>,
         objective: Option<&mut (dyn Evaluate + '_)>,
         sink: Sink<'_>,
-        mut elsewhere: Option<&mut (dyn Remote<T> + '_)>,
+        mut device: Option<&mut (dyn Remote<T> + '_)>,
     ) -> Result<Outcome> {
         let Work { params, rows, absent, .. } = &self.work;
         let params = ParamSource::Leaves(params);
@@ -307,12 +307,12 @@ impl<T: Stage> OptState<T> {
         self.poisoned = true;
         let failure = OnceLock::new();
         let at = &StepContext { failure: Some(&failure), ..*at };
-        let asks = objective.as_mut().map(|objective| objective as &mut dyn Ask);
-        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink, elsewhere.as_deref_mut());
+        let asks = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
+        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink, device.as_deref_mut());
         self.work.params.clear();
         self.work.grads.clear();
         let asked = objective.and_then(|objective| objective.error).or(failure.into_inner());
-        if let Some(error) = asked.or_else(|| elsewhere.and_then(|elsewhere| elsewhere.error())) {
+        if let Some(error) = asked.or_else(|| device.and_then(|device| device.error())) {
             return Err(error);
         }
         self.poisoned = false;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use crate::element::{Element, convert};
 use crate::engine::leaf::Table;
-use crate::engine::{Arrays, Ask, Bounds, Nested, ParamSource};
+use crate::engine::{Arrays, Bounds, EvaluateLoss, Nested, ParamSource};
 use crate::needs::Level;
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
@@ -105,7 +105,7 @@ struct Room {
     params: Moments,
     updates: Moments,
     /// A point and its gradient, if the inner transformation evaluates the loss.
-    asking: Option<[Moments; 2]>,
+    evaluation: Option<[Moments; 2]>,
     outcome: Outcome,
 }
 
@@ -116,11 +116,11 @@ impl Room {
         let structure = Structure::flat(dtype, leaves().map(LeafSpec::len).sum());
         let vector = || Moments::like(&structure, &[true], 0.0, |leaf| leaf.dtype().compute());
         let [grads, params, updates] = [vector()?, vector()?, vector()?];
-        let asking = if inner.needs() >= Level::ValueFn { Some([at.moments()?, at.moments()?]) } else { None };
+        let evaluation = if inner.needs() >= Level::ValueFn { Some([at.moments()?, at.moments()?]) } else { None };
         let nested = Nested::new(&structure, &[true], inner)?;
         let outcome = Outcome::GRADIENTS;
         let (leaves, active) = (at.structure().clone(), at.active().into());
-        Ok(Room { leaves, active, nested, grads, params, updates, asking, outcome })
+        Ok(Room { leaves, active, nested, grads, params, updates, evaluation, outcome })
     }
 }
 
@@ -154,12 +154,12 @@ impl Along<'_> {
     }
 
     fn gather<C: Real>(&mut self, leaf: &LeafSpec, from: &[C]) {
-        let stretch = self.at..self.at + leaf.len();
-        self.at = stretch.end;
+        let range = self.at..self.at + leaf.len();
+        self.at = range.end;
         if let Some(vector) = self.vector.get_mut::<f64>(0) {
-            gather(leaf, from, &mut vector[stretch]);
+            gather(leaf, from, &mut vector[range]);
         } else if let Some(vector) = self.vector.get_mut::<f32>(0) {
-            gather(leaf, from, &mut vector[stretch]);
+            gather(leaf, from, &mut vector[range]);
         }
     }
 
@@ -186,12 +186,12 @@ struct Split<'a> {
 
 impl Split<'_> {
     fn scatter<C: Real>(&mut self, leaf: &LeafSpec, to: &mut [C]) {
-        let stretch = self.at..self.at + leaf.len();
-        self.at = stretch.end;
+        let range = self.at..self.at + leaf.len();
+        self.at = range.end;
         if let Some(vector) = self.vector.get::<f64>(0) {
-            scatter(leaf, &vector[stretch], to);
+            scatter(leaf, &vector[range], to);
         } else if let Some(vector) = self.vector.get::<f32>(0) {
-            scatter(leaf, &vector[stretch], to);
+            scatter(leaf, &vector[range], to);
         }
     }
 
@@ -225,8 +225,8 @@ impl LeafVisitor for Split<'_> {
 }
 
 /// Evaluates the loss at a vector.
-struct AskFlat<'a> {
-    ask: &'a mut dyn Ask,
+struct EvaluateFlat<'a> {
+    evaluate_loss: &'a mut dyn EvaluateLoss,
     structure: &'a Structure,
     params: &'a Table,
     point: &'a mut Moments,
@@ -234,17 +234,20 @@ struct AskFlat<'a> {
     bounds: Option<Arc<Bounds>>,
 }
 
-impl Ask for AskFlat<'_> {
+impl EvaluateLoss for EvaluateFlat<'_> {
     fn failed(&self) -> bool {
-        self.ask.failed()
+        self.evaluate_loss.failed()
     }
 
-    fn ask(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
+    fn evaluate_loss(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
         let leaves = || self.structure.leaves().iter().enumerate();
         let mut along = Split { vector: point, at: 0 };
         leaves().for_each(|(i, leaf)| along.array(i, leaf, self.point));
-        let Some(gradient) = gradient else { return self.ask.ask(self.structure, self.params, self.point, None) };
-        let value = self.ask.ask(self.structure, self.params, self.point, Some(&mut *self.gradient));
+        let Some(gradient) = gradient else {
+            return self.evaluate_loss.evaluate_loss(self.structure, self.params, self.point, None);
+        };
+        let value =
+            self.evaluate_loss.evaluate_loss(self.structure, self.params, self.point, Some(&mut *self.gradient));
         join(self.structure, self.gradient, gradient);
         value
     }
@@ -274,7 +277,8 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let FlattenState { inner, room: Room { active, nested, grads, params, updates, asking, outcome, .. } } = state;
+        let FlattenState { inner, room: Room { active, nested, grads, params, updates, evaluation, outcome, .. } } =
+            state;
         let shape = self.inner.shape();
         let reads = shape.reads_params != 0 || shape.materializes | shape.reads_updates != 0;
         let params_along = if reads { Some(Along::start(params)) } else { None };
@@ -290,14 +294,19 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
             };
             Arc::new(Bounds { lower: of(&bounds.lower), upper: of(&bounds.upper) })
         });
-        let mut ask = match (&mut tree.objective, asking) {
-            (Some(ask), Some([point, gradient])) => {
-                Some(AskFlat { ask: &mut **ask, structure, params: tree.params, point, gradient, bounds })
-            }
+        let mut evaluate_loss = match (&mut tree.objective, evaluation) {
+            (Some(evaluate_loss), Some([point, gradient])) => Some(EvaluateFlat {
+                evaluate_loss: &mut **evaluate_loss,
+                structure,
+                params: tree.params,
+                point,
+                gradient,
+                bounds,
+            }),
             _ => None,
         };
-        let ask = ask.as_mut().map(|ask| ask as &mut dyn Ask);
-        *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, others: &[], updates }, ask);
+        let evaluate_loss = evaluate_loss.as_mut().map(|evaluate_loss| evaluate_loss as &mut dyn EvaluateLoss);
+        *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, others: &[], updates }, evaluate_loss);
         tree.visit(&mut Split { vector: updates, at: 0 });
     }
 }

@@ -1,5 +1,5 @@
 use crate::part::prelude::*;
-use crate::state::{EvaluateAs, start_anew};
+use crate::state::{EvaluateAs, restart};
 
 /// Runs a fast optimizer, and every `sync_period` steps moves slow parameters part of the way to the fast ones.
 ///
@@ -115,7 +115,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
     /// Checks that the optimizer can start from the current parameters.
     fn check(&self, memory: &LookaheadMemory<T::State>, at: &StepContext<'_>) -> Result<()> {
         match self.reset_state && self.synchronizes(memory) {
-            true => at.can_begin_anew(&self.inner, &memory.active),
+            true => at.can_reinitialize(&self.inner, &memory.active),
             false => Ok(()),
         }
     }
@@ -127,7 +127,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         memory.step_size = self.slow_step_size.at(memory.syncs.get());
         memory.resting.clear();
         memory.resting.extend_from_slice(at.resting);
-        memory.fresh = self.reset_state.then(|| Box::new(at.anew(&self.inner, &memory.active)));
+        memory.fresh = self.reset_state.then(|| Box::new(at.reinitialize(&self.inner, &memory.active)));
         Decision::Run
     }
 
@@ -148,7 +148,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         memory.steps_since_sync.reset();
         memory.syncs.increment();
         if let Some(fresh) = fresh {
-            start_anew(inner, *fresh, &memory.resting);
+            restart(inner, *fresh, &memory.resting);
         }
     }
 }

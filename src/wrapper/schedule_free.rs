@@ -244,9 +244,9 @@ impl Part for Interpolate {
 }
 
 impl RuleWithMemory for Interpolate {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::exact("z").starts_as_params()];
-    const BESIDE: Option<Slot> = Some(Slot::exact("x"));
+    const EXTRA_SLOT: Option<Slot> = Some(Slot::exact("x"));
     const READS_PARAMS: bool = true;
     type Memory = ScheduleFreeState;
     type Slots<C: Real> = [C; 1];
@@ -269,7 +269,7 @@ impl RuleWithMemory for Interpolate {
     }
 
     /// Rounded `y` do not determine `x`: moves below half the spacing of `y`'s dtype are lost.
-    fn needs_beside(&self, at: &InitContext<'_>, leaf: usize) -> bool {
+    fn needs_extra_slot(&self, at: &InitContext<'_>, leaf: usize) -> bool {
         at.is_rounded(leaf)
     }
 
@@ -292,24 +292,24 @@ impl RuleWithMemory for Interpolate {
         mix(k, z, u, p)
     }
 
-    fn is_apart(&self, _: &ScheduleFreeState, _: usize) -> bool {
+    fn uses_slices(&self, _: &ScheduleFreeState, _: usize) -> bool {
         self.state_dtype.is_some()
     }
 
     // `y` is mixed with the stored, rounded `z`.
     #[inline(always)]
-    fn apply_apart<C: Real>(
+    fn apply_slice<C: Real>(
         &self,
         memory: &ScheduleFreeState,
         k: Mix<C>,
         [z]: [&mut [C]; 1],
-        Stretch { leaf, u, p, beside, .. }: Stretch<'_, C>,
+        LeafSlice { leaf, u, p, extra, .. }: LeafSlice<'_, C>,
     ) {
         let stored = self.state_dtype.filter(|dtype| *dtype != C::DTYPE);
-        if !beside.is_empty() {
+        if !extra.is_empty() {
             let Mean { before, after, share } = memory.mean;
             let mean = Mean { before: before.map(C::of), after: after.map(C::of), share: C::of(share) };
-            let (to, elements) = (memory.types.rounding(leaf), u.iter_mut().zip(p).zip(z).zip(beside));
+            let (to, elements) = (memory.types.rounding(leaf), u.iter_mut().zip(p).zip(z).zip(extra));
             return match stored {
                 None => elements.for_each(|(((u, p), z), x)| *u = averaging::<C, C>(mean, to, (z, x), *u, *p)),
                 Some(dtype) => with_dtype!(dtype, T => {

@@ -6,8 +6,8 @@ use super::super::expansion::Expansion;
 use super::super::limits::MOST_SLOTS;
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList, StepContext, Sums,
-    Then, Uses, WholeTree, followed_by, fused,
+    Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList, StageChunk,
+    StepContext, Sums, Then, WholeTree, append, fused,
 };
 use super::rule::checked_slots;
 use super::state::{Arrays, of_part};
@@ -235,7 +235,8 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     const FUSES_ALWAYS: bool = false;
     const ROWS: bool = false;
     const SLOTS: usize = slots::<P>();
-    const USES: AllUses = followed_by(Uses::of(2, 2).of_all(), P::SLOTS.len(), Uses::of(2, 0).of_all(), 0);
+    const SLOT_ACCESSES: SlotAccesses =
+        append(SlotAccess::of(2, 2).of_all(), P::SLOTS.len(), SlotAccess::of(2, 0).of_all(), 0);
 
     fn validate(_: &P) -> Result<()> {
         const { slots::<P>() };
@@ -261,7 +262,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        if sums.again.is_some() {
+        if sums.repeats.is_some() {
             return;
         }
         tree.remote.iter_mut().for_each(|remote| remote.enter(P::NAME));
@@ -269,7 +270,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         *done = true;
     }
 
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, done: &bool, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(part: &P, state: &Self::State, done: &bool, at: StageChunk, then: &mut Then<'_, C>) {
         if const { C::RECORDS } {
             return then(&mut |_| C::refuse(NOT_REMOTE));
         }
@@ -300,13 +301,13 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     fn apply<C: Real>(
         k: &P::Scalars<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         _: C,
         _: &mut [Contribution<C>],
     ) -> C {
-        if !span.has(at + 1) {
+        if !range.has(at + 1) {
             return u;
         }
         let (own, found) = slots.split_at_mut(const { P::SLOTS.len() });
@@ -319,7 +320,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         }
     }
 
-    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        if span.has(at + 1) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
+    fn state_bytes(_: &P, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        if range.has(at + 1) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
     }
 }

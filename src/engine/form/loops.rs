@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use super::super::fused::{To, loop_on_tile};
-use super::super::kernel::{Body, DROP, GIVE, run};
+use super::super::kernel::{Body, DROP, STORE, run};
 use super::super::limits::MOST_SLOTS;
 use super::super::slot::Access;
 use super::super::{Contribution, PassRange, SlotList, Tile, sums};
@@ -27,10 +27,10 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotA
 /// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](PassRange::later), the
 /// recorded ones.
 #[inline(always)]
-pub(super) fn goes_in<C: Real>(terms: &mut [Contribution<C>], span: PassRange, into: (C, C)) -> (C, C) {
+pub(super) fn reducing_inputs<C: Real>(terms: &mut [Contribution<C>], range: PassRange, into: (C, C)) -> (C, C) {
     let [first, ..] = terms else { return into };
-    let into = if span.later { first.went_in.unwrap_or(into) } else { into };
-    first.went_in = Some(into);
+    let into = if range.later { first.inputs.unwrap_or(into) } else { into };
+    first.inputs = Some(into);
     into
 }
 
@@ -59,14 +59,14 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     }
     let mut own = [C::zero(); MOST_SLOTS];
     let own = &mut own[..S::LEN];
-    bring(accesses, Access::reads, slots, own);
+    copy_slots(accesses, Access::reads, slots, own);
     let done = f(S::of(own));
-    bring(accesses, Access::writes, own, slots);
+    copy_slots(accesses, Access::writes, own, slots);
     done
 }
 
 #[inline(always)]
-fn bring<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
+fn copy_slots<C: Real>(accesses: &[Access], may: fn(Access) -> bool, from: &[C], to: &mut [C]) {
     for slot in 0..from.len().min(to.len()) {
         if may(Access::of(accesses, slot)) {
             to[slot] = from[slot];
@@ -118,11 +118,11 @@ const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
 
 /// Applies a function to a tile, read in place, and adds its contributions from `sum` on.
 pub(super) fn each<F: OnElement<C>, C: Real>(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>) {
-    each_beside(f, arrays, sum, tile, tile.p);
+    each_with_params(f, arrays, sum, tile, tile.p);
 }
 
 /// As [`each`], with other elements as parameters.
-pub(super) fn each_beside<F: OnElement<C>, C: Real>(
+pub(super) fn each_with_params<F: OnElement<C>, C: Real>(
     f: F,
     arrays: &StateArrays,
     sum: usize,
@@ -130,21 +130,21 @@ pub(super) fn each_beside<F: OnElement<C>, C: Real>(
     p: &[C],
 ) {
     if arrays.has(tile.leaf) {
-        Ways::<F, C>::TILE(f, arrays, sum, tile, p);
+        SelectedLoop::<F, C>::TILE(f, arrays, sum, tile, p);
     }
 }
 
 /// The loop over a tile; see `passes`.
-struct Ways<F, C>(PhantomData<(F, C)>);
+struct SelectedLoop<F, C>(PhantomData<(F, C)>);
 
 type TileFn<F, C> = fn(F, &StateArrays, usize, &mut Tile<'_, C>, &[C]);
 
-impl<F: OnElement<C>, C: Real> Ways<F, C> {
+impl<F: OnElement<C>, C: Real> SelectedLoop<F, C> {
     const TILE: TileFn<F, C> = if C::RECORDS { Self::record } else { Self::through };
 
     fn record(f: F, arrays: &StateArrays, sum: usize, tile: &mut Tile<'_, C>, p: &[C]) {
         let p = p[0];
-        tile.record(&arrays.in_record(tile.leaf), sum..sum + F::Sums::LEN, &|slots, u, terms| {
+        tile.record(&arrays.recorded_array(tile.leaf), sum..sum + F::Sums::LEN, &|slots, u, terms| {
             let (next, sums) = on_slots::<C, F::Slots, _>(F::ACCESS, slots, |slots| f.apply(slots, u, p));
             add_sums(terms, &sums);
             if F::REWRITES { next } else { u }
@@ -156,8 +156,8 @@ impl<F: OnElement<C>, C: Real> Ways<F, C> {
         if const { <F::Slots as SlotArray<C>>::LEN > 0 } {
             arrays.list_read(F::ACCESS, tile.leaf, &mut list);
         }
-        let run = const { if F::REWRITES { run::<Each<F>, C, GIVE> } else { run::<Each<F>, C, DROP> } };
-        let to = if F::REWRITES { To::Updates } else { To::Nowhere };
+        let run = const { if F::REWRITES { run::<Each<F>, C, STORE> } else { run::<Each<F>, C, DROP> } };
+        let to = if F::REWRITES { To::Updates } else { To::Discard };
         let added = loop_on_tile(&list, to, tile, Some(p), &mut |arrays| run(simd, &f, arrays));
         let own = &mut tile.sums[sum..][..F::Sums::LEN];
         own.iter_mut().zip(&added).for_each(|(sum, added)| *sum += added);

@@ -31,7 +31,7 @@ pub use around::{
     OutsideMask, Reducing, ReducingPasses, Runs, WithArithmetic, WithReductions, Wrapper,
 };
 pub use leaf_statistics::{LeafStatistics, WithLeafStatistics};
-pub(crate) use memory::{OneElementWithMemory, RuleWithMemory, Stretch};
+pub(crate) use memory::{LeafSlice, OneElementWithMemory, RuleWithMemory};
 pub(crate) use named::{Exactly, Keeps, OfChain};
 pub use named::{Named, Optimizer};
 pub(crate) use observer::{Observer, Observes};
@@ -44,9 +44,9 @@ pub use whole::{Scope, Whole, WholeTreeTransformation};
 use core::any::{Any, TypeId};
 
 use super::{
-    Absent, AllUses, ChunkAt, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
-    PassStructure, Skips, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Tile, Transform, Uses, Walk,
-    WholeTree, by_own_loops, goes_around,
+    Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
+    SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, Tile, TileScratch,
+    Transform, Walk, WholeTree, by_own_loops, goes_around,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -136,7 +136,7 @@ pub trait Form<P: ?Sized> {
     const FUSES_ALWAYS: bool;
     const WHOLE: bool = false;
     const SLOTS: usize;
-    const USES: AllUses = Uses::ALWAYS.of_all();
+    const SLOT_ACCESSES: SlotAccesses = SlotAccess::ALWAYS.of_all();
     /// True if parts can support row-sparse gradients.
     const ROWS: bool;
 
@@ -208,13 +208,13 @@ pub trait Form<P: ?Sized> {
         let _ = part;
         HoldsBack::Never
     }
-    fn pass(part: &P, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare)
+    fn pass(part: &P, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch)
     where
         P: Part<Form = Self>,
     {
-        by_own_loops(part, (state, run), walk, spare);
+        by_own_loops(part, (state, run), walk, scratch);
     }
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>)
+    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>;
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -228,13 +228,13 @@ pub trait Form<P: ?Sized> {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C;
-    fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize;
+    fn state_bytes(part: &P, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize;
     fn unused(part: &P, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         let _ = (part, state, report);
     }
@@ -364,7 +364,7 @@ impl<P: Part> Stage for P {
     const FUSES_ALWAYS: bool = <P::Form as Form<P>>::FUSES_ALWAYS;
     const WHOLE: bool = <P::Form as Form<P>>::WHOLE;
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
-    const USES: AllUses = <P::Form as Form<P>>::USES;
+    const SLOT_ACCESSES: SlotAccesses = <P::Form as Form<P>>::SLOT_ACCESSES;
 
     fn changed(&self, made: &Self) -> Option<&'static str> {
         P::Form::changed(self, made)
@@ -405,10 +405,10 @@ impl<P: Part> Stage for P {
     fn resting<'a>(&self, state: &'a Self::State) -> &'a [bool] {
         P::Form::resting(self, state)
     }
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
-        P::Form::pass(self, state, run, walk, spare);
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
+        P::Form::pass(self, state, run, walk, scratch);
     }
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         if const { !C::RECORDS } {
             return P::Form::in_chunk(self, state, run, at, then);
         }
@@ -434,16 +434,16 @@ impl<P: Part> Stage for P {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        P::Form::apply::<C>(k, at, span, slots, u, p, terms)
+        P::Form::apply::<C>(k, at, range, slots, u, p, terms)
     }
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        P::Form::state_bytes(self, state, leaf, at, span)
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        P::Form::state_bytes(self, state, leaf, at, range)
     }
     fn unused(&self, state: &Self::State, report: &mut dyn FnMut(&str, bool)) {
         P::Form::unused(self, state, report);

@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use super::super::{
-    Absent, AllUses, ChunkAt, Contribution, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
-    PassStructure, Skips, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Transform, Viewed, Walk,
+    Absent, Contribution, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
+    SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch, Transform, Viewed, Walk,
     WarningKind, WholeTree, by_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
@@ -146,7 +146,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     const WHOLE: bool = P::HIDDEN;
     const ROWS: bool = true;
     const SLOTS: usize = Chain::<P>::SLOTS;
-    const USES: AllUses = Chain::<P>::USES;
+    const SLOT_ACCESSES: SlotAccesses = Chain::<P>::SLOT_ACCESSES;
 
     fn members(part: &P, visit: &mut dyn FnMut(&dyn Transform)) {
         visit(part.chain());
@@ -214,16 +214,16 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn holds_back(part: &P) -> HoldsBack {
         part.chain().holds_back()
     }
-    fn pass(part: &P, state: &K::State, run: &Run<P>, walk: &Walk<'_>, spare: &mut Spare)
+    fn pass(part: &P, state: &K::State, run: &Run<P>, walk: &Walk<'_>, scratch: &mut TileScratch)
     where
         P: Part<Form = Self>,
     {
         match const { shows::<P>() } {
-            true => by_own_loops(part, (state, run), walk, spare),
-            false => part.chain().pass(K::inside(state), run, walk, spare),
+            true => by_own_loops(part, (state, run), walk, scratch),
+            false => part.chain().pass(K::inside(state), run, walk, scratch),
         }
     }
-    fn in_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: ChunkAt, then: &mut Then<'_, C>)
+    fn in_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: StageChunk, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>,
     {
@@ -243,16 +243,16 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        Chain::<P>::apply::<C>(k, at, span, slots, u, p, terms)
+        Chain::<P>::apply::<C>(k, at, range, slots, u, p, terms)
     }
-    fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        part.chain().state_bytes(K::inside(state), leaf, at, span)
+    fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        part.chain().state_bytes(K::inside(state), leaf, at, range)
     }
     fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str, bool)) {
         let allowed = K::allowed(part).contains(&WarningKind::EmptyGroup);

@@ -1,7 +1,7 @@
 //! Observers of updates.
 
 use super::super::simd::{Job, dispatch_chain};
-use super::super::{ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, StepContext, Sums, Then};
+use super::super::{Contribution, InitContext, Outcome, PassRange, PassStructure, StageChunk, StepContext, Sums, Then};
 use super::{Form, Part};
 use crate::element::Real;
 use crate::error::Result;
@@ -96,9 +96,9 @@ impl<P: Observer> Form<P> for Observes {
         part.finish(state, sums);
     }
 
-    fn in_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
         // A pass that repeats earlier work must not observe the updates again.
-        if at.place.at != at.span.to {
+        if at.place.at != at.range.to {
             return then(&mut |_| {});
         }
         then(&mut |tile| {

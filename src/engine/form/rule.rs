@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use super::super::limits::MOST_SLOTS;
 use super::super::{
-    AllUses, ChunkAt, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotList, StepContext, Sums,
-    Then, Uses, fused,
+    Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList, StageChunk,
+    StepContext, Sums, Then, fused,
 };
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState};
@@ -301,7 +301,7 @@ impl<R: Rule> Form<R> for OneElement {
     const FUSES_ALWAYS: bool = true;
     const ROWS: bool = !need_all_rows(R::SLOTS);
     const SLOTS: usize = checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN);
-    const USES: AllUses = Uses::of(1, 1).of_all();
+    const SLOT_ACCESSES: SlotAccesses = SlotAccess::of(1, 1).of_all();
 
     fn validate(_: &R) -> Result<()> {
         const { checked_slots(R::SLOTS, <R::Slots<f32> as SlotArray<f32>>::LEN) };
@@ -319,7 +319,7 @@ impl<R: Rule> Form<R> for OneElement {
         RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
-    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: StageChunk, then: &mut Then<'_, C>) {
         fused(rule, (state, run), at, then);
     }
 
@@ -338,13 +338,13 @@ impl<R: Rule> Form<R> for OneElement {
     fn apply<C: Real>(
         k: &R::Scalars<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         _: &mut [Contribution<C>],
     ) -> C {
-        if span.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
+        if range.has(at) { R::apply(*k, R::Slots::of(slots), u, p) } else { u }
     }
 
     fn finish(_: &R, _: &mut Self::State, run: RuleRun<R>, _: Sums<'_>, outcome: &mut Outcome) {
@@ -352,8 +352,8 @@ impl<R: Rule> Form<R> for OneElement {
         outcome.emitted = outcome.emitted || !keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero);
     }
 
-    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        if span.has(at) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
+    fn state_bytes(_: &R, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        if range.has(at) { state.arrays.bytes(leaf, &|_| 2) } else { 0 }
     }
 }
 

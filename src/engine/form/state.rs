@@ -6,7 +6,7 @@ use super::super::Access;
 use super::super::{InitContext, Slot, SlotList};
 use super::Shows;
 use crate::arguments::Argument;
-use crate::element::{DType, InRecord};
+use crate::element::{DType, RecordedArray};
 use crate::error::Result;
 use crate::recipe::Recipe;
 use crate::state::{EvaluateAs, Evaluation, Moments, State, StateWalk, StateWalkMut};
@@ -51,20 +51,20 @@ impl Arrays {
                 return Moments::like(at.structure, at.active, start, |_| dtype);
             }
             Moments::filled(at.structure, at.active, start, &|number, leaf| {
-                let coded = at.quantization.and_then(|quantization| quantization.dtype(*declared, (number, leaf)));
-                coded.unwrap_or_else(|| otherwise(leaf))
+                let quantized = at.quantization.and_then(|quantization| quantization.dtype(*declared, (number, leaf)));
+                quantized.unwrap_or_else(|| otherwise(leaf))
             })
         };
         Ok(Arrays { slots, all: slots.iter().map(one).collect::<Result<_>>()?, beside: None })
     }
 
     /// Adds an array of some leaves, as a copy of the parameters.
-    pub(super) fn with_beside(self, slot: Slot, at: &InitContext<'_>, has: &[bool]) -> Result<Arrays> {
+    pub(super) fn with_extra_slot(self, slot: Slot, at: &InitContext<'_>, has: &[bool]) -> Result<Arrays> {
         let beside = if has.contains(&true) { Some((slot, at.with_active(has).params_as_moments()?)) } else { None };
         Ok(Arrays { beside, ..self })
     }
 
-    pub(super) fn has_beside(&self, leaf: usize) -> bool {
+    pub(super) fn has_extra_slot(&self, leaf: usize) -> bool {
         self.beside.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
     }
 
@@ -81,8 +81,8 @@ impl Arrays {
         }
     }
 
-    pub(super) fn in_record(&self, leaf: usize) -> Vec<Option<InRecord>> {
-        self.all.iter().map(|array| array.in_record(leaf)).collect()
+    pub(super) fn recorded_array(&self, leaf: usize) -> Vec<Option<RecordedArray>> {
+        self.all.iter().map(|array| array.recorded_array(leaf)).collect()
     }
 
     pub(super) fn has(&self, leaf: usize) -> bool {
@@ -93,7 +93,7 @@ impl Arrays {
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList<'static>> {
         let mut list = SlotList::new();
         self.list(leaf, &mut list);
-        if let Some((_, array)) = self.beside.as_ref().filter(|_| self.has_beside(leaf)) {
+        if let Some((_, array)) = self.beside.as_ref().filter(|_| self.has_extra_slot(leaf)) {
             list.push(array, leaf);
         }
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)

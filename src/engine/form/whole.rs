@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::whole::NOT_REMOTE;
 use super::super::{
-    ChunkAt, Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, StepContext, Sums,
+    Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, StageChunk, StepContext, Sums,
     Then, WholeTree,
 };
 use super::{Form, Part, own_hyperparams};
@@ -265,7 +265,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
         sums: Sums<'_>,
         tree: &mut WholeTree<'_>,
     ) {
-        if sums.again.is_some() {
+        if sums.repeats.is_some() {
             return;
         }
         tree.remote.iter_mut().for_each(|remote| remote.enter(W::NAME));
@@ -292,7 +292,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
         if I::holds_back(part) { HoldsBack::All } else { HoldsBack::Never }
     }
 
-    fn in_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: StageChunk, then: &mut Then<'_, C>) {
         then(&mut |_| {
             if !W::SCOPE.remote {
                 C::refuse(NOT_REMOTE);

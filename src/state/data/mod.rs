@@ -5,7 +5,7 @@ mod leaves;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::array::{Array, Coded};
+pub(crate) use self::array::{Array, QuantizedArray};
 pub(crate) use self::leaves::Leaves;
 #[cfg(feature = "checkpoint")]
 pub(crate) use self::leaves::fits_in_memory;
@@ -73,7 +73,7 @@ pub(crate) enum Datum {
     Scalar(#[serde(with = "exact")] f64),
     Key(#[serde(with = "whole")] u64),
     Array(Array),
-    Coded(Coded),
+    QuantizedArray(QuantizedArray),
 }
 
 impl PartialEq for Datum {
@@ -84,7 +84,7 @@ impl PartialEq for Datum {
             // Bitwise, with NaN.
             (Datum::Scalar(a), Datum::Scalar(b)) => a.to_bits() == b.to_bits(),
             (Datum::Array(a), Datum::Array(b)) => a == b,
-            (Datum::Coded(a), Datum::Coded(b)) => a == b,
+            (Datum::QuantizedArray(a), Datum::QuantizedArray(b)) => a == b,
             _ => false,
         }
     }
@@ -99,7 +99,7 @@ impl Entry {
             Datum::Scalar(_) => (Kind::Scalar, None),
             Datum::Key(_) => (Kind::Key, None),
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
-            Datum::Coded(array) => (Kind::Moment, Some(array.what())),
+            Datum::QuantizedArray(array) => (Kind::Moment, Some(array.what())),
         };
         // Only migrations join values.
         ItemSpec { name, kind, array, single: None }
@@ -113,7 +113,7 @@ impl Datum {
             Datum::Flag(flag) => Single::Flag(*flag),
             Datum::Scalar(scalar) => Single::Scalar(*scalar),
             Datum::Key(key) => Single::Key(*key),
-            Datum::Coded(array) => {
+            Datum::QuantizedArray(array) => {
                 let (ItemMut::Array(mut leaf), Some(from)) = (into, array.leaf()) else { return false };
                 let fits = leaf.shape() == from.shape();
                 fits.then(|| leaf.copy_from(&from));

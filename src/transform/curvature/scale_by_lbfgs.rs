@@ -366,12 +366,12 @@ impl<'a> Vector<'a> {
     }
 }
 
-const STRETCH: usize = 512;
+const SLICE_LEN: usize = 512;
 
 fn dot(a: Vector<'_>, b: Vector<'_>) -> f64 {
     fn of<C: Real>(a: &[C], b: &[C]) -> f64 {
-        let mut products = [0.0; STRETCH];
-        let stretches = a.chunks(STRETCH).zip(b.chunks(STRETCH));
+        let mut products = [0.0; SLICE_LEN];
+        let stretches = a.chunks(SLICE_LEN).zip(b.chunks(SLICE_LEN));
         let sum = stretches.map(|(a, b)| {
             let products = &mut products[..a.len()];
             for ((product, a), b) in products.iter_mut().zip(a).zip(b) {

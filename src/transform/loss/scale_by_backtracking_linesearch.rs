@@ -1,4 +1,4 @@
-use super::linesearch::{Backtracking, Point, Stretch, TreeLine};
+use super::linesearch::{Backtracking, Point, ScaleUpdates, TreeLine};
 use crate::needs;
 use crate::part::prelude::*;
 
@@ -154,7 +154,7 @@ impl WholeTreeTransformation for ScaleByBacktrackingLinesearch {
         state.count.increment();
         // A flushed window of mini-steps has no loss and reuses the last step size.
         let (true, Some(value)) = (tree.has_objective(), at.value()) else {
-            return tree.visit(&mut Stretch { t: state.learning_rate.get(), bounds: None });
+            return tree.visit(&mut ScaleUpdates { t: state.learning_rate.get(), bounds: None });
         };
         let search = Backtracking {
             max_backtracking_steps: self.max_backtracking_steps,

@@ -113,7 +113,7 @@ impl<X: Normal> Numbers<BLOCK> for X {
 }
 
 impl RuleWithMemory for AddNoise {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     type Memory = AddNoiseState;
     type Slots<C: Real> = [C; 0];
     type Scalars<C: Real> = ();
@@ -136,12 +136,12 @@ impl RuleWithMemory for AddNoise {
         u
     }
 
-    fn is_apart(&self, memory: &AddNoiseState, _: usize) -> bool {
+    fn uses_slices(&self, memory: &AddNoiseState, _: usize) -> bool {
         memory.deviation != 0.0
     }
 
     #[inline(always)]
-    fn apply_apart<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: Stretch<'_, C>) {
+    fn apply_slice<C: Real>(&self, memory: &AddNoiseState, (): (), []: [&mut [C]; 0], at: LeafSlice<'_, C>) {
         match C::DTYPE {
             DType::F64 => add::<f64, C>(memory, at),
             _ => add::<f32, C>(memory, at),
@@ -151,8 +151,8 @@ impl RuleWithMemory for AddNoise {
 
 /// Adds noise drawn in the compute type `X`.
 #[inline(always)]
-fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: Stretch<'_, C>) {
-    let Stretch { leaf, start, u, .. } = at;
+fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: LeafSlice<'_, C>) {
+    let LeafSlice { leaf, start, u, .. } = at;
     let (key, mut room) = (memory.draws.key(leaf), [X::default(); TOGETHER]);
     let deviation = C::of(memory.deviation);
     for (i, u) in u.chunks_mut(TOGETHER).enumerate() {

@@ -118,7 +118,7 @@ impl<C: Real> LionScalars<C> {
 }
 
 impl RuleWithMemory for ScaleByLion {
-    const APART: bool = true;
+    const USES_SLICES: bool = true;
     const SLOTS: &'static [Slot] = &[Slot::signed("mu")];
     type Memory = ScaleByLionState;
     type Slots<C: Real> = [C; 1];
@@ -155,17 +155,17 @@ impl RuleWithMemory for ScaleByLion {
     }
 
     // Mode smooth has its own loop: its call of `tanh` would keep the others from vectorizing.
-    fn is_apart(&self, _: &ScaleByLionState, _: usize) -> bool {
+    fn uses_slices(&self, _: &ScaleByLionState, _: usize) -> bool {
         self.mode == LionMode::Smooth
     }
 
     #[inline(always)]
-    fn apply_apart<C: Real>(
+    fn apply_slice<C: Real>(
         &self,
         _: &ScaleByLionState,
         k: LionScalars<C>,
         [mu]: [&mut [C]; 1],
-        Stretch { u, .. }: Stretch<'_, C>,
+        LeafSlice { u, .. }: LeafSlice<'_, C>,
     ) {
         for i in 0..u.len() {
             u[i] = (k.smooth_beta * k.mix(&mut mu[i], u[i])).tanh();

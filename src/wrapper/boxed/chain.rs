@@ -2,7 +2,7 @@
 
 use super::{Boxed, BoxedState};
 use crate::engine::{
-    ChainRun, ChunkAt, Emission, OnMember, OnView, PassRange, PassStructure, Skips, Spare, Stages, Then, Walk,
+    ChainRun, Emission, OnMember, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Then, TileScratch, Walk,
     by_own_loops, chain, chain_methods,
 };
 use crate::needs::Needs;
@@ -59,7 +59,14 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         }
     }
 
-    fn in_chunk<C: Real>(&self, stage: usize, states: &Vec<BoxedState>, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(
+        &self,
+        stage: usize,
+        states: &Vec<BoxedState>,
+        (): &(),
+        at: StageChunk,
+        then: &mut Then<'_, C>,
+    ) {
         self[stage].in_chunk(&states[stage], &(), at, then);
     }
 }
@@ -84,14 +91,14 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         self.iter().zip(state).try_for_each(|(member, state)| member.check(state, at))
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
         match (&self[..], &state[..]) {
-            ([member], [state]) => member.pass(state, &(), walk, spare),
-            _ => by_own_loops(self, (state, run), walk, spare),
+            ([member], [state]) => member.pass(state, &(), walk, scratch),
+            _ => by_own_loops(self, (state, run), walk, scratch),
         }
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         chain::in_chunk(self, state, run, at, then);
     }
 

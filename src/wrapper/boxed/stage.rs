@@ -7,8 +7,8 @@ use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
 use crate::element::{ByReal, Real};
 use crate::engine::{
-    ChunkAt, Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Spare, Stage, StepContext, Summary,
-    Sums, Then, Transform, View, Walk, WholeTree, by_own_loops,
+    Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Stage, StageChunk, StepContext, Summary,
+    Sums, Then, TileScratch, Transform, View, Walk, WholeTree, by_own_loops,
 };
 use crate::error::Result;
 use crate::needs::Needs;
@@ -19,7 +19,7 @@ use crate::state::StateWalk;
 struct Inside<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
-    at: ChunkAt,
+    at: StageChunk,
 }
 
 struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
@@ -39,7 +39,7 @@ impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
     fn recorded<C: Real>(self, then: &mut Then<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
         let Inside { inside, state, at } = self.0;
         then(&mut |tile| {
-            ErasedTile::of(tile, number, line, |tile| inside.dyn_tile_in_record(state, at.place, at.span, tile));
+            ErasedTile::of(tile, number, line, |tile| inside.dyn_recorded_tile(state, at.place, at.range, tile));
         });
     }
 }
@@ -156,13 +156,13 @@ macro_rules! boxed_stage {
                 viewed(&**self, state, |inside| inside.resting())
             }
 
-            fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, spare: &mut Spare) {
-                if !(**self).dyn_pass(&*state.0, walk, spare) {
-                    by_own_loops(self, (state, &()), walk, spare);
+            fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, scratch: &mut TileScratch) {
+                if !(**self).dyn_pass(&*state.0, walk, scratch) {
+                    by_own_loops(self, (state, &()), walk, scratch);
                 }
             }
 
-            fn in_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: ChunkAt, then: &mut Then<'_, C>) {
+            fn in_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
                 let inside = Inside { inside: &**self, state: &*state.0, at };
                 C::split(DynInPiece(inside, PhantomData), then);
             }

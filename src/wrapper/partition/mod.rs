@@ -3,7 +3,7 @@ mod group;
 use core::ops::ControlFlow::{Break, Continue};
 
 use crate::engine::{
-    ChunkAt, Emission, HoldsBack, OnView, PassRange, PassStructure, Skips, Spare, Stages, Summary, Then, Walk,
+    Emission, HoldsBack, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Summary, Then, TileScratch, Walk,
     by_own_loops, goes_around, members_skip,
 };
 use crate::part::prelude::*;
@@ -148,7 +148,7 @@ fn beside(a: Emission, b: Emission) -> Emission {
 
 impl<G: Stages> Partition<G> {
     /// Stores this step's resting leaves, if decided.
-    fn settle(&self, state: &mut PartitionState<G::States>, run: &G::Runs, at: &StepContext<'_>) {
+    fn materialize(&self, state: &mut PartitionState<G::States>, run: &G::Runs, at: &StepContext<'_>) {
         let mut resting = core::mem::take(&mut state.resting);
         resting.clear();
         if self.emission(state, run) == Emission::Partly {
@@ -261,7 +261,7 @@ impl<G: Stages> Stage for Partition<G> {
             member.begin(at);
             Continue(())
         });
-        self.settle(state, &run, at);
+        self.materialize(state, &run, at);
         run
     }
 
@@ -282,7 +282,7 @@ impl<G: Stages> Stage for Partition<G> {
             sums = sums.skip(shape.sums);
             Continue(())
         });
-        self.settle(state, run, at);
+        self.materialize(state, run, at);
     }
 
     fn finish(&self, state: &mut Self::State, mut run: G::Runs, mut sums: Sums<'_>, outcome: &mut Outcome) {
@@ -314,11 +314,11 @@ impl<G: Stages> Stage for Partition<G> {
         &state.resting
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: StageChunk, then: &mut Then<'_, C>) {
         let own = state.which[at.leaf];
         at.place.sum += (0..own).map(|member| self.members.shape_of(member).sums).sum::<usize>();
         self.members.in_chunk(own, &state.members, run, at, then);
@@ -326,11 +326,11 @@ impl<G: Stages> Stage for Partition<G> {
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &G::Runs, _: usize) {}
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
         let mut bytes = 0;
         self.members.views(&state.members, None, &mut |member, view| match member == state.which[leaf] {
             true => {
-                bytes = view.state_bytes(leaf, at, span);
+                bytes = view.state_bytes(leaf, at, range);
                 Break(())
             }
             false => Continue(()),

@@ -5,7 +5,7 @@ use crate::engine::{Arrays, Nested};
 use crate::needs::{Level, ValueAndGradFn};
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{StateWalk, start_anew};
+use crate::state::{StateWalk, restart};
 
 /// A [`sam`](crate::wrapper::sam) in [opaque mode](crate::wrapper::Sam::opaque_mode), which evaluates gradients itself.
 #[derive(Clone, Debug)]
@@ -128,7 +128,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
         if self.reset_state && !at.is_flush() {
-            state.nested.can_begin_anew(&self.inner, at)?;
+            state.nested.can_reinitialize(&self.inner, at)?;
         }
         state.nested.check(&self.inner, &state.adv_state, at, at.params)
     }
@@ -150,7 +150,7 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
         }
         tree.visit(&mut Arrive(gradient));
         if self.reset_state {
-            start_anew(adv_state, nested.anew(&self.inner, at), &[]);
+            restart(adv_state, nested.reinitialize(&self.inner, at), &[]);
         }
     }
 }

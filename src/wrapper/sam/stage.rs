@@ -2,13 +2,13 @@
 
 use super::{Sam, SamState, check_period};
 use crate::engine::{
-    Absent, ChunkAt, Emission, HoldsBack, OnView, ParamSource, PassRange, PassStructure, Place, Skips, SlotJob, Spare,
-    Summary, Then, Tile, Viewed, Walk, at_point, by_own_loops, goes_around, slot_tile,
+    Absent, Emission, HoldsBack, OnView, ParamSource, PassRange, PassStructure, Place, Skips, SlotJob, StageChunk,
+    Summary, Then, Tile, TileScratch, Viewed, Walk, at_point, by_own_loops, goes_around, slot_tile,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
-use crate::state::{StateWalk, start_anew};
+use crate::state::{StateWalk, restart};
 use crate::tree::LeafSpec;
 
 /// The optimizer that runs in a step.
@@ -151,7 +151,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         let SamState { steps_since_sync, opt_state, adv_state, cache, .. } = state;
         let begun = seen_from(cache, steps_since_sync.get() == 0, at);
         if self.reset_state && steps_since_sync.get() + 1 >= self.sync_period {
-            begun.can_begin_anew(&self.adv_optimizer, &active(cache))?;
+            begun.can_reinitialize(&self.adv_optimizer, &active(cache))?;
         }
         self.optimizer.check(opt_state, &begun)?;
         self.adv_optimizer.check(adv_state, at)
@@ -164,7 +164,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         }
         let SamState { opt_state, cache, .. } = state;
         let at = seen_from(cache, first, at);
-        let fresh = || Box::new(at.anew(&self.adv_optimizer, &active(cache)));
+        let fresh = || Box::new(at.reinitialize(&self.adv_optimizer, &active(cache)));
         let fresh = self.reset_state.then(fresh);
         SamRun::Descend(self.optimizer.begin(opt_state, &at), first, fresh)
     }
@@ -215,7 +215,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 self.optimizer.finish(&mut state.opt_state, run, sums, outcome);
                 outcome.emitted |= !here;
                 if let Some(fresh) = fresh {
-                    start_anew(&mut state.adv_state, *fresh, sums.resting);
+                    restart(&mut state.adv_state, *fresh, sums.resting);
                 }
             }
         }
@@ -234,12 +234,12 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         }
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
-        let (at, ends) = (at.read(), at.span.has(at.place.at + self.shape().barriers));
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+        let (at, ends) = (at.read(), at.range.has(at.place.at + self.shape().barriers));
         let (SamRun::Climb(_, first) | SamRun::Descend(_, first, _)) = run;
         // The output mode is decided, and the parameters have not moved yet.
         let remembers = *first && ends && !self.emission(state, run).is_nothing();
@@ -259,7 +259,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
                 });
             }),
             SamRun::Descend(run, here, _) => {
-                let at = ChunkAt { place: self.of_optimizer(at.place), ..at };
+                let at = StageChunk { place: self.of_optimizer(at.place), ..at };
                 self.optimizer.in_chunk(&state.opt_state, run, at, &mut |inside| {
                     then(&mut |tile| {
                         begin(tile);
@@ -278,10 +278,10 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
         let own = state.cache.as_bytes(leaf).map_or(0, <[u8]>::len);
-        let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, span);
-        if span.has(at + self.shape().barriers) { inner + own } else { inner }
+        let inner = self.optimizer.state_bytes(&state.opt_state, leaf, at, range);
+        if range.has(at + self.shape().barriers) { inner + own } else { inner }
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -7,8 +7,8 @@ use super::{PARTS, Sharded, ShardedState, Shared, agreement};
 use crate::element::Contribution;
 use crate::engine::ranks::Ranks;
 use crate::engine::{
-    Absent, AllUses, ChunkAt, Emission, HoldsBack, Nested, OnView, PassRange, PassStructure, Sink, Skips, SlotList,
-    Spare, Summary, Then, Viewed, Walk, by_own_loops, goes_around,
+    Absent, Emission, HoldsBack, Nested, OnView, PassRange, PassStructure, Sink, Skips, SlotAccesses, SlotList,
+    StageChunk, Summary, Then, TileScratch, Viewed, Walk, by_own_loops, goes_around,
 };
 use crate::memory::RawBytes;
 use crate::needs::Level;
@@ -85,7 +85,7 @@ impl<T: Stage> Stage for Sharded<T> {
     const SHAPE: PassStructure = PassStructure { joins: true, ..T::SHAPE };
     const FUSES: bool = T::FUSES;
     const SLOTS: usize = T::SLOTS;
-    const USES: AllUses = T::USES;
+    const SLOT_ACCESSES: SlotAccesses = T::SLOT_ACCESSES;
 
     fn changed(&self, made: &Self) -> Option<&'static str> {
         let parts = (self.parts != made.parts).then_some("parts");
@@ -158,7 +158,7 @@ impl<T: Stage> Stage for Sharded<T> {
         if let Some(run) = &mut run.alone {
             return self.inner.barrier(&mut state.inner, run, at, index, sums, tree);
         }
-        if let Some(shared) = state.shared.as_mut().filter(|_| sums.again.is_none()) {
+        if let Some(shared) = state.shared.as_mut().filter(|_| sums.repeats.is_none()) {
             let done = shared.step(self, &mut state.inner, at, tree, run);
             done.unwrap_or_else(|error| at.fail(error));
         }
@@ -186,11 +186,11 @@ impl<T: Stage> Stage for Sharded<T> {
         if emission == Emission::Partly { Emission::Updates } else { emission }
     }
 
-    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+    fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
         by_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         if let Some(run) = &run.alone {
             return self.inner.in_chunk(&state.inner, run, at, then);
         }
@@ -199,9 +199,9 @@ impl<T: Stage> Stage for Sharded<T> {
                 return C::refuse("other machines have parts of it");
             }
             let Some(Shared { exchange, .. }) = &state.shared else { return };
-            if at.span.to == at.place.at {
+            if at.range.to == at.place.at {
                 exchange.grads.put(&run.messages, tile);
-            } else if at.span.has(at.place.at + 1) {
+            } else if at.range.has(at.place.at + 1) {
                 match run.did {
                     Some(did) if did.emitted => exchange.updates.take(&run.messages, tile),
                     _ => tile.set_zero(),
@@ -228,17 +228,17 @@ impl<T: Stage> Stage for Sharded<T> {
     fn apply<C: Real>(
         kernel: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
         terms: &mut [Contribution<C>],
     ) -> C {
-        T::apply::<C>(kernel, at, span, slots, u, p, terms)
+        T::apply::<C>(kernel, at, range, slots, u, p, terms)
     }
 
-    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, span: PassRange) -> usize {
-        if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, span) } else { 0 }
+    fn state_bytes(&self, state: &Self::State, leaf: usize, at: usize, range: PassRange) -> usize {
+        if state.shared.is_none() { self.inner.state_bytes(&state.inner, leaf, at, range) } else { 0 }
     }
 
     fn read<'a>(&self, state: &'a Self::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {

@@ -7,7 +7,7 @@ use super::run::{AroundRun, Inner, StateOf, is_on};
 use super::{Decision, OutsideMask, Wrapper};
 
 /// Records the leaves without an update, as far as decided; `before` are those without an input.
-pub(super) fn settle<P: Wrapper, O: Loops<P>>(
+pub(super) fn record_resting<P: Wrapper, O: Loops<P>>(
     part: &P,
     state: &mut StateOf<P>,
     run: &mut AroundRun<<Inner<P> as Stage>::Run>,

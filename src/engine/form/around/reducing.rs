@@ -3,7 +3,7 @@
 use super::super::super::Access;
 use super::super::super::{Contribution, InitContext, Slot, Sums, Tile};
 use super::super::SlotArray;
-use super::super::loops::{MOST_PART_SUMS, OnElement, add_sums, each_beside};
+use super::super::loops::{MOST_PART_SUMS, OnElement, add_sums, each_with_params};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, of_part};
 use super::arithmetic::{Elements, Loops, Reduces};
@@ -23,7 +23,7 @@ pub enum WithReductions {}
 /// ```
 /// use gradchain::part::ReducingPasses;
 ///
-/// // It rewrites each update given the gradient, and again given the sums.
+/// // It rewrites each update given the gradient, and repeats given the sums.
 /// const PASSES: ReducingPasses = ReducingPasses::TWO.combines();
 /// # let _ = PASSES;
 /// ```
@@ -256,26 +256,26 @@ impl<P: Reducing> Loops<P> for WithReductions {
     fn accumulate<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
         let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
         match part.is_rare(memory) {
-            true => each_beside(Accumulate::<P, C, true>(k), arrays, sum, tile, p),
-            false => each_beside(Accumulate::<P, C, false>(k), arrays, sum, tile, p),
+            true => each_with_params(Accumulate::<P, C, true>(k), arrays, sum, tile, p),
+            false => each_with_params(Accumulate::<P, C, false>(k), arrays, sum, tile, p),
         }
     }
     fn combine<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, gradient: &[C], tile: &mut Tile<'_, C>) {
         let k = part.scalars(memory, tile.leaf);
         match part.is_rare(memory) {
-            true => each_beside(Meet::<P, C, true>(k), arrays, 0, tile, gradient),
-            false => each_beside(Meet::<P, C, false>(k), arrays, 0, tile, gradient),
+            true => each_with_params(Meet::<P, C, true>(k), arrays, 0, tile, gradient),
+            false => each_with_params(Meet::<P, C, false>(k), arrays, 0, tile, gradient),
         }
     }
     fn measure<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, sum: usize, tile: &mut Tile<'_, C>) {
         if measured::<P>() > 0 {
             let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
-            each_beside(Out::<P, C>(k), arrays, sum + accumulated::<P>(), tile, p);
+            each_with_params(Out::<P, C>(k), arrays, sum + accumulated::<P>(), tile, p);
         }
     }
     fn emit<C: Real>(part: &P, memory: &P::Memory, arrays: &Arrays, tile: &mut Tile<'_, C>) {
         let (k, p) = (part.scalars(memory, tile.leaf), tile.p);
-        each_beside(Emit::<P, C>(k), arrays, 0, tile, p);
+        each_with_params(Emit::<P, C>(k), arrays, 0, tile, p);
     }
 
     #[inline(always)]

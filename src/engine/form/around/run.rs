@@ -1,18 +1,18 @@
 use super::super::super::Access;
-use super::super::super::in_chunk::as_one_loop;
+use super::super::super::in_chunk::fused_loop;
 use super::super::super::leaf::is_among;
 use super::super::super::limits::MOST_SLOTS;
 use super::super::super::sums::cut_off;
 use super::super::super::{
-    Absent, AllUses, ChunkAt, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange,
-    PassStructure, Skips, Slot, SlotList, Spare, Stage, StepContext, Summary, Sums, Then, Transform, Uses, Viewed,
-    Walk, WholeTree, by_own_loops, fits, followed_by,
+    Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
+    Slot, SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch,
+    Transform, Viewed, Walk, WholeTree, append, by_own_loops, fits,
 };
-use super::super::loops::{goes_in, on_slots};
+use super::super::loops::{on_slots, reducing_inputs};
 use super::super::state::Arrays;
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Loops;
-use super::emission::{emission, settle, told};
+use super::emission::{emission, record_resting, told};
 use super::tile::{is_loop, tile_of, weighs};
 use super::{Around, Decision, Holds, OutsideMask, Wrapper};
 use crate::element::Real;
@@ -78,14 +78,14 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
 }
 
 /// Returns each pass's accesses to the wrapper's own arrays, around `inside` barriers.
-const fn uses<P: Wrapper, O: Loops<P>>(inside: usize) -> Uses {
+const fn slot_accesses<P: Wrapper, O: Loops<P>>(inside: usize) -> SlotAccess {
     let (begins, ends) = (P::RUNS.reduces_gradients as usize, P::RUNS.reduces_gradients as usize + inside);
     if O::ELEMENTS.point.is_some() || ends + 1 >= u32::BITS as usize {
-        return Uses::ALWAYS;
+        return SlotAccess::ALWAYS;
     }
     let after = (O::ELEMENTS.after as u32) << ends | (O::REDUCES.waits as u32) << (ends + 1);
     let before = (O::ELEMENTS.before as u32) << begins;
-    Uses::of(before | after, if O::ELEMENTS.only_reads_before() { after } else { before | after })
+    SlotAccess::of(before | after, if O::ELEMENTS.only_reads_before() { after } else { before | after })
 }
 
 /// Returns true if `before` changes arrays only; it then runs in the one pass that ends at its interval.
@@ -95,8 +95,8 @@ const fn reduces_before<P: Wrapper, O: Loops<P>>() -> bool {
 
 /// Returns true if a pass runs `before`, where the inner transformation begins.
 #[inline(always)]
-pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, span: PassRange) -> bool {
-    let begins = if const { reduces_before::<P, O>() } { at == span.to } else { span.has(at) };
+pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, range: PassRange) -> bool {
+    let begins = if const { reduces_before::<P, O>() } { at == range.to } else { range.has(at) };
     begins && const { O::ELEMENTS.before }
 }
 
@@ -141,7 +141,7 @@ fn decide<P: Wrapper, O: Loops<P>>(
         let at = told::<P, O>(part, &state.memory, decision, at);
         run.inner = Some(part.current_inner(&state.memory).begin(&mut state.inner, &at));
     }
-    settle::<P, O>(part, state, run, before);
+    record_resting::<P, O>(part, state, run, before);
 }
 
 fn summed<'a, P: Wrapper>(part: &P, memory: &'a P::Memory, sums: Sums<'a>) -> Sums<'a> {
@@ -161,9 +161,9 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     const SHAPE: PassStructure = around::<P, O>(Inner::<P>::SHAPE);
     const SLOTS: usize = arrays::<P, O>() + Inner::<P>::SLOTS;
-    const USES: AllUses = {
-        let (own, barriers) = (uses::<P, O>(Inner::<P>::SHAPE.barriers), P::RUNS.reduces_gradients as usize);
-        followed_by(own.of_all(), arrays::<P, O>(), Inner::<P>::USES, barriers)
+    const SLOT_ACCESSES: SlotAccesses = {
+        let (own, barriers) = (slot_accesses::<P, O>(Inner::<P>::SHAPE.barriers), P::RUNS.reduces_gradients as usize);
+        append(own.of_all(), arrays::<P, O>(), Inner::<P>::SLOT_ACCESSES, barriers)
     };
     const FUSES: bool = Inner::<P>::FUSES
         && O::REDUCES.fuses
@@ -265,7 +265,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     ) {
         let waits =
             const { O::REDUCES.waits } && index == P::RUNS.reduces_gradients as usize + part.inner().shape().barriers;
-        if sums.again.is_some() && (waits || P::RUNS.reduces_gradients && index == 0) {
+        if sums.repeats.is_some() && (waits || P::RUNS.reduces_gradients && index == 0) {
             return;
         }
         if const { P::RUNS.reduces_gradients } && index == 0 {
@@ -296,7 +296,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             Some(point) => tree.at_point(&arrays.all[point], &mut inside),
             None => inside(tree),
         }
-        settle::<P, O>(part, state, run, before);
+        record_resting::<P, O>(part, state, run, before);
     }
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
@@ -350,21 +350,21 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         }
     }
 
-    fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, spare: &mut Spare) {
+    fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
         // With equal passes the inner transformation runs as a whole chain, from gradients to parameters.
         let is_aside = run.decision == Some(Decision::InnerOnly) || run.nothing && const { only_after::<P, O>() };
         if const { inner_only::<P, O>() } && is_aside {
             let inside = part.current_inner(&state.memory);
             if let Some(inner) = run.inner.as_ref().filter(|_| walk.is_of(inside.shape())) {
-                return inside.pass(&state.inner, inner, walk, spare);
+                return inside.pass(&state.inner, inner, walk, scratch);
             }
         }
-        by_own_loops(part, (state, run), walk, spare);
+        by_own_loops(part, (state, run), walk, scratch);
     }
 
-    fn in_chunk<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: ChunkAt, then: &mut Then<'_, C>) {
+    fn in_chunk<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         if const { is_loop::<P, A, O>() }
-            && let Some(one_loop) = as_one_loop(part, (state, run), at.leaf)
+            && let Some(one_loop) = fused_loop(part, (state, run), at.leaf)
         {
             return one_loop(part, (state, run), at, then);
         }
@@ -417,7 +417,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     fn apply<C: Real>(
         k: &Self::Kernel<C>,
         at: usize,
-        span: PassRange,
+        range: PassRange,
         slots: &mut [C],
         u: C,
         p: C,
@@ -425,14 +425,14 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     ) -> C {
         let at = at + const { P::RUNS.reduces_gradients as usize };
         if const { P::RUNS.masked } && !k.on {
-            return if k.zero && span.has(at) { C::zero() } else { u };
+            return if k.zero && range.has(at) { C::zero() } else { u };
         }
         let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
-        let scalars = match span.dtype {
+        let scalars = match range.dtype {
             Some(dtype) if const { O::ELEMENTS.typed } => O::typed(k.own, dtype),
             _ => k.own,
         };
-        let u = match does_before::<P, O>(at, span) {
+        let u = match does_before::<P, O>(at, range) {
             // Its writes are discarded, since several passes may run it.
             true if const { O::ELEMENTS.only_reads_before() } => {
                 on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(scalars, own, u, p))
@@ -444,31 +444,31 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let (inside, own_terms) =
             cut_off(cut_off(terms, const { P::RUNS.reduces_gradients as usize }).1, Inner::<P>::SHAPE.sums);
         let there = if let Some(point) = const { O::ELEMENTS.point } { own[point] } else { p };
-        let u = Inner::<P>::apply::<C>(&k.inner, at, span, slots, u, there, inside);
+        let u = Inner::<P>::apply::<C>(&k.inner, at, range, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
-        let u = if const { O::ELEMENTS.after } && span.has(end) {
+        let u = if const { O::ELEMENTS.after } && range.has(end) {
             O::after(scalars, O::Slots::of(own), u, beside)
         } else {
             u
         };
         // Only the pass that ends here contributes; later ones may repeat the arithmetic.
-        if const { O::REDUCES.count() > 0 } && end == span.to {
-            let (u, _) = goes_in(own_terms, span, (u, p));
+        if const { O::REDUCES.count() > 0 } && end == range.to {
+            let (u, _) = reducing_inputs(own_terms, range, (u, p));
             O::add(k.own, u, own_terms);
         }
-        if const { O::REDUCES.waits } && span.has(end + 1) { O::last(k.own, O::Slots::of(own), u, p) } else { u }
+        if const { O::REDUCES.waits } && range.has(end + 1) { O::last(k.own, O::Slots::of(own), u, p) } else { u }
     }
 
-    fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, span: PassRange) -> usize {
+    fn state_bytes(part: &P, state: &StateOf<P>, leaf: usize, at: usize, range: PassRange) -> usize {
         if !is_on(part, state, leaf) {
             return 0;
         }
         let (at, inner) = (at + P::RUNS.reduces_gradients as usize, part.current_inner(&state.memory));
         let end = at + inner.shape().barriers;
-        let begins = if O::REDUCES.sums[0] > 0 { at == span.to } else { does_before::<P, O>(at, span) };
-        let passes = [begins, span.has(end), O::REDUCES.waits && span.has(end + 1)];
-        let kept = (at == span.to) as usize + span.has(end) as usize;
-        inner.state_bytes(&state.inner, leaf, at, span)
+        let begins = if O::REDUCES.sums[0] > 0 { at == range.to } else { does_before::<P, O>(at, range) };
+        let passes = [begins, range.has(end), O::REDUCES.waits && range.has(end + 1)];
+        let kept = (at == range.to) as usize + range.has(end) as usize;
+        inner.state_bytes(&state.inner, leaf, at, range)
             + O::bytes(part, &state.memory, &state.arrays, leaf, passes)
             + state.kept.bytes(leaf, &|_| kept)
     }

@@ -3,11 +3,11 @@
 use core::marker::PhantomData;
 
 use super::super::super::Access;
-use super::super::super::chunk_at::OnTile;
-use super::super::super::fused::with_stretch;
+use super::super::super::fused::with_slot_slice;
 use super::super::super::in_chunk::by_one_loop;
 use super::super::super::simd::{Job, dispatch_chain};
-use super::super::super::{ChunkAt, PassRange, Place, Stage, TILE, Tile, Transform, at_point, sum_tile};
+use super::super::super::stage_chunk::OnTile;
+use super::super::super::{PassRange, Place, Stage, StageChunk, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{OnElement, each};
 use super::arithmetic::{Half, Loops};
@@ -33,11 +33,11 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     part: &P,
     state: &StateOf<P>,
     run: &AroundRun<<Inner<P> as Stage>::Run>,
-    ChunkAt { place, span, .. }: ChunkAt,
+    StageChunk { place, range, .. }: StageChunk,
     inside: Option<&mut OnTile<'_, C>>,
     tile: &mut Tile<'_, C>,
 ) {
-    if const { P::RUNS.reduces_gradients } && place.at == span.to {
+    if const { P::RUNS.reduces_gradients } && place.at == range.to {
         if const { C::RECORDS } {
             return tile.record(&[], place.sum..place.sum + 1, &|_, u, sums| {
                 sums[0].sum = Some(P::gradient_term(u));
@@ -51,7 +51,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     }
     let begin = place.after(gradient_term::<P>());
     if !is_on(part, state, tile.leaf) {
-        if part.outside_mask() == OutsideMask::Zero && span.has(begin.at) {
+        if part.outside_mask() == OutsideMask::Zero && range.has(begin.at) {
             tile.set_zero();
         }
         return;
@@ -59,9 +59,9 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     let runs = matches!(run.decision, Some(Decision::Run | Decision::ArithmeticOnly));
     let own = || O::scalars::<C>(part, &state.memory, tile.leaf);
     if inside.is_none() && !runs {
-        if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && span.has(begin.at) {
+        if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && range.has(begin.at) {
             // Only in the pass that ends here; later ones may repeat the arithmetic.
-            if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == span.to {
+            if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == range.to {
                 each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
             tile.set_zero();
@@ -69,7 +69,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
         return;
     }
     // Constants come first and alone in a condition, so that rustc instantiates no unused loop.
-    if const { O::ELEMENTS.before } && runs && does_before::<P, O>(begin.at, span) {
+    if const { O::ELEMENTS.before } && runs && does_before::<P, O>(begin.at, range) {
         if const { O::ELEMENTS.rewrites[0] } {
             each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         } else {
@@ -85,13 +85,13 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
         if run.nothing {
             return run_inside(tile);
         }
-        return weighed::<P, O, C>(part, state, [begin, end], span, tile, ran, run_inside);
+        return weighed::<P, O, C>(part, state, [begin, end], range, tile, ran, run_inside);
     }
     match const { O::ELEMENTS.point } {
         Some(point) => at_point(&state.arrays.all[point], tile, run_inside),
         None => run_inside(tile),
     }
-    if const { O::ELEMENTS.after } && runs && span.has(end.at) && (const { O::ELEMENTS.completes } || !run.nothing) {
+    if const { O::ELEMENTS.after } && runs && range.has(end.at) && (const { O::ELEMENTS.completes } || !run.nothing) {
         let own = O::scalars::<C>(part, &state.memory, tile.leaf);
         if const { O::ELEMENTS.rewrites[1] } {
             each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);
@@ -106,43 +106,43 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
     [begin, end]: [Place; 2],
-    span: PassRange,
+    range: PassRange,
     tile: &mut Tile<'_, C>,
     ran: bool,
     run_inside: &mut OnTile<'_, C>,
 ) {
     let (memory, arrays) = (&state.memory, &state.arrays);
     // Reductions and copies only in the pass that ends here; later ones may repeat the arithmetic.
-    if const { O::REDUCES.sums[0] > 0 } && begin.at == span.to {
+    if const { O::REDUCES.sums[0] > 0 } && begin.at == range.to {
         O::accumulate(part, memory, arrays, end.sum, tile);
     }
     let kept = state.kept.all.first().filter(|_| const { O::REDUCES.combines } && ran);
-    if kept.is_some() && begin.at == span.to {
+    if kept.is_some() && begin.at == range.to {
         each(Keep, &state.kept, 0, tile);
     }
-    let combines = const { O::REDUCES.combines } && span.has(end.at);
+    let combines = const { O::REDUCES.combines } && range.has(end.at);
     match kept {
         Some(kept) => {
             run_inside(tile);
             if combines {
-                with_stretch(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
+                with_slot_slice(kept, (tile.leaf, tile.start, tile.u.len()), &mut |gradient| {
                     O::combine(part, memory, arrays, gradient, tile)
                 });
             }
         }
         None if combines => {
-            let (mut room, n) = ([C::zero(); TILE], tile.u.len());
-            let gradient = &mut room[..n];
+            let (mut buffers, n) = ([C::zero(); TILE], tile.u.len());
+            let gradient = &mut buffers[..n];
             gradient.copy_from_slice(tile.input());
             run_inside(tile);
             O::combine(part, memory, arrays, gradient, tile);
         }
         None => run_inside(tile),
     }
-    if end.at == span.to {
+    if end.at == range.to {
         O::measure(part, memory, arrays, end.sum, tile);
     }
-    if const { O::REDUCES.waits } && span.has(end.at + 1) {
+    if const { O::REDUCES.waits } && range.has(end.at + 1) {
         O::emit(part, memory, arrays, tile);
     }
 }

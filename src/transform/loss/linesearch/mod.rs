@@ -94,7 +94,7 @@ impl<'a, 't> TreeLine<'a, 't> {
 
     pub(super) fn finish(self, t: f64) {
         let bounds = self.within.as_ref().map(|within| &*within.bounds);
-        self.tree.visit(&mut Stretch { t, bounds });
+        self.tree.visit(&mut ScaleUpdates { t, bounds });
     }
 }
 
@@ -228,12 +228,12 @@ fn go_to<C: Real, P: Element>(t: C, p: &[C], u: &[C], point: &mut [C]) {
 
 /// Multiplies the updates; by 0 all become 0. Updates end at the bounds, or by rounding slightly beyond, where they are
 /// cut off.
-pub(super) struct Stretch<'a> {
+pub(super) struct ScaleUpdates<'a> {
     pub(super) t: f64,
     pub(super) bounds: Option<&'a Bounds>,
 }
 
-impl LeafVisitor for Stretch<'_> {
+impl LeafVisitor for ScaleUpdates<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         if self.t == 0.0 {
             return leaf.u.fill(C::zero());

@@ -334,7 +334,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let count = state.count.get();
         state.count.increment();
         let ScaleByGaloreState { projector, base_optimizer_state, inside, .. } = state;
-        tree.visit(&mut Project { projector, inside, anew: count.is_multiple_of(self.update_proj_gap) });
+        tree.visit(&mut Project { projector, inside, reinitialize: count.is_multiple_of(self.update_proj_gap) });
         let structure = inside.structure.clone();
         let Inside { work, zeros, gradients, updates, .. } = inside;
         let fits = table::params(zeros, &structure, &mut work.params, &mut work.path).and(table::grads(
@@ -381,7 +381,7 @@ struct Project<'a> {
     projector: &'a mut Moments,
     inside: &'a mut Inside,
     /// If true, recomputes the subspace.
-    anew: bool,
+    reinitialize: bool,
 }
 
 impl LeafVisitor for Project<'_> {
@@ -393,7 +393,7 @@ impl LeafVisitor for Project<'_> {
         };
         let Places { long, short, tall, rank } = places;
         let u = &*leaf.u;
-        if self.anew {
+        if self.reinitialize {
             let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
             svd.left([long.len(), short.len()], *rank, element, |k, vector| {
                 let column = || (k..projector.len()).step_by(*rank);

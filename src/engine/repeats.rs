@@ -6,7 +6,7 @@ use super::chunks::Chunks;
 
 /// The requests of parts at a barrier before the barrier decides.
 #[derive(Default)]
-pub struct Again {
+pub struct Repeats {
     /// True if the reduced updates are stored: parts then repeat the reduction themselves.
     pub(super) stored: bool,
     leaves: RefCell<Vec<usize>>,
@@ -14,19 +14,19 @@ pub struct Again {
     sums: RefCell<Vec<(usize, usize, f64)>>,
 }
 
-impl Again {
-    pub(super) fn new(stored: bool) -> Again {
-        Again { stored, ..Again::default() }
+impl Repeats {
+    pub(super) fn new(stored: bool) -> Repeats {
+        Repeats { stored, ..Repeats::default() }
     }
 
-    pub(super) fn ask(&self, leaf: usize) {
+    pub(super) fn request(&self, leaf: usize) {
         let mut leaves = self.leaves.borrow_mut();
         if !leaves.contains(&leaf) {
             leaves.push(leaf);
         }
     }
 
-    pub(super) fn put(&self, sum: usize, leaf: usize, value: f64) {
+    pub(super) fn store(&self, sum: usize, leaf: usize, value: f64) {
         self.sums.borrow_mut().push((sum, leaf, value));
     }
 
