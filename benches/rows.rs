@@ -40,7 +40,7 @@ struct ByHand {
 
 impl ByHand {
     fn adam(&mut self, g: &SparseRows<Array2<f32>>, t: i32) {
-        let [of_mean, of_squares] = [0.9_f64, 0.999].map(|b| (1.0 / (1.0 - b.powi(t))) as f32);
+        let [mean_weight, square_weight] = [0.9_f64, 0.999].map(|b| (1.0 / (1.0 - b.powi(t))) as f32);
         let [m, v] = &mut self.arrays;
         for (row, g) in g.indices.iter().zip(g.values.as_slice().expect("dense").chunks_exact(COLUMNS)) {
             let here = row * COLUMNS..(row + 1) * COLUMNS;
@@ -48,7 +48,7 @@ impl ByHand {
             for (((p, m), v), g) in p.iter_mut().zip(m).zip(v).zip(g) {
                 *m = 0.9 * *m + 0.1 * g;
                 *v = 0.999 * *v + 0.001 * (g * g);
-                *p -= 1e-3 * (of_mean * *m / ((of_squares * *v).sqrt() + 1e-8));
+                *p -= 1e-3 * (mean_weight * *m / ((square_weight * *v).sqrt() + 1e-8));
             }
         }
     }

@@ -5,15 +5,15 @@ use core::fmt;
 use num_traits::{Float, NumAssign};
 
 mod cube_root;
-mod in_engine;
+mod engine_real;
+#[cfg(feature = "half")]
+mod half_float;
 mod rounding;
-#[cfg(feature = "half")]
-mod sixteen_bits;
 
-pub(crate) use in_engine::{Both, ByReal, Contribution, InEngine, PerReal, RecordedArray};
-pub(crate) use rounding::Rounding;
+pub(crate) use engine_real::{BothTypes, Contribution, EngineReal, RecordedArray, TypeFamily, TypedJob};
 #[cfg(feature = "half")]
-pub(crate) use sixteen_bits::SixteenBits;
+pub(crate) use half_float::HalfFloat;
+pub(crate) use rounding::Rounding;
 
 /// The type of a leaf's elements.
 ///
@@ -172,7 +172,7 @@ pub trait Element:
 ///
 /// Rules are generic over it, with all of [`num_traits::Float`]. [`Real::of`] converts constants. A third type, which
 /// no leaf has, records the operations on its values, which makes a [`Program`](crate::program::Program) of a rule.
-pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum + InEngine {
+pub trait Real: Element<Compute = Self> + Float + NumAssign + fmt::Display + core::iter::Sum + EngineReal {
     /// Rounds an `f64` constant or scalar to this type.
     #[inline(always)]
     fn of(value: f64) -> Self {

@@ -201,7 +201,7 @@ impl Evaluate<'_> {
 fn evaluate(e: &Evaluation<'_>, leaf: usize, spec: &LeafSpec, values: &mut [f64]) {
     // A term of weight 0 is not read: it may be infinite.
     let part = |of: f64, x: f64| if of == 0.0 { -0.0 } else { of * x };
-    let one = |p: f64, m: f64| part(e.of_params, p) + part(e.of_moments, m);
+    let one = |p: f64, m: f64| part(e.params_weight, p) + part(e.moments_weight, m);
     let same_order = e.moments.strides(leaf) == spec.strides();
     match e.moments.dtype(leaf) {
         Some(DType::F64) if same_order => {

@@ -48,7 +48,7 @@ pub(super) struct Manifest {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) parts: BTreeMap<String, PartOf>,
     /// Tensors that are bytes of 8-bit arrays in memory order.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(rename = "coded", default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) quantized: BTreeMap<String, Quantized>,
     /// Each of several models; its tensors begin with its name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

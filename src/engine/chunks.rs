@@ -17,7 +17,7 @@ const TASK: usize = 4 * CHUNK;
 
 /// The parallelism threshold, in elements.
 #[cfg(feature = "rayon")]
-pub(crate) const WORTH: usize = 4 * TASK;
+pub(crate) const PARALLEL_THRESHOLD: usize = 4 * TASK;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Chunk {
@@ -167,7 +167,7 @@ mod tests {
         };
         let few = sizes(&[8 * CHUNK]);
         assert_eq!([2, 3, 4, 16].map(|threads| few.task(threads)), [4 * CHUNK, 8 * CHUNK / 3, 2 * CHUNK, 2 * CHUNK]);
-        assert_eq!(sizes(&[100 * WORTH]).task(16), TASK);
+        assert_eq!(sizes(&[100 * PARALLEL_THRESHOLD]).task(16), TASK);
         let small = CHUNK / 160;
         let mut leaves = vec![small; 1000];
         leaves.push(8 * CHUNK);

@@ -10,7 +10,7 @@ use core::sync::atomic::{Ordering, compiler_fence};
 
 use super::limits::{BLOCK, MOST_SLOTS};
 use super::prefetch::DISTANCE;
-use super::simd::{Baseline, Job, Set, SimdLevel, dispatch_chain};
+use super::simd::{Baseline, Job, SimdLevel, SimdType, dispatch_chain};
 use super::slot_access::any;
 use super::stored::{Array, Arrays, is_single};
 use super::sums::{Added, LANES, Lanes, MOST_SUMS, NOTHING};
@@ -97,7 +97,7 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
         self.run_on::<Baseline>()
     }
     #[inline(always)]
-    fn run_on<I: Set>(self) -> Added {
+    fn run_on<I: SimdType>(self) -> Added {
         let run = Loop::<B, C, I, OUT, MIXED>::RUN;
         if const { !B::TYPED || OUT != ADD } {
             return run(self, None);
@@ -112,7 +112,7 @@ impl<B: Body<C>, C: Real, const OUT: u8, const MIXED: bool> Job for Run<'_, B, C
 
 struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
 
-impl<B: Body<C>, C: Real, I: Set, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
+impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
     const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = {
         let mut slot = 0;
         while slot < MOST_SLOTS {

@@ -6,7 +6,7 @@ use super::convert::load;
 use super::simd::{SimdLevel, current_simd_level};
 use crate::element::{DType, Real, convert, with_dtype};
 use crate::memory::{RawSlice, RawStrided};
-use crate::numeric::split::{FEW, each_of, worth_sharing};
+use crate::numeric::split::{PARALLEL_THRESHOLD, is_parallel, parallel_for_each};
 use crate::state::Moments;
 use crate::tree::{Cursor, LeafParts, LeafSpec, Strided, Structure};
 
@@ -100,11 +100,11 @@ fn read_range<C: Real>(leaf: &TableLeaf, spec: &LeafSpec, range: Range<usize>, t
             read_chunk(leaf, spec, current_simd_level(), *at, to);
         }
     };
-    if !worth_sharing(to.len(), FEW) {
+    if !is_parallel(to.len(), PARALLEL_THRESHOLD) {
         return one(&mut (range.start, to));
     }
     let mut parts: Vec<_> = (range.start..).step_by(READ).zip(to.chunks_mut(READ)).collect();
-    each_of(&mut parts, &one);
+    parallel_for_each(&mut parts, &one);
 }
 
 const READ: usize = 1 << 16;

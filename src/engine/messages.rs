@@ -11,7 +11,7 @@ use super::{TILE, Tile};
 use crate::collective::pairwise::{merge_all, merge_equal};
 use crate::element::{DType, Element, Real, convert, with_dtype};
 use crate::memory::{RawBytes, bytes_of, bytes_of_mut, numbers_in};
-use crate::numeric::split::shared;
+use crate::numeric::split::parallel_for;
 use crate::state::Moments;
 use crate::tree::Structure;
 
@@ -123,7 +123,7 @@ impl Layout {
         let of_each = received.chunks((received.len() / parts.len()).max(1));
         let messages: Vec<_> = parts.iter().copied().zip(of_each).collect();
         let here = &self.here[round];
-        shared(0..here.len(), false, &|chunk| {
+        parallel_for(0..here.len(), false, &|chunk| {
             let (Chunk { leaf, start, len, .. }, at) = &here[chunk];
             let Some(array) = arrays.raw(*leaf) else { return };
             let travels = self.travels(array.dtype());

@@ -74,7 +74,7 @@ pub use form::{
     WithLeafStatistics, WithReductions, Wrapper, WrapperState, differs, own_recipe,
 };
 pub(crate) use form::{
-    Exactly, InnerRuns, Keeps, LeafSlice, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory,
+    ChainState, Exactly, InnerRuns, LeafSlice, Observer, Observes, OfChain, OneElementWithMemory, RuleWithMemory,
     recipe_of_arguments,
 };
 pub(crate) use fused::{SlotJob, at_point, slot_tile};

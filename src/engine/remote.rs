@@ -41,14 +41,14 @@ pub trait RemoteLeaf {
     /// Returns the inner product of each slice of `chunk` elements.
     fn dots(&mut self, x: Line, y: Line, len: usize, chunk: usize) -> Line;
     /// Repeats each of `len` elements `times` times, one after another.
-    fn spread(&mut self, x: Line, len: usize, times: usize) -> Line;
+    fn repeat(&mut self, x: Line, len: usize, times: usize) -> Line;
     /// Fails with the reason why the work cannot be recorded.
     fn refuse(&mut self, why: &'static str);
 
-    /// `of_x·x + of_y·y`
-    fn mix(&mut self, of_x: f64, x: Line, of_y: f64, y: Line) -> Line {
-        let [of_x, of_y] = [of_x, of_y].map(|of| self.number(of));
-        let (x, y) = (self.mul(of_x, x), self.mul(of_y, y));
+    /// `a·x + b·y`
+    fn axpby(&mut self, a: f64, x: Line, b: f64, y: Line) -> Line {
+        let [a, b] = [a, b].map(|of| self.number(of));
+        let (x, y) = (self.mul(a, x), self.mul(b, y));
         self.add(x, y)
     }
 }

@@ -7,10 +7,10 @@ use core::marker::PhantomData;
 use half::{bf16, f16};
 
 #[cfg(feature = "half")]
-use super::half_blocks::InBlocks;
+use super::half_blocks::HalfBlocks;
 use super::limits::{BLOCK, MOST_SLOTS};
 use super::prefetch::{prefetch_after, prefetch_beside, prefetch_to_read};
-use super::simd::{Set, SimdLevel};
+use super::simd::{SimdLevel, SimdType};
 use super::slots::RawSlots;
 #[cfg(feature = "half")]
 use crate::element::convert;
@@ -162,7 +162,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// The array is one of living [`Arrays`] and has this block, and the CPU has the SIMD level.
     #[inline(always)]
-    pub(super) unsafe fn load<I: Set, const W: usize>(self, b: usize) -> [C; W] {
+    pub(super) unsafe fn load<I: SimdType, const W: usize>(self, b: usize) -> [C; W] {
         // SAFETY: by the caller's promise.
         unsafe { if self.is_native() { *self.block(b) } else { resized(&self.widen::<I>(&*self.block(b))) } }
     }
@@ -173,7 +173,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`load`](Array::load), and the array may be written.
     #[inline(always)]
-    pub(super) unsafe fn store<I: Set, const W: usize>(self, b: usize, block: &[C; W]) {
+    pub(super) unsafe fn store<I: SimdType, const W: usize>(self, b: usize, block: &[C; W]) {
         // SAFETY: by the caller's promise.
         unsafe {
             if self.is_native() {
@@ -190,7 +190,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`store`](Array::store).
     #[inline(always)]
-    pub(super) unsafe fn add<I: Set, const W: usize>(self, b: usize, u: &[C; W]) {
+    pub(super) unsafe fn add<I: SimdType, const W: usize>(self, b: usize, u: &[C; W]) {
         // SAFETY: by the caller's promise.
         unsafe {
             if !self.is_native() {
@@ -211,7 +211,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`load`](Array::load), for element `i`.
     #[inline(always)]
-    pub(super) unsafe fn get<I: Set>(self, i: usize) -> C {
+    pub(super) unsafe fn get<I: SimdType>(self, i: usize) -> C {
         // SAFETY: by the caller's promise.
         unsafe { if self.is_native() { *self.first.add(i) } else { self.widen::<I>(&before_zeros(*self.short(i)))[0] } }
     }
@@ -222,7 +222,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`store`](Array::store), for element `i`.
     #[inline(always)]
-    pub(super) unsafe fn set<I: Set>(self, i: usize, x: C) {
+    pub(super) unsafe fn set<I: SimdType>(self, i: usize, x: C) {
         // SAFETY: by the caller's promise.
         unsafe {
             if self.is_native() {
@@ -239,7 +239,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`set`](Array::set).
     #[inline(always)]
-    pub(super) unsafe fn add_one<I: Set>(self, i: usize, u: C) {
+    pub(super) unsafe fn add_one<I: SimdType>(self, i: usize, u: C) {
         // SAFETY: by the caller's promise.
         unsafe {
             if self.is_native() {
@@ -267,7 +267,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// The CPU has the SIMD level; the array has 16-bit elements.
     #[inline(always)]
-    unsafe fn widen<I: Set>(self, bits: &[u16; BLOCK]) -> [C; BLOCK] {
+    unsafe fn widen<I: SimdType>(self, bits: &[u16; BLOCK]) -> [C; BLOCK] {
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.
@@ -287,7 +287,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`widen`](Array::widen).
     #[inline(always)]
-    unsafe fn narrow<I: Set>(self, block: &[C; BLOCK]) -> [u16; BLOCK] {
+    unsafe fn narrow<I: SimdType>(self, block: &[C; BLOCK]) -> [u16; BLOCK] {
         let mut bits = [0; BLOCK];
         match self.dtype {
             #[cfg(feature = "half")]
@@ -310,7 +310,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// As [`widen`](Array::widen).
     #[inline(always)]
-    unsafe fn add_rounded<I: Set>(self, mut bits: [u16; BLOCK], u: &[C; BLOCK]) -> [u16; BLOCK] {
+    unsafe fn add_rounded<I: SimdType>(self, mut bits: [u16; BLOCK], u: &[C; BLOCK]) -> [u16; BLOCK] {
         match self.dtype {
             #[cfg(feature = "half")]
             // SAFETY: by the caller's promise.

@@ -1,6 +1,6 @@
 //! Reductions over elements: by chunk, added in the order of chunks for any number of threads.
 
-use super::simd::Set;
+use super::simd::SimdType;
 use crate::element::{Contribution, Real};
 pub(crate) use crate::numeric::sums::{LANES, squares, sum_tile};
 use crate::numeric::sums::{add_counts, add_lanes};
@@ -59,7 +59,7 @@ impl<const N: usize> Lanes<N> {
     /// Adds a block's contributions in explicit vector registers: with several sums LLVM would combine lanes of
     /// different sums.
     #[inline(always)]
-    pub(super) fn add_block<I: Set>(&mut self, sums: usize, counts: u32, block: &Self) {
+    pub(super) fn add_block<I: SimdType>(&mut self, sums: usize, counts: u32, block: &Self) {
         let mut i = 0;
         while i < sums {
             if counts >> i & 1 == 1 {

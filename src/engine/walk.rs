@@ -5,7 +5,7 @@ use core::ops::Range;
 use std::borrow::Cow;
 
 #[cfg(feature = "rayon")]
-use super::chunks::WORTH;
+use super::chunks::PARALLEL_THRESHOLD;
 use super::chunks::{Chunk, Chunks};
 use super::convert::store;
 use super::leaf::{TableLeaf, is_among, read_chunk};
@@ -18,7 +18,7 @@ use super::{PassRange, PassStructure, Tile};
 use crate::element::Real;
 use crate::memory::{Buffer, RawSlice};
 #[cfg(feature = "rayon")]
-use crate::numeric::split::{shared, threads, worth_sharing};
+use crate::numeric::split::{is_parallel, parallel_for, threads};
 use crate::tree::Structure;
 
 /// The leaves, range and output of a pass.
@@ -81,14 +81,14 @@ impl Walk<'_> {
     pub(super) fn run(&self, each: &EachChunk<'_>, scratch: &mut TileScratch) {
         let all = 0..self.chunks.all.len();
         #[cfg(feature = "rayon")]
-        if worth_sharing(self.chunks.elements(), WORTH) {
+        if is_parallel(self.chunks.elements(), PARALLEL_THRESHOLD) {
             let tasks = self.chunks.tasks(self.chunks.task(threads()));
-            return shared(0..tasks.count, self.backwards, &|task| self.few(each, tasks.chunks(task)));
+            return parallel_for(0..tasks.count, self.backwards, &|task| self.run_task(each, tasks.chunks(task)));
         }
-        self.some(each, all, scratch);
+        self.run_range(each, all, scratch);
     }
 
-    fn some(&self, each: &EachChunk<'_>, chunks: Range<usize>, scratch: &mut TileScratch) {
+    fn run_range(&self, each: &EachChunk<'_>, chunks: Range<usize>, scratch: &mut TileScratch) {
         let mut one = |i: usize| {
             let chunk = &self.chunks.all[i];
             if self.only.is_empty() || self.only.contains(&chunk.leaf) {
@@ -110,8 +110,8 @@ impl Walk<'_> {
     /// tasks that a waiting thread runs on top, overflow a stack of 2 MiB.
     #[cfg(feature = "rayon")]
     #[inline(never)]
-    fn few(&self, each: &EachChunk<'_>, chunks: Range<usize>) {
-        self.some(each, chunks, &mut TileScratch::default());
+    fn run_task(&self, each: &EachChunk<'_>, chunks: Range<usize>) {
+        self.run_range(each, chunks, &mut TileScratch::default());
     }
 
     /// Returns true if a chain of this shape runs this pass identically: with the same barriers, reductions, and stored

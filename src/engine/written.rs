@@ -25,9 +25,9 @@ pub(crate) enum Sink<'a> {
     Gradients,
 }
 
-enum AsIs {}
+enum Identity {}
 
-impl<C: Real> Body<C> for AsIs {
+impl<C: Real> Body<C> for Identity {
     type Kernel = ();
     const ARRAYS: usize = 0;
     const READS: [bool; MOST_SLOTS] = [false; MOST_SLOTS];
@@ -98,7 +98,7 @@ unsafe fn add_dense<C: Real>(leaf: RawSlice, simd: SimdLevel, start: usize, u: &
         // SAFETY: as the caller guarantees; `u` is borrowed, so that it does not overlap the leaf.
         let arrays =
             unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::EMPTY, leaf), &[None; MOST_SLOTS]) };
-        run_mixed::<AsIs, C, ADD>(simd, &(), &arrays);
+        run_mixed::<Identity, C, ADD>(simd, &(), &arrays);
     } else {
         // SAFETY: as above.
         with_dtype!(leaf.dtype(), P => for (p, u) in unsafe { leaf.slice_mut::<P>(start, u.len()) }.iter_mut().zip(u) {

@@ -325,17 +325,17 @@ macro_rules! with_code {
 /// Counts elements without significant digits at their block's scale.
 ///
 /// These have the code next to zero; signed, also zeros among others.
-pub(crate) fn underflowed(dtype: DType, from: &[u8]) -> usize {
+pub(crate) fn floored(dtype: DType, from: &[u8]) -> usize {
     match dtype {
-        DType::Root8 => count_underflowed::<Root>(from),
-        DType::FourthRoot8 => count_underflowed::<FourthRoot>(from),
-        DType::Log8 => count_underflowed::<Log<true>>(from),
-        DType::UnsignedLog8 => count_underflowed::<Log<false>>(from),
+        DType::Root8 => count_floored::<Root>(from),
+        DType::FourthRoot8 => count_floored::<FourthRoot>(from),
+        DType::Log8 => count_floored::<Log<true>>(from),
+        DType::UnsignedLog8 => count_floored::<Log<false>>(from),
         _ => 0,
     }
 }
 
-fn count_underflowed<K: Format>(from: &[u8]) -> usize {
+fn count_floored<K: Format>(from: &[u8]) -> usize {
     let of_block = |block: &[u8]| {
         let [s0, s1, s2, s3, codes @ ..] = block else { return 0 };
         let scale = f32::from_le_bytes([*s0, *s1, *s2, *s3]);

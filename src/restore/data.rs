@@ -65,7 +65,7 @@ impl StateData {
         }
         let entry = |(name, item): (ItemName, Item<'_>)| {
             let value = match item {
-                Item::Array(leaf) if leaf.dtype().is_quantized() => Datum::QuantizedArray(QuantizedArray::of(&leaf)),
+                Item::Array(leaf) if leaf.dtype().is_quantized() => Datum::Quantized(QuantizedArray::of(&leaf)),
                 Item::Array(leaf) => Datum::Array(Array::of(&leaf)),
                 Item::Single(Single::Count(count)) => Datum::Count(count),
                 Item::Single(Single::Flag(flag)) => Datum::Flag(flag),

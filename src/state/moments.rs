@@ -265,10 +265,10 @@ impl Moments {
     }
 
     /// Returns the fraction of 8-bit elements without significant digits at their block's scale.
-    pub(crate) fn underflowed(&self, leaf: usize) -> Option<f64> {
+    pub(crate) fn floored(&self, leaf: usize) -> Option<f64> {
         let array = self.array(leaf).filter(|array| array.data.dtype().is_quantized())?;
-        let underflowed = quantization::underflowed(array.data.dtype(), array.data.as_bytes());
-        Some(underflowed as f64 / array.data.len().max(1) as f64)
+        let floored = quantization::floored(array.data.dtype(), array.data.as_bytes());
+        Some(floored as f64 / array.data.len().max(1) as f64)
     }
 
     /// Copies a leaf's array to `f64`, which represents each element exactly; 8-bit elements are decoded.

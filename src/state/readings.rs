@@ -277,8 +277,8 @@ impl Reader {
             Entry::Flags(all) => self.leaves(path, apart, all.iter().map(|(leaf, flag)| (leaf, f64::from(flag.get())))),
             Entry::Scalars(all) => self.leaves(path, apart, all.iter().map(|(leaf, scalar)| (leaf, scalar.get()))),
             Entry::Moments(moments) => {
-                let underflowed = moments.leaves().filter_map(|leaf| Some((leaf, moments.underflowed(leaf)?)));
-                self.leaves(&joined(path, "floored"), apart, underflowed);
+                let floored = moments.leaves().filter_map(|leaf| Some((leaf, moments.floored(leaf)?)));
+                self.leaves(&joined(path, "floored"), apart, floored);
             }
             Entry::Key(_) => {}
         }

@@ -1,4 +1,4 @@
-use crate::engine::{Keeps, Named, OfChain, Optimizer, Part, Stage, Summary};
+use crate::engine::{ChainState, Named, OfChain, Optimizer, Part, Stage, Summary};
 use crate::error::{Error, Result};
 use crate::recipe::Recipe;
 use crate::state::{State, StateWalk, StateWalkMut};
@@ -133,14 +133,14 @@ impl<S: State> State for NamedState<S> {
 /// In [`Named`]: the state has the members' names.
 pub enum WithNames {}
 
-impl<T: Stage> Keeps<NamedChain<T>> for WithNames {
+impl<T: Stage> ChainState<NamedChain<T>> for WithNames {
     type State = NamedState<T::State>;
 
-    fn around(part: &NamedChain<T>, members: T::State) -> NamedState<T::State> {
+    fn wrap(part: &NamedChain<T>, members: T::State) -> NamedState<T::State> {
         NamedState { names: part.names.clone(), members }
     }
 
-    fn inside(state: &NamedState<T::State>) -> &T::State {
+    fn inner(state: &NamedState<T::State>) -> &T::State {
         &state.members
     }
 

@@ -80,7 +80,7 @@ memory! {
         resting: Vec<bool>,
         step_size: f64,
     }
-    evaluate |_memory| EvaluateAs { slot: 0, of_params: 0.0, of_array: 1.0 };
+    evaluate |_memory| EvaluateAs { slot: 0, params_weight: 0.0, array_weight: 1.0 };
     clock syncs;
 }
 

@@ -52,7 +52,7 @@ memory! {
     evaluate |memory| {
         // While no weight is positive, evaluation uses the trained parameters.
         let share = if memory.mass.get() == 0.0 { 1.0 } else { memory.share.get() };
-        EvaluateAs { slot: 0, of_params: share, of_array: 1.0 - share }
+        EvaluateAs { slot: 0, params_weight: share, array_weight: 1.0 - share }
     };
     clock averaged;
 }
@@ -109,7 +109,7 @@ impl<P: Averages> Wrapper for P {
 #[derive(Clone, Copy, Debug)]
 pub struct Take<C> {
     share: C,
-    rest: C,
+    complement: C,
     /// True if the average outweighs the parameters.
     near: bool,
 }
@@ -128,14 +128,14 @@ impl<P: Averages> Arithmetic for P {
 
     fn scalars<C: Real>(&self, memory: &ParamsAverageMemory, _: usize) -> Take<C> {
         let share = memory.taken;
-        Take { share: C::of(share), rest: C::of(1.0 - share), near: share < 0.5 }
+        Take { share: C::of(share), complement: C::of(1.0 - share), near: share < 0.5 }
     }
 
     /// Computed from the nearer end: a share of 1 gives exactly the parameter, and equal values stay equal.
     #[inline(always)]
     fn after<C: Real>(k: Take<C>, [average]: &mut [C; 1], u: C, p: C) -> C {
         let gap = p - *average;
-        *average = if k.near { *average + k.share * gap } else { p - k.rest * gap };
+        *average = if k.near { *average + k.share * gap } else { p - k.complement * gap };
         u
     }
 }

@@ -47,7 +47,7 @@ use crate::state::{StateWalk, StateWalkMut};
 /// **Infinities and NaN** are kept, and affect no other number: the scale is the absolute value of the largest finite
 /// one. In a block that contains them the two codes next to zero represent infinities and NaN.
 ///
-/// **Loss of range** is the reading `underflowed`, for each array and leaf: the share of numbers with the code next to
+/// **Loss of range** is the reading `floored`, for each array and leaf: the share of numbers with the code next to
 /// zero, and of signed numbers also of zeros in a block with others.
 ///
 /// # Cost

@@ -187,7 +187,7 @@ impl State for ScheduleFreeState {
     }
     fn evaluate_as(&self) -> Option<EvaluateAs> {
         let b1 = self.b1.get();
-        Some(EvaluateAs { slot: 0, of_params: 1.0 / b1, of_array: -(1.0 - b1) / b1 })
+        Some(EvaluateAs { slot: 0, params_weight: 1.0 / b1, array_weight: -(1.0 - b1) / b1 })
     }
 }
 
@@ -199,11 +199,11 @@ struct Mean<C> {
     share: C,
 }
 
-/// An update of `y` is `of_gap·(z − y) + of_step·d`, with `z` before the step `d`.
+/// An update of `y` is `gap_weight·(z − y) + step_weight·d`, with `z` before the step `d`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mix<C> {
-    of_gap: C,
-    of_step: C,
+    gap_weight: C,
+    step_weight: C,
 }
 
 impl Interpolate {
@@ -278,13 +278,13 @@ impl RuleWithMemory for Interpolate {
         let (before, b1) = (memory.b1.get(), self.b1.at(memory.count.get()));
         memory.b1.set(b1);
         memory.count.increment();
-        let of_gap = if before == b1 { c } else { 1.0 - b1 / before * (1.0 - c) };
-        memory.mix = Mix { of_gap, of_step: 1.0 - b1 * (1.0 - c) };
+        let gap_weight = if before == b1 { c } else { 1.0 - b1 / before * (1.0 - c) };
+        memory.mix = Mix { gap_weight, step_weight: 1.0 - b1 * (1.0 - c) };
         memory.mean = Mean { before: [before, 1.0 - before], after: [b1, 1.0 - b1], share: c };
     }
 
     fn scalars<C: Real>(&self, memory: &ScheduleFreeState, _: usize) -> Mix<C> {
-        Mix { of_gap: C::of(memory.mix.of_gap), of_step: C::of(memory.mix.of_step) }
+        Mix { gap_weight: C::of(memory.mix.gap_weight), step_weight: C::of(memory.mix.step_weight) }
     }
 
     #[inline(always)]
@@ -331,7 +331,7 @@ impl RuleWithMemory for Interpolate {
 fn mix<C: Real>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
     let gap = *z - p;
     *z += u;
-    k.of_gap * gap + k.of_step * u
+    k.gap_weight * gap + k.step_weight * u
 }
 
 /// Moves `z`, stored as a `T`, and the mean `x`; returns the rounded update from `p` to the new `y`.
@@ -354,7 +354,7 @@ fn averaging<C: Real, T: Element>(k: Mean<C>, to: Rounding, (z, x): (&mut C, &mu
 /// Mixes as [`mix`] with a `z` rounded to another dtype; terms without the rounded `z` come first.
 #[inline(always)]
 fn rounding<C: Real, T: Element>(k: Mix<C>, z: &mut C, u: C, p: C) -> C {
-    let before = k.of_gap * (*z - p) - k.of_step * *z;
+    let before = k.gap_weight * (*z - p) - k.step_weight * *z;
     *z = convert(convert::<C, T>(*z + u));
-    before + k.of_step * *z
+    before + k.step_weight * *z
 }

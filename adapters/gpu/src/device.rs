@@ -109,7 +109,7 @@ impl<B: Backend> Device<B> {
         P: Tree + ?Sized,
     {
         let programs = optimizer.programs(params)?;
-        programs.passes().iter().flat_map(|pass| &pass.leaves).try_for_each(LeafProgram::must_be_of_elements)?;
+        programs.passes().iter().flat_map(|pass| &pass.leaves).try_for_each(LeafProgram::require_elementwise)?;
         let arrays = self.arrays(params, &*state, state.structure())?;
         Ok(OnDevice { state, arrays })
     }
@@ -310,7 +310,7 @@ impl<B: Backend> DeviceArrays<B> {
         if of.program.update().is_some() && !self.stored.contains_key(&leaf) {
             self.stored.insert(leaf, self.shared.held(of.len * size)?);
         }
-        for array in of.arrays.iter().filter(|array| !array.lasts) {
+        for array in of.arrays.iter().filter(|array| !array.is_persistent) {
             let of_leaves = self.state.entry(array.name.clone()).or_default();
             if let hash_map::Entry::Vacant(vacant) = of_leaves.entry(leaf) {
                 vacant.insert(self.shared.held(of.len * array.dtype.size())?);

@@ -9,7 +9,7 @@ use super::super::{
     Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList,
     StageChunk, StepContext, Sums, Then, Tile, fused,
 };
-use super::rule::{Cut, checked_slots, keeps_zeros};
+use super::rule::{SlotSlices, checked_slots, keeps_zeros};
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::{DType, Real};
@@ -91,7 +91,7 @@ pub trait RuleWithMemory: Part {
         &self,
         memory: &Self::Memory,
         k: Self::Scalars<C>,
-        slots: <Self::Slots<C> as Cut<C>>::Slices<'_>,
+        slots: <Self::Slots<C> as SlotSlices<C>>::Slices<'_>,
         slice: LeafSlice<'_, C>,
     ) {
         let _ = (memory, k, slots, slice);
@@ -142,7 +142,7 @@ struct ApplySlice<'a, R: RuleWithMemory, C: Real> {
     rule: &'a R,
     memory: &'a R::Memory,
     k: R::Scalars<C>,
-    slots: <R::Slots<C> as Cut<C>>::Slices<'a>,
+    slots: <R::Slots<C> as SlotSlices<C>>::Slices<'a>,
     slice: LeafSlice<'a, C>,
 }
 

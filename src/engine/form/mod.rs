@@ -32,7 +32,7 @@ pub use around::{
 };
 pub use leaf_statistics::{LeafStatistics, WithLeafStatistics};
 pub(crate) use memory::{LeafSlice, OneElementWithMemory, RuleWithMemory};
-pub(crate) use named::{Exactly, Keeps, OfChain};
+pub(crate) use named::{ChainState, Exactly, OfChain};
 pub use named::{Named, Optimizer};
 pub(crate) use observer::{Observer, Observes};
 pub use rule::{Clock, OneElement, Rule, SlotArray, Steps};

@@ -14,7 +14,7 @@ use crate::needs::{Level, Needs};
 use crate::state::{State, StateWalk};
 
 /// The form of an [`Optimizer`]: a chain in one of its fields does the work.
-pub struct Named<NeedsOf = OfChain, Keeps = AsItIs>(PhantomData<fn() -> (NeedsOf, Keeps)>);
+pub struct Named<NeedsOf = OfChain, ChainState = SameState>(PhantomData<fn() -> (NeedsOf, ChainState)>);
 
 /// In [`Named`]: a step needs the inputs of the chain.
 pub enum OfChain {}
@@ -23,14 +23,14 @@ pub enum OfChain {}
 pub(crate) struct Exactly<N>(PhantomData<fn() -> N>);
 
 /// In [`Named`]: the state is that of the chain.
-pub enum AsItIs {}
+pub enum SameState {}
 
 /// The state of a part, made from that of its chain.
 #[allow(missing_docs, reason = "there and back")]
-pub trait Keeps<P: Optimizer> {
+pub trait ChainState<P: Optimizer> {
     type State: State;
-    fn around(part: &P, state: StateOf<P>) -> Self::State;
-    fn inside(state: &Self::State) -> &StateOf<P>;
+    fn wrap(part: &P, state: StateOf<P>) -> Self::State;
+    fn inner(state: &Self::State) -> &StateOf<P>;
     fn inner_mut(state: &mut Self::State) -> &mut StateOf<P>;
     fn names(state: &Self::State) -> &[String] {
         let _ = state;
@@ -46,12 +46,12 @@ pub trait Keeps<P: Optimizer> {
     }
 }
 
-impl<P: Optimizer> Keeps<P> for AsItIs {
+impl<P: Optimizer> ChainState<P> for SameState {
     type State = StateOf<P>;
-    fn around(_: &P, state: StateOf<P>) -> StateOf<P> {
+    fn wrap(_: &P, state: StateOf<P>) -> StateOf<P> {
         state
     }
-    fn inside(state: &StateOf<P>) -> &StateOf<P> {
+    fn inner(state: &StateOf<P>) -> &StateOf<P> {
         state
     }
     fn inner_mut(state: &mut StateOf<P>) -> &mut StateOf<P> {
@@ -134,7 +134,7 @@ const fn shows<P: Optimizer>() -> bool {
     Chain::<P>::FUSES && !P::HIDDEN
 }
 
-impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
+impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, K> {
     type Needs = G::Needs;
     type State = K::State;
     type Run = Run<P>;
@@ -180,13 +180,13 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.changed_argument(made).or_else(|| part.chain().changed(made.chain()))
     }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<K::State> {
-        Ok(K::around(part, part.chain().init_state(at)?))
+        Ok(K::wrap(part, part.chain().init_state(at)?))
     }
     fn views<'a>(part: &P, state: &'a K::State, run: Option<&Run<P>>, visit: &mut OnView<'_, 'a>) {
-        let _ = visit(0, &Viewed { stage: part.chain(), state: K::inside(state), run });
+        let _ = visit(0, &Viewed { stage: part.chain(), state: K::inner(state), run });
     }
     fn check(part: &P, state: &K::State, at: &StepContext<'_>) -> Result<()> {
-        part.chain().check(K::inside(state), at)
+        part.chain().check(K::inner(state), at)
     }
     fn begin(part: &P, state: &mut K::State, at: &StepContext<'_>) -> Run<P> {
         part.chain().begin(K::inner_mut(state), at)
@@ -206,10 +206,10 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         part.chain().finish(K::inner_mut(state), run, sums, outcome);
     }
     fn emission(part: &P, state: &K::State, run: &Run<P>) -> Emission {
-        part.chain().emission(K::inside(state), run)
+        part.chain().emission(K::inner(state), run)
     }
     fn resting<'a>(part: &P, state: &'a K::State) -> &'a [bool] {
-        part.chain().resting(K::inside(state))
+        part.chain().resting(K::inner(state))
     }
     fn holds_back(part: &P) -> HoldsBack {
         part.chain().holds_back()
@@ -220,24 +220,24 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     {
         match const { shows::<P>() } {
             true => by_own_loops(part, (state, run), walk, scratch),
-            false => part.chain().pass(K::inside(state), run, walk, scratch),
+            false => part.chain().pass(K::inner(state), run, walk, scratch),
         }
     }
     fn in_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: StageChunk, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>,
     {
-        part.chain().in_chunk(K::inside(state), run, at, then);
+        part.chain().in_chunk(K::inner(state), run, at, then);
     }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
-        part.chain().fuses_now(K::inside(state), run, leaf)
+        part.chain().fuses_now(K::inner(state), run, leaf)
     }
     #[inline]
     fn kernel<C: Real>(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> Self::Kernel<C> {
-        part.chain().kernel::<C>(K::inside(state), run, leaf)
+        part.chain().kernel::<C>(K::inner(state), run, leaf)
     }
     fn slots<'a>(part: &P, state: &'a K::State, leaf: usize, list: &mut SlotList<'a>) {
-        part.chain().slots(K::inside(state), leaf, list);
+        part.chain().slots(K::inner(state), leaf, list);
     }
     #[inline(always)]
     fn apply<C: Real>(
@@ -252,11 +252,11 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
         Chain::<P>::apply::<C>(k, at, range, slots, u, p, terms)
     }
     fn state_bytes(part: &P, state: &K::State, leaf: usize, at: usize, range: PassRange) -> usize {
-        part.chain().state_bytes(K::inside(state), leaf, at, range)
+        part.chain().state_bytes(K::inner(state), leaf, at, range)
     }
     fn unused(part: &P, state: &K::State, report: &mut dyn FnMut(&str, bool)) {
         let allowed = K::allowed(part).contains(&WarningKind::EmptyGroup);
-        part.chain().unused(K::inside(state), &mut |what, sure| {
+        part.chain().unused(K::inner(state), &mut |what, sure| {
             if !allowed {
                 report(what, sure);
             }
@@ -264,8 +264,8 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: Keeps<P>> Form<P> for Named<G, K> {
     }
     fn read<'a>(part: &P, state: &'a K::State, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.of_optimizer(part.current_name(), own_hyperparams(part), &mut |walk| match K::names(state) {
-            [] => part.chain().read(K::inside(state), walk),
-            names => walk.renamed(names, &mut |walk| part.chain().read(K::inside(state), walk)),
+            [] => part.chain().read(K::inner(state), walk),
+            names => walk.renamed(names, &mut |walk| part.chain().read(K::inner(state), walk)),
         })
     }
     fn inside(part: &P) -> Option<Summary> {

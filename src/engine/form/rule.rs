@@ -9,7 +9,7 @@ use super::super::{
 };
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState};
-use crate::element::{Both, PerReal, Real};
+use crate::element::{BothTypes, Real, TypeFamily};
 use crate::error::Result;
 use crate::state::{Count, PerLeaf, state_fields};
 
@@ -144,7 +144,7 @@ impl Clock {
     label = "an array is expected, such as `[{C}; 2]`",
     note = "`Slots` is an array of one value for each state array: `[C; 2]` for two, `[C; 0]` for none"
 )]
-pub trait SlotArray<C>: Cut<C> + Copy {
+pub trait SlotArray<C>: SlotSlices<C> + Copy {
     /// The number of values.
     const LEN: usize;
     /// Borrows the first `LEN` values of a slice.
@@ -154,7 +154,7 @@ pub trait SlotArray<C>: Cut<C> + Copy {
 }
 
 /// The number of a loop's arrays. Users cannot name this trait.
-pub trait Cut<C> {
+pub trait SlotSlices<C> {
     /// This many slices.
     type Slices<'a>
     where
@@ -175,7 +175,7 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
     }
 }
 
-impl<C: Real, const N: usize> Cut<C> for [C; N] {
+impl<C: Real, const N: usize> SlotSlices<C> for [C; N] {
     type Slices<'a> = [&'a mut [C]; N];
     fn slices(slots: [&mut [C]; MOST_SLOTS]) -> [&mut [C]; N] {
         let mut slots = slots.into_iter();
@@ -198,12 +198,12 @@ state_fields!(Steps { count, updates });
 
 pub(crate) struct ScalarsOf<R>(PhantomData<R>);
 
-impl<R: Rule> PerReal for ScalarsOf<R> {
+impl<R: Rule> TypeFamily for ScalarsOf<R> {
     type Of<C: Real> = R::Scalars<C>;
 }
 
 /// A rule's scalars of a step in both compute types, and the clock for those of other types.
-pub struct RuleRun<R: Rule>(Both<ScalarsOf<R>>, Clock);
+pub struct RuleRun<R: Rule>(BothTypes<ScalarsOf<R>>, Clock);
 
 /// Returns the number of a part's state arrays; does not compile unless all have names and fit.
 ///
@@ -316,7 +316,7 @@ impl<R: Rule> Form<R> for OneElement {
     fn begin(rule: &R, state: &mut PartState<Steps>, at: &StepContext<'_>) -> RuleRun<R> {
         let Steps { count, updates } = &mut state.memory;
         let clock = Clock::begin(count, updates, at);
-        RuleRun(Both { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
+        RuleRun(BothTypes { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
     fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: StageChunk, then: &mut Then<'_, C>) {
@@ -326,7 +326,7 @@ impl<R: Rule> Form<R> for OneElement {
     #[inline]
     fn kernel<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, leaf: usize) -> R::Scalars<C> {
         let clock = run.1.of_leaf(&state.memory.updates, leaf);
-        let of_all = if clock == run.1 { C::pick(&run.0).copied() } else { None };
+        let of_all = if clock == run.1 { C::member(&run.0).copied() } else { None };
         of_all.unwrap_or_else(|| rule.scalars(clock))
     }
 

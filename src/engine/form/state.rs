@@ -205,13 +205,13 @@ arrays_and_memory!(PartState<M>);
 arrays_and_memory!(WrapperState<M, S>);
 
 fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk<'a, '_>) {
-    if let Some(EvaluateAs { slot, of_params, of_array }) = memory.evaluate_as()
+    if let Some(EvaluateAs { slot, params_weight, array_weight }) = memory.evaluate_as()
         && let Some(moments) = arrays.all.get(slot)
     {
-        walk.evaluation(Evaluation { moments, of_params, of_moments: of_array });
+        walk.evaluation(Evaluation { moments, params_weight, moments_weight: array_weight });
         // Evaluation uses the additional array where a leaf has it.
         if let Some((_, moments)) = &arrays.beside {
-            walk.evaluation(Evaluation { moments, of_params: 0.0, of_moments: 1.0 });
+            walk.evaluation(Evaluation { moments, params_weight: 0.0, moments_weight: 1.0 });
         }
     }
 }

@@ -209,7 +209,7 @@ pub trait Tensors {
     }
 
     /// Repeats each element `times` times in place; `None` if the framework lacks it.
-    fn spread(&self, x: &Self::Tensor, times: usize) -> Option<Result<Self::Tensor>> {
+    fn repeat(&self, x: &Self::Tensor, times: usize) -> Option<Result<Self::Tensor>> {
         let _ = (x, times);
         None
     }
@@ -422,10 +422,10 @@ impl<T: Tensors> Replay<'_, T> {
         let mut lines = Lines { tensors, compute, constants, scalars: &mut self.scalars };
         let mut slots = Vec::with_capacity(arrays.len());
         for array in arrays.iter() {
-            let held = if array.lasts { &*lasting } else { &self.kept };
+            let held = if array.is_persistent { &*lasting } else { &self.kept };
             slots.push(match held.get(&array.name).and_then(|of| of.get(leaf)) {
                 Some(held) => tensors.convert(held, compute)?,
-                None if array.lasts => {
+                None if array.is_persistent => {
                     return Err(Error::state(&array.name, format!("it has no element for each of `{path}`")));
                 }
                 None => lines.number(0.0, compute)?,
@@ -446,7 +446,7 @@ impl<T: Tensors> Replay<'_, T> {
 
         for slot in written {
             let (array, new) = (&arrays[slot], tensors.convert(&next()?, arrays[slot].dtype)?);
-            let place = if array.lasts { &mut *lasting } else { &mut self.kept };
+            let place = if array.is_persistent { &mut *lasting } else { &mut self.kept };
             place.entry(array.name.clone()).or_default().insert(*leaf, new);
         }
         if program.update().is_some() {

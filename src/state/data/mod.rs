@@ -73,7 +73,8 @@ pub(crate) enum Datum {
     Scalar(#[serde(with = "exact")] f64),
     Key(#[serde(with = "whole")] u64),
     Array(Array),
-    QuantizedArray(QuantizedArray),
+    #[serde(rename = "coded")]
+    Quantized(QuantizedArray),
 }
 
 impl PartialEq for Datum {
@@ -84,7 +85,7 @@ impl PartialEq for Datum {
             // Bitwise, with NaN.
             (Datum::Scalar(a), Datum::Scalar(b)) => a.to_bits() == b.to_bits(),
             (Datum::Array(a), Datum::Array(b)) => a == b,
-            (Datum::QuantizedArray(a), Datum::QuantizedArray(b)) => a == b,
+            (Datum::Quantized(a), Datum::Quantized(b)) => a == b,
             _ => false,
         }
     }
@@ -99,7 +100,7 @@ impl Entry {
             Datum::Scalar(_) => (Kind::Scalar, None),
             Datum::Key(_) => (Kind::Key, None),
             Datum::Array(array) => (Kind::Moment, Some((array.dtype, array.shape.clone()))),
-            Datum::QuantizedArray(array) => (Kind::Moment, Some(array.what())),
+            Datum::Quantized(array) => (Kind::Moment, Some(array.what())),
         };
         // Only migrations join values.
         ItemSpec { name, kind, array, single: None }
@@ -113,7 +114,7 @@ impl Datum {
             Datum::Flag(flag) => Single::Flag(*flag),
             Datum::Scalar(scalar) => Single::Scalar(*scalar),
             Datum::Key(key) => Single::Key(*key),
-            Datum::QuantizedArray(array) => {
+            Datum::Quantized(array) => {
                 let (ItemMut::Array(mut leaf), Some(from)) = (into, array.leaf()) else { return false };
                 let fits = leaf.shape() == from.shape();
                 fits.then(|| leaf.copy_from(&from));

@@ -1,6 +1,6 @@
 use super::draws::{Draws, Numbers};
 #[cfg(feature = "half")]
-use crate::element::SixteenBits;
+use crate::element::HalfFloat;
 use crate::numeric::random::{WORDS, word, words};
 use crate::part::prelude::*;
 
@@ -138,7 +138,7 @@ impl RuleWithMemory for StochasticRounding {
 
 #[cfg(feature = "half")]
 #[inline(always)]
-fn add_stochastic<H: SixteenBits, C: Real>(u: &mut [C], p: &[C], words: &[u16]) {
+fn add_stochastic<H: HalfFloat, C: Real>(u: &mut [C], p: &[C], words: &[u16]) {
     let (p, words) = (&p[..u.len()], &words[..u.len()]);
     for i in 0..u.len() {
         u[i] = stochastic::<H, C>(u[i], p[i], words[i]);
@@ -148,7 +148,7 @@ fn add_stochastic<H: SixteenBits, C: Real>(u: &mut [C], p: &[C], words: &[u16]) 
 /// Returns the update to a stochastically rounded sum, computed in `f32` for 16-bit leaves.
 #[cfg(feature = "half")]
 #[inline(always)]
-fn stochastic<H: SixteenBits, C: Real>(u: C, p: C, word: u16) -> C {
+fn stochastic<H: HalfFloat, C: Real>(u: C, p: C, word: u16) -> C {
     let [u, p] = [u.as_f64() as f32, p.as_f64() as f32];
     let t = p + u;
     // A sum smaller than both terms is a multiple of their common unit, so that the sum with a rounded update is exact;

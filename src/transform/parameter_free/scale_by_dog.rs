@@ -1,5 +1,5 @@
 use super::anchored::{anchored, squared_norms};
-use crate::numeric::order::larger;
+use crate::numeric::order::max_or_nan;
 use crate::part::prelude::*;
 use crate::recipe::{self, FromRecipe, Node, Recipe, ToRecipe};
 use crate::transform::rescale::factor_in;
@@ -167,7 +167,7 @@ impl TwoPasses for ScaleByDog {
 
     fn decide(&self, memory: &mut ScaleByDogState, _: &mut DogScalars, sums: Sums<'_>) {
         let [of_updates, of_distance] = [0, 1].map(|i| sums.total(i));
-        memory.max_dist.set(larger(of_distance.sqrt(), memory.max_dist.get()));
+        memory.max_dist.set(max_or_nan(of_distance.sqrt(), memory.max_dist.get()));
         memory.sum_sq_norm_grads.set(memory.sum_sq_norm_grads.get() + of_updates);
     }
 

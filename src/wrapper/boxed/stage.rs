@@ -5,7 +5,7 @@ use core::ops::ControlFlow::Break;
 
 use super::{Boxed, BoxedState, DynTransformation, ErasedState, Named};
 use crate::arguments::Visit;
-use crate::element::{ByReal, Real};
+use crate::element::{Real, TypedJob};
 use crate::engine::{
     Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Stage, StageChunk, StepContext, Summary,
     Sums, Then, TileScratch, Transform, View, Walk, WholeTree, by_own_loops,
@@ -24,7 +24,7 @@ struct Inside<'a, N> {
 
 struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
 
-impl<'a, 't, N: Needs> ByReal for DynInPiece<'a, 't, N> {
+impl<'a, 't, N: Needs> TypedJob for DynInPiece<'a, 't, N> {
     type Argument<C: Real> = &'a mut Then<'t, C>;
     type Output = ();
 
@@ -164,7 +164,7 @@ macro_rules! boxed_stage {
 
             fn in_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
                 let inside = Inside { inside: &**self, state: &*state.0, at };
-                C::split(DynInPiece(inside, PhantomData), then);
+                C::dispatch_type(DynInPiece(inside, PhantomData), then);
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

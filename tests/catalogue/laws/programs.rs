@@ -53,7 +53,7 @@ struct InParts(Interpreter, usize);
 impl Executor for InParts {
     fn pass(&mut self, pass: &Pass) -> Result<Vec<Vec<f64>>> {
         let adds = pass.leaves.iter().any(|leaf| !leaf.program.sums().is_empty());
-        assert!(adds || pass.leaves.len() <= self.1 || !pass.leaves[0].program.is_of_elements());
+        assert!(adds || pass.leaves.len() <= self.1 || !pass.leaves[0].program.is_elementwise());
         self.0.pass(pass)
     }
     fn leaves_at_a_time(&self) -> usize {

@@ -203,7 +203,7 @@ impl Tensors for OnBurn {
         Some(Ok(Elements::Many(x.matmul(y).reshape([-1]))))
     }
 
-    fn spread(&self, x: &Elements, times: usize) -> Option<Result<Elements>> {
+    fn repeat(&self, x: &Elements, times: usize) -> Option<Result<Elements>> {
         let x = self.tensor(x);
         let len = x.dims()[0];
         Some(Ok(Elements::Many(x.reshape([len, 1]).expand([len, times]).reshape([-1]))))

@@ -136,10 +136,10 @@ impl Tensors for OnCandle {
         Some(product().map_err(of_candle))
     }
 
-    fn spread(&self, x: &Tensor, times: usize) -> Option<Result<Tensor>> {
+    fn repeat(&self, x: &Tensor, times: usize) -> Option<Result<Tensor>> {
         let len = x.elem_count();
-        let spread = x.reshape((len, 1)).and_then(|x| x.broadcast_as((len, times))?.flatten_all());
-        Some(spread.map_err(of_candle))
+        let repeat = x.reshape((len, 1)).and_then(|x| x.broadcast_as((len, times))?.flatten_all());
+        Some(repeat.map_err(of_candle))
     }
 
     fn read(&self, x: &Tensor) -> Result<Vec<f64>> {

@@ -99,7 +99,7 @@ impl Kernel {
 
 /// Prints the kernel of a pass for a leaf, or an error if the language cannot express it.
 pub(crate) fn print(language: Language, from_stored: bool, leaf: &LeafProgram) -> Result<Kernel> {
-    leaf.must_be_of_elements()?;
+    leaf.require_elementwise()?;
     let LeafProgram { program, dtype, .. } = leaf;
     let given = |op: &Op| program.lines().iter().any(|(line, _)| line == op);
     let mut bindings = Vec::new();

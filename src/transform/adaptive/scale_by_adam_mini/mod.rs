@@ -149,7 +149,7 @@ impl LeafVisitor for Scale<'_> {
             *v = C::of(self.b2 * v.as_f64() + (1.0 - self.b2) * (*sum / size));
             *sum = unbias[0] / ((unbias[1] * v.as_f64()).sqrt() + self.eps);
         }
-        let [keep, take] = [self.b1, 1.0 - self.b1].map(C::of);
+        let [decay, weight] = [self.b1, 1.0 - self.b1].map(C::of);
         let len = runs.len.max(1);
         mu.rewrite::<C>(leaf.index, |start, mut mu| {
             let (mut at, mut u) = (start, &mut leaf.u[start..]);
@@ -162,7 +162,7 @@ impl LeafVisitor for Scale<'_> {
                 // Before the first nonzero gradient the mean is zero, and the factor may be infinite.
                 let factor = room[at / len % runs.count];
                 let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
-                dispatch(current_simd_level(), Step { keep, take, factor, u: run, mu: mean });
+                dispatch(current_simd_level(), Step { decay, weight, factor, u: run, mu: mean });
                 at += here;
             }
         });
@@ -170,8 +170,8 @@ impl LeafVisitor for Scale<'_> {
 }
 
 struct Step<'a, C> {
-    keep: C,
-    take: C,
+    decay: C,
+    weight: C,
     factor: C,
     u: &'a mut [C],
     mu: &'a mut [C],
@@ -182,10 +182,10 @@ impl<C: Real> Job for Step<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        let Step { keep, take, factor, u, mu } = self;
+        let Step { decay, weight, factor, u, mu } = self;
         let mu = &mut mu[..u.len()];
         for i in 0..u.len() {
-            let m = keep * mu[i] + take * u[i];
+            let m = decay * mu[i] + weight * u[i];
             mu[i] = m;
             u[i] = factor * m;
         }

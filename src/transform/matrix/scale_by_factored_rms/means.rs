@@ -2,7 +2,7 @@
 
 use crate::element::Real;
 use crate::engine::Job;
-use crate::numeric::split::{FEW, Split, each_of, half, in_parts, worth_sharing};
+use crate::numeric::split::{PARALLEL_THRESHOLD, Split, half, is_parallel, parallel_for_each, run_parallel};
 
 pub(super) struct Plain<'a, C> {
     pub(super) u: &'a [C],
@@ -70,14 +70,14 @@ impl<C: Real> Factored<'_, C> {
         self.room.resize(n * lanes + n.div_ceil(per) * m, 0.0);
         let (rows, cols) = self.room.split_at_mut(n * lanes);
         match lanes {
-            1 => in_parts(n * m, Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
+            1 => run_parallel(n * m, Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
             _ => {
                 let blocks = rows.chunks_mut(per * LANES).zip(cols.chunks_exact_mut(m)).enumerate();
                 let one = |(block, (rows, cols)): &mut (usize, (&mut [f64], &mut [f64]))| {
                     sum(&self.u[*block * per * self.steps[0]..], self.steps, rows, cols, epsilon);
                 };
-                if worth_sharing(n * m, FEW) {
-                    each_of(&mut Vec::from_iter(blocks), &one);
+                if is_parallel(n * m, PARALLEL_THRESHOLD) {
+                    parallel_for_each(&mut Vec::from_iter(blocks), &one);
                 } else {
                     blocks.for_each(|mut block| one(&mut block));
                 }

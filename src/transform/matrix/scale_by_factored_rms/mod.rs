@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::engine::{Job, current_simd_level, dispatch};
 use crate::layout::axes_by_stride;
-use crate::numeric::split::in_parts;
+use crate::numeric::split::run_parallel;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -295,7 +295,7 @@ impl LeafObserver for Means<'_> {
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
         if let Some(v) = v.get_mut::<C>(i) {
             let [keep, take, epsilon] = [keep, 1.0 - keep, self.epsilon].map(C::of);
-            return in_parts(u.len(), Plain { u, v, keep, take, epsilon });
+            return run_parallel(u.len(), Plain { u, v, keep, take, epsilon });
         }
         let (Some([down, along]), Some(row), Some(col), Some(by_row), Some(by_col)) = (
             self.rule.axes(leaf),

@@ -160,31 +160,31 @@ impl WholeTreeTransformation for ScaleByMuon {
 
 #[derive(Clone, Copy)]
 struct Momentum {
-    keep: f64,
-    take: f64,
-    of_mean: f64,
-    of_update: f64,
+    decay: f64,
+    weight: f64,
+    mean_weight: f64,
+    update_weight: f64,
 }
 
 impl Momentum {
     fn of(beta: f64, nesterov: bool, clock: Clock) -> Momentum {
         let unbias = 1.0 / clock.bias_correction(beta);
         let next = Clock::after(clock.updates.saturating_add(1));
-        let (of_mean, of_update) = match nesterov {
+        let (mean_weight, update_weight) = match nesterov {
             true => (beta / next.bias_correction(beta), (1.0 - beta) * unbias),
             false => (unbias, 0.0),
         };
-        Momentum { keep: beta, take: 1.0 - beta, of_mean, of_update }
+        Momentum { decay: beta, weight: 1.0 - beta, mean_weight, update_weight }
     }
 
     /// Advances the mean, and replaces the updates by the corrected mean.
     fn apply<C: Real>(self, mean: &mut [C], u: &mut [C]) {
-        let [keep, take] = [C::of(self.keep), C::of(self.take)];
-        let [of_mean, of_update] = [C::of(self.of_mean), C::of(self.of_update)];
+        let [decay, weight] = [C::of(self.decay), C::of(self.weight)];
+        let [mean_weight, update_weight] = [C::of(self.mean_weight), C::of(self.update_weight)];
         for (mean, u) in mean.iter_mut().zip(u) {
-            let m = keep * *mean + take * *u;
+            let m = decay * *mean + weight * *u;
             *mean = m;
-            *u = of_mean * m + of_update * *u;
+            *u = mean_weight * m + update_weight * *u;
         }
     }
 }

@@ -133,10 +133,10 @@ pub(super) trait Matrices {
     fn gram(&mut self);
     /// Scales the rows of `x` and `a`, if the method does so after the product.
     fn precondition(&mut self, preconditioning: Preconditioning);
-    /// `s ← of_gram·a + of_square·a²`
-    fn polynomial(&mut self, of_gram: f64, of_square: f64);
-    /// `x ← of_x·x + s·x`
-    fn multiply(&mut self, of_x: f64);
+    /// `s ← gram_weight·a + square_weight·a²`
+    fn polynomial(&mut self, gram_weight: f64, square_weight: f64);
+    /// `x ← x_weight·x + s·x`
+    fn multiply(&mut self, x_weight: f64);
 }
 
 pub(super) fn iterate(
@@ -279,17 +279,17 @@ impl<C: Real> Matrices for Here<'_, C> {
         symmetric_matmul(x, x.reversed_axes(), &mut self.room.a);
     }
 
-    fn polynomial(&mut self, of_gram: f64, of_square: f64) {
+    fn polynomial(&mut self, gram_weight: f64, square_weight: f64) {
         let (Room { a, squared, .. }, n) = (&mut *self.room, self.size[0]);
         let gram = matrix(a, n, n);
         symmetric_matmul(gram, gram, squared);
-        dispatch(self.simd, Mix { of_x: C::of(of_gram), x: a, of_y: C::of(of_square), y: squared });
+        dispatch(self.simd, Axpby { x_weight: C::of(gram_weight), x: a, y_weight: C::of(square_weight), y: squared });
     }
 
-    fn multiply(&mut self, of_x: f64) {
+    fn multiply(&mut self, x_weight: f64) {
         let (Room { x, squared, product, .. }, [n, m]) = (&mut *self.room, self.size);
         matmul(matrix(squared, n, n), matrix(x, n, m), product);
-        dispatch(self.simd, Mix { of_x: C::of(of_x), x, of_y: C::one(), y: product });
+        dispatch(self.simd, Axpby { x_weight: C::of(x_weight), x, y_weight: C::one(), y: product });
         core::mem::swap(x, product);
     }
 
@@ -350,23 +350,23 @@ fn sum_of_squares<C: Real>(x: &[C]) -> f64 {
     sum_tile(x, |x| x.as_f64() * x.as_f64())
 }
 
-/// `y ← of_x·x + of_y·y`
-struct Mix<'a, C> {
-    of_x: C,
+/// `y ← x_weight·x + y_weight·y`
+struct Axpby<'a, C> {
+    x_weight: C,
     x: &'a [C],
-    of_y: C,
+    y_weight: C,
     y: &'a mut [C],
 }
 
-impl<C: Real> Job for Mix<'_, C> {
+impl<C: Real> Job for Axpby<'_, C> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let Mix { of_x, x, of_y, y } = self;
+        let Axpby { x_weight, x, y_weight, y } = self;
         let x = &x[..y.len()];
         for i in 0..y.len() {
-            y[i] = of_x * x[i] + of_y * y[i];
+            y[i] = x_weight * x[i] + y_weight * y[i];
         }
     }
 }

@@ -30,11 +30,11 @@ impl Orthogonalize<'_> {
 
 /// Advances a leaf's mean, and returns the corrected mean.
 fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, mu: &Moments, leaf: usize) -> Option<Line> {
-    let Momentum { keep, take, of_mean, of_update } = momentum;
+    let Momentum { decay, weight, mean_weight, update_weight } = momentum;
     let (mean, u) = (on.array(mu, leaf)?, on.update());
-    let mean = on.mix(keep, mean, take, u);
+    let mean = on.axpby(decay, mean, weight, u);
     on.write(mu, leaf, mean);
-    Some(on.mix(of_mean, mean, of_update, u))
+    Some(on.axpby(mean_weight, mean, update_weight, u))
 }
 
 struct There<'a> {
@@ -49,7 +49,7 @@ struct There<'a> {
 
 impl There<'_> {
     fn scale(&mut self, x: Line, factors: Line, len: usize) -> Line {
-        let factors = self.on.spread(factors, self.shape[0], len);
+        let factors = self.on.repeat(factors, self.shape[0], len);
         self.on.mul(x, factors)
     }
 
@@ -84,7 +84,7 @@ impl Matrices for There<'_> {
             _ => self.on.mul(minus, small),
         };
         let divisor = self.on.max(divisor, least);
-        let divisor = self.on.spread(divisor, batch, n * m);
+        let divisor = self.on.repeat(divisor, batch, n * m);
         self.x = self.on.div(self.x, divisor);
     }
 
@@ -101,9 +101,9 @@ impl Matrices for There<'_> {
                 let (sizes, one) = (self.on.abs(self.gram), self.on.number(1.0));
                 let sums = self.on.dots(sizes, one, batch * n * n, n);
                 let factors = self.factor(sums);
-                let of_rows = self.on.spread(factors, batch * n, m);
+                let of_rows = self.on.repeat(factors, batch * n, m);
                 self.x = self.on.mul(self.x, of_rows);
-                let of_rows = self.on.spread(factors, batch * n, n);
+                let of_rows = self.on.repeat(factors, batch * n, n);
                 let of_columns = self.on.transpose(of_rows, [batch, n, n, 1]);
                 let both = self.on.mul(of_rows, of_columns);
                 self.gram = self.on.mul(self.gram, both);
@@ -119,17 +119,17 @@ impl Matrices for There<'_> {
         }
     }
 
-    fn polynomial(&mut self, of_gram: f64, of_square: f64) {
+    fn polynomial(&mut self, gram_weight: f64, square_weight: f64) {
         let [batch, n, _] = self.shape;
         let square = self.on.product(self.gram, self.gram, [batch, n, n, n], false);
-        self.squared = self.on.mix(of_gram, self.gram, of_square, square);
+        self.squared = self.on.axpby(gram_weight, self.gram, square_weight, square);
     }
 
-    fn multiply(&mut self, of_x: f64) {
+    fn multiply(&mut self, x_weight: f64) {
         let [batch, n, m] = self.shape;
         let product = self.on.product(self.squared, self.x, [batch, n, n, m], false);
-        let of_x = self.on.number(of_x);
-        let x = self.on.mul(of_x, self.x);
+        let x_weight = self.on.number(x_weight);
+        let x = self.on.mul(x_weight, self.x);
         self.x = self.on.add(x, product);
     }
 }

@@ -7,30 +7,30 @@ use crate::element::Real;
 use crate::engine::Job;
 use crate::numeric::opaque::Always;
 use crate::numeric::prefetch::prefetch_to_read;
-use crate::numeric::simd::{Set, SimdLevel};
+use crate::numeric::simd::{SimdLevel, SimdType};
 use crate::numeric::split::{Split, half};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scalars<C> {
     pub(super) keep: C,
     pub(super) take: C,
-    pub(super) keep_squares: C,
-    pub(super) take_squares: C,
+    pub(super) square_decay: C,
+    pub(super) square_weight: C,
     pub(super) eps: C,
 }
 
 impl Scalars<f64> {
     pub(super) fn rounded<C: Real>(self) -> Scalars<C> {
-        let Scalars { keep, take, keep_squares, take_squares, eps } = self;
-        let [keep, take, keep_squares, take_squares, eps] = [keep, take, keep_squares, take_squares, eps].map(C::of);
-        Scalars { keep, take, keep_squares, take_squares, eps }
+        let Scalars { keep, take, square_decay, square_weight, eps } = self;
+        let [keep, take, square_decay, square_weight, eps] = [keep, take, square_decay, square_weight, eps].map(C::of);
+        Scalars { keep, take, square_decay, square_weight, eps }
     }
 }
 
 impl<C: Real> Scalars<C> {
     #[inline(always)]
     pub(super) fn square(&self, u: C, bound: C) -> C {
-        self.take_squares * (u * u) + self.keep_squares * bound
+        self.square_weight * (u * u) + self.square_decay * bound
     }
 
     #[inline(always)]
@@ -100,7 +100,7 @@ fn least<C: Real>(bound: C, mu: &[C], to: &mut [C]) {
         return to.fill(bound);
     }
     for i in 0..to.len() {
-        to[i] = smaller(bound, mu[i]);
+        to[i] = min_or_nan(bound, mu[i]);
     }
 }
 
@@ -114,7 +114,7 @@ impl Layout {
         for axis in (0..self.axes.len() - 1).rev() {
             let [len, first] = self.axes[axis];
             let number = mu[first + rest % len];
-            bound = if bound.is_nan() { bound } else { smaller(bound, number) };
+            bound = if bound.is_nan() { bound } else { min_or_nan(bound, number) };
             rest /= len;
         }
         bound
@@ -126,7 +126,7 @@ impl Layout {
         let mut rest = run;
         for axis in (0..self.axes.len() - 1).rev() {
             let [len, first] = self.axes[axis];
-            next[first + rest % len] = next[first + rest % len].larger(largest);
+            next[first + rest % len] = next[first + rest % len].max_or_nan(largest);
             rest /= len;
         }
     }
@@ -162,7 +162,7 @@ impl<C: Real> Job for Rows<'_, C> {
     }
 
     #[inline(always)]
-    fn run_on<S: Set>(self) {
+    fn run_on<S: SimdType>(self) {
         // Each run's maxima stay in registers, of which AVX-512 has more.
         match S::SIMD {
             SimdLevel::Baseline | SimdLevel::Avx2 => self.together::<2>(),
@@ -219,12 +219,12 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             let mut most = inner_next[b];
             for r in 0..R {
                 for i in 0..LANES {
-                    let v = k.square(blocks[r][b][i], smaller(bound[r], mu[b][i]));
-                    // With several runs the last `larger` does not choose the stored value, so LLVM makes no masked
+                    let v = k.square(blocks[r][b][i], min_or_nan(bound[r], mu[b][i]));
+                    // With several runs the last `max_or_nan` does not choose the stored value, so LLVM makes no masked
                     // store.
                     let before = if R == 1 { always.store(most[i]) } else { most[i] };
-                    most[i] = before.larger(v);
-                    largest[r][i] = largest[r][i].larger(v);
+                    most[i] = before.max_or_nan(v);
+                    largest[r][i] = largest[r][i].max_or_nan(v);
                 }
             }
             inner_next[b] = most;
@@ -233,15 +233,15 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     }
     for i in 0..mu_end.len() {
         for r in 0..R {
-            let v = k.square(ends[r][i], smaller(bound[r], mu_end[i]));
-            next_end[i] = next_end[i].larger(v);
-            largest[r][i] = largest[r][i].larger(v);
+            let v = k.square(ends[r][i], min_or_nan(bound[r], mu_end[i]));
+            next_end[i] = next_end[i].max_or_nan(v);
+            largest[r][i] = largest[r][i].max_or_nan(v);
         }
     }
     for (r, largest) in largest.iter().enumerate() {
         let mut all = C::zero();
         for lane in largest {
-            all = all.larger(*lane);
+            all = all.max_or_nan(*lane);
         }
         if bound[r].is_nan() {
             all = bound[r];
@@ -253,6 +253,6 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
 
 /// Returns the smaller number, NaN if `number` is, in one instruction. The caller handles NaN bounds.
 #[inline(always)]
-fn smaller<C: Real>(bound: C, number: C) -> C {
+fn min_or_nan<C: Real>(bound: C, number: C) -> C {
     select_unpredictable(bound < number, bound, number)
 }

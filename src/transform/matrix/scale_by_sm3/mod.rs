@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::layout::axes_by_stride;
 use crate::numeric::simd::{current_simd_level, dispatch};
-use crate::numeric::split::in_parts;
+use crate::numeric::split::run_parallel;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
@@ -90,7 +90,7 @@ pub struct ScaleBySm3State {
     /// The next `mu`, per block.
     next: Moments,
     layouts: Arc<[Layout]>,
-    now: Scalars<f64>,
+    scalars: Scalars<f64>,
 }
 
 state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
@@ -153,18 +153,18 @@ impl LeafStatistics for ScaleBySm3 {
             before: room(|layout| layout.sizes)?,
             next: room(|layout| layout.blocks() * layout.sizes)?,
             layouts: at.structure().leaves().iter().map(Layout::new).collect(),
-            now: self.scalars(0),
+            scalars: self.scalars(0),
         })
     }
 
     fn collect_statistics(&self, state: &mut ScaleBySm3State, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        state.now = self.scalars(state.count.get());
+        state.scalars = self.scalars(state.count.get());
         state.count.increment();
         tree.observe(&mut Bounds(state));
     }
 
     fn scalars<C: Real>(&self, state: &ScaleBySm3State, leaf: usize) -> OfLeaf<C> {
-        OfLeaf { k: state.now.rounded(), is_bound: state.layouts[leaf].axes.is_empty() }
+        OfLeaf { k: state.scalars.rounded(), is_bound: state.layouts[leaf].axes.is_empty() }
     }
 
     fn expand<C: Real>(state: &ScaleBySm3State, leaf: usize, start: usize, to: &mut [&mut [C]]) {
@@ -196,22 +196,22 @@ struct Bounds<'a>(&'a mut ScaleBySm3State);
 
 impl LeafObserver for Bounds<'_> {
     fn observe<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
-        let ScaleBySm3State { mu, before, next, layouts, now, .. } = &mut *self.0;
+        let ScaleBySm3State { mu, before, next, layouts, scalars, .. } = &mut *self.0;
         let (Some(mu), Some(before), Some(next)) =
             (mu.get_mut::<C>(leaf), before.get_mut::<C>(leaf), next.get_mut::<C>(leaf))
         else {
             return;
         };
-        let (k, layout) = (now.rounded(), &layouts[leaf]);
+        let (k, layout) = (scalars.rounded(), &layouts[leaf]);
         if layout.axes.is_empty() {
-            return in_parts(u.len(), Elements { k, u, mu });
+            return run_parallel(u.len(), Elements { k, u, mu });
         }
         next.fill(C::zero());
-        in_parts(u.len(), Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
+        run_parallel(u.len(), Rows { k, layout, first: 0, u, mu: &*mu, next: &mut *next });
         before.copy_from_slice(mu);
         mu.fill(C::zero());
         for block in next.chunks_exact(layout.sizes) {
-            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = mu.larger(*block));
+            mu.iter_mut().zip(block).for_each(|(mu, block)| *mu = mu.max_or_nan(*block));
         }
     }
 }
@@ -219,7 +219,7 @@ impl LeafObserver for Bounds<'_> {
 impl ScaleBySm3 {
     fn scalars(&self, count: u64) -> Scalars<f64> {
         let [b1, b2, eps] = Hyperparam::all_at([&self.b1, &self.b2, &self.eps], count);
-        let take_squares = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };
-        Scalars { keep: b1, take: 1.0 - b1, keep_squares: b2, take_squares, eps }
+        let square_weight = if b2 == 1.0 { 1.0 } else { 1.0 - b2 };
+        Scalars { keep: b1, take: 1.0 - b1, square_decay: b2, square_weight, eps }
     }
 }

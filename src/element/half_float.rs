@@ -78,7 +78,7 @@ fn nearest(bits: u32) -> u32 {
     bits.wrapping_add(0x7fff + ((bits >> 16) & 1))
 }
 
-pub(crate) trait SixteenBits: Element<Compute = f32> {
+pub(crate) trait HalfFloat: Element<Compute = f32> {
     /// Rounds to nearest, in `f32`.
     #[inline(always)]
     fn rounded(value: f32) -> f32 {
@@ -97,7 +97,7 @@ pub(crate) trait SixteenBits: Element<Compute = f32> {
     fn stochastic(value: f32, random: u16) -> f32;
 }
 
-impl SixteenBits for half::bf16 {
+impl HalfFloat for half::bf16 {
     #[inline(always)]
     fn rounded(value: f32) -> f32 {
         f32::from_bits(rounded(value) & 0xffff_0000)
@@ -119,7 +119,7 @@ impl SixteenBits for half::bf16 {
     }
 }
 
-impl SixteenBits for half::f16 {
+impl HalfFloat for half::f16 {
     #[inline(always)]
     fn stochastic(value: f32, random: u16) -> f32 {
         let (bits, random) = (value.to_bits(), u32::from(random));
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     /// Checks that results are neighbours with the number as mean; exact numbers stay.
-    fn is_unbiased<H: SixteenBits>(of_bits: fn(u16) -> H) {
+    fn is_unbiased<H: HalfFloat>(of_bits: fn(u16) -> H) {
         for i in 0..90_u16 {
             // All sizes, on numbers of the type and between.
             let from = of_bits(i.wrapping_mul(727)).widen();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// Checks each number of a type with some of each size, sign and kind.
-    fn sums_are_rounded<H: SixteenBits>(of_bits: fn(u16) -> H, bits: fn(H) -> u16) {
+    fn sums_are_rounded<H: HalfFloat>(of_bits: fn(u16) -> H, bits: fn(H) -> u16) {
         for other in (0..=u16::MAX).step_by(373).chain([0, 0x7f80, 0xff80, 0x7f81, 0x7fff, 0x7c00, 0x7c01, 0x8000]) {
             for one in 0..=u16::MAX {
                 let sum = of_bits(one).widen() + of_bits(other).widen();
