@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::recipe::{Recipe, Setting};
 use crate::schedule::Hyperparam;
-use crate::state::Given;
+use crate::state::ArgumentValues;
 
 /// A transformation with named arguments.
 #[diagnostic::on_unimplemented(
@@ -135,7 +135,7 @@ pub fn recipe_of(name: &str, arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Recip
     Recipe::Map(vec![(name.into(), Recipe::Map(entries))])
 }
 
-pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> Given {
+pub(crate) fn hyperparams_of(arguments: &mut dyn FnMut(&mut Visit<'_>)) -> ArgumentValues {
     let mut all = Vec::new();
     arguments(&mut |name, argument| {
         if let Argument::Hyperparam(hyperparam) = argument {

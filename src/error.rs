@@ -56,7 +56,7 @@ enum Kind {
     },
     Mismatch {
         what: String,
-        misfit: Misfit,
+        mismatch_report: MismatchReport,
     },
     #[cfg(feature = "checkpoint")]
     File {
@@ -84,16 +84,16 @@ enum Kind {
 
 /// The misfits and hints, one per line.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Misfit {
+pub(crate) struct MismatchReport {
     pub(crate) lines: Vec<String>,
     pub(crate) hints: Vec<String>,
     /// Verbs of a migration that together make it fit, one per line.
     pub(crate) proposed: Vec<String>,
 }
 
-impl From<Vec<String>> for Misfit {
-    fn from(lines: Vec<String>) -> Misfit {
-        Misfit { lines, ..Misfit::default() }
+impl From<Vec<String>> for MismatchReport {
+    fn from(lines: Vec<String>) -> MismatchReport {
+        MismatchReport { lines, ..MismatchReport::default() }
     }
 }
 
@@ -155,13 +155,13 @@ impl Error {
         Error::state(place, "the state was made by another transformation; make one with `init`")
     }
 
-    pub(crate) fn mismatch(what: impl Into<String>, misfit: Misfit) -> Error {
-        Error(Box::new(Kind::Mismatch { what: what.into(), misfit }))
+    pub(crate) fn mismatch(what: impl Into<String>, mismatch_report: MismatchReport) -> Error {
+        Error(Box::new(Kind::Mismatch { what: what.into(), mismatch_report }))
     }
 
     #[cfg(feature = "serde")]
-    pub(crate) fn misfit(called: &str, misfit: Misfit) -> Error {
-        Error::mismatch(format!("{called} does not fit"), misfit)
+    pub(crate) fn mismatch_report(called: &str, mismatch_report: MismatchReport) -> Error {
+        Error::mismatch(format!("{called} does not fit"), mismatch_report)
     }
 
     /// Returns an error for an invalid or inaccessible file.
@@ -344,7 +344,7 @@ impl fmt::Display for Error {
             Kind::UnknownName { place, what, name, known } => {
                 write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
             }
-            Kind::Mismatch { what, misfit: Misfit { lines, hints, proposed } } => {
+            Kind::Mismatch { what, mismatch_report: MismatchReport { lines, hints, proposed } } => {
                 write!(f, "{what}: ")?;
                 Lines(lines).fmt(f)?;
                 hints.iter().chain(proposed).try_for_each(|hint| write!(f, "\n  {hint}"))

@@ -129,15 +129,15 @@ impl<T: Stage> OptState<T> {
 
     pub(crate) fn evaluate(&self) -> Result<Evaluate<'_>> {
         self.fits()?;
-        let (mut found, mut apart): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
+        let (mut found, mut other_tree): (Vec<(String, Evaluation<'_>)>, _) = (Vec::new(), None);
         (**self).walk(&mut StateWalk::of_evaluations(&mut |path, e, is_apart| {
             if is_apart {
-                apart = Some(String::from(path));
+                other_tree = Some(String::from(path));
             } else {
                 found.push((path.into(), e));
             }
         }));
-        if let Some(path) = apart {
+        if let Some(path) = other_tree {
             let problem = format!("`{path}` has parameters to evaluate with for other leaves than those of `params`");
             return Err(Error::state("eval_params", problem));
         }

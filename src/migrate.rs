@@ -390,7 +390,8 @@ impl<T: Stage> OptState<T> {
         let into = items_mut(&mut **self, &own);
         let old: Vec<_> = from.iter().map(ItemSpec::of).collect();
         let new: Vec<_> = into.iter().map(ItemSpec::of_mut).collect();
-        let sources = sources(&old, &new, moves, None).map_err(|misfit| Error::mismatch("migrate", misfit))?;
+        let sources =
+            sources(&old, &new, moves, None).map_err(|mismatch_report| Error::mismatch("migrate", mismatch_report))?;
         if !sources.params.is_empty() {
             let problem = "`params_from_part`: parameters are not written here; save them with the state, and load by \
                            `Load::migrating`";
@@ -438,8 +439,8 @@ pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(
     let by_path: Vec<BTreeSet<_>> = missing.iter().map(heads_of).collect();
     let one_each = by_path.iter().all(|heads| heads.len() == 1);
     let all: BTreeSet<_> = by_path.into_iter().flatten().collect();
-    let apart = all.iter().all(|(a, _)| !all.iter().any(|(b, _)| a != b && subtree::holds(a, b)));
-    if one_each && apart { all.into_iter().collect() } else { Vec::new() }
+    let other_tree = all.iter().all(|(a, _)| !all.iter().any(|(b, _)| a != b && subtree::holds(a, b)));
+    if one_each && other_tree { all.into_iter().collect() } else { Vec::new() }
 }
 
 /// Returns the heads of two paths that differ in extra levels or one level's name only.

@@ -45,7 +45,7 @@ impl Checkpoint {
         let assembly = Assembly { files, tensors };
         let metadata = metadata(None, &assembly.specs()).map_err(|problem| assembly.files[0].damaged(problem))?;
         let structure = assembly.files[0].structure.clone();
-        Ok(Checkpoint::new(Tensors::elsewhere(name, metadata), manifest, structure, Some(assembly)))
+        Ok(Checkpoint::new(Tensors::external(name, metadata), manifest, structure, Some(assembly)))
     }
 
     pub(super) fn write_as_one(&self, shown: &str, to: &mut (impl Write + Seek)) -> Result<()> {
@@ -56,7 +56,7 @@ impl Checkpoint {
 
     pub(super) fn fill_part(&self, tensor: &str, leaf: &mut LeafMut<'_>, part: &PartOf) -> Result<()> {
         let mut data = Buffer::zeros(leaf.dtype(), elements(&part.shape).unwrap_or(0));
-        self.fill(tensor, &mut LeafMut::lend(laid(&data, &part.shape, &part.strides)))?;
+        self.fill(tensor, &mut LeafMut::lend(strided_parts(&data, &part.shape, &part.strides)))?;
         let len = elements(leaf.shape()).unwrap_or(0);
         let dtype = leaf.dtype();
         if dtype.is_quantized() {
@@ -107,12 +107,12 @@ impl Assembly {
                 self.files[file].fill(tensor, &mut stretch)
             })?;
         }
-        Ok(LeafRef::lend(laid(&data, &scattered.shape, &scattered.strides)).to_bytes())
+        Ok(LeafRef::lend(strided_parts(&data, &scattered.shape, &scattered.strides)).to_bytes())
     }
 }
 
 /// Returns an array whose strides reach all elements.
-fn laid(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
+fn strided_parts(data: &Buffer, shape: &[usize], strides: &[isize]) -> LeafParts {
     LeafParts { data: data.raw(), shape: shape.into(), strides: strides.into() }
 }
 

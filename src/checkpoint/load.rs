@@ -9,7 +9,7 @@ use super::save::param_name;
 use super::tensors::put_bytes;
 use crate::element::DType;
 use crate::engine::Stage;
-use crate::error::{Error, Misfit, Result};
+use crate::error::{Error, MismatchReport, Result};
 use crate::migrate::{Migration, Model, Resolved};
 use crate::restore::{self, Beside, Saved};
 use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items, items_mut, put};
@@ -227,18 +227,18 @@ impl Load {
     pub fn load_params<P: TreeMut + ?Sized>(&self, file: &Checkpoint, params: &mut P) -> Result<Report> {
         has_params(file)?;
         let (structure, here) = (Structure::of(params)?, buffers(params));
-        let mut misfit = Misfit::default();
+        let mut mismatch_report = MismatchReport::default();
         let there = (file.structure(), &*file.buffers);
-        let moves = restore::moves(&self.migration, there, (&structure, &here), true, &mut misfit)?;
+        let moves = restore::moves(&self.migration, there, (&structure, &here), true, &mut mismatch_report)?;
         let specs = file.item_specs()?;
         let fields: Vec<&str> = specs.iter().map(|spec| &*spec.name.field).collect();
         let from = if self.migration.moves_parts() { moves.parts(&fields, &[]) } else { Ok(Default::default()) };
         let from = from.map(|parts| parts.to_params).unwrap_or_else(|line| {
-            misfit.lines.push(line);
+            mismatch_report.lines.push(line);
             Vec::new()
         });
-        if !misfit.lines.is_empty() {
-            return Err(Error::misfit(&file.tensors.called("the checkpoint"), misfit));
+        if !mismatch_report.lines.is_empty() {
+            return Err(Error::mismatch_report(&file.tensors.display_name("the checkpoint"), mismatch_report));
         }
         let from = params_from(file, &moves, &from, &structure)?;
         file.verify()?;
@@ -259,7 +259,7 @@ impl Load {
     ) -> Result<Fit<T>> {
         file.is_one()?;
         let saved = Saved {
-            called: file.tensors.called("the checkpoint"),
+            display_name: file.tensors.display_name("the checkpoint"),
             optimizer: &file.manifest.optimizer,
             structure: file.structure(),
             beside,
@@ -380,7 +380,11 @@ fn params_from(file: &Checkpoint, moves: &Resolved, numbers: &[usize], here: &St
             lines.push(format!("parameters: {path}: expected one array of the state, found `{other}` and `{tensor}`"));
         }
     }
-    if lines.is_empty() { Ok(from) } else { Err(Error::misfit(&file.tensors.called("the checkpoint"), lines.into())) }
+    if lines.is_empty() {
+        Ok(from)
+    } else {
+        Err(Error::mismatch_report(&file.tensors.display_name("the checkpoint"), lines.into()))
+    }
 }
 
 enum Read {
@@ -407,10 +411,10 @@ fn fill_params<P: TreeMut + ?Sized>(
         Some((new, buffer_name(buffer.path())))
     });
     let from = from.chain(thawed);
-    let is_held = file.tensors.is_held();
+    let is_in_memory = file.tensors.is_in_memory();
     let read = |(new, tensor): (_, String)| {
         let read =
-            if is_held { Read::Tensor(tensor) } else { Read::Bytes(file.array(&tensor)?.0, file.bytes(&tensor)?) };
+            if is_in_memory { Read::Tensor(tensor) } else { Read::Bytes(file.array(&tensor)?.0, file.bytes(&tensor)?) };
         Ok((new, read))
     };
     let from: HashMap<&str, Read> = from.map(read).collect::<Result<_>>()?;

@@ -124,13 +124,13 @@ pub(super) fn notes(header: &str) -> Result<BTreeMap<String, String>, String> {
         entries: BTreeMap<String, String>,
     }
     #[derive(Deserialize)]
-    struct Noted {
+    struct NotesHeader {
         check: Crc,
         notes: BTreeMap<String, String>,
     }
     let Header { entries } = serde_json::from_str(header).map_err(|error| error.to_string())?;
     let text = entries.get(KEY).ok_or("it is a safetensors file, and no checkpoint of this crate")?;
-    let Noted { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let NotesHeader { check, notes } = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let is_whole = check_of(header) == Some(check);
     if is_whole { Ok(notes) } else { Err("the check sum of the header is not that of the header".into()) }
 }

@@ -138,7 +138,7 @@ impl Checkpoint {
         self.verify()?;
         let known = || self.models().map(String::from);
         let model = self.view(name)?;
-        model.ok_or_else(|| Error::unknown_name(self.tensors.called("the checkpoint"), "model", name, known()))
+        model.ok_or_else(|| Error::unknown_name(self.tensors.display_name("the checkpoint"), "model", name, known()))
     }
 
     /// Returns a model's part of the file.

@@ -93,7 +93,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         shard: Option<(usize, usize)>,
     ) -> Result<Crc> {
         let ModelOf { tensors, manifest } = self.model(shard)?;
-        put(shown, to, tensors.iter().map(|(spec, held)| (spec.clone(), held)).collect(), manifest)
+        put(shown, to, tensors.iter().map(|(spec, sources)| (spec.clone(), sources)).collect(), manifest)
     }
 
     /// Collects the contents, of all ranks or one.
@@ -147,10 +147,11 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
                 }
             }
         }
-        let leaves =
-            tensors.into_iter().map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), Held::Leaf(leaf)));
-        let kept = kept.into_iter().map(|(spec, buffer)| (spec, Held::Buffer(buffer)));
-        let tensors: Vec<(Spec, Held<'_>)> = leaves.chain(kept).collect();
+        let leaves = tensors
+            .into_iter()
+            .map(|(name, leaf)| (Spec::new(name, leaf.dtype(), leaf.shape()), TensorSource::Leaf(leaf)));
+        let kept = kept.into_iter().map(|(spec, buffer)| (spec, TensorSource::Buffer(buffer)));
+        let tensors: Vec<(Spec, TensorSource<'_>)> = leaves.chain(kept).collect();
         let manifest = self.manifest(structure, values, arrays)?;
         let manifest = Manifest { params: has_params, buffers: described, shard, parts, quantized, ..manifest };
         Ok(ModelOf { tensors, manifest })
@@ -177,7 +178,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
 /// A model's tensors and description.
 #[derive(Debug)]
 pub(super) struct ModelOf<'a> {
-    pub(super) tensors: Vec<(Spec, Held<'a>)>,
+    pub(super) tensors: Vec<(Spec, TensorSource<'a>)>,
     pub(super) manifest: Manifest,
 }
 
@@ -185,23 +186,23 @@ pub(super) struct ModelOf<'a> {
 pub(super) fn put(
     shown: &str,
     to: &mut (impl Write + Seek),
-    mut tensors: Vec<(Spec, &Held<'_>)>,
+    mut tensors: Vec<(Spec, &TensorSource<'_>)>,
     manifest: Manifest,
 ) -> Result<Crc> {
     in_order(&mut tensors, |(spec, _)| spec);
     if let Some(twice) = tensors.windows(2).find(|pair| pair[0].0.name == pair[1].0.name) {
         return Err(Error::state("checkpoint", format!("two arrays have the name `{}`", twice[0].0.name)));
     }
-    let (specs, held): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
-    let read = |number: usize, take: Take<'_>| match held[number] {
-        Held::Leaf(leaf) => leaf.read_bytes(take),
-        Held::Buffer(buffer) => buffer.read_bytes(take),
+    let (specs, sources): (Vec<_>, Vec<_>) = tensors.into_iter().unzip();
+    let read = |number: usize, take: Take<'_>| match sources[number] {
+        TensorSource::Leaf(leaf) => leaf.read_bytes(take),
+        TensorSource::Buffer(buffer) => buffer.read_bytes(take),
     };
     write(shown, to, &specs, read, manifest)
 }
 
 #[derive(Debug)]
-pub(super) enum Held<'a> {
+pub(super) enum TensorSource<'a> {
     Leaf(LeafRef<'a>),
     Buffer(buffers::Saved<'a>),
 }

@@ -73,8 +73,8 @@ impl Tensors {
     }
 
     /// Describes tensors in other files.
-    pub(super) fn elsewhere(name: String, metadata: Metadata) -> Tensors {
-        let (source, metadata) = (Arc::new(Source::Elsewhere), Arc::new(metadata));
+    pub(super) fn external(name: String, metadata: Metadata) -> Tensors {
+        let (source, metadata) = (Arc::new(Source::External), Arc::new(metadata));
         Tensors { name, source, start: 0, metadata, prefix: String::new() }
     }
 
@@ -98,11 +98,11 @@ impl Tensors {
     }
 
     /// Returns whether tensors are in memory, where nothing changes them.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn is_in_memory(&self) -> bool {
         matches!(*self.source, Source::Bytes(_))
     }
 
-    pub(super) fn called(&self, what: &str) -> String {
+    pub(super) fn display_name(&self, what: &str) -> String {
         if matches!(*self.source, Source::Bytes(Bytes::Owned(_))) {
             self.name.clone()
         } else {

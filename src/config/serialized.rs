@@ -41,7 +41,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn inside<T: Serialize + ?Sized>(self, value: &T) -> Read {
+    fn read_value<T: Serialize + ?Sized>(self, value: &T) -> Read {
         let left = self.left.checked_sub(1).ok_or_else(|| Problem(refusal()))?;
         value.serialize(Reader { left })
     }
@@ -75,7 +75,7 @@ struct Items {
 
 impl Items {
     fn add<T: Serialize + ?Sized>(&mut self, item: &T) -> Done {
-        self.items.push(self.reader.inside(item)?);
+        self.items.push(self.reader.read_value(item)?);
         Ok(())
     }
 
@@ -97,7 +97,7 @@ const ARBITRARY_NUMBER: &str = "$serde_json::private::Number";
 
 impl Entries {
     fn add<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Done {
-        self.entries.push((key.into(), self.reader.inside(value)?));
+        self.entries.push((key.into(), self.reader.read_value(value)?));
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl Serializer for Reader {
         variant: &'static str,
         value: &T,
     ) -> Read {
-        Ok(named(Some(variant), self.inside(value)?))
+        Ok(named(Some(variant), self.read_value(value)?))
     }
     fn serialize_seq(self, _: Option<usize>) -> core::result::Result<Items, Problem> {
         Ok(self.items())

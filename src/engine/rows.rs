@@ -27,24 +27,24 @@ pub(crate) struct LeafRows {
 }
 
 /// Returns the differences of rows from those that a leaf can have.
-pub(crate) fn misfits(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) -> Vec<Difference> {
+pub(crate) fn differences(leaf: &LeafSpec, values: &LeafParts, indices: &[usize]) -> Vec<Difference> {
     let (path, [found, shape]) = (|| leaf.path().into(), [&values.shape[..], leaf.shape()]);
     let Some((&rows, columns)) = shape.split_first() else {
         return vec![Difference::Row { path: path(), rows: 0, found: indices.first().copied().unwrap_or(0) }];
     };
-    let mut misfits = Vec::new();
+    let mut differences = Vec::new();
     if found.split_first() != Some((&indices.len(), columns)) {
         let expected = [&[indices.len()], columns].concat();
-        misfits.push(Difference::Rows { path: path(), expected, found: found.into() });
+        differences.push(Difference::Rows { path: path(), expected, found: found.into() });
     }
     if let Some(&found) = indices.iter().find(|index| **index >= rows) {
-        misfits.push(Difference::Row { path: path(), rows, found });
+        differences.push(Difference::Row { path: path(), rows, found });
     }
     if rows > 1 && leaf.len() > 0 && leaf.strides()[0].unsigned_abs() != leaf.len() / rows {
         let expected = dense_strides(shape).to_vec();
-        misfits.push(Difference::MemoryOrder { path: path(), expected, found: leaf.strides().to_vec() });
+        differences.push(Difference::MemoryOrder { path: path(), expected, found: leaf.strides().to_vec() });
     }
-    misfits
+    differences
 }
 
 impl Rows {
@@ -88,7 +88,7 @@ impl LeafRows {
         for &(index, place) in order {
             let (done, free) = room.split_at_mut(self.rows.len() * self.columns);
             let row = &mut free[..self.columns];
-            // SAFETY: the values are borrowed from the tree during its walk; `misfits` checked that each index has a
+            // SAFETY: the values are borrowed from the tree during its walk; `differences` checked that each index has a
             // row of them.
             unsafe {
                 read_in_order(&from, &values.shape, spec.strides(), current_simd_level(), place * self.columns, row)

@@ -1,7 +1,7 @@
 //! Collects the leaves of a step's trees and checks that they match the state.
 
 use super::leaf::{Table, TableLeaf};
-use super::rows::{Rows, misfits};
+use super::rows::{Rows, differences};
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::tree::{Difference, LeafParts, LeafSpec, Structure, Tree, TreeMut, Walk, WalkMut};
@@ -100,7 +100,7 @@ impl<'s> Check<'s> {
         let spec = self.structure.leaves().get(table.len());
         let fits = |spec: &&LeafSpec| {
             let dtype = (self.fits)(spec.dtype(), parts.data.dtype());
-            spec.path() == path && dtype && misfits(spec, parts, indices).is_empty()
+            spec.path() == path && dtype && differences(spec, parts, indices).is_empty()
         };
         match spec.filter(fits) {
             Some(spec) => table.push(rows.take(table.len(), spec, parts, indices)),
@@ -130,20 +130,20 @@ impl<'s> Check<'s> {
         if self.same && table.len() == self.structure.len() {
             Ok(())
         } else {
-            Err(self.misfit(&|walk| tree.walk(walk)))
+            Err(self.mismatch_report(&|walk| tree.walk(walk)))
         }
     }
 
     /// Describes the differences of a tree. Its walk is a trait object, so that this is compiled once.
     #[cold]
-    fn misfit<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
+    fn mismatch_report<'a>(&self, tree: &dyn Fn(&mut Walk<'a, '_>)) -> Error {
         let (mut leaves, mut of_rows) = (Vec::new(), Vec::new());
         tree(&mut Walk::of_rows(&mut String::new(), &mut |path, leaf| {
             let whole = self.structure.index_of(path).map(|leaf| &self.structure.leaves()[leaf]);
             leaves.push(match (leaf.rows, whole) {
                 // Matching rows stand for their leaf; `of_rows` collects differences.
                 (Some(indices), Some(whole)) => {
-                    of_rows.extend(misfits(whole, &leaf.parts, indices));
+                    of_rows.extend(differences(whole, &leaf.parts, indices));
                     whole.standing_for(leaf.dtype(), Some(whole.shape().into()))
                 }
                 _ => LeafSpec::with_strides(path, leaf.dtype(), leaf.shape(), &leaf.parts.strides),

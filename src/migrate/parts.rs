@@ -318,14 +318,14 @@ impl Verbs {
                 return Err(no_part(name, path));
             }
             if let (Verb::Insert(at), false) = (verb, meant) {
-                parts.in_vain.push(at.clone());
+                parts.without_effect.push(at.clone());
             }
-            let Parts { asked, cast, groups, joined: one, of_params, .. } = &mut parts;
-            for marked in [asked, cast, groups, one, of_params] {
+            let Parts { must_exist, cast, groups, joined: one, of_params, .. } = &mut parts;
+            for marked in [must_exist, cast, groups, one, of_params] {
                 *marked = core::mem::take(marked).into_iter().filter_map(|at| verb.moved(&at).0).collect();
             }
             match verb {
-                Verb::Fresh(at) => parts.asked.push(at.clone()),
+                Verb::Fresh(at) => parts.must_exist.push(at.clone()),
                 Verb::Cast(at) => parts.cast.push(at.clone()),
                 Verb::Split { at, groups } => parts.groups.extend(groups.iter().map(|group| joined(at, group))),
                 Verb::Join { at, .. } => parts.joined.push(at.clone()),

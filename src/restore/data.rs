@@ -99,7 +99,7 @@ impl StateData {
         let structure = self.structure.structure().ok_or_else(|| bad(&"a leaf is larger than any memory"))?;
         let items = self.items.iter().map(Entry::spec).collect();
         let saved = Saved {
-            called: "the state".into(),
+            display_name: "the state".into(),
             optimizer: &optimizer,
             structure: &structure,
             beside: Beside::default(),

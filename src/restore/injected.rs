@@ -51,8 +51,8 @@ fn injections<'a>(place: &str, value: &'a Recipe, show: &mut dyn FnMut(&str, &'a
 
 /// Returns an argument's place, in a call or, if it shares its arguments, its inner transformation.
 fn argument(place: &str, call: &Recipe, name: &str) -> Option<String> {
-    let (called, arguments) = call.as_call()?;
-    let place = format!("{place}.{called}");
+    let (display_name, arguments) = call.as_call()?;
+    let place = format!("{place}.{display_name}");
     match arguments.get(name) {
         Some(_) => Some(format!("{place}.{name}")),
         None => argument(&format!("{place}.inner"), arguments.get("inner")?, name),

@@ -312,8 +312,8 @@ impl Moments {
         self.arrays[leaf].clone_from(&from.arrays[leaf]);
     }
 
-    pub(crate) fn laid(&self) -> impl Hash + '_ {
-        Laid(self)
+    pub(crate) fn layout_hash(&self) -> impl Hash + '_ {
+        LayoutHash(self)
     }
 
     pub(crate) fn raw(&self, leaf: usize) -> Option<RawSlice> {
@@ -399,9 +399,9 @@ impl Moments {
     }
 }
 
-struct Laid<'a>(&'a Moments);
+struct LayoutHash<'a>(&'a Moments);
 
-impl Hash for Laid<'_> {
+impl Hash for LayoutHash<'_> {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         let arrays = self.0.arrays.iter().map(|array| array.as_ref().map(|a| (a.data.dtype(), &a.shape, &a.strides)));
         arrays.for_each(|array| array.hash(hasher));

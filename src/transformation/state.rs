@@ -207,8 +207,9 @@ impl<T: Stage> OptState<T> {
     /// Checks that a replaced state could be the result of `init`.
     pub(crate) fn fits(&self) -> Result<()> {
         let Some(layout) = self.layout.as_ref().filter(|_| self.lent) else { return Ok(()) };
-        let misfit = |problem| Error::state("a state was put in the place of the one that `init` made", problem);
-        layout.compare(&self.inner, &self.structure).map_err(misfit)
+        let mismatch_report =
+            |problem| Error::state("a state was put in the place of the one that `init` made", problem);
+        layout.compare(&self.inner, &self.structure).map_err(mismatch_report)
     }
 
     /// Checks that this transformation can do a step.
@@ -256,7 +257,7 @@ impl<T: Stage> OptState<T> {
         self.belongs(transformation)?;
         let mut reader = Reader::new(self.structure.clone());
         transformation.read(&self.inner, &mut StateWalk::of_readings(&mut reader))?;
-        Ok(reader.found())
+        Ok(reader.readings())
     }
 
     /// Collects the gradients of whole leaves and rows, and the missing ones.

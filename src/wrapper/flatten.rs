@@ -89,10 +89,10 @@ impl<S> FlattenState<S> {
 impl<S: State> State for FlattenState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         walk.fact("vector", &(&self.room.nested, &self.room.leaves, &self.room.active));
-        walk.apart(|walk| walk.inside("inner", &mut |walk| self.inner.walk(walk)));
+        walk.other_tree(|walk| walk.nested("inner", &mut |walk| self.inner.walk(walk)));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
-        walk.apart(|walk| walk.inside("inner", |walk| self.inner.walk_mut(walk)));
+        walk.other_tree(|walk| walk.nested("inner", |walk| self.inner.walk_mut(walk)));
     }
 }
 
@@ -328,7 +328,7 @@ impl<T: Stage> InnerRuns<Flatten<T>> for Flattened {
     }
 
     fn read<'a>(flatten: &Flatten<T>, state: &'a FlattenState<T::State>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
-        walk.apart(|walk| walk.inside("inner", &mut |walk| flatten.inner.read(&state.inner, walk)))
+        walk.other_tree(|walk| walk.nested("inner", &mut |walk| flatten.inner.read(&state.inner, walk)))
     }
 
     fn unused(flatten: &Flatten<T>, state: &FlattenState<T::State>, report: &mut dyn FnMut(&str, bool)) {

@@ -54,7 +54,7 @@ use crate::error::{Error, Result};
 use crate::needs::{Level, Needs};
 use crate::recipe::Recipe;
 use crate::schedule::{Hyperparam, Schedule};
-use crate::state::{Given, State, StateWalk};
+use crate::state::{ArgumentValues, State, StateWalk};
 
 /// A value with a name and arguments that transforms gradients.
 ///
@@ -287,7 +287,7 @@ impl<P: Part> Shows for P {
     }
 }
 
-fn own_hyperparams(part: &dyn Shows) -> Given {
+fn own_hyperparams(part: &dyn Shows) -> ArgumentValues {
     hyperparams_of(&mut |visit| part.show(visit))
 }
 

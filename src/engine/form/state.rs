@@ -234,11 +234,11 @@ impl<M: State, S: State> State for WrapperState<M, S> {
         evaluation(&self.memory, &self.arrays, walk);
         self.memory.walk(walk);
         self.arrays.walk(walk);
-        walk.inside(self.name, &mut |walk| self.inner.walk(walk));
+        walk.nested(self.name, &mut |walk| self.inner.walk(walk));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.memory.walk_mut(walk);
         self.arrays.walk_mut(walk);
-        walk.inside(self.name, |walk| self.inner.walk_mut(walk));
+        walk.nested(self.name, |walk| self.inner.walk_mut(walk));
     }
 }

@@ -99,7 +99,7 @@ pub struct ScaleByStableAdamState {
     factors: Vec<f64>,
 }
 
-state_fields!(ScaleByStableAdamState { count, updates } knows { decays });
+state_fields!(ScaleByStableAdamState { count, updates } facts { decays });
 
 impl ScaleByStableAdamState {
     /// Returns the factor of a leaf's step in the last step that this state saw; 1 before the first.

@@ -91,7 +91,7 @@ pub struct AdaptiveGradClipState {
     of_params: Vec<f64>,
 }
 
-state_fields!(AdaptiveGradClipState { count } knows { units });
+state_fields!(AdaptiveGradClipState { count } facts { units });
 
 impl AdaptiveGradClip {
     fn units(&self, leaf: &LeafSpec) -> Result<Units> {

@@ -58,7 +58,7 @@ pub struct CentralizeState {
     means: Vec<f64>,
 }
 
-state_fields!(CentralizeState {} knows { units });
+state_fields!(CentralizeState {} facts { units });
 
 impl WholeTreeTransformation for Centralize {
     const SCOPE: Scope = Scope::LEAF;

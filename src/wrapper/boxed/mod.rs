@@ -146,11 +146,11 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     }
     fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: Place, range: PassRange, tile: &mut ErasedTile) {
         let held = held::<T>(state);
-        tile.with(&InBox { inside: self, state: &held.state, run: held.run(), place, range });
+        tile.with(&RecordedTile { inside: self, state: &held.state, run: held.run(), place, range });
     }
 }
 
-struct InBox<'a, T: Stage> {
+struct RecordedTile<'a, T: Stage> {
     inside: &'a T,
     state: &'a T::State,
     run: &'a T::Run,
@@ -158,7 +158,7 @@ struct InBox<'a, T: Stage> {
     range: PassRange,
 }
 
-impl<T: Stage> OnTile for InBox<'_, T> {
+impl<T: Stage> OnTile for RecordedTile<'_, T> {
     fn single(&self, tile: &mut Tile<'_, Traced<f32>>) {
         on_tile(self.inside, (self.state, self.run), self.place, self.range, tile);
     }

@@ -16,15 +16,15 @@ use crate::program::ErasedTile;
 use crate::recipe::Recipe;
 use crate::state::StateWalk;
 
-struct Inside<'a, N> {
+struct BoxedStage<'a, N> {
     inside: &'a dyn DynTransformation<N>,
     state: &'a dyn ErasedState,
     at: StageChunk,
 }
 
-struct DynInPiece<'a, 't, N>(Inside<'a, N>, PhantomData<&'a mut &'t ()>);
+struct DispatchChunk<'a, 't, N>(BoxedStage<'a, N>, PhantomData<&'a mut &'t ()>);
 
-impl<'a, 't, N: Needs> TypedJob for DynInPiece<'a, 't, N> {
+impl<'a, 't, N: Needs> TypedJob for DispatchChunk<'a, 't, N> {
     type Argument<C: Real> = &'a mut Then<'t, C>;
     type Output = ();
 
@@ -37,7 +37,7 @@ impl<'a, 't, N: Needs> TypedJob for DynInPiece<'a, 't, N> {
     }
 
     fn recorded<C: Real>(self, then: &mut Then<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
-        let Inside { inside, state, at } = self.0;
+        let BoxedStage { inside, state, at } = self.0;
         then(&mut |tile| {
             ErasedTile::of(tile, number, line, |tile| inside.dyn_recorded_tile(state, at.place, at.range, tile));
         });
@@ -163,8 +163,8 @@ macro_rules! boxed_stage {
             }
 
             fn in_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
-                let inside = Inside { inside: &**self, state: &*state.0, at };
-                C::dispatch_type(DynInPiece(inside, PhantomData), then);
+                let inside = BoxedStage { inside: &**self, state: &*state.0, at };
+                C::dispatch_type(DispatchChunk(inside, PhantomData), then);
             }
 
             fn kernel<C: Real>(&self, _: &BoxedState, (): &(), _: usize) {}

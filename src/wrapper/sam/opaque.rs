@@ -76,7 +76,7 @@ impl<A> AdversarialGradientState<A> {
     }
 }
 
-state_fields!(AdversarialGradientState<A: State> { adv_state } knows { nested });
+state_fields!(AdversarialGradientState<A: State> { adv_state } facts { nested });
 
 struct Depart<'a> {
     point: &'a mut Moments,

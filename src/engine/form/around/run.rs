@@ -476,7 +476,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     fn read<'a>(part: &P, state: &'a StateOf<P>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
         walk.of_part(P::NAME, own_hyperparams(part), &mut |walk| {
             state.memory.walk(walk);
-            walk.inside(P::STATE, &mut |walk| part.current_inner(&state.memory).read(&state.inner, walk))
+            walk.nested(P::STATE, &mut |walk| part.current_inner(&state.memory).read(&state.inner, walk))
         })
     }
 

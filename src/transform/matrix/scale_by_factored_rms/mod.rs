@@ -115,7 +115,7 @@ pub struct ScaleByFactoredRmsState {
     room: Vec<f64>,
 }
 
-state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } knows { layouts } room { by_row, by_col });
+state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } facts { layouts } room { by_row, by_col });
 
 /// Returns the stride of axis `a` in row-major means over axis `gone`.
 fn step_without(shape: &[usize], gone: usize, a: usize) -> usize {

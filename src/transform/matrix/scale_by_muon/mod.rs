@@ -120,7 +120,7 @@ pub struct ScaleByMuonState {
     scratch: Scratch,
 }
 
-state_fields!(ScaleByMuonState { count, updates, mu } knows { places });
+state_fields!(ScaleByMuonState { count, updates, mu } facts { places });
 
 impl ScaleByMuon {
     fn check_coeffs(&self) -> Result<()> {

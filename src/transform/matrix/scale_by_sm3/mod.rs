@@ -93,7 +93,7 @@ pub struct ScaleBySm3State {
     scalars: Scalars<f64>,
 }
 
-state_fields!(ScaleBySm3State { count, mu } knows { layouts } room { before });
+state_fields!(ScaleBySm3State { count, mu } facts { layouts } room { before });
 
 /// The layout of a leaf with two axes and two elements or more.
 ///

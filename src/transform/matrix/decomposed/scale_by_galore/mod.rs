@@ -159,7 +159,7 @@ pub struct ScaleByGaloreState<S> {
 }
 
 state_fields!(
-    ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } knows { inside } means { matrices }
+    ScaleByGaloreState<S: State> { count, projector, base_optimizer_state } facts { inside } means { matrices }
 );
 
 /// The inputs of the base optimizer.
