@@ -5,7 +5,7 @@ mod suggestions;
 use core::fmt;
 
 use self::suggestions::Known;
-pub(crate) use self::suggestions::is_meant;
+pub(crate) use self::suggestions::is_suggestion;
 use crate::layout::Difference;
 
 /// An error: its place, the expected and the found value.
@@ -46,7 +46,7 @@ enum Kind {
         pattern: String,
         paths: Vec<String>,
         /// A similar pattern that matches leaves.
-        meant: Option<String>,
+        suggestion: Option<String>,
     },
     UnknownName {
         place: String,
@@ -131,9 +131,9 @@ impl Error {
         what: impl Into<String>,
         pattern: impl Into<String>,
         paths: Vec<String>,
-        meant: Option<String>,
+        suggestion: Option<String>,
     ) -> Error {
-        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, meant }))
+        Error(Box::new(Kind::NoMatch { what: what.into(), pattern: pattern.into(), paths, suggestion }))
     }
 
     pub(crate) fn unknown_name(
@@ -337,9 +337,9 @@ impl fmt::Display for Error {
             Kind::Argument { function, argument, expected, found } => {
                 write!(f, "{function}: argument `{argument}` must be {expected}, found {found}")
             }
-            Kind::NoMatch { what, pattern, paths, meant } => {
+            Kind::NoMatch { what, pattern, paths, suggestion } => {
                 write!(f, "{what} `{pattern}` matches none of the {} leaves{}", paths.len(), Listing(paths))?;
-                meant.as_ref().map_or(Ok(()), |meant| write!(f, "; did you mean `{meant}`?"))
+                suggestion.as_ref().map_or(Ok(()), |suggestion| write!(f, "; did you mean `{suggestion}`?"))
             }
             Kind::UnknownName { place, what, name, known } => {
                 write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))

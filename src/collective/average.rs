@@ -1,7 +1,7 @@
 //! The mean over ranks.
 
 use super::pairwise::{merge_all, merge_equal};
-use super::{Collective, agree, arrived, gather};
+use super::{Collective, agree, gather, wait_checked};
 use crate::element::{Element, with_dtype};
 use crate::error::Result;
 use crate::tree::{
@@ -144,7 +144,7 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
     let own = lens[rank];
     let from = vec![own; size];
     let pending = collective.begin_all_to_all(all, &lens, Vec::new(), &from);
-    let [all, mut received] = arrived(collective, pending, &from)?;
+    let [all, mut received] = wait_checked(collective, pending, &from)?;
     with_dtype!(leaf.dtype(), T => {
         let mut there = vec![T::default(); own / bytes];
         let mut values = Vec::with_capacity(size);
@@ -155,7 +155,7 @@ pub(crate) fn leaf_mean(collective: &dyn Collective, leaf: &mut LeafMut<'_>) -> 
         let means = mean_of(&values).into_iter().map(T::from_f64).collect::<Vec<_>>();
         received = LeafRef::from_slice(&means, &[means.len()])?.to_bytes();
     });
-    let [_, all] = arrived(collective, collective.begin_all_gather(received, all, &lens), &lens)?;
+    let [_, all] = wait_checked(collective, collective.begin_all_gather(received, all, &lens), &lens)?;
     leaf.take_bytes(&all);
     Ok(())
 }

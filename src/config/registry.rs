@@ -123,7 +123,7 @@ impl Unconfigured {
         Unconfigured::Named(Box::new(transformation))
     }
 
-    pub(super) fn inside<T: Arguments + Stage>(transformation: T) -> Unconfigured
+    pub(super) fn wrapping<T: Arguments + Stage>(transformation: T) -> Unconfigured
     where
         ValueAndGradFn: Includes<T::Needs>,
     {

@@ -9,7 +9,7 @@ use super::transform::{Transform, members_skip};
 use super::typed::{InStep, OnMember, OnView};
 use super::{
     Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, StepContext, Sums, WholeTree,
-    goes_around,
+    allows_absent,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -67,7 +67,7 @@ pub struct ChainRun<R> {
 }
 
 pub(crate) fn skips(chain: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
-    goes_around(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
+    allows_absent(chain, skips, place) || members_skip(chain, skips, &|i| format!("{place}.chain[{i}]"))
 }
 
 /// Returns the leaves that rest after a member: its own, which include `before`, or else `before`.

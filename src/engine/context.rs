@@ -143,7 +143,7 @@ impl<'a> InitContext<'a> {
     }
 
     /// Declares the cost of the active leaves, which must not be sharded.
-    pub(crate) fn must_be_whole(&self, work: &dyn Fn(&LeafSpec) -> f64) {
+    pub(crate) fn declare_whole(&self, work: &dyn Fn(&LeafSpec) -> f64) {
         let Some(mut whole) = self.whole.and_then(|whole| whole.lock().ok()) else { return };
         for ((all, leaf), on) in whole.iter_mut().zip(self.structure.leaves()).zip(self.active) {
             if *on {

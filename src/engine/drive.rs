@@ -133,7 +133,7 @@ impl Work {
     /// Runs a step; compiled once for all chains.
     fn run(
         &mut self,
-        chain: &mut dyn AnyChain,
+        chain: &mut dyn ErasedChain,
         at: &StepContext<'_>,
         mut objective: Option<&mut (dyn EvaluateLoss + '_)>,
         sink: Sink<'_>,
@@ -232,7 +232,7 @@ impl Work {
     }
 }
 
-trait AnyChain {
+trait ErasedChain {
     fn begin(&mut self, at: &StepContext<'_>);
     /// True if the engine, not a device, runs the passes.
     fn is_on_host(&self) -> bool;
@@ -252,7 +252,7 @@ struct Running<'a, 'r, T: Stage> {
     device: Option<&'a mut (dyn Remote<T> + 'r)>,
 }
 
-impl<T: Stage> AnyChain for Running<'_, '_, T> {
+impl<T: Stage> ErasedChain for Running<'_, '_, T> {
     fn begin(&mut self, at: &StepContext<'_>) {
         self.run = Some(self.transformation.begin(self.state, at));
     }

@@ -8,7 +8,7 @@ use super::slots::{RawSlots, SlotList};
 use super::stored::{Arrays, Slots, no_slots};
 use super::sums::{Added, NOTHING};
 use super::tile::STEP;
-use super::{PassRange, PassStructure, Place, Stage, Tile};
+use super::{PassRange, PassStructure, Stage, StageOffset, Tile};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::state::Moments;
@@ -36,7 +36,7 @@ pub(crate) fn chain_tile<S: Stage, C: Real>(
     let to = if S::SHAPE.drops(pass) { To::Discard } else { To::Updates };
     let added = loop_on_tile(&list, to, tile, None, &mut |arrays| own(simd, &kernel, arrays));
     if const { S::SHAPE.sums > 0 } {
-        add(&S::SHAPE, &added, Place::default(), tile.sums);
+        add(&S::SHAPE, &added, StageOffset::default(), tile.sums);
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn with_slices<C: Real>(
     });
 }
 
-pub(super) fn add(shape: &PassStructure, added: &Added, place: Place, sums: &mut [f64]) {
+pub(super) fn add(shape: &PassStructure, added: &Added, place: StageOffset, sums: &mut [f64]) {
     sums[place.sum..place.sum + shape.sums].iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
 }
 

@@ -10,13 +10,13 @@ use super::slots::SlotList;
 use super::stage_chunk::{Next, OnTile, StageChunk, Then};
 use super::sums::MOST_SUMS;
 use super::tile::ElementUpdateFn;
-use super::{PassRange, PassStructure, Place, Stage, Tile};
+use super::{PassRange, PassStructure, Stage, StageOffset, Tile};
 use crate::element::{Contribution, Real};
 
 pub(crate) fn on_tile<S: Stage, C: Real>(
     stage: &S,
     (state, run): (&S::State, &S::Run),
-    place: Place,
+    place: StageOffset,
     range: PassRange,
     tile: &mut Tile<'_, C>,
 ) {

@@ -29,11 +29,11 @@ impl TableLeaf {
     /// Returns a leaf whose state has strides `order`.
     pub(crate) fn of(parts: &LeafParts, order: &[isize]) -> TableLeaf {
         let mut leaf = TableLeaf::dense(parts.data);
-        leaf.lies_by(parts.strides_unless(order));
+        leaf.set_strided(parts.strides_unless(order));
         leaf
     }
 
-    pub(super) fn lies_by(&mut self, strided: Option<Strided>) {
+    pub(super) fn set_strided(&mut self, strided: Option<Strided>) {
         if strided.is_some() {
             (self.data, self.strided) = (self.data.scattered(), strided);
         }
@@ -45,7 +45,7 @@ impl TableLeaf {
 
     /// Returns true for this dtype in the state's memory order.
     #[inline]
-    pub(crate) fn lies(&self, dtype: DType) -> bool {
+    pub(crate) fn is_in_memory_order(&self, dtype: DType) -> bool {
         self.strided.is_none() && self.data.dtype() == dtype
     }
 

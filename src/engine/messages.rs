@@ -51,7 +51,7 @@ impl Layout {
                     if rank == layout.rank {
                         layout.here[round].push((chunk, at));
                     }
-                    at += chunk.len * layout.travels(structure.leaves()[chunk.leaf].dtype().compute()).size();
+                    at += chunk.len * layout.message_dtype(structure.leaves()[chunk.leaf].dtype().compute()).size();
                 }
                 layout.lens[round].push(at);
                 begins += at;
@@ -73,7 +73,7 @@ impl Layout {
     }
 
     /// Returns the dtype in messages.
-    fn travels(&self, own: DType) -> DType {
+    fn message_dtype(&self, own: DType) -> DType {
         self.narrow.filter(|narrow| narrow.size() < own.size()).unwrap_or(own)
     }
 
@@ -94,17 +94,17 @@ impl Layout {
     /// Returns the round of a range, and its offset in that message.
     fn place<C: Real>(&self, leaf: usize, start: usize) -> (usize, usize) {
         let (round, at) = self.places[self.number(leaf, start)];
-        (round, at + start % CHUNK * self.travels(C::DTYPE).size())
+        (round, at + start % CHUNK * self.message_dtype(C::DTYPE).size())
     }
 
     /// Writes a tile to the messages, unless none are lent.
-    pub(crate) fn put<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
+    pub(crate) fn store<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
         let (round, at) = self.place::<C>(tile.leaf, tile.start);
         let Some(message) = messages.get(round) else { return };
-        let (travels, simd) = (self.travels(C::DTYPE), tile.simd);
+        let (message_dtype, simd) = (self.message_dtype(C::DTYPE), tile.simd);
         let values = tile.input();
         // SAFETY: the messages are borrowed for the step, and each range belongs to one task in a pass.
-        write(simd, travels, values, unsafe { message.slice_mut(at, values.len() * travels.size()) });
+        write(simd, message_dtype, values, unsafe { message.slice_mut(at, values.len() * message_dtype.size()) });
     }
 
     pub(crate) fn take<C: Real>(&self, messages: &[RawBytes], tile: &mut Tile<'_, C>) {
@@ -126,22 +126,24 @@ impl Layout {
         parallel_for(0..here.len(), false, &|chunk| {
             let (Chunk { leaf, start, len, .. }, at) = &here[chunk];
             let Some(array) = arrays.raw(*leaf) else { return };
-            let travels = self.travels(array.dtype());
+            let message_dtype = self.message_dtype(array.dtype());
             match array.dtype() {
                 // SAFETY: the arrays are held exclusively, and each chunk belongs to one task.
-                DType::F64 => mean::<f64>(simd, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                DType::F64 => {
+                    mean::<f64>(simd, message_dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) })
+                }
                 // SAFETY: as above.
-                _ => mean::<f32>(simd, travels, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
+                _ => mean::<f32>(simd, message_dtype, &messages, *at, unsafe { array.slice_mut(*start, *len) }),
             }
         });
     }
 }
 
-fn write<C: Real>(simd: SimdLevel, travels: DType, values: &[C], message: &mut [u8]) {
-    if travels == C::DTYPE {
+fn write<C: Real>(simd: SimdLevel, message_dtype: DType, values: &[C], message: &mut [u8]) {
+    if message_dtype == C::DTYPE {
         return message.copy_from_slice(bytes_of(values));
     }
-    with_dtype!(travels, T => {
+    with_dtype!(message_dtype, T => {
         let mut there = [T::default(); TILE];
         let there = &mut there[..values.len()];
         dispatch(simd, Convert { from: values, to: &mut *there });
@@ -150,18 +152,18 @@ fn write<C: Real>(simd: SimdLevel, travels: DType, values: &[C], message: &mut [
 }
 
 /// Stores or adds the numbers of a message, times a weight.
-struct Weighed<'a, C, T> {
+struct AccumulateMessage<'a, C, T> {
     numbers: &'a [T],
     weight: C,
     to: &'a mut [C],
     adds: bool,
 }
 
-impl<C: Real, T: Element> Job for Weighed<'_, C, T> {
+impl<C: Real, T: Element> Job for AccumulateMessage<'_, C, T> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let Weighed { numbers, weight, to, adds } = self;
+        let AccumulateMessage { numbers, weight, to, adds } = self;
         let numbers = &numbers[..to.len()];
         for i in 0..to.len() {
             let x = convert::<T, C>(numbers[i]) * weight;
@@ -202,7 +204,7 @@ impl<C: Real> Job for Mean<'_, C> {
 }
 
 /// Averages all ranks' messages from byte `at` on.
-fn mean<C: Real>(simd: SimdLevel, travels: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
+fn mean<C: Real>(simd: SimdLevel, message_dtype: DType, messages: &[(u64, &[u8])], mut at: usize, to: &mut [C]) {
     let count = C::of(messages.iter().map(|(parts, _)| *parts as f64).sum());
     // Each sum's number of parts, and its index in `rows`.
     let (mut sums, mut rows): (Vec<(u64, usize)>, Vec<[C; TILE]>) = (Vec::new(), Vec::new());
@@ -216,9 +218,9 @@ fn mean<C: Real>(simd: SimdLevel, travels: DType, messages: &[(u64, &[u8])], mut
             let Some((n, row)) = sums.last_mut() else { return };
             *n += parts;
             let (weight, sum) = (C::of(*parts as f64), &mut rows[*row][..to.len()]);
-            with_dtype!(travels, T => {
+            with_dtype!(message_dtype, T => {
                 let bytes = &message[at..at + size_of::<T>() * to.len()];
-                let mut weigh = |numbers: &[T]| dispatch(simd, Weighed { numbers, weight, to: sum, adds });
+                let mut weigh = |numbers: &[T]| dispatch(simd, AccumulateMessage { numbers, weight, to: sum, adds });
                 match numbers_in(bytes) {
                     Some(numbers) => weigh(numbers),
                     None => {
@@ -233,7 +235,7 @@ fn mean<C: Real>(simd: SimdLevel, travels: DType, messages: &[(u64, &[u8])], mut
         merge_all(&mut sums, &mut |before, last| add(simd, &mut rows, *before, *last));
         sums.clear();
         dispatch(simd, Mean { sum: &rows[0], count, to: &mut *to });
-        at += to.len() * travels.size();
+        at += to.len() * message_dtype.size();
     }
 }
 

@@ -13,7 +13,7 @@ use super::stage_chunk::Next;
 use super::stored::{Arrays, is_stored};
 use super::tile::{SHORT, TILE, TileBuffers, TileScratch};
 use super::walk::Walk;
-use super::{Place, SlotList, Stage, StageChunk, Tile, fused, on_tile};
+use super::{SlotList, Stage, StageChunk, StageOffset, Tile, fused, on_tile};
 use crate::element::{DType, Real};
 use crate::memory::RawSlice;
 use crate::tree::Structure;
@@ -28,7 +28,7 @@ pub(crate) struct Pass<'a, T: Stage> {
     fuses: bool,
 }
 
-pub(crate) fn by_own_loops<T: Stage>(
+pub(crate) fn run_own_loops<T: Stage>(
     transformation: &T,
     (state, run): (&T::State, &T::Run),
     walk: &Walk<'_>,
@@ -37,8 +37,8 @@ pub(crate) fn by_own_loops<T: Stage>(
     Pass::of(transformation, (state, run), walk).run(scratch);
 }
 
-type AtOnce<P, C> = fn(&P, &Chunk, &mut [f64], &mut TileBuffers<C>) -> bool;
-type ByTiles<P, C> = fn(&P, &Chunk, &mut [f64], &mut TileBuffers<C>);
+type OneLoopFn<P, C> = fn(&P, &Chunk, &mut [f64], &mut TileBuffers<C>) -> bool;
+type TileLoopFn<P, C> = fn(&P, &Chunk, &mut [f64], &mut TileBuffers<C>);
 
 impl<'a, T: Stage> Pass<'a, T> {
     pub(super) fn of(transformation: &'a T, (state, run): (&'a T::State, &'a T::Run), walk: &'a Walk<'a>) -> Self {
@@ -82,7 +82,7 @@ fn in_steps<C: Real>(
         }
         ahead.prefetch_share();
         with_list(list, start, n, stored, (simd, buffers.all()), &mut |slots| run((start, n), from, slots));
-        ahead.go_on(chunk.len - done >= 3 * step);
+        ahead.next_tile(chunk.len - done >= 3 * step);
     }
 }
 
@@ -109,7 +109,7 @@ impl<T: Stage> Pass<'_, T> {
     pub(crate) fn record<C: Real>(&self, leaf: usize, u: C, p: C) -> (C, bool) {
         let (mut u, p) = ([u], [p]);
         let mut tile = Tile::recorded_element(leaf, &mut u, &p, self.walk.simd);
-        on_tile(self.transformation, (self.state, self.run), Place::default(), self.walk.range, &mut tile);
+        on_tile(self.transformation, (self.state, self.run), StageOffset::default(), self.walk.range, &mut tile);
         let adds_to_params = self.walk.is_last() && !self.walk.ends && !tile.zero;
         tile.materialize();
         (u[0], adds_to_params)
@@ -132,20 +132,20 @@ impl<T: Stage> Pass<'_, T> {
 
     fn chunk_in<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], scratch: &mut TileBuffers<C>) {
         // Constants of function type instantiate loops only where they can run; see `passes`.
-        let at_once: Option<AtOnce<Self, C>> = const { if T::FUSES { Some(Self::at_once) } else { None } };
+        let run_one_loop: Option<OneLoopFn<Self, C>> = const { if T::FUSES { Some(Self::run_one_loop) } else { None } };
         if self.fuses
-            && let Some(at_once) = at_once
-            && at_once(self, chunk, sums, scratch)
+            && let Some(run_one_loop) = run_one_loop
+            && run_one_loop(self, chunk, sums, scratch)
         {
             return;
         }
-        let by_tiles: ByTiles<Self, C> = const { if T::FUSES_ALWAYS { Self::as_chain } else { Self::as_stage } };
+        let by_tiles: TileLoopFn<Self, C> = const { if T::FUSES_ALWAYS { Self::as_chain } else { Self::as_stage } };
         by_tiles(self, chunk, sums, scratch);
     }
 
     /// Runs a chunk by one loop if it can access the arrays: at once, or by tiles if it reduces or converts. Returns
     /// true if so.
-    fn at_once<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], buffers: &mut TileBuffers<C>) -> bool {
+    fn run_one_loop<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], buffers: &mut TileBuffers<C>) -> bool {
         let (t, leaf, pass, simd) = (self.transformation, chunk.leaf, self.walk.range.to, self.walk.simd);
         let Some((source, from)) = self.walk.dense(chunk) else { return false };
         let (p, stored) = (self.walk.params[leaf].data, |dtype| is_stored::<C>(dtype, simd));
@@ -174,7 +174,7 @@ impl<T: Stage> Pass<'_, T> {
             let arrays = unsafe { Arrays::new(place, from, (p, to), slots) };
             let added = run(simd, &kernel, &arrays);
             if const { T::SHAPE.sums > 0 } {
-                fused::add(&T::SHAPE, &added, Place::default(), sums);
+                fused::add(&T::SHAPE, &added, StageOffset::default(), sums);
             }
         };
         let (converts, reduces) = (!list.is_stored(stored), T::SHAPE.reduces_in(pass));
@@ -195,11 +195,11 @@ impl<T: Stage> Pass<'_, T> {
 
     /// Runs a chunk by tiles, each by the loops of the members.
     fn as_stage<C: Real>(&self, chunk: &Chunk, sums: &mut [f64], scratch: &mut TileBuffers<C>) {
-        let (place, range) = (Place::default(), self.walk.range);
+        let (place, range) = (StageOffset::default(), self.walk.range);
         let params = &self.walk.params[chunk.leaf];
         let next = match () {
             () if self.walk.shape.drops(range.to) => Next::Dropped,
-            () if self.adds_to_params && params.lies(C::DTYPE) => Next::Added(params.data),
+            () if self.adds_to_params && params.is_in_memory_order(C::DTYPE) => Next::Added(params.data),
             () => Next::Read,
         };
         let at = StageChunk { place, range, leaf: chunk.leaf, next };

@@ -190,7 +190,7 @@ impl PassStructure {
     }
 
     /// Returns the shape of two stages side by side: each leaf or step runs one; they share barriers.
-    pub(crate) const fn beside(self, other: PassStructure) -> PassStructure {
+    pub(crate) const fn union(self, other: PassStructure) -> PassStructure {
         PassStructure {
             barriers: if self.barriers > other.barriers { self.barriers } else { other.barriers },
             stateful: self.stateful | other.stateful,
@@ -308,18 +308,18 @@ const fn after(counts: u32, sums: usize) -> u32 {
 
 /// The number of barriers and reductions before a stage in its chain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct StageOffset {
     /// Barriers before the stage.
     pub at: usize,
     /// Reductions before the stage's own.
     pub sum: usize,
 }
 
-impl Place {
+impl StageOffset {
     /// Returns the place behind a stage of this shape.
     #[inline(always)]
-    pub const fn after(self, shape: PassStructure) -> Place {
-        Place { at: self.at + shape.barriers, sum: self.sum + shape.sums }
+    pub const fn after(self, shape: PassStructure) -> StageOffset {
+        StageOffset { at: self.at + shape.barriers, sum: self.sum + shape.sums }
     }
 }
 
@@ -364,7 +364,7 @@ mod tests {
         for beside in [PassStructure::NONE.adding(1), ends_there] {
             assert!(!beside.then(norm).deferrable_in(0) && beside.then(norm).reduces_in(0));
         }
-        assert!(!norm.beside(norm).deferrable_in(0));
+        assert!(!norm.union(norm).deferrable_in(0));
     }
 
     #[test]
@@ -377,10 +377,7 @@ mod tests {
                 [ADAM.then(many), many.then(ADAM), many.then(many)].map(|shape| shape.barriers),
                 [clips, clips, 2 * clips]
             );
-            assert_eq!(
-                [many.beside(CLIP), CLIP.beside(many), many.sometimes()].map(|shape| shape.barriers),
-                [clips; 3]
-            );
+            assert_eq!([many.union(CLIP), CLIP.union(many), many.sometimes()].map(|shape| shape.barriers), [clips; 3]);
         }
         let most = PassStructure { barriers: usize::MAX, ..PassStructure::NONE };
         assert_eq!(most.then(CLIP).then(most), most);
@@ -395,7 +392,7 @@ mod tests {
         let chain = ADAM.then(KEEPS).then(DECAY);
         assert!(chain.cuts(0) && !chain.stores(0) && !chain.starts_from_stored(chain.range(1)));
         assert_eq!(chain.range(1), PassRange::of(1, 1));
-        for shape in [KEEPS.sometimes(), KEEPS.beside(ADAM)] {
+        for shape in [KEEPS.sometimes(), KEEPS.union(ADAM)] {
             assert!(shape.stores(0) && shape.starts_from_stored(shape.range(1)));
         }
     }
@@ -415,8 +412,8 @@ mod tests {
             assert_eq!(chain.range(pass + 1).from, pass + 1);
         }
         // A stage beside it that changes updates of other leaves makes the engine store all.
-        assert!(READS_UPDATES.beside(DECAY).stores(0) && !READS_UPDATES.beside(READS_UPDATES).stores(0));
-        assert!(READS_UPDATES.beside(KEEPS).stores(0));
+        assert!(READS_UPDATES.union(DECAY).stores(0) && !READS_UPDATES.union(READS_UPDATES).stores(0));
+        assert!(READS_UPDATES.union(KEEPS).stores(0));
     }
 
     #[test]
@@ -427,7 +424,7 @@ mod tests {
         assert_eq!((spans, chain.needs_updates(1), chain.needs_updates(2)), ([0, 1, 0], false, true));
         assert!(!chain.stores_any() && !chain.has_stored(1) && chain.reads_params_in(1));
         // A stage beside it reduces updates, or updates were stored for a later pass.
-        assert!(chain.then(CLIP).needs_updates(2) && DECAY.then(CLIP).then(CLIP.beside(size)).needs_updates(1));
+        assert!(chain.then(CLIP).needs_updates(2) && DECAY.then(CLIP).then(CLIP.union(size)).needs_updates(1));
         let stores = ADAM.then(size);
         assert!(stores.needs_updates(0) && stores.stores(0));
         let later = ADAM.then(CLIP).then(size).then(DECAY);
@@ -463,6 +460,6 @@ mod tests {
             |shape: PassStructure| (0..=shape.barriers).filter(|pass| shape.reduces_in(*pass)).collect::<Vec<_>>();
         assert_eq!(reduces(CLIP.then(ADAM)), [0]);
         assert_eq!(reduces(CLIP.then(ADAM).then(ADAM.adding(1))), [0, 1]);
-        assert_eq!(reduces(ADAM.then(KEEPS).then(CLIP).beside(DECAY)), [1]);
+        assert_eq!(reduces(ADAM.then(KEEPS).then(CLIP).union(DECAY)), [1]);
     }
 }

@@ -68,14 +68,14 @@ impl Rows {
         // Equal rows stay in order of position.
         self.order.sort_unstable();
         match spec.dtype().compute() {
-            DType::F64 => self.of_leaf[leaf].add_up::<f64>(spec, values, &self.order),
-            _ => self.of_leaf[leaf].add_up::<f32>(spec, values, &self.order),
+            DType::F64 => self.of_leaf[leaf].sum_duplicates::<f64>(spec, values, &self.order),
+            _ => self.of_leaf[leaf].sum_duplicates::<f32>(spec, values, &self.order),
         }
     }
 }
 
 impl LeafRows {
-    fn add_up<C: Real>(&mut self, spec: &LeafSpec, values: &LeafParts, order: &[(usize, usize)]) -> TableLeaf {
+    fn sum_duplicates<C: Real>(&mut self, spec: &LeafSpec, values: &LeafParts, order: &[(usize, usize)]) -> TableLeaf {
         self.columns = spec.len() / spec.shape()[0].max(1);
         self.rows.clear();
         // The first axis has the largest stride in both, so rows have the leaf's memory order.

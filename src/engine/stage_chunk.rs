@@ -1,13 +1,13 @@
 //! The position of the tile driver in a pass.
 
 use super::tile::Tile;
-use super::{PassRange, PassStructure, Place};
+use super::{PassRange, PassStructure, StageOffset};
 use crate::memory::RawSlice;
 
 /// A chunk on its way through one member of a chain in one pass.
 #[derive(Clone, Copy, Debug)]
 pub struct StageChunk {
-    pub(crate) place: Place,
+    pub(crate) place: StageOffset,
     pub(crate) range: PassRange,
     pub(crate) leaf: usize,
     pub(crate) next: Next,
@@ -24,7 +24,7 @@ pub(crate) enum Next {
 }
 
 impl StageChunk {
-    pub(crate) fn of_tile<C>(place: Place, range: PassRange, tile: &Tile<'_, C>) -> StageChunk {
+    pub(crate) fn of_tile<C>(place: StageOffset, range: PassRange, tile: &Tile<'_, C>) -> StageChunk {
         StageChunk { place, range, leaf: tile.leaf, next: Next::Read }
     }
 

@@ -88,6 +88,6 @@ impl<const N: usize> Lanes<N> {
 /// Splits off a member's `many` elements from those of later members. The branch for none saves time in unoptimized
 /// builds.
 #[inline(always)]
-pub(super) fn cut_off<T>(numbers: &mut [T], many: usize) -> (&mut [T], &mut [T]) {
+pub(super) fn split_sums<T>(numbers: &mut [T], many: usize) -> (&mut [T], &mut [T]) {
     if many == 0 { (&mut [], numbers) } else { numbers.split_at_mut(many) }
 }

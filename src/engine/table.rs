@@ -64,7 +64,7 @@ impl<'s> Check<'s> {
 
     fn leaf(&mut self, table: &mut Table, path: &str, parts: &LeafParts) {
         if self.absent.is_some() {
-            self.come_to(table, path);
+            self.mark_missing_before(table, path);
         }
         let Some(spec) = self.structure.leaves().get(table.len()) else {
             self.same = false;
@@ -79,23 +79,23 @@ impl<'s> Check<'s> {
         }
         // Most leaves have the state's strides.
         if !same_axes((spec.shape(), spec.strides()), (&parts.shape, &parts.strides)) {
-            self.other_axes(table, spec, parts);
+            self.record_other_axes(table, spec, parts);
         }
     }
 
     /// Records a last leaf of another shape or other strides.
-    fn other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
+    fn record_other_axes(&mut self, table: &mut Table, spec: &LeafSpec, parts: &LeafParts) {
         self.same &= spec.shape() == &*parts.shape;
         if self.same
             && let Some(leaf) = table.last_mut()
         {
-            leaf.lies_by(parts.strides_unless(spec.strides()));
+            leaf.set_strided(parts.strides_unless(spec.strides()));
         }
     }
 
     fn rows(&mut self, table: &mut Table, path: &str, parts: &LeafParts, indices: &[usize], rows: &mut Rows) {
         if self.absent.is_some() {
-            self.come_to(table, path);
+            self.mark_missing_before(table, path);
         }
         let spec = self.structure.leaves().get(table.len());
         let fits = |spec: &&LeafSpec| {
@@ -109,12 +109,12 @@ impl<'s> Check<'s> {
     }
 
     /// Marks leaves before `path` as missing, if they may be.
-    fn come_to(&mut self, table: &mut Table, path: &str) {
+    fn mark_missing_before(&mut self, table: &mut Table, path: &str) {
         let ahead = &self.structure.leaves()[table.len()..];
-        self.lacks(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
+        self.mark_missing(table, ahead.iter().position(|spec| spec.path() == path).unwrap_or(0));
     }
 
-    fn lacks(&mut self, table: &mut Table, leaves: usize) {
+    fn mark_missing(&mut self, table: &mut Table, leaves: usize) {
         let Some(absent) = self.absent.as_deref_mut().filter(|_| leaves > 0) else { return };
         absent.resize(self.structure.len(), false);
         for spec in &self.structure.leaves()[table.len()..][..leaves] {
@@ -123,9 +123,9 @@ impl<'s> Check<'s> {
         }
     }
 
-    fn done<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
+    fn finish<T: Tree + ?Sized>(mut self, table: &mut Table, tree: &T) -> Result<()> {
         if self.absent.is_some() {
-            self.lacks(table, self.structure.len() - table.len());
+            self.mark_missing(table, self.structure.len() - table.len());
         }
         if self.same && table.len() == self.structure.len() {
             Ok(())
@@ -164,8 +164,8 @@ impl<'s> Check<'s> {
             }
         }
         let mut what = format!("the {} do not fit the parameters that the state was made for", self.what);
-        let lacks = |difference: &Difference| matches!(difference, Difference::Missing { .. });
-        if self.what == GRADIENTS && differences.iter().all(lacks) {
+        let mark_missing = |difference: &Difference| matches!(difference, Difference::Missing { .. });
+        if self.what == GRADIENTS && differences.iter().all(mark_missing) {
             if found.is_empty() {
                 what += NO_LEAVES;
             }
@@ -236,7 +236,7 @@ pub(crate) fn grads_or_rows<G: Tree + ?Sized>(
         Some(indices) => check.rows(table, path, &leaf.parts, indices, rows),
         None => check.leaf(table, path, &leaf.parts),
     }));
-    check.done(table, tree)
+    check.finish(table, tree)
 }
 
 /// Returns true if the compute type represents the gradients exactly.
@@ -247,13 +247,13 @@ fn exact(ours: DType, theirs: DType) -> bool {
 fn write<T: TreeMut + ?Sized>(tree: &mut T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
     tree.walk_mut(&mut WalkMut::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
-    check.done(table, tree)
+    check.finish(table, tree)
 }
 
 fn read<T: Tree + ?Sized>(tree: &T, table: &mut Table, path: &mut String, mut check: Check<'_>) -> Result<()> {
     table.clear();
     tree.walk(&mut Walk::new(path, &mut |path, leaf| check.leaf(table, path, &leaf.parts)));
-    check.done(table, tree)
+    check.finish(table, tree)
 }
 
 #[cfg(test)]

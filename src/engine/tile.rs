@@ -191,7 +191,7 @@ impl<'t, C: Real> Tile<'t, C> {
         self.parts().0
     }
 
-    /// Returns the reductions of this chunk; a stage's own start at its [`Place::sum`](super::Place::sum).
+    /// Returns the reductions of this chunk; a stage's own start at its [`StageOffset::sum`](super::StageOffset::sum).
     pub fn sums(&mut self) -> &mut [f64] {
         self.sums
     }

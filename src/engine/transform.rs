@@ -125,7 +125,7 @@ pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<PassStruct
 }
 
 /// Runs [`Transform::skips`] for one that `skip_absent` can only wrap whole.
-pub(crate) fn goes_around(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
+pub(crate) fn allows_absent(stage: &dyn Transform, skips: &mut Skips, place: &str) -> bool {
     let skips_already = stage.absent() != Absent::Refused;
     let fits = !stage.shape().joins && !stage.has_windows();
     if !skips_already && fits {

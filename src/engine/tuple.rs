@@ -4,12 +4,12 @@ use super::chain::{self, ChainRun, Stages, chain_methods};
 use super::in_chunk::fused_loop;
 use super::limits::{MOST_BARRIERS, MOST_SLOTS};
 use super::stage_chunk::{StageChunk, Then};
-use super::sums::{MOST_SUMS, cut_off};
+use super::sums::{MOST_SUMS, split_sums};
 use super::transform::Transform;
 use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
     Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses,
-    SlotList, Stage, StepContext, Sums, TileScratch, Walk, WholeTree, append, by_own_loops,
+    SlotList, Stage, StepContext, Sums, TileScratch, Walk, WholeTree, append, run_own_loops,
 };
 use crate::element::Real;
 use crate::error::Result;
@@ -152,7 +152,7 @@ macro_rules! chains {
             chain_methods!();
 
             fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
-                by_own_loops(self, (state, run), walk, scratch);
+                run_own_loops(self, (state, run), walk, scratch);
             }
 
             fn in_chunk<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, Cx>) {
@@ -182,8 +182,8 @@ macro_rules! chains {
             fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, range: PassRange, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Contribution<Cx>]) -> Cx {
                 let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
-                    let (own, slots) = cut_off(slots, $T::SLOTS);
-                    let (sums, terms) = cut_off(terms, $T::SHAPE.sums);
+                    let (own, slots) = split_sums(slots, $T::SLOTS);
+                    let (sums, terms) = split_sums(terms, $T::SHAPE.sums);
                     // Otherwise the update is unmodified; unoptimized builds save the call.
                     if range.from <= at + $T::SHAPE.barriers && at <= range.to {
                         u = $T::apply::<Cx>(&kernel.$i, at, range, own, u, p, sums);

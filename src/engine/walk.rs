@@ -153,7 +153,7 @@ impl Walk<'_> {
             let len = TILE.min(chunk.len - done);
             let tile = Chunk { start: chunk.start + done, from: chunk.from + done, len, ..*chunk };
             if done > 0 {
-                prefetcher.go_on(chunk.len - done >= 2 * TILE);
+                prefetcher.next_tile(chunk.len - done >= 2 * TILE);
             }
             self.tile(&tile, from, part, (&mut *sums, &mut *scratch), &mut prefetcher);
         }
@@ -219,7 +219,7 @@ impl Walk<'_> {
         let mut unread = None;
         match source {
             Some(source) if stores && source.own => {}
-            Some(source) if source.lies(C::DTYPE) => {
+            Some(source) if source.is_in_memory_order(C::DTYPE) => {
                 // SAFETY: gradients are borrowed for the step. While this slice lives, a pass writes only stored
                 // updates, which are other memory.
                 unread = Some(unsafe { source.data.slice(from, len) });
@@ -228,7 +228,7 @@ impl Walk<'_> {
             Some(source) => unsafe { read_chunk(source, spec, self.simd, from, u) },
             None => u.fill(C::zero()),
         }
-        let p = if table.lies(C::DTYPE) {
+        let p = if table.is_in_memory_order(C::DTYPE) {
             // SAFETY: parameters are borrowed for the step. This range of them is written only at the end of this
             // function, or by a loop that first replaces `tile.p`.
             unsafe { table.data.slice(start, len) }
@@ -286,7 +286,7 @@ impl Walk<'_> {
                 // SAFETY: as above; `Nested` holds the arrays exclusively.
                 arrays.raw(leaf).inspect(|to| unsafe { store(self.simd, *to, start, tile.input()) });
             }
-            Sink::Messages(layout, messages) => layout.put(messages, &mut tile),
+            Sink::Messages(layout, messages) => layout.store(messages, &mut tile),
             Sink::Gradients => {
                 tile.materialize();
                 // SAFETY: gradients are borrowed for the step to be written, no pass follows, and a pass runs each

@@ -57,30 +57,30 @@ impl<'a> Known<'a> {
         let is_called = |known: &str| called.contains(&known.rsplit('.').next().unwrap_or(known));
         let mut nearest: Vec<&str> = known.iter().map(|k| &**k).collect();
         nearest.sort_by_key(|k| (!is_called(k), !k.starts_with(name), distance(name, k), letters(name) != letters(k)));
-        let meant = match nearest.iter().take_while(|k| is_called(k)).count() {
+        let suggestion = match nearest.iter().take_while(|k| is_called(k)).count() {
             0 => nearest
                 .first()
                 .map_or(0, |first| usize::from(first.starts_with(name) || distance(name, first) <= 1 + name.len() / 3)),
             called => called,
         };
-        (nearest, meant)
+        (nearest, suggestion)
     }
 }
 
 /// Returns true if an unknown name means only this known one.
-pub(crate) fn is_meant(name: &str, known: &[&str], one: &str) -> bool {
+pub(crate) fn is_suggestion(name: &str, known: &[&str], one: &str) -> bool {
     let known: Vec<String> = known.iter().map(|known| String::from(*known)).collect();
-    let (nearest, meant) = Known(name, &known).nearest();
-    nearest[..meant] == [one]
+    let (nearest, suggestion) = Known(name, &known).nearest();
+    nearest[..suggestion] == [one]
 }
 
 impl fmt::Display for Known<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
-        let (nearest, meant) = self.nearest();
-        if meant > 0 {
-            let meant: Vec<String> = nearest[..meant].iter().map(|k| format!("`{k}`")).collect();
-            write!(f, "; did you mean {}?", meant.join(", "))?;
+        let (nearest, suggestion) = self.nearest();
+        if suggestion > 0 {
+            let suggestion: Vec<String> = nearest[..suggestion].iter().map(|k| format!("`{k}`")).collect();
+            write!(f, "; did you mean {}?", suggestion.join(", "))?;
         }
         match self.1.len() {
             0 => Ok(()),
@@ -142,7 +142,7 @@ mod tests {
     fn what_a_thing_is_called_elsewhere_is_known() {
         let known =
             ["b1", "b2", "eps", "learning_rate", "weight_decay", "adam", "adamw", "cosine_decay"].map(String::from);
-        for (name, meant) in [
+        for (name, suggestion) in [
             ("lr", "`learning_rate`"),
             ("LR", "`learning_rate`"),
             ("betas", "`b1`, `b2`"),
@@ -157,7 +157,8 @@ mod tests {
             ("cosine_decay_schedule", "`cosine_decay`"),
         ] {
             let said = Known(name, &known).to_string();
-            let expected = if meant.is_empty() { " (the nearest".into() } else { format!("; did you mean {meant}? (") };
+            let expected =
+                if suggestion.is_empty() { " (the nearest".into() } else { format!("; did you mean {suggestion}? (") };
             assert!(said.starts_with(&expected), "{name}: {said}");
         }
         // By the last level of a path.

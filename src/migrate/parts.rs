@@ -300,15 +300,15 @@ impl Verbs {
             for (i, to) in parts.to.iter_mut().enumerate() {
                 let copies: Vec<_> = to.iter().flat_map(|path| verb.copies(path)).collect();
                 let moved: Vec<_> = to.iter().map(|path| verb.moved(path)).collect();
-                let is_meant = !copies.is_empty() || moved.iter().any(|(_, meant)| *meant);
-                meant |= is_meant;
+                let is_suggestion = !copies.is_empty() || moved.iter().any(|(_, meant)| *meant);
+                meant |= is_suggestion;
                 match verb {
-                    Verb::Split { .. } if is_meant => *to = copies,
+                    Verb::Split { .. } if is_suggestion => *to = copies,
                     _ => *to = moved.into_iter().filter_map(|(path, _)| path).chain(copies).collect(),
                 }
                 match verb {
-                    Verb::ParamsFrom(_) if is_meant => parts.to_params.push(i),
-                    Verb::Drop(_) if is_meant => _ = parts.dropped.insert(i),
+                    Verb::ParamsFrom(_) if is_suggestion => parts.to_params.push(i),
+                    Verb::Drop(_) if is_suggestion => _ = parts.dropped.insert(i),
                     _ => {}
                 }
             }

@@ -124,9 +124,9 @@ mod tests {
     use super::*;
     use crate::numeric::simd::{Job, SimdLevel, detected_simd_level, dispatch};
 
-    struct There<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
+    struct StoredBlock<'a>(&'a [u16; BLOCK], &'a [f32; BLOCK]);
 
-    impl Job for There<'_> {
+    impl Job for StoredBlock<'_> {
         type Output = ([f32; BLOCK], [u16; BLOCK]);
         fn run(self) -> Self::Output {
             unreachable!("it is run on a set")
@@ -154,7 +154,7 @@ mod tests {
                 // Each `f16`, and between: ties, their neighbours, all kinds of NaN.
                 for between in [0, 1, 0xfff, 0x1000, 0x1001, 0x1fff] {
                     let values = bits.map(|bits| f32::from_bits(f16::from_bits(bits).to_f32().to_bits() + between));
-                    let (wide, narrowed) = dispatch(simd, There(&bits, &values));
+                    let (wide, narrowed) = dispatch(simd, StoredBlock(&bits, &values));
                     assert_eq!(wide.map(f32::to_bits), bits.map(|bits| f16::from_bits(bits).widen().to_bits()));
                     assert_eq!(narrowed, values.map(|value| f16::narrow(value).to_bits()), "{simd:?} {first:x}");
                 }

@@ -85,7 +85,7 @@ impl Prefetch {
     }
 
     /// Begins a later tile; `follows` as in [`new`](Self::new).
-    pub(crate) fn go_on(&mut self, follows: bool) {
+    pub(crate) fn next_tile(&mut self, follows: bool) {
         self.share = if self.loops > 1 { self.lines.div_ceil(self.loops) } else { 0 };
         self.memory[..self.len].iter_mut().for_each(|(from, lines)| *from += *lines * LINE);
         self.next = if follows { 0 } else { self.lines };
@@ -135,16 +135,16 @@ mod tests {
         // The number of loops is unknown yet.
         (0..4).for_each(|_| ahead.prefetch_share());
         assert_eq!((ahead.lines, ahead.next), (64, 0));
-        ahead.go_on(true);
+        ahead.next_tile(true);
         let later = [((1 << 20) + 2 * 4096, 64), ((1 << 30) + 2 * 2048, 32)];
         assert_eq!((&ahead.memory[..ahead.len], ahead.share), (&later[..], 16));
         (0..4).for_each(|_| ahead.prefetch_share());
         assert_eq!(ahead.next, 64);
-        ahead.go_on(false);
+        ahead.next_tile(false);
         ahead.prefetch_share();
         assert_eq!(ahead.next, 64);
         // A single loop leaves its arrays to the CPU's prefetcher.
-        ahead.go_on(true);
+        ahead.next_tile(true);
         assert_eq!(ahead.share, 0);
     }
 

@@ -3,7 +3,7 @@
 use core::any::Any;
 
 use super::{ConfigError, Recipe, Result, ToRecipe};
-use crate::error::is_meant;
+use crate::error::is_suggestion;
 
 /// A value of a config, and its place in it: `$.chain[1].adamw.mask`.
 #[derive(Clone)]
@@ -300,7 +300,8 @@ impl<'a> Node<'a> {
                 return;
             }
             let given = entries.iter().find(|(key, _)| *key == name);
-            let meant = || unknown.iter().copied().find(|(key, _)| setting.is_missing() && is_meant(key, &known, name));
+            let meant =
+                || unknown.iter().copied().find(|(key, _)| setting.is_missing() && is_suggestion(key, &known, name));
             match given.or_else(meant) {
                 Some((_, node)) => problems.extend(setting.set(node).err()),
                 None if setting.is_missing() => missing.push(name),

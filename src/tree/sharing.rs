@@ -57,7 +57,7 @@ fn among(mut leaves: Vec<Placed>) -> Vec<Sharing> {
             (end, across) = (end.max(next.extent.end), across + 1);
         }
         if across > 1 {
-            meetings(&rest[..across], end, &mut found);
+            find_overlaps(&rest[..across], end, &mut found);
         }
         rest = &rest[across..];
     }
@@ -84,7 +84,7 @@ pub(super) fn extent(parts: &LeafParts) -> Range<isize> {
 }
 
 /// Finds, among leaves with overlapping extents, those that share an element with an earlier one.
-fn meetings(leaves: &[Placed], end: isize, found: &mut Vec<Sharing>) {
+fn find_overlaps(leaves: &[Placed], end: isize, found: &mut Vec<Sharing>) {
     let start = leaves[0].extent.start;
     // Clones begin at the same place; no comparison is needed.
     let clones = leaves.iter().enumerate().filter_map(|(i, leaf)| {

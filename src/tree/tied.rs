@@ -169,7 +169,7 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
                 return Err(Error::argument("sum_gradients", rows.path(), expected, "one of some rows"));
             }
             let before = wrong.len();
-            wrong.extend(group.iter().filter_map(|spec| misfit(spec, given.get(spec.path()))));
+            wrong.extend(group.iter().filter_map(|spec| gradient_mismatch(spec, given.get(spec.path()))));
             if wrong.len() > before {
                 continue;
             }
@@ -189,7 +189,7 @@ impl<'p, P: TreeMut + ?Sized> Tied<'p, P> {
 }
 
 /// Returns the defect of a tied leaf's gradient, if any.
-fn misfit(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference> {
+fn gradient_mismatch(spec: &LeafSpec, gradient: Option<&LeafRef<'_>>) -> Option<Difference> {
     match gradient {
         None => Some(Difference::Missing { expected: spec.clone() }),
         Some(leaf) if leaf.shape() != spec.shape() => {

@@ -143,14 +143,14 @@ fn scatter<C: Element, F: Element>(leaf: &LeafSpec, from: &[F], to: &mut [C]) {
 }
 
 /// Writes the vector leaf by leaf.
-struct Along<'a> {
+struct WriteVector<'a> {
     vector: &'a mut Moments,
     at: usize,
 }
 
-impl Along<'_> {
-    fn start(vector: &mut Moments) -> Along<'_> {
-        Along { vector, at: 0 }
+impl WriteVector<'_> {
+    fn start(vector: &mut Moments) -> WriteVector<'_> {
+        WriteVector { vector, at: 0 }
     }
 
     fn gather<C: Real>(&mut self, leaf: &LeafSpec, from: &[C]) {
@@ -174,17 +174,17 @@ impl Along<'_> {
 }
 
 fn join(leaves: &Structure, arrays: &Moments, vector: &mut Moments) {
-    let mut along = Along::start(vector);
+    let mut along = WriteVector::start(vector);
     leaves.leaves().iter().enumerate().for_each(|(i, leaf)| along.array(i, leaf, arrays));
 }
 
 /// Reads a vector leaf by leaf.
-struct Split<'a> {
+struct ReadVector<'a> {
     vector: &'a Moments,
     at: usize,
 }
 
-impl Split<'_> {
+impl ReadVector<'_> {
     fn scatter<C: Real>(&mut self, leaf: &LeafSpec, to: &mut [C]) {
         let range = self.at..self.at + leaf.len();
         self.at = range.end;
@@ -205,8 +205,8 @@ impl Split<'_> {
 }
 
 struct Gather<'a> {
-    grads: Along<'a>,
-    params: Option<Along<'a>>,
+    grads: WriteVector<'a>,
+    params: Option<WriteVector<'a>>,
 }
 
 impl LeafVisitor for Gather<'_> {
@@ -218,7 +218,7 @@ impl LeafVisitor for Gather<'_> {
     }
 }
 
-impl LeafVisitor for Split<'_> {
+impl LeafVisitor for ReadVector<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         self.scatter(leaf.spec, leaf.u);
     }
@@ -241,7 +241,7 @@ impl EvaluateLoss for EvaluateFlat<'_> {
 
     fn evaluate_loss(&mut self, _: &Structure, _: &Table, point: &Moments, gradient: Option<&mut Moments>) -> f64 {
         let leaves = || self.structure.leaves().iter().enumerate();
-        let mut along = Split { vector: point, at: 0 };
+        let mut along = ReadVector { vector: point, at: 0 };
         leaves().for_each(|(i, leaf)| along.array(i, leaf, self.point));
         let Some(gradient) = gradient else {
             return self.evaluate_loss.evaluate_loss(self.structure, self.params, self.point, None);
@@ -281,13 +281,13 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
             state;
         let shape = self.inner.shape();
         let reads = shape.reads_params != 0 || shape.materializes | shape.reads_updates != 0;
-        let params_along = if reads { Some(Along::start(params)) } else { None };
-        tree.visit(&mut Gather { grads: Along::start(grads), params: params_along });
+        let params_along = if reads { Some(WriteVector::start(params)) } else { None };
+        tree.visit(&mut Gather { grads: WriteVector::start(grads), params: params_along });
         let structure = tree.structure;
         let bounds = tree.bounds().map(|bounds| {
             let of = |bound: &Moments| {
                 let mut vector = grads.clone();
-                let mut along = Along::start(&mut vector);
+                let mut along = WriteVector::start(&mut vector);
                 let leaves = structure.leaves().iter().enumerate().filter(|(i, _)| active[*i]);
                 leaves.for_each(|(i, leaf)| along.array(i, leaf, bound));
                 vector
@@ -307,7 +307,7 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
         };
         let evaluate_loss = evaluate_loss.as_mut().map(|evaluate_loss| evaluate_loss as &mut dyn EvaluateLoss);
         *outcome = nested.run(&self.inner, inner, at, Arrays { grads, params, others: &[], updates }, evaluate_loss);
-        tree.visit(&mut Split { vector: updates, at: 0 });
+        tree.visit(&mut ReadVector { vector: updates, at: 0 });
     }
 }
 

@@ -113,7 +113,7 @@ trait Owner: fmt::Debug + Send + Sync {
     fn recipe(&self) -> Recipe;
 
     /// Returns an error if the transformation refuses these numbers.
-    fn takes(&self, values: &[Value]) -> Result<()>;
+    fn accepts(&self, values: &[Value]) -> Result<()>;
 }
 
 impl<T: Arguments + Stage> Owner for T {
@@ -125,7 +125,7 @@ impl<T: Arguments + Stage> Owner for T {
         Transform::recipe(self)
     }
 
-    fn takes(&self, values: &[Value]) -> Result<()> {
+    fn accepts(&self, values: &[Value]) -> Result<()> {
         let mut with = self.clone();
         with.arguments(&mut |name, argument| {
             let set = values.iter().find(|v| v.name == name && v.schedule.is_none());
@@ -177,7 +177,7 @@ impl Hyperparams {
             Some(i) => {
                 let mut values = self.values.clone();
                 values[i].value.set(value);
-                self.owner.as_ref().map_or(Ok(()), |owner| owner.takes(&values))?;
+                self.owner.as_ref().map_or(Ok(()), |owner| owner.accepts(&values))?;
                 self.values = values;
                 Ok(())
             }

@@ -134,7 +134,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
     fn finish(
         &self,
         memory: &mut LookaheadMemory<T::State>,
-        did: Decision,
+        decision: Decision,
         inside: Option<Outcome>,
         inner: &mut T::State,
     ) {
@@ -142,7 +142,7 @@ impl<T: Stage> Wrapper for Lookahead<T> {
         if inside.is_none() {
             return;
         }
-        if did == Decision::InnerOnly {
+        if decision == Decision::InnerOnly {
             return memory.steps_since_sync.increment();
         }
         memory.steps_since_sync.reset();

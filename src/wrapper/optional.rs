@@ -2,7 +2,7 @@
 
 use crate::engine::{
     Contribution, Emission, OnView, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses, SlotList, StageChunk,
-    Summary, Then, TileScratch, Viewed, Walk, by_own_loops,
+    Summary, Then, TileScratch, Viewed, Walk, run_own_loops,
 };
 use crate::part::prelude::*;
 use crate::recipe::Recipe;
@@ -113,7 +113,7 @@ impl<T: Stage> Stage for Option<T> {
     }
 
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
-        by_own_loops(self, (state, run), walk, spare);
+        run_own_loops(self, (state, run), walk, spare);
     }
 
     fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {

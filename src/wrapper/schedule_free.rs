@@ -208,7 +208,7 @@ pub struct Mix<C> {
 
 impl Interpolate {
     /// Returns the share of the new `z` in the average.
-    fn weigh(&self, state: &mut ScheduleFreeState) -> f64 {
+    fn new_weight(&self, state: &mut ScheduleFreeState) -> f64 {
         let count = state.count.get();
         let rate = self.learning_rate.at(count.saturating_add(1));
         // `max` would drop NaN.
@@ -274,7 +274,7 @@ impl RuleWithMemory for Interpolate {
     }
 
     fn begin(&self, memory: &mut ScheduleFreeState, _: &StepContext<'_>) {
-        let c = self.weigh(memory);
+        let c = self.new_weight(memory);
         let (before, b1) = (memory.b1.get(), self.b1.at(memory.count.get()));
         memory.b1.set(b1);
         memory.count.increment();

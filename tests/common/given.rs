@@ -50,12 +50,12 @@ fn given(loss: Loss<'_>) -> Given<'_> {
 }
 
 /// The extra arguments of a step on a device, which has the parameters: the loss has only a value.
-type GivenElsewhere = extra::ValueAndGradFn<(), fn(&()) -> (f64, f64)>;
+type DeviceInputs = extra::ValueAndGradFn<(), fn(&()) -> (f64, f64)>;
 
 impl<T: GradientTransformation + Clone + 'static> Registered for T
 where
     ValueAndGradFn: Includes<T::Needs>,
-    GivenElsewhere: Provides<T::Needs>,
+    DeviceInputs: Provides<T::Needs>,
     for<'a> Given<'a>: Provides<T::Needs>,
 {
     fn member(self) -> Member {

@@ -26,7 +26,7 @@ pub(super) fn register(r: &mut Registry) {
     r.constructor("add_decayed_weights", |given| {
         let decay = add_decayed_weights(0.0);
         let Some(mask) = given.get("mask") else { return Ok(Unconfigured::named(decay)) };
-        Ok(Unconfigured::inside(masked(decay, mask.read::<Mask>()?)))
+        Ok(Unconfigured::wrapping(masked(decay, mask.read::<Mask>()?)))
     })
     .ignored_keys(&["mask"]);
     // Without momentum its arguments are ignored, as in Optax.

@@ -11,7 +11,7 @@ use super::super::{
 };
 use super::rule::checked_slots;
 use super::state::{Arrays, of_part};
-use super::whole::whole_here;
+use super::whole::local_leaves;
 use super::{Form, Part, PartState, SlotArray};
 use crate::element::Real;
 use crate::error::Result;
@@ -244,7 +244,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
     }
 
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State> {
-        let here = whole_here((P::NAME, P::BY_LEAF), at, &|leaf| part.cost(leaf))?;
+        let here = local_leaves((P::NAME, P::BY_LEAF), at, &|leaf| part.cost(leaf))?;
         let at = &here.as_ref().map_or(*at, |here| at.with_active(here));
         Ok(PartState { memory: part.start(at)?, arrays: Arrays::new(P::SLOTS, at, &|slot| of_part(part, slot))? })
     }

@@ -46,7 +46,7 @@ use core::any::{Any, TypeId};
 use super::{
     Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
     SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, Tile, TileScratch,
-    Transform, Walk, WholeTree, by_own_loops, goes_around,
+    Transform, Walk, WholeTree, allows_absent, run_own_loops,
 };
 use crate::arguments::{Visit, hyperparams_of, recipe_of};
 use crate::element::Real;
@@ -212,7 +212,7 @@ pub trait Form<P: ?Sized> {
     where
         P: Part<Form = Self>,
     {
-        by_own_loops(part, (state, run), walk, scratch);
+        run_own_loops(part, (state, run), walk, scratch);
     }
     fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>)
     where
@@ -334,7 +334,7 @@ impl<P: Part> Transform for P {
         P::Form::holds_back(self)
     }
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
-        goes_around(self, skips, place) || P::Form::skips_inner(self, skips, place)
+        allows_absent(self, skips, place) || P::Form::skips_inner(self, skips, place)
     }
     fn validate(&self) -> Result<()> {
         Error::all([Part::validate(self), P::Form::validate(self)])

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use super::super::{
     Absent, Contribution, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
     SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch, Transform, Viewed, Walk,
-    WarningKind, WholeTree, by_own_loops,
+    WarningKind, WholeTree, run_own_loops,
 };
 use super::{Form, Part, own_hyperparams};
 use crate::element::Real;
@@ -219,7 +219,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, 
         P: Part<Form = Self>,
     {
         match const { shows::<P>() } {
-            true => by_own_loops(part, (state, run), walk, scratch),
+            true => run_own_loops(part, (state, run), walk, scratch),
             false => part.chain().pass(K::inner(state), run, walk, scratch),
         }
     }

@@ -196,7 +196,7 @@ pub trait WholeTreeTransformation: Part {
 
 /// Returns the leaves of this process, for a part of whole leaves; `None` if leaves are not divided. `cost` is the cost
 /// of a leaf.
-pub(super) fn whole_here(
+pub(super) fn local_leaves(
     (name, by_leaf): (&'static str, bool),
     at: &InitContext<'_>,
     cost: &dyn Fn(&LeafSpec) -> f64,
@@ -209,7 +209,7 @@ pub(super) fn whole_here(
         let expected = "of parts that work on each leaf by itself, or element by element";
         return Err(Error::argument("sharded", "inner", expected, name));
     }
-    at.must_be_whole(cost);
+    at.declare_whole(cost);
     Ok(Some(at.restricted(&Vec::from_iter(leaves.iter().map(LeafSpec::is_whole)))))
 }
 
@@ -242,7 +242,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
     }
 
     fn init_state(part: &W, at: &InitContext<'_>) -> Result<Self::State> {
-        match whole_here((W::NAME, W::SCOPE.by_leaf), at, &|leaf| part.cost(leaf))? {
+        match local_leaves((W::NAME, W::SCOPE.by_leaf), at, &|leaf| part.cost(leaf))? {
             None => part.start(at),
             Some(here) => part.start(&at.with_active(&here)),
         }

@@ -8,13 +8,13 @@ use faer::linalg::householder::{
 use faer::linalg::qr::no_pivoting::factor::{qr_in_place, qr_in_place_scratch, recommended_block_size};
 use faer::{Conj, MatMut, Par};
 
-use super::{Room, zeros};
+use super::{Scratch, zeros};
 
 /// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
 pub(crate) struct Orthogonal {
     factors: Vec<f64>,
-    room: Room,
+    room: Scratch,
 }
 
 /// Computes `Q` of `S = QR`, with a positive diagonal of `R`; overwrites `s`.

@@ -4,7 +4,7 @@ use faer::diag::DiagMut;
 use faer::linalg::svd::{ComputeSvdVectors, svd, svd_scratch};
 use faer::{MatMut, MatRef, Par};
 
-use super::{Room, scale, zeros};
+use super::{Scratch, scale, zeros};
 
 /// Scratch space; grows to the largest matrix.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Svd {
     columns: Vec<f64>,
     vectors: Vec<f64>,
     values: Vec<f64>,
-    room: Room,
+    room: Scratch,
 }
 
 impl Svd {
@@ -44,7 +44,7 @@ fn decompose(
     [rows, cols]: [usize; 2],
     vectors: &mut [f64],
     values: &mut [f64],
-    room: &mut Room,
+    room: &mut Scratch,
 ) -> bool {
     let [left, right] = [ComputeSvdVectors::Thin, ComputeSvdVectors::No];
     let memory = room.of(svd_scratch::<f64>(rows, cols, left, right, Par::Seq, Default::default()));

@@ -4,7 +4,7 @@ use faer::diag::DiagMut;
 use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd, self_adjoint_evd_scratch};
 use faer::{MatMut, MatRef, Par};
 
-use super::{Room, scale, zeros};
+use super::{Scratch, scale, zeros};
 use crate::numeric::order::largest_first;
 
 /// A decomposition with scratch space, which grows to the largest matrix.
@@ -14,7 +14,7 @@ pub(crate) struct Symmetric {
     matrix: Vec<f64>,
     vectors: Vec<f64>,
     values: Vec<f64>,
-    room: Room,
+    room: Scratch,
     /// Eigenvalues with their vectors' indices, decreasing.
     order: Vec<(f64, usize)>,
     /// The elements' divisor.
@@ -53,7 +53,7 @@ impl Symmetric {
 }
 
 /// Computes unordered eigenvalues and eigenvectors; returns whether it converged.
-fn decompose(matrix: &[f64], n: usize, vectors: &mut [f64], values: &mut [f64], room: &mut Room) -> bool {
+fn decompose(matrix: &[f64], n: usize, vectors: &mut [f64], values: &mut [f64], room: &mut Scratch) -> bool {
     if n == 0 {
         return true;
     }

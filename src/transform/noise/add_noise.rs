@@ -1,7 +1,7 @@
 use core::ops::{Deref, DerefMut};
 
 use super::draws::{Draws, Numbers};
-use crate::numeric::random::{BLOCK, Normal, TOGETHER};
+use crate::numeric::random::{BATCH, BLOCK, Normal};
 use crate::part::prelude::*;
 use crate::state::{StateWalk, StateWalkMut};
 
@@ -153,11 +153,11 @@ impl RuleWithMemory for AddNoise {
 #[inline(always)]
 fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: LeafSlice<'_, C>) {
     let LeafSlice { leaf, start, u, .. } = at;
-    let (key, mut room) = (memory.draws.key(leaf), [X::default(); TOGETHER]);
+    let (key, mut room) = (memory.draws.key(leaf), [X::default(); BATCH]);
     let deviation = C::of(memory.deviation);
-    for (i, u) in u.chunks_mut(TOGETHER).enumerate() {
+    for (i, u) in u.chunks_mut(BATCH).enumerate() {
         let room = &mut room[..u.len()];
-        memory.draws.fill::<X, _>((leaf, key), start + i * TOGETHER, room);
+        memory.draws.fill::<X, _>((leaf, key), start + i * BATCH, room);
         for i in 0..u.len() {
             u[i] += deviation * C::of(room[i].as_f64());
         }

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::units::{AddUp, Change, Units};
+use super::units::{AccumulateUnits, MapUnits, Units};
 use crate::engine::{current_simd_level, dispatch};
 use crate::part::prelude::*;
 use crate::transform::rescale::factor_in;
@@ -156,13 +156,13 @@ impl LeafVisitor for ClipUnits<'_> {
         let [of_updates, of_params] = [of_updates, of_params].map(|norms| &mut norms[..units.count]);
         for (x, norms) in [(&*leaf.u, &mut *of_updates), (leaf.p, &mut *of_params)] {
             norms.fill(0.0);
-            dispatch(simd, AddUp { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
+            dispatch(simd, AccumulateUnits { units, x, sums: norms, f: |x: C| x.as_f64() * x.as_f64() });
             norms.iter_mut().for_each(|norm| *norm = norm.sqrt());
             // `f64` squares may have overflowed; norms whose squares underflow do not matter.
             if norms.iter().any(|norm| norm.is_infinite()) {
                 let mut scaled = vec![0.0; norms.len()];
                 let f = |x: C| (SMALL * x.as_f64()) * (SMALL * x.as_f64());
-                dispatch(simd, AddUp { units, x, sums: &mut scaled, f });
+                dispatch(simd, AccumulateUnits { units, x, sums: &mut scaled, f });
                 norms.iter_mut().zip(scaled).for_each(|(norm, scaled)| {
                     *norm = if norm.is_infinite() { scaled.sqrt() / SMALL } else { *norm };
                 });
@@ -174,6 +174,6 @@ impl LeafVisitor for ClipUnits<'_> {
             let (norm, most) = (*of_updates, self.clipping * at_least(*of_params, self.eps));
             *of_updates = if norm < most { 1.0 } else { most / at_least(norm, LEAST) };
         }
-        dispatch(simd, Change { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });
+        dispatch(simd, MapUnits { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });
     }
 }

@@ -3,7 +3,7 @@
 use super::{Boxed, BoxedState};
 use crate::engine::{
     ChainRun, Emission, OnMember, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Then, TileScratch, Walk,
-    by_own_loops, chain, chain_methods,
+    chain, chain_methods, run_own_loops,
 };
 use crate::needs::Needs;
 use crate::part::prelude::*;
@@ -94,7 +94,7 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
         match (&self[..], &state[..]) {
             ([member], [state]) => member.pass(state, &(), walk, scratch),
-            _ => by_own_loops(self, (state, run), walk, scratch),
+            _ => run_own_loops(self, (state, run), walk, scratch),
         }
     }
 

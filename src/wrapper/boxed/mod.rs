@@ -15,8 +15,8 @@ pub use state::BoxedState;
 use state::{ErasedState, Held, held, held_mut};
 
 use crate::engine::{
-    Foreign, InitContext, OnMember, OnView, PassRange, Place, Running, Stage, StageChunk, Then, Tile, TileScratch,
-    Transform, Viewed, Walk, on_tile,
+    Foreign, InitContext, OnMember, OnView, PassRange, Running, Stage, StageChunk, StageOffset, Then, Tile,
+    TileScratch, Transform, Viewed, Walk, on_tile,
 };
 use crate::error::Result;
 use crate::needs::{Includes, Needs, Nothing};
@@ -92,7 +92,7 @@ pub trait Erased<N>: Any + Transform {
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, scratch: &mut TileScratch) -> bool;
     fn dyn_in_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>);
     fn dyn_in_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>);
-    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: Place, range: PassRange, tile: &mut ErasedTile);
+    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile);
 }
 
 impl<N: Needs> Clone for Boxed<N> {
@@ -144,7 +144,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
         let held = held::<T>(state);
         self.in_chunk(&held.state, held.run(), at, then);
     }
-    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: Place, range: PassRange, tile: &mut ErasedTile) {
+    fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile) {
         let held = held::<T>(state);
         tile.with(&RecordedTile { inside: self, state: &held.state, run: held.run(), place, range });
     }
@@ -154,7 +154,7 @@ struct RecordedTile<'a, T: Stage> {
     inside: &'a T,
     state: &'a T::State,
     run: &'a T::Run,
-    place: Place,
+    place: StageOffset,
     range: PassRange,
 }
 

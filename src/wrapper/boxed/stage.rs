@@ -8,7 +8,7 @@ use crate::arguments::Visit;
 use crate::element::{Real, TypedJob};
 use crate::engine::{
     Emission, InStep, InitContext, OnView, Outcome, PassStructure, Skips, Stage, StageChunk, StepContext, Summary,
-    Sums, Then, TileScratch, Transform, View, Walk, WholeTree, by_own_loops,
+    Sums, Then, TileScratch, Transform, View, Walk, WholeTree, run_own_loops,
 };
 use crate::error::Result;
 use crate::needs::Needs;
@@ -158,7 +158,7 @@ macro_rules! boxed_stage {
 
             fn pass(&self, state: &BoxedState, (): &(), walk: &Walk<'_>, scratch: &mut TileScratch) {
                 if !(**self).dyn_pass(&*state.0, walk, scratch) {
-                    by_own_loops(self, (state, &()), walk, scratch);
+                    run_own_loops(self, (state, &()), walk, scratch);
                 }
             }
 

@@ -6,7 +6,7 @@ pub use skip::{NoSkip, SkipLargeUpdates, SkipNotFinite, SkipUpdate, skip_large_u
 
 use core::fmt;
 
-use mini_step::Taking;
+use mini_step::Accumulation;
 
 use crate::part::prelude::*;
 use crate::range::ANY;
@@ -282,7 +282,7 @@ memory! {
         use_grad_mean: bool,
     }
     beside {
-        taking: Taking,
+        accumulation: Accumulation,
         /// True for leaves without a gradient in the emitted window.
         absent: Vec<bool>,
         /// True in a flush if an inner window is not empty.

@@ -4,7 +4,7 @@ use core::ops::ControlFlow::{Break, Continue};
 
 use crate::engine::{
     Emission, HoldsBack, OnView, PassRange, PassStructure, Skips, StageChunk, Stages, Summary, Then, TileScratch, Walk,
-    by_own_loops, goes_around, members_skip,
+    allows_absent, members_skip, run_own_loops,
 };
 use crate::part::prelude::*;
 use crate::recipe::{Recipe, ToRecipe};
@@ -177,7 +177,7 @@ impl<G: Stages> Transform for Partition<G> {
 
     fn shape(&self) -> PassStructure {
         let mut shape = PassStructure::EMPTY;
-        self.members(&mut |member| shape = shape.beside(member.shape()));
+        self.members(&mut |member| shape = shape.union(member.shape()));
         shape
     }
 
@@ -187,7 +187,7 @@ impl<G: Stages> Transform for Partition<G> {
 
     fn skips(&self, skips: &mut Skips, place: &str) -> bool {
         let of_group = |i: usize| format!("{place}.partition.transforms.{}", self.names[i]);
-        goes_around(self, skips, place) || members_skip(self, skips, &of_group)
+        allows_absent(self, skips, place) || members_skip(self, skips, &of_group)
     }
 
     fn validate(&self) -> Result<()> {
@@ -315,7 +315,7 @@ impl<G: Stages> Stage for Partition<G> {
     }
 
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, spare: &mut TileScratch) {
-        by_own_loops(self, (state, run), walk, spare);
+        run_own_loops(self, (state, run), walk, spare);
     }
 
     fn in_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: StageChunk, then: &mut Then<'_, C>) {

@@ -44,7 +44,7 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
 
 wrapper! {
     /// Replaces the gradient by that at the adversarial point: the first half of an [`OpaqueSam`].
-    pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole<ValueAndGradFn, Adversary> {
+    pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole<ValueAndGradFn, AdversarialOptimizer> {
         sync_period: u64;
         reset_state: bool;
     }
@@ -78,12 +78,12 @@ impl<A> AdversarialGradientState<A> {
 
 state_fields!(AdversarialGradientState<A: State> { adv_state } facts { nested });
 
-struct Depart<'a> {
+struct CopyPoint<'a> {
     point: &'a mut Moments,
     gradient: &'a mut Moments,
 }
 
-impl LeafVisitor for Depart<'_> {
+impl LeafVisitor for CopyPoint<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         for (to, from) in [(&mut *self.point, leaf.p), (&mut *self.gradient, &*leaf.u)] {
             to.get_mut(leaf.index).unwrap_or_default().copy_from_slice(from);
@@ -91,15 +91,15 @@ impl LeafVisitor for Depart<'_> {
     }
 }
 
-struct Arrive<'a>(&'a Moments);
+struct EmitGradient<'a>(&'a Moments);
 
-impl LeafVisitor for Arrive<'_> {
+impl LeafVisitor for EmitGradient<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         leaf.u.copy_from_slice(self.0.get(leaf.index).unwrap_or_default());
     }
 }
 
-fn climb(point: &mut Moments, updates: &Moments) {
+fn ascend(point: &mut Moments, updates: &Moments) {
     fn one<C: Real>(point: &mut [C], updates: &[C]) {
         point.iter_mut().zip(updates).for_each(|(p, u)| *p -= *u);
     }
@@ -139,16 +139,16 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
             return;
         }
         let AdversarialGradientState { adv_state, nested, point, gradient, updates } = state;
-        tree.visit(&mut Depart { point, gradient });
+        tree.visit(&mut CopyPoint { point, gradient });
         let mut value = at.value();
         for _ in 1..self.sync_period {
             let here = StepContext { value, ..*at };
             let arrays = Arrays { grads: gradient, params: point, others: tree.params, updates };
             nested.run(&self.inner, adv_state, &here, arrays, tree.objective());
-            climb(point, updates);
+            ascend(point, updates);
             value = Some(tree.value_and_grad_at(point, gradient));
         }
-        tree.visit(&mut Arrive(gradient));
+        tree.visit(&mut EmitGradient(gradient));
         if self.reset_state {
             restart(adv_state, nested.reinitialize(&self.inner, at), &[]);
         }
@@ -156,9 +156,9 @@ impl<A: Stage> WholeTreeTransformation for AdversarialGradient<A> {
 }
 
 /// In [`Whole`]: the adversarial optimizer.
-pub enum Adversary {}
+pub enum AdversarialOptimizer {}
 
-impl<A: Stage> InnerRuns<AdversarialGradient<A>> for Adversary {
+impl<A: Stage> InnerRuns<AdversarialGradient<A>> for AdversarialOptimizer {
     /// Rounds of one step evaluate no gradient.
     fn needs(gradient: &AdversarialGradient<A>, _: Level) -> Level {
         if gradient.sync_period > 1 { Level::ValueAndGradFn } else { gradient.inner.needs() }

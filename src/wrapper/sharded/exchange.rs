@@ -3,7 +3,7 @@
 use core::hash::Hash;
 use core::mem::take;
 
-use crate::collective::{Collective, Pending, arrived, numbers};
+use crate::collective::{Collective, Pending, numbers, wait_checked};
 use crate::element::DType;
 use crate::engine::ranks::Ranks;
 use crate::engine::{InitContext, Layout};
@@ -54,7 +54,7 @@ impl Exchange {
     }
 
     /// Returns the facts that `init` exchanged: each rank's parts, and the dtype of gradients.
-    pub(super) fn promised(&self) -> impl Hash + '_ {
+    pub(super) fn init_facts(&self) -> impl Hash + '_ {
         (&self.parts, self.reduce_dtype)
     }
 
@@ -106,7 +106,7 @@ impl Exchange {
         for round in 0..=rounds {
             let next = (round < rounds).then(|| begin(self, round));
             if let Some((pending, from)) = core::mem::replace(&mut travels, next) {
-                let both = arrived(collective, pending, &from)?;
+                let both = wait_checked(collective, pending, &from)?;
                 end(self, round - 1, both);
             }
         }

@@ -2,11 +2,11 @@ use super::super::super::Access;
 use super::super::super::in_chunk::fused_loop;
 use super::super::super::leaf::is_among;
 use super::super::super::limits::MOST_SLOTS;
-use super::super::super::sums::cut_off;
+use super::super::super::sums::split_sums;
 use super::super::super::{
     Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
     Slot, SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch,
-    Transform, Viewed, Walk, WholeTree, append, by_own_loops, fits,
+    Transform, Viewed, Walk, WholeTree, append, fits, run_own_loops,
 };
 use super::super::loops::{on_slots, reducing_inputs};
 use super::super::state::Arrays;
@@ -359,7 +359,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
                 return inside.pass(&state.inner, inner, walk, scratch);
             }
         }
-        by_own_loops(part, (state, run), walk, scratch);
+        run_own_loops(part, (state, run), walk, scratch);
     }
 
     fn in_chunk<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
@@ -427,7 +427,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         if const { P::RUNS.masked } && !k.on {
             return if k.zero && range.has(at) { C::zero() } else { u };
         }
-        let (own, slots) = cut_off(slots, const { arrays::<P, O>() });
+        let (own, slots) = split_sums(slots, const { arrays::<P, O>() });
         let scalars = match range.dtype {
             Some(dtype) if const { O::ELEMENTS.typed } => O::typed(k.own, dtype),
             _ => k.own,
@@ -442,7 +442,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         };
         let beside = if const { O::REDUCES.combines } { u } else { p };
         let (inside, own_terms) =
-            cut_off(cut_off(terms, const { P::RUNS.reduces_gradients as usize }).1, Inner::<P>::SHAPE.sums);
+            split_sums(split_sums(terms, const { P::RUNS.reduces_gradients as usize }).1, Inner::<P>::SHAPE.sums);
         let there = if let Some(point) = const { O::ELEMENTS.point } { own[point] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, range, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;

@@ -7,7 +7,7 @@ use super::super::super::fused::with_slot_slice;
 use super::super::super::in_chunk::by_one_loop;
 use super::super::super::simd::{Job, dispatch_chain};
 use super::super::super::stage_chunk::OnTile;
-use super::super::super::{PassRange, Place, Stage, StageChunk, TILE, Tile, Transform, at_point, sum_tile};
+use super::super::super::{PassRange, Stage, StageChunk, StageOffset, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{OnElement, each};
 use super::arithmetic::{Half, Loops};
@@ -105,7 +105,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
 fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     part: &P,
     state: &StateOf<P>,
-    [begin, end]: [Place; 2],
+    [begin, end]: [StageOffset; 2],
     range: PassRange,
     tile: &mut Tile<'_, C>,
     ran: bool,

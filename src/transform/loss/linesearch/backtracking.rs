@@ -1,6 +1,6 @@
 //! Backtracking: shorter steps until the loss decreases by enough.
 
-use super::{Line, Point, excess, guess_or_one};
+use super::{Line, Point, guess_or_one, positive_part};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backtracking {
@@ -49,6 +49,6 @@ impl Backtracking {
         }
         // `rtol` is a fraction of the loss's size; bitwise identical to Optax's formula for a positive loss.
         let tolerated = (1.0 + self.rtol.copysign(start.value)) * start.value;
-        excess(value - tolerated - point.foreseen(self.slope_rtol, start))
+        positive_part(value - tolerated - point.predicted_change(self.slope_rtol, start))
     }
 }

@@ -1,5 +1,5 @@
 use super::super::WeightDimensionNumbers;
-use super::kronecker::{Matrices, Of, Rooms, square, square_arrays};
+use super::kronecker::{Matrices, Of, ScratchByType, square, square_arrays};
 use crate::numeric::sums::squares;
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
@@ -120,7 +120,7 @@ pub struct ScaleByShampooState {
     /// Sums or running means of the squares of leaves that are no matrices.
     pub v: Moments,
     matrices: Matrices,
-    rooms: Rooms,
+    scratch: ScratchByType,
 }
 
 state_fields!(ScaleByShampooState { count, updates, left, right, left_root, right_root, v } means { matrices });
@@ -147,7 +147,7 @@ impl WholeTreeTransformation for ScaleByShampoo {
             right,
             v: Moments::like(at.structure(), &others, 0.0, |leaf| leaf.dtype().compute())?,
             matrices,
-            rooms: Rooms::default(),
+            scratch: ScratchByType::default(),
         })
     }
 
@@ -175,7 +175,7 @@ struct Precondition<'a> {
 impl LeafVisitor for Precondition<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
         let (i, u) = (leaf.index, leaf.u);
-        let ScaleByShampooState { updates, left, right, left_root, right_root, v, matrices, rooms, .. } =
+        let ScaleByShampooState { updates, left, right, left_root, right_root, v, matrices, scratch, .. } =
             &mut *self.state;
         let updates = self.clock.of_leaf(updates, i).updates;
         if let Some(v) = v.get_mut::<C>(i) {
@@ -187,7 +187,7 @@ impl LeafVisitor for Precondition<'_> {
             return;
         }
         let Some(places) = matrices.of(i).filter(|_| !u.is_empty()) else { return };
-        let (room, size) = (rooms.of::<C>(), places.size());
+        let (room, size) = (scratch.of::<C>(), places.size());
         places.read(u, &mut room.gradient);
         for (factor, of_rows) in [(&mut *left, true), (&mut *right, false)] {
             if let Some(factor) = factor.get_mut::<C>(i) {

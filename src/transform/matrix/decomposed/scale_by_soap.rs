@@ -1,5 +1,5 @@
 use super::super::WeightDimensionNumbers;
-use super::kronecker::{Matrices, Of, Places, Rooms, square, square_arrays};
+use super::kronecker::{Matrices, MatrixOffsets, Of, ScratchByType, square, square_arrays};
 use crate::part::prelude::*;
 use crate::transform::moment::Mean;
 use crate::tree::LeafSpec;
@@ -118,7 +118,7 @@ pub struct ScaleBySoapState {
     /// The basis of the columns, as columns.
     pub right_basis: Moments,
     matrices: Matrices,
-    rooms: Rooms,
+    scratch: ScratchByType,
 }
 
 state_fields!(ScaleBySoapState { count, updates, mu, nu, left, right, left_basis, right_basis } means { matrices });
@@ -145,7 +145,7 @@ impl WholeTreeTransformation for ScaleBySoap {
             left,
             right,
             matrices,
-            rooms: Rooms::default(),
+            scratch: ScratchByType::default(),
         })
     }
 
@@ -180,8 +180,8 @@ impl Scale<'_> {
     }
 
     fn accumulate<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
-        let ScaleBySoapState { left, right, rooms, .. } = &mut *self.state;
-        let room = rooms.of::<C>();
+        let ScaleBySoapState { left, right, scratch, .. } = &mut *self.state;
+        let room = scratch.of::<C>();
         for (factor, of_rows) in [(left, true), (right, false)] {
             if let Some(factor) = factor.get_mut::<C>(leaf) {
                 room.accumulate(size, of_rows, self.shampoo, 1.0 - self.shampoo, factor);
@@ -190,8 +190,8 @@ impl Scale<'_> {
     }
 
     fn begin<C: Real>(&mut self, leaf: usize, size: [usize; 2]) {
-        let ScaleBySoapState { left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
-        let room = rooms.of::<C>();
+        let ScaleBySoapState { left, right, left_basis, right_basis, scratch, .. } = &mut *self.state;
+        let room = scratch.of::<C>();
         for (factor, basis, n) in [(left, left_basis, size[0]), (right, right_basis, size[1])] {
             if let (Some(factor), Some(basis)) = (factor.get::<C>(leaf), basis.get_mut::<C>(leaf)) {
                 room.eigen.vectors(factor, n, basis);
@@ -200,9 +200,9 @@ impl Scale<'_> {
     }
 
     /// Improves the bases, and reorders the second moments alike.
-    fn refresh<C: Real>(&mut self, leaf: usize, places: &Places) {
-        let ScaleBySoapState { nu, left, right, left_basis, right_basis, rooms, .. } = &mut *self.state;
-        let (room, [rows, cols]) = (rooms.of::<C>(), places.size());
+    fn refresh<C: Real>(&mut self, leaf: usize, places: &MatrixOffsets) {
+        let ScaleBySoapState { nu, left, right, left_basis, right_basis, scratch, .. } = &mut *self.state;
+        let (room, [rows, cols]) = (scratch.of::<C>(), places.size());
         let Some(nu) = nu.get_mut::<C>(leaf) else { return };
         for (factor, basis, of_rows) in [(left, left_basis, true), (right, right_basis, false)] {
             let (Some(factor), Some(basis)) = (factor.get::<C>(leaf), basis.get_mut::<C>(leaf)) else { continue };
@@ -219,10 +219,10 @@ impl Scale<'_> {
         }
     }
 
-    fn step<C: Real>(&mut self, leaf: usize, places: &Places, u: &mut [C], updates: u64) {
+    fn step<C: Real>(&mut self, leaf: usize, places: &MatrixOffsets, u: &mut [C], updates: u64) {
         let adam = self.adam::<C>(updates - 1);
-        let ScaleBySoapState { mu, nu, left_basis, right_basis, rooms, .. } = &mut *self.state;
-        let (room, size) = (rooms.of::<C>(), places.size());
+        let ScaleBySoapState { mu, nu, left_basis, right_basis, scratch, .. } = &mut *self.state;
+        let (room, size) = (scratch.of::<C>(), places.size());
         let (Some(mu), Some(nu)) = (mu.get_mut::<C>(leaf), nu.get_mut::<C>(leaf)) else { return };
         let left = left_basis.get::<C>(leaf).map(|q| square(q, size[0]));
         let right = right_basis.get::<C>(leaf).map(|q| square(q, size[1]));
@@ -258,7 +258,7 @@ impl LeafVisitor for Scale<'_> {
             return;
         }
         let size = places.size();
-        places.read(leaf.u, &mut self.state.rooms.of::<C>().gradient);
+        places.read(leaf.u, &mut self.state.scratch.of::<C>().gradient);
         // The step uses the bases; the factors may be a step ahead.
         self.accumulate::<C>(i, size);
         if updates == 0 {

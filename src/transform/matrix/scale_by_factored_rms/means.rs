@@ -165,10 +165,10 @@ impl<C: Real> Job for Squares<'_, C> {
     #[inline(always)]
     fn run(self) {
         let Squares { u, rows, cols, size: [_, m], epsilon } = self;
-        let (rows, last) = rows.as_chunks_mut::<TOGETHER>();
-        let (u, u_last) = u.split_at(rows.len() * TOGETHER * m);
+        let (rows, last) = rows.as_chunks_mut::<ROW_BLOCK>();
+        let (u, u_last) = u.split_at(rows.len() * ROW_BLOCK * m);
         for (i, rows) in rows.iter_mut().enumerate() {
-            squares(&u[i * TOGETHER * m..][..TOGETHER * m], rows, cols, epsilon);
+            squares(&u[i * ROW_BLOCK * m..][..ROW_BLOCK * m], rows, cols, epsilon);
         }
         for (i, row) in last.iter_mut().enumerate() {
             squares(&u_last[i * m..][..m], core::array::from_mut(row), cols, epsilon);
@@ -177,7 +177,7 @@ impl<C: Real> Job for Squares<'_, C> {
 }
 
 /// Rows summed together, which loads and stores column sums once.
-const TOGETHER: usize = 4;
+const ROW_BLOCK: usize = 4;
 
 /// Sums the squares of `R` rows, each row and column in order.
 #[inline(always)]

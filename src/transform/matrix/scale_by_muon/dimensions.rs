@@ -190,7 +190,7 @@ impl WeightDimensionNumbers {
 
 /// Element `[i, j]` of a matrix at `m` is at `m + down[i] + along[j]`, with no more rows than columns.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Places {
+pub(super) struct MatrixOffsets {
     pub(super) matrices: Vec<usize>,
     pub(super) down: Vec<usize>,
     pub(super) along: Vec<usize>,
@@ -199,7 +199,7 @@ pub(super) struct Places {
 }
 
 /// Returns the rows and columns of a leaf's matrices, if any.
-pub(crate) fn fans(numbers: &WeightDimensionNumbers, leaf: &LeafSpec, layout: Layout) -> Option<[usize; 2]> {
+pub(crate) fn matrix_shape(numbers: &WeightDimensionNumbers, leaf: &LeafSpec, layout: Layout) -> Option<[usize; 2]> {
     let axes = numbers.of(leaf, layout)?.axes(leaf)?;
     Some(axes.map(|axes| axes.iter().map(|&a| leaf.shape()[a]).product()))
 }
@@ -208,7 +208,7 @@ pub(super) fn matrices_of(
     numbers: &WeightDimensionNumbers,
     at: &InitContext<'_>,
     what: &str,
-) -> Result<Vec<Option<Places>>> {
+) -> Result<Vec<Option<MatrixOffsets>>> {
     numbers.check(at, what)?;
     let leaves = at.structure().leaves().iter().zip(at.active());
     leaves
@@ -221,19 +221,19 @@ pub(super) fn matrices_of(
                 let expected = "such that each leaf has axes for rows and others for columns";
                 return Err(Error::argument(what, "weight_dimension_numbers", expected, format!("the leaf `{leaf}`")));
             };
-            Ok(Some(places_of(leaf, axes)))
+            Ok(Some(offsets_of(leaf, axes)))
         })
         .collect()
 }
 
-fn places_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> Places {
+fn offsets_of(leaf: &LeafSpec, [mut down, mut along]: [Vec<usize>; 2]) -> MatrixOffsets {
     let others: Vec<usize> = (0..leaf.ndim()).filter(|a| !down.contains(a) && !along.contains(a)).collect();
     if size(leaf, &down) > size(leaf, &along) {
         core::mem::swap(&mut down, &mut along);
     }
     let transpositions = transpositions(leaf, &[&others[..], &down, &along].concat());
     let [matrices, down, along] = [others, down, along].map(|axes| places(leaf, &axes));
-    Places { matrices, down, along, transpositions }
+    MatrixOffsets { matrices, down, along, transpositions }
 }
 
 /// Returns the places of rows and columns of a leaf's only matrix: element `[i, j]` is at their sum.
@@ -398,10 +398,10 @@ mod tests {
         for (shape, rows, columns) in shapes {
             for leaf in [ArrayD::<f32>::zeros(shape), ArrayD::zeros(shape.f())] {
                 let structure = Structure::of(&leaf).unwrap();
-                let places = places_of(&structure.leaves()[0], [rows.into(), columns.into()]);
+                let places = offsets_of(&structure.leaves()[0], [rows.into(), columns.into()]);
                 let lie: Vec<usize> = (0..leaf.len()).collect();
                 let made = places.transpositions.iter().fold(lie, |x, shape| turned(&x, *shape));
-                let Places { matrices, down, along, .. } = &places;
+                let MatrixOffsets { matrices, down, along, .. } = &places;
                 let rows_of = |at: &usize| down.iter().map(move |i| at + i).collect::<Vec<_>>();
                 let places = matrices.iter().flat_map(rows_of).flat_map(|at| along.iter().map(move |j| at + j));
                 assert_eq!(made, places.collect::<Vec<_>>(), "{shape:?}, {rows:?}, {columns:?}");

@@ -4,13 +4,13 @@ mod remote;
 
 use std::sync::Arc;
 
-use self::dimensions::{Places, matrices_of};
+use self::dimensions::{MatrixOffsets, matrices_of};
 use self::newton_schulz::Scratch;
 use crate::engine::{Line, RemoteLeaf};
 use crate::part::prelude::*;
 use crate::tree::LeafSpec;
 
-pub(super) use self::dimensions::fans;
+pub(super) use self::dimensions::matrix_shape;
 #[cfg(feature = "faer")]
 pub(super) use self::dimensions::one_matrix;
 pub use self::dimensions::{DimensionNumbers, MatrixAxes, WeightDimensionNumbers};
@@ -116,7 +116,7 @@ pub struct ScaleByMuonState {
     pub updates: PerLeaf<Count>,
     /// Running means.
     pub mu: Moments,
-    places: Arc<[Option<Places>]>,
+    places: Arc<[Option<MatrixOffsets>]>,
     scratch: Scratch,
 }
 

@@ -1,6 +1,6 @@
 //! The Newton-Schulz iteration, which brings the singular values of a matrix near 1.
 
-use super::dimensions::Places;
+use super::dimensions::MatrixOffsets;
 use crate::engine::{Job, SimdLevel, current_simd_level, dispatch, sum_tile};
 use crate::numeric::matmul::{matmul, matrix, symmetric_matmul};
 use crate::numeric::spectral::spectral_norm;
@@ -197,7 +197,7 @@ impl Scratch {
         &mut self,
         u: &mut [C],
         at: usize,
-        matrices: &Places,
+        matrices: &MatrixOffsets,
         coeffs: impl Iterator<Item = [f64; 3]>,
         preconditioning: Preconditioning,
         eps: f64,
@@ -214,7 +214,7 @@ impl Scratch {
         let places = || matrices.down.iter().flat_map(|i| matrices.along.iter().map(move |j| at + i + j));
         room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
         iterate(
-            &mut Here { room, wide: &mut self.wide, simd: current_simd_level(), size, eps },
+            &mut HostSteps { room, wide: &mut self.wide, simd: current_simd_level(), size, eps },
             coeffs,
             preconditioning,
         );
@@ -253,7 +253,7 @@ impl<C: Real> Room<C> {
     }
 }
 
-struct Here<'a, C> {
+struct HostSteps<'a, C> {
     room: &'a mut Room<C>,
     wide: &'a mut Wide,
     simd: SimdLevel,
@@ -261,7 +261,7 @@ struct Here<'a, C> {
     eps: f64,
 }
 
-impl<C: Real> Matrices for Here<'_, C> {
+impl<C: Real> Matrices for HostSteps<'_, C> {
     fn begin(&mut self, preconditioning: Preconditioning) {
         let norm = match preconditioning {
             Preconditioning::Spectral => self.wide.spectral_norm(&self.room.x, self.size),

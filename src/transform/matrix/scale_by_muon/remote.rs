@@ -1,6 +1,6 @@
 //! The same on leaves that a device holds.
 
-use super::dimensions::Places;
+use super::dimensions::MatrixOffsets;
 use super::newton_schulz::{EPS_FROM, LEAST, Matrices, Preconditioning, iterate};
 use super::{Momentum, Orthogonalize, ScaleByMuonState};
 use crate::engine::{Line, RemoteLeaf};
@@ -13,12 +13,12 @@ impl Orthogonalize<'_> {
         let momentum = Momentum::of(self.beta, rule.nesterov, self.clock.of_leaf(updates, leaf));
         let Some(places) = &places[leaf] else { return on.update() };
         let Some(u) = moved(momentum, on, mu, leaf) else { return on.update() };
-        let Places { matrices, down, along, transpositions } = places;
+        let MatrixOffsets { matrices, down, along, transpositions } = places;
         let [batch, n, m] = [matrices, down, along].map(Vec::len);
         let x = transpositions.iter().fold(u, |x, shape| on.transpose(x, *shape));
-        let mut there = There { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };
+        let mut there = RemoteSteps { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };
         iterate(&mut there, rule.ns_coeffs.rows(rule.ns_steps), rule.preconditioning);
-        let There { on, x: mut made, .. } = there;
+        let RemoteSteps { on, x: mut made, .. } = there;
         if rule.adaptive {
             let len = batch * n * m;
             let dual_norm = on.dots(x, made, len, len);
@@ -37,7 +37,7 @@ fn moved(momentum: Momentum, on: &mut dyn RemoteLeaf, mu: &Moments, leaf: usize)
     Some(on.axpby(mean_weight, mean, update_weight, u))
 }
 
-struct There<'a> {
+struct RemoteSteps<'a> {
     on: &'a mut dyn RemoteLeaf,
     x: Line,
     gram: Line,
@@ -47,7 +47,7 @@ struct There<'a> {
     eps: f64,
 }
 
-impl There<'_> {
+impl RemoteSteps<'_> {
     fn scale(&mut self, x: Line, factors: Line, len: usize) -> Line {
         let factors = self.on.repeat(factors, self.shape[0], len);
         self.on.mul(x, factors)
@@ -62,7 +62,7 @@ impl There<'_> {
     }
 }
 
-impl Matrices for There<'_> {
+impl Matrices for RemoteSteps<'_> {
     fn begin(&mut self, preconditioning: Preconditioning) {
         if preconditioning == Preconditioning::Spectral {
             return self.on.refuse("its preconditioning follows from no product");

@@ -122,7 +122,7 @@ impl Layout {
 
     /// Raises the numbers of a run's places along the outer axes to `largest`.
     #[inline(always)]
-    fn raise<C: Real>(&self, run: usize, largest: C, next: &mut [C]) {
+    fn raise_maxima<C: Real>(&self, run: usize, largest: C, next: &mut [C]) {
         let mut rest = run;
         for axis in (0..self.axes.len() - 1).rev() {
             let [len, first] = self.axes[axis];
@@ -158,15 +158,15 @@ impl<C: Real> Job for Rows<'_, C> {
 
     #[inline(always)]
     fn run(self) {
-        self.together::<2>();
+        self.interleaved::<2>();
     }
 
     #[inline(always)]
     fn run_on<S: SimdType>(self) {
         // Each run's maxima stay in registers, of which AVX-512 has more.
         match S::SIMD {
-            SimdLevel::Baseline | SimdLevel::Avx2 => self.together::<2>(),
-            SimdLevel::Avx512 => self.together::<8>(),
+            SimdLevel::Baseline | SimdLevel::Avx2 => self.interleaved::<2>(),
+            SimdLevel::Avx512 => self.interleaved::<8>(),
         }
     }
 }
@@ -174,15 +174,15 @@ impl<C: Real> Job for Rows<'_, C> {
 impl<C: Real> Rows<'_, C> {
     /// Handles `R` runs: loads the inner axis's numbers once, reads `R` memory streams.
     #[inline(always)]
-    fn together<const R: usize>(self) {
+    fn interleaved<const R: usize>(self) {
         let Rows { k, layout, first, u, mu, next } = self;
         let Some(&[len, _]) = layout.axes.last() else { return };
         let (first, runs) = (first * (layout.row / len), u.len() / len);
-        let together = runs - runs % R;
-        for run in (0..together).step_by(R) {
+        let interleaved = runs - runs % R;
+        for run in (0..interleaved).step_by(R) {
             bounds::<C, R>(k, layout, first + run, &u[run * len..][..R * len], mu, next);
         }
-        for run in together..runs {
+        for run in interleaved..runs {
             bounds::<C, 1>(k, layout, first + run, &u[run * len..][..len], mu, next);
         }
     }
@@ -190,7 +190,7 @@ impl<C: Real> Rows<'_, C> {
 
 /// Maxima kept side by side, and blocks prefetched at once.
 const LANES: usize = 16;
-const ASKED: usize = 16;
+const PREFETCHED: usize = 16;
 
 /// Updates all axes' next numbers with `R` runs.
 #[inline(always)]
@@ -211,7 +211,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
     let always = Always::new();
     let mut from = 0;
     while from < mu.len() {
-        let to = mu.len().min(from + ASKED);
+        let to = mu.len().min(from + PREFETCHED);
         for blocks in &blocks {
             prefetch_to_read(&blocks[from..to]);
         }
@@ -247,7 +247,7 @@ fn bounds<C: Real, const R: usize>(k: Scalars<C>, layout: &Layout, first: usize,
             all = bound[r];
             next[inner..][..len].fill(all);
         }
-        layout.raise(first + r, all, next);
+        layout.raise_maxima(first + r, all, next);
     }
 }
 

@@ -65,19 +65,19 @@ pub(super) trait Accumulates: Measure {
 
 impl<M: Measure> Accumulates for M {
     fn sum_f32(&self, simd: SimdLevel, u: &[f32]) -> f64 {
-        dispatch(simd, AddUp { measure: self, u })
+        dispatch(simd, SumElements { measure: self, u })
     }
     fn sum_f64(&self, simd: SimdLevel, u: &[f64]) -> f64 {
-        dispatch(simd, AddUp { measure: self, u })
+        dispatch(simd, SumElements { measure: self, u })
     }
 }
 
-struct AddUp<'a, M, C> {
+struct SumElements<'a, M, C> {
     measure: &'a M,
     u: &'a [C],
 }
 
-impl<M: Measure, C: Real> Job for AddUp<'_, M, C> {
+impl<M: Measure, C: Real> Job for SumElements<'_, M, C> {
     type Output = f64;
     #[inline(always)]
     fn run(self) -> f64 {

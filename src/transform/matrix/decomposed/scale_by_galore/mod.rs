@@ -155,7 +155,7 @@ pub struct ScaleByGaloreState<S> {
     /// The state of the base optimizer.
     pub base_optimizer_state: S,
     inside: Inside,
-    matrices: Vec<Option<Places>>,
+    matrices: Vec<Option<MatrixOffsets>>,
 }
 
 state_fields!(
@@ -164,7 +164,7 @@ state_fields!(
 
 /// The inputs of the base optimizer.
 struct Inside {
-    matrices: Arc<[Option<Places>]>,
+    matrices: Arc<[Option<MatrixOffsets>]>,
     structure: Arc<Structure>,
     active: Arc<[bool]>,
     work: Work,
@@ -172,7 +172,7 @@ struct Inside {
     zeros: Updates,
     gradients: Updates,
     updates: Updates,
-    rooms: Rooms,
+    scratch: ScratchByType,
     svd: Svd,
 }
 
@@ -197,14 +197,19 @@ impl fmt::Debug for Inside {
 }
 
 impl Inside {
-    fn new(matrices: Arc<[Option<Places>]>, structure: Arc<Structure>, active: Arc<[bool]>, work: Work) -> Inside {
+    fn new(
+        matrices: Arc<[Option<MatrixOffsets>]>,
+        structure: Arc<Structure>,
+        active: Arc<[bool]>,
+        work: Work,
+    ) -> Inside {
         let [zeros, gradients, updates] = [(); 3].map(|()| Updates::new(structure.clone()));
         Inside {
             work,
             zeros,
             gradients,
             updates,
-            rooms: Rooms::default(),
+            scratch: ScratchByType::default(),
             svd: Svd::default(),
             matrices,
             structure,
@@ -215,7 +220,7 @@ impl Inside {
 
 /// A matrix's places in its leaf, longer side first, or rows if square.
 #[derive(Clone, Debug, Hash)]
-struct Places {
+struct MatrixOffsets {
     long: Vec<usize>,
     short: Vec<usize>,
     tall: bool,
@@ -223,23 +228,23 @@ struct Places {
 }
 
 #[derive(Debug, Default)]
-struct Rooms {
+struct ScratchByType {
     single: Vec<f32>,
     double: Vec<f64>,
 }
 
 impl<T: Stage<Needs = Nothing>> ScaleByGalore<T> {
-    fn places(&self, leaf: &LeafSpec) -> Result<Option<Places>> {
+    fn places(&self, leaf: &LeafSpec) -> Result<Option<MatrixOffsets>> {
         let matrix = one_matrix(&self.weight_dimension_numbers, leaf, <Self as Arguments>::NAME)?;
         Ok(matrix.map(|[rows, cols]| {
             let (tall, rank) = (rows.len() >= cols.len(), self.rank.min(rows.len()).min(cols.len()));
             let [long, short] = if tall { [rows, cols] } else { [cols, rows] };
-            Places { long, short, tall, rank }
+            MatrixOffsets { long, short, tall, rank }
         }))
     }
 }
 
-impl Places {
+impl MatrixOffsets {
     fn projected(&self) -> Vec<usize> {
         if self.tall { vec![self.rank, self.short.len()] } else { vec![self.short.len(), self.rank] }
     }
@@ -294,7 +299,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::WholeTreeTransformation for Scale
         let matrices: Arc<[_]> = leaves().map(places).collect::<Result<_>>()?;
         let inside = leaves().zip(matrices.iter()).map(|((leaf, on), matrix)| {
             // An inactive leaf takes no memory.
-            let shape = if *on { matrix.as_ref().map(Places::projected) } else { Some(vec![0]) };
+            let shape = if *on { matrix.as_ref().map(MatrixOffsets::projected) } else { Some(vec![0]) };
             leaf.standing_for(leaf.dtype().compute(), shape)
         });
         let structure = Arc::new(Structure::from_leaves(inside.collect()));
@@ -366,7 +371,7 @@ impl<T: Stage<Needs = Nothing>> crate::engine::InnerRuns<ScaleByGalore<T>> for P
     }
 }
 
-impl Rooms {
+impl ScratchByType {
     fn of<C: Real>(&mut self) -> &mut Vec<C> {
         let room: &mut dyn Any = match C::DTYPE {
             DType::F64 => &mut self.double,
@@ -386,12 +391,12 @@ struct Project<'a> {
 
 impl LeafVisitor for Project<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let Inside { matrices, gradients, rooms, svd, .. } = &mut *self.inside;
+        let Inside { matrices, gradients, scratch, svd, .. } = &mut *self.inside;
         let to = gradients.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
         let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get_mut::<C>(leaf.index)) else {
             return to.copy_from_slice(leaf.u);
         };
-        let Places { long, short, tall, rank } = places;
+        let MatrixOffsets { long, short, tall, rank } = places;
         let u = &*leaf.u;
         if self.reinitialize {
             let element = |i: usize, j: usize| u[long[i] + short[j]].as_f64();
@@ -402,7 +407,7 @@ impl LeafVisitor for Project<'_> {
                 column().zip(vector).for_each(|(at, x)| projector[at] = C::of(sign * x));
             });
         }
-        let room = rooms.of::<C>();
+        let room = scratch.of::<C>();
         // The longer side by the shorter.
         room.clear();
         room.extend(long.iter().flat_map(|i| short.iter().map(move |j| u[i + j])));
@@ -423,17 +428,17 @@ struct ProjectBack<'a> {
 
 impl LeafVisitor for ProjectBack<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let Inside { matrices, updates, rooms, .. } = &mut *self.inside;
+        let Inside { matrices, updates, scratch, .. } = &mut *self.inside;
         let from = &*updates.leaves[leaf.index].get_mut::<C>().unwrap_or_default();
         let (Some(places), Some(projector)) = (&matrices[leaf.index], self.projector.get::<C>(leaf.index)) else {
             return leaf.u.copy_from_slice(from);
         };
-        let Places { long, short, tall, rank } = places;
+        let MatrixOffsets { long, short, tall, rank } = places;
         let from = match tall {
             true => matrix(from, *rank, short.len()),
             false => matrix(from, short.len(), *rank).reversed_axes(),
         };
-        let room = rooms.of::<C>();
+        let room = scratch.of::<C>();
         room.resize(long.len() * short.len(), C::zero());
         let projector = matrix(projector, long.len(), *rank);
         matmul(projector, from, room);
