@@ -32,13 +32,13 @@ fn main() {
 }
 
 /// The arrays of the hand-written loop.
-struct ByHand {
+struct HandWritten {
     params: Vec<f32>,
     arrays: [Vec<f32>; 2],
     of_rows: Vec<f32>,
 }
 
-impl ByHand {
+impl HandWritten {
     fn adam(&mut self, g: &SparseRows<Array2<f32>>, t: i32) {
         let [mean_weight, square_weight] = [0.9_f64, 0.999].map(|b| (1.0 / (1.0 - b.powi(t))) as f32);
         let [m, v] = &mut self.arrays;
@@ -84,7 +84,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
     optimizer: T,
     rows: usize,
     arrays: usize,
-    step_by_hand: fn(&mut ByHand, &SparseRows<Array2<f32>>, i32),
+    step_by_hand: fn(&mut HandWritten, &SparseRows<Array2<f32>>, i32),
 ) {
     // Ones, so that each page exists.
     let mut params = Array2::<f32>::from_elem((rows, COLUMNS), 1.0);
@@ -95,7 +95,7 @@ fn run<T: GradientTransformation<Needs = Nothing>>(
         array
     };
     let elements = rows * COLUMNS;
-    let mut hand = ByHand {
+    let mut hand = HandWritten {
         params: vec![1.0; elements],
         arrays: [0, 1].map(|i| zeros(i < arrays, elements)),
         of_rows: zeros(arrays == 0, rows),

@@ -77,9 +77,9 @@ macro_rules! wrapper {
 
             fn validate(&self) -> $crate::Result<()> {
                 #[allow(unused_imports, reason = "a wrapper may have no argument with a range")]
-                use $crate::arguments::Within as _;
+                use $crate::arguments::CheckRange as _;
                 $crate::Error::all([
-                    $($(self.$a.within(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range),)?)*
+                    $($(self.$a.check_range(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range),)?)*
                 ])?;
                 $($check(self)?;)?
                 Ok(())
@@ -175,7 +175,7 @@ macro_rules! wrapper {
 
     // An argument that determines the type cannot be set.
     (@argument $self:ident $a:ident (@decides $A:ident) $default:tt) => {
-        $crate::arguments::Argument::Static(&mut $crate::recipe::Decided($self.$a.to_recipe()))
+        $crate::arguments::Argument::Static(&mut $crate::recipe::Fixed($self.$a.to_recipe()))
     };
     (@changed $self:ident $made:ident $a:ident @decides) => {};
     (@changed $self:ident $made:ident $a:ident $(@$how:ident)?) => {

@@ -5,7 +5,7 @@ use super::covariance::Covariance;
 use super::report::Evaluated;
 use super::run::fallible;
 use super::within::Within;
-use crate::arguments::Within as _;
+use crate::arguments::CheckRange as _;
 use crate::element::DType;
 use crate::error::{Error, Result};
 use crate::projection::Operand;
@@ -116,7 +116,7 @@ impl<P: TreeMut + Clone, F> HessianAt<'_, P, F> {
         const FUNCTION: &str = "hessian";
         let HessianAt { params, f, typical_size, bounds } = self;
         fallible(f, |f| {
-            typical_size.within(FUNCTION, "typical_size", POSITIVE)?;
+            typical_size.check_range(FUNCTION, "typical_size", POSITIVE)?;
             let mut around = Around::new(params, f)?;
             let structure = around.structure.clone();
             let sizes = sizes(FUNCTION, &typical_size, &structure)?;

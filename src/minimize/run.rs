@@ -6,7 +6,7 @@ use core::ops::ControlFlow;
 
 use super::memory::Memory;
 use super::report::{Evaluated, Progress, Report, Stop};
-use crate::arguments::Within;
+use crate::arguments::CheckRange;
 use crate::engine::GradientSink;
 use crate::error::{Error, Result};
 use crate::extra::deliver;
@@ -130,12 +130,12 @@ impl Default for Until {
 impl Until {
     fn check(&self) -> Result<()> {
         Error::all([
-            self.gradient_atol.within("minimize", "gradient_atol", AT_LEAST_0),
-            self.gradient_rtol.within("minimize", "gradient_rtol", AT_LEAST_0),
-            self.value_atol.within("minimize", "value_atol", AT_LEAST_0),
-            self.value_rtol.within("minimize", "value_rtol", AT_LEAST_0),
-            self.step_atol.within("minimize", "step_atol", AT_LEAST_0),
-            self.step_rtol.within("minimize", "step_rtol", AT_LEAST_0),
+            self.gradient_atol.check_range("minimize", "gradient_atol", AT_LEAST_0),
+            self.gradient_rtol.check_range("minimize", "gradient_rtol", AT_LEAST_0),
+            self.value_atol.check_range("minimize", "value_atol", AT_LEAST_0),
+            self.value_rtol.check_range("minimize", "value_rtol", AT_LEAST_0),
+            self.step_atol.check_range("minimize", "step_atol", AT_LEAST_0),
+            self.step_rtol.check_range("minimize", "step_rtol", AT_LEAST_0),
         ])
     }
 }

@@ -24,7 +24,7 @@ pub struct Pass {
     pub number: usize,
     /// True if the incoming updates are those stored by the previous pass; else they are the gradients.
     pub from_stored: bool,
-    /// The program of each leaf; empty leaves have none. Some may [come later](Executor::leaves_at_a_time).
+    /// The program of each leaf; empty leaves have none. Some may [come later](Executor::batch_size).
     pub leaves: Vec<LeafProgram>,
 }
 
@@ -100,7 +100,7 @@ pub trait Executor {
     /// A pass is submitted in batches of leaves. The first batch with a sum includes all remaining leaves.
     ///
     /// It is for devices whose [`pass`](Self::pass) returns before its work is done, and which would otherwise be idle.
-    fn leaves_at_a_time(&self) -> usize {
+    fn batch_size(&self) -> usize {
         usize::MAX
     }
 }
@@ -189,7 +189,7 @@ impl<'m> Passes<'m> {
         let mut all = vec![0.0; chunks.iter().map(|of_leaf| of_leaf.len()).sum::<usize>() * width];
         let mut rest = &some[..];
         loop {
-            let (some, others) = rest.split_at(rest.len().min(self.executor.leaves_at_a_time().max(1)));
+            let (some, others) = rest.split_at(rest.len().min(self.executor.batch_size().max(1)));
             let mut leaves = self.recorded(pass, some)?;
             // Sums block on the device, so all their leaves are submitted at once.
             let adds = leaves.iter().any(|leaf| !leaf.sums.is_empty());

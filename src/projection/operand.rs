@@ -1,7 +1,7 @@
 use core::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use crate::arguments::Within;
+use crate::arguments::CheckRange;
 use crate::error::{Error, Result};
 use crate::range::Range;
 use crate::recipe::{self, ConfigError, Entries, FromRecipe, Node, OneOrMore, Recipe, ToRecipe};
@@ -56,10 +56,10 @@ impl Operand {
     }
 }
 
-impl Within for Operand {
-    fn within(&self, function: &str, argument: &str, range: Range) -> Result<()> {
+impl CheckRange for Operand {
+    fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
         let tree = match self {
-            Operand::Number(number) => return number.within(function, argument, range),
+            Operand::Number(number) => return number.check_range(function, argument, range),
             Operand::Tree(tree) => tree,
         };
         match tree.find(|x| !(range.holds)(x)) {

@@ -5,7 +5,7 @@ use super::operand::{Operand, TreeValues, Values};
 use super::vector::{TreeVector, Vector};
 use crate::arguments::{Argument, Visit};
 use crate::part::prelude::*;
-use crate::recipe::Decided;
+use crate::recipe::Fixed;
 use crate::tree::row_major::{ROW_MAJOR_CHUNK, leaves_mut, rewrite};
 use crate::tree::{LeafSpec, Structure, TreeMut};
 
@@ -91,7 +91,7 @@ pub(super) fn check_direction<S: TreeSet>(set: &S) -> Result<()> {
 
 /// Visits the arguments except trees, for injection.
 pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
-    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    visit("projection", Argument::Static(&mut Fixed(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
         Described::By(number) | Described::Over(Operand::Number(number)) => visit(name, Argument::Hyperparam(number)),
         Described::Over(tree) => visit(name, Argument::Static(tree)),
@@ -100,7 +100,7 @@ pub(super) fn injected<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
 
 /// Visits the arguments for configs.
 pub(super) fn own<S: Set>(set: &mut S, visit: &mut Visit<'_>) {
-    visit("projection", Argument::Static(&mut Decided(S::NAME)));
+    visit("projection", Argument::Static(&mut Fixed(S::NAME)));
     set.arguments(&mut |name, argument| match argument {
         Described::By(number) => visit(name, Argument::Hyperparam(number)),
         Described::Over(operand) => visit(name, Argument::Static(operand)),
@@ -269,7 +269,7 @@ macro_rules! projection {
 
             fn check(&self) -> $crate::Result<()> {
                 $crate::Error::all([
-                    $($crate::arguments::Within::within(&self.$a, $name, stringify!($a), $crate::range::$range),)*
+                    $($crate::arguments::CheckRange::check_range(&self.$a, $name, stringify!($a), $crate::range::$range),)*
                 ])?;
                 $($check(self)?;)?
                 Ok(())

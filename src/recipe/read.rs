@@ -103,15 +103,15 @@ impl<T: ToRecipe + FromRecipe> Setting for Required<'_, T> {
 }
 
 /// An argument determined by the type: only an equal value is accepted.
-pub struct Decided<T>(pub T);
+pub struct Fixed<T>(pub T);
 
-impl<T: ToRecipe> ToRecipe for Decided<T> {
+impl<T: ToRecipe> ToRecipe for Fixed<T> {
     fn to_recipe(&self) -> Recipe {
         self.0.to_recipe()
     }
 }
 
-impl<T: ToRecipe> Setting for Decided<T> {
+impl<T: ToRecipe> Setting for Fixed<T> {
     fn set(&mut self, node: &Node<'_>) -> Result<()> {
         let own = self.0.to_recipe();
         let none = own == Recipe::Null && node.is_none();

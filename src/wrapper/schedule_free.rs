@@ -236,9 +236,9 @@ impl Part for Interpolate {
 
     fn validate(&self) -> Result<()> {
         Error::all([
-            self.learning_rate.within("schedule_free", "learning_rate", NOT_NEGATIVE),
-            self.b1.within("schedule_free", "b1", PART),
-            self.weight_lr_power.within("schedule_free", "weight_lr_power", FINITE),
+            self.learning_rate.check_range("schedule_free", "learning_rate", NOT_NEGATIVE),
+            self.b1.check_range("schedule_free", "b1", PART),
+            self.weight_lr_power.check_range("schedule_free", "weight_lr_power", FINITE),
         ])
     }
 }

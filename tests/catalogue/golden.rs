@@ -17,7 +17,7 @@ use gradchain::state::{Entry, State, StateWalk};
 use gradchain::tree::{DynTree, for_each_leaf};
 
 use crate::common::chunk::CHUNK;
-use crate::common::given::Member;
+use crate::common::extra_inputs::Member;
 use crate::common::registry::{every, registry};
 use crate::common::run;
 use crate::common::subject::{AnyState, Subject};

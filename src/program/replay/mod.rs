@@ -20,7 +20,7 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// `gradchain-burn` and `gradchain-candle` implement it for two frameworks. A smaller implementation, on vectors:
 ///
 /// ```
-/// use gradchain::device::{Placed, TensorState};
+/// use gradchain::device::{DeviceTensor, TensorState};
 /// use gradchain::prelude::*;
 /// use gradchain::program::{Binary, Comparison, Tensors, Unary};
 /// use gradchain::{DType, Result};
@@ -90,7 +90,7 @@ use crate::state::{Entry, EntryMut, State, StateWalk, StateWalkMut};
 /// }
 ///
 /// let (optimizer, mut params, gradients) = (adamw(0.1), vec![1.0, 2.0], vec![3.0, -4.0]);
-/// let placed = |x: &[f64]| Placed::new(x.to_vec(), DType::F64, [2]);
+/// let placed = |x: &[f64]| DeviceTensor::new(x.to_vec(), DType::F64, [2]);
 /// let given = [("", placed(&params))];
 /// let mut there = TensorState::new(Vectors, &optimizer, optimizer.init(&params)?, &given, &params)?;
 /// let mut new = Vec::new();

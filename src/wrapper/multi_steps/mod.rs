@@ -234,7 +234,7 @@ impl<T: Stage, S: SkipUpdate> MultiSteps<T, S> {
 
     fn check_arguments(&self) -> Result<()> {
         if let Every::By(k) = &self.every_k_schedule.0 {
-            k.within("multi_steps", "every_k_schedule", ANY)?;
+            k.check_range("multi_steps", "every_k_schedule", ANY)?;
         }
         self.every_k_schedule.check(0)?;
         self.should_skip_update_fn.validate()

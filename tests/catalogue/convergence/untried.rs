@@ -10,7 +10,7 @@ use gradchain::transform::scale;
 use super::naive::Naive;
 use super::problems::{Problem, problems};
 use super::{Member, STEPS, Trial, losses, member, of_fading};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::registry::with_rate;
 
 /// The candidate rates.

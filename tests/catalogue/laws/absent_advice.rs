@@ -9,7 +9,7 @@ use gradchain::wrapper::{flatten, freezable, sam, sharded, skip_absent, skip_not
 use serde_json::{Value, json};
 
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};
-use crate::common::given::{Member, Registered, member};
+use crate::common::extra_inputs::{Member, Registered, member};
 
 /// The advice of an error.
 #[derive(Debug, PartialEq)]
@@ -76,7 +76,7 @@ fn follow(name: &str, optimizer: &Member) -> Option<Advice> {
     let steps = |optimizer: &Member, grads: &DynTree| -> Result<(), gradchain::Error> {
         let (mut after, mut state) = (params.clone(), optimizer.init(&params)?);
         // Long enough to complete a window.
-        (0..5).try_for_each(|_| optimizer.step_given(&mut after, grads, &mut state).map(drop))
+        (0..5).try_for_each(|_| optimizer.step_with_inputs(&mut after, grads, &mut state).map(drop))
     };
     let Err(error) = steps(optimizer, &some) else { return None };
     let (error, outer) = (error.to_string(), steps(&member(skip_absent(optimizer.clone())), &some));

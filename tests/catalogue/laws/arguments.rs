@@ -2,16 +2,16 @@ use gradchain::arguments::{Argument, Arguments};
 use gradchain::prelude::*;
 use gradchain::schedule::constant;
 
-use super::{About, LeafPlan, Number, Order, Problem, Subject, every, holds, noise, registry, same_state, tree};
+use super::{LeafPlan, Locality, Number, Order, Problem, Subject, every, holds, noise, registry, same_state, tree};
 use crate::common::subject::{Anonymous as _, Entry, Named as _};
 use crate::common::{run, same_values};
 
 #[test]
 fn entries_with_named_arguments_are_told_from_the_others() {
-    let about = About::Element;
+    let locality = Locality::Element;
     let (optimizer, name) = (adam(0.1), String::from("adam"));
-    assert!(Entry { name: name.clone(), about, transformation: optimizer.clone() }.subject().named().is_some());
-    assert!(Entry { name, about, transformation: chain((optimizer,)) }.subject().named().is_none());
+    assert!(Entry { name: name.clone(), locality, transformation: optimizer.clone() }.subject().named().is_some());
+    assert!(Entry { name, locality, transformation: chain((optimizer,)) }.subject().named().is_none());
 }
 
 /// Hyperparameters in the state have the same effect as the plain numbers.

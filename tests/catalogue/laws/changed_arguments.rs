@@ -14,7 +14,7 @@ use gradchain::wrapper;
 use gradchain::wrapper::flatten;
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::same_values;
 
 type Named = wrapper::Named<ValueAndGradFn>;
@@ -105,7 +105,7 @@ fn problem() -> Problem {
 
 fn run(what: &str, named: &Named, params: &mut DynTree, state: &mut State, grads: &[DynTree]) {
     for grads in grads {
-        named.step_given(params, grads, state).unwrap_or_else(|error| panic!("{what}: {error}"));
+        named.step_with_inputs(params, grads, state).unwrap_or_else(|error| panic!("{what}: {error}"));
     }
 }
 
@@ -113,7 +113,7 @@ fn run(what: &str, named: &Named, params: &mut DynTree, state: &mut State, grads
 fn takes(named: &Named, made: &State, params: &DynTree, grads: &DynTree) -> bool {
     let mut own = named.init(params).unwrap();
     *own = (**made).clone();
-    named.step_given(&mut params.clone(), grads, &mut own).is_ok()
+    named.step_with_inputs(&mut params.clone(), grads, &mut own).is_ok()
 }
 
 /// Returns true if the state was accepted.
@@ -124,7 +124,7 @@ fn changed(what: &str, Problem { params, grads, .. }: &Problem, before: &Named, 
     let fits = takes(after, &state, &p, &rest[0]);
     // The step makes the same decision.
     let (mut stepped, mut carried) = (p.clone(), state.clone());
-    match after.step_given(&mut stepped, &rest[0], &mut carried) {
+    match after.step_with_inputs(&mut stepped, &rest[0], &mut carried) {
         Ok(_) => {
             assert!(fits, "{what}: a state that does not fit was stepped");
             run(what, after, &mut stepped, &mut carried, &rest[1..]);

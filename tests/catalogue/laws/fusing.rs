@@ -5,7 +5,7 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::cautious;
 
 use super::{Problem, Subject, config, holds, noise, problem, same_state};
-use crate::common::given::{Registered, member};
+use crate::common::extra_inputs::{Registered, member};
 use crate::common::subject::AnyState;
 use crate::common::{After, run, same_values};
 use proptest::test_runner::TestRunner;

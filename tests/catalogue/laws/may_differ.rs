@@ -13,7 +13,7 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::{Named, injected_hyperparams};
 
 use super::{LeafPlan, Number, Order, every, noise, registry, tree};
-use crate::common::given::{Member, Registered, member};
+use crate::common::extra_inputs::{Member, Registered, member};
 
 /// Returns the numeric arguments that accept another value, with both values.
 fn others(named: &Named<ValueAndGradFn>, params: &DynTree) -> BTreeMap<&'static str, [f64; 2]> {
@@ -80,7 +80,7 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
             let what = format!("{}, {number}", entry.name());
             let Ok(mut state) = before.init(&params) else { continue };
             let mut trained = params.clone();
-            before.step_given(&mut trained, &grads, &mut state).unwrap();
+            before.step_with_inputs(&mut trained, &grads, &mut state).unwrap();
             let mut bytes = Cursor::new(Vec::new());
             Save::new(&before, &state).params(&trained).to_writer(&mut bytes).unwrap();
             let file = Checkpoint::from_bytes(bytes.into_inner()).unwrap();
@@ -92,7 +92,7 @@ fn injected_numbers_whose_arguments_may_differ_are_those_that_are_here() {
             let expected: BTreeMap<_, _> = others.iter().map(|(name, [_, to])| (*name, to.to_bits())).collect();
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
             // The next step uses them.
-            after.step_given(&mut trained.clone(), &grads, &mut loaded).expect(&what);
+            after.step_with_inputs(&mut trained.clone(), &grads, &mut loaded).expect(&what);
             assert_eq!(numbers(&mut loaded, &others), expected, "{what}");
             loads += 1;
             changed += here.len();

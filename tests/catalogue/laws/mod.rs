@@ -55,7 +55,7 @@ use gradchain::state::{State, same_bits};
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::common::chunk::CHUNK;
-use crate::common::registry::{About, every, only_these, registry};
+use crate::common::registry::{Locality, assert_exceptions, every, registry};
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, problem, tree};
 

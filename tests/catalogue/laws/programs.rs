@@ -56,7 +56,7 @@ impl Executor for InParts {
         assert!(adds || pass.leaves.len() <= self.1 || !pass.leaves[0].program.is_elementwise());
         self.0.pass(pass)
     }
-    fn leaves_at_a_time(&self) -> usize {
+    fn batch_size(&self) -> usize {
         self.1
     }
 }

@@ -10,7 +10,7 @@ use gradchain::wrapper::Quantized;
 use gradchain::{DType, SimdLevel};
 
 use super::{Problem, Subject, every, holds, large_problem, registry};
-use crate::common::given::{Member, Registered};
+use crate::common::extra_inputs::{Member, Registered};
 use crate::common::trees::map;
 use crate::common::{run, same_values};
 
@@ -62,8 +62,8 @@ pub(super) fn resumes(name: &str, transformation: &impl Registered, Problem { pl
     let mut state = file.load(transformation, &mut params).unwrap_or_else(|error| panic!("{name}: {error}"));
     assert!(same_bits(&*state, &*straight.state), "{name}: the state that was loaded");
     for grads in &grads[1..] {
-        transformation.step_given(&mut straight.params, grads, &mut straight.state).unwrap();
-        transformation.step_given(&mut params, grads, &mut state).unwrap();
+        transformation.step_with_inputs(&mut straight.params, grads, &mut straight.state).unwrap();
+        transformation.step_with_inputs(&mut params, grads, &mut state).unwrap();
     }
     same_values(&straight.params, &params).unwrap_or_else(|at| panic!("{name}: {at}"));
     assert!(same_bits(&*straight.state, &*state), "{name}: the states differ");

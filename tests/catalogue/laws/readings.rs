@@ -6,7 +6,7 @@ use gradchain::schedule::linear;
 use gradchain::watch::Readings;
 
 use super::{Problem, Subject, every, holds, registry};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::run;
 
 /// Returns all readings as text, in which NaNs are equal, sorted by name, since configs do not keep the order.
@@ -96,7 +96,7 @@ fn schedules(entry: &dyn Subject, problem: &Problem) {
     let own_clock = ["multi_steps", "params_", "lookahead"].iter().any(|name| entry.name().starts_with(name));
     let mut params = problem.params.clone();
     for (step, grads) in problem.grads.iter().enumerate() {
-        named.step_given(&mut params, grads, &mut state).unwrap();
+        named.step_with_inputs(&mut params, grads, &mut state).unwrap();
         let readings = named.readings(&state).unwrap();
         for (name, schedule) in &given {
             let values: Vec<f64> = readings.iter().filter(|r| r.name() == *name).map(|r| r.value()).collect();

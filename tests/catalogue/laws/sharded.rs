@@ -14,8 +14,8 @@ use gradchain::wrapper::{freezable, sharded};
 
 use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
 use crate::common::chunk::CHUNK;
-use crate::common::given::{Member, Registered};
-use crate::common::registry::chosen;
+use crate::common::extra_inputs::{Member, Registered};
+use crate::common::registry::is_selected;
 use crate::common::{After, run, same_values};
 
 /// Entries that are refused although they work on each leaf separately, with the reason.
@@ -66,7 +66,7 @@ fn shared(
             _ => Checkpoint::open(path)?.load(&optimizer, &mut params)?,
         };
         for grads in &grads[steps.clone()] {
-            optimizer.step_given(&mut params, grads, &mut state)?;
+            optimizer.step_with_inputs(&mut params, grads, &mut state)?;
         }
         Save::new(&optimizer, &state).params(&params).to_shards(path, &**optimizer.collective())?;
         Ok(params)
@@ -145,6 +145,6 @@ fn the_run_on_every_number_of_ranks_and_on_others_after_it_is_the_run_on_none() 
     }
     refused.dedup();
     let refused: Vec<_> = refused.iter().map(|(name, part)| (&**name, &**part)).collect();
-    let listed: Vec<_> = REFUSED.iter().copied().filter(|(name, _)| chosen(name)).collect();
+    let listed: Vec<_> = REFUSED.iter().copied().filter(|(name, _)| is_selected(name)).collect();
     assert_eq!(refused, listed, "these are refused, and those are in the list");
 }

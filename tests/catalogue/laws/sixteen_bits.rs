@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::quantized::{keeps_schema, resumes, same_on};
 use super::{Problem, Subject, every, holds, large_problem, registry};
-use crate::common::given::Member;
+use crate::common::extra_inputs::Member;
 
 /// The arguments for the dtype of state arrays.
 const OF_STATE: [&str; 4] = ["mu_dtype", "nu_dtype", "accumulator_dtype", "state_dtype"];

@@ -5,7 +5,7 @@ use gradchain::tree::{DynTree, Layout, Tree, Walk};
 use ndarray::{ArrayD, IxDyn};
 
 use super::{LeafPlan, Number, Order, Problem, Subject, every, noise, registry, tree};
-use crate::common::given::Registered;
+use crate::common::extra_inputs::Registered;
 use crate::common::{close, same_values, values};
 
 /// A tree that declares the layout of its weights.
@@ -24,7 +24,7 @@ fn trained(entry: &dyn Subject, params: &DynTree, grads: &[DynTree], layout: Lay
     let mut state = transformation.init(&Stored(params, layout)).unwrap();
     let mut params = params.clone();
     for grads in grads {
-        transformation.step_given(&mut params, grads, &mut state).unwrap();
+        transformation.step_with_inputs(&mut params, grads, &mut state).unwrap();
     }
     params
 }

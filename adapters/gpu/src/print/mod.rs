@@ -316,7 +316,7 @@ impl Printer<'_> {
             Op::Binary(binary, a, b) if self.is_quotient(binary.name(), ty) => {
                 format!("{}(t{a}, t{b})", self.function("div", ty)?)
             }
-            Op::Binary(binary, a, b) if !pair(op) && self.may_be_moved(line) => {
+            Op::Binary(binary, a, b) if !pair(op) && self.may_be_reassociated(line) => {
                 format!("{}(t{a} {} t{b})", self.helper("rounded", ty), binary.name())
             }
             Op::Binary(binary, a, b) if binary.is_operator() && !pair(op) && binary.name() != "%" => {
@@ -359,7 +359,7 @@ impl Printer<'_> {
     ///
     /// It may fuse a product with a sum (NVIDIA's does), replace `p + (x - p)` by `x`, and reassociate three operands
     /// (lavapipe's does).
-    fn may_be_moved(&self, line: usize) -> bool {
+    fn may_be_reassociated(&self, line: usize) -> bool {
         let lines = self.program.lines();
         let sign = |(op, _): &(Op, Type)| match op {
             Op::Binary(op, ..) => ["+", "*", "-"].into_iter().find(|sign| *sign == op.name()),
