@@ -135,10 +135,10 @@ mod tests {
     /// Records a sum of the update and scalar `n` of `of_scalars`, perhaps negated.
     fn recorded(ty: Type, of_scalars: Type, [scalars, n]: [usize; 2], negated: bool) -> Arc<Code> {
         let session = Session::new(ty, 1);
-        let u = with(|r| r.put(Op::Update));
+        let u = with(|r| r.intern(Op::Update));
         let numbers: Vec<u32> = (0..scalars).map(|i| with(|r| r.number(of_scalars, i as f64))).collect();
-        let sum = with(|r| r.put(Op::Binary(Binary::Add, numbers[n], u)));
-        let (end, other) = (with(|r| r.put(Op::Unary(Unary::Neg, sum))), sum);
+        let sum = with(|r| r.intern(Op::Binary(Binary::Add, numbers[n], u)));
+        let (end, other) = (with(|r| r.intern(Op::Unary(Unary::Neg, sum))), sum);
         session.finish([Some(if negated { end } else { other }), None]).unwrap_or_else(|_| unreachable!()).code
     }
 
@@ -165,7 +165,7 @@ mod tests {
         for value in [2.0, -0.5, 2.0] {
             let session = Session::new(Type::F64, 1);
             let scalar = with(|r| r.number(Type::F64, value));
-            let twice = with(|r| r.put(Op::Binary(Binary::Add, scalar, scalar)));
+            let twice = with(|r| r.intern(Op::Binary(Binary::Add, scalar, scalar)));
             assert_eq!(with(|r| r.value(twice)), Some(Value::number(Type::F64, 2.0 * value)));
             assert_eq!(session.finish([Some(twice), None]).unwrap_or_else(|_| unreachable!()).scalars, [value]);
         }

@@ -20,7 +20,7 @@ impl<T: GradientTransformation> Wrapper for Aside<T> {
     const RUNS: Runs = Runs::DECIDED.masked().inner_only();
 
     fn decide(&self, _: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
-        Decision::Inside
+        Decision::InnerOnly
     }
 
     fn resting<'a>(&self, _: &'a Steps) -> &'a [bool] {
@@ -39,7 +39,7 @@ impl<T: GradientTransformation> Wrapper for Back<T> {
 
     fn decide(&self, memory: &mut Steps, _: &StepContext<'_>, _: f64) -> Decision {
         memory.steps.increment();
-        if memory.steps.get().is_multiple_of(3) { Decision::Run } else { Decision::Inside }
+        if memory.steps.get().is_multiple_of(3) { Decision::Run } else { Decision::InnerOnly }
     }
 }
 

@@ -43,7 +43,7 @@ impl Others<'_> {
         self.trials.push(Trial { name, of: Box::new(of), rates, excess, naive: Naive::Unknown });
     }
 
-    fn in_parts<T: Registered + Arguments>(&mut self, make: impl Fn() -> T + 'static) {
+    fn boxed_members<T: Registered + Arguments>(&mut self, make: impl Fn() -> T + 'static) {
         self.part(make);
     }
 }

@@ -8,7 +8,7 @@ use gradchain::tree::DynTree;
 use gradchain::wrapper::{flatten, freezable, sam, sharded, skip_absent, skip_not_finite};
 use serde_json::{Value, json};
 
-use super::{LeafPlan, Number, Order, every, noise, registry, tree};
+use super::{LeafPlan, Number, Order, all_selected, noise, registry, tree};
 use crate::common::extra_inputs::{Member, Registered, member};
 
 /// The advice of an error.
@@ -109,7 +109,10 @@ fn what_an_error_advises_works() {
             None => {}
         }
     }
-    assert!(!every() || around > 200 && inside >= 8 && zeros > 20, "{around} around, {inside} inside, {zeros} zeros");
+    assert!(
+        !all_selected() || around > 200 && inside >= 8 && zeros > 20,
+        "{around} around, {inside} inside, {zeros} zeros"
+    );
 }
 
 /// The same for compositions of wrappers that can and cannot hold a `skip_absent`.

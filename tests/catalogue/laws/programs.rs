@@ -7,7 +7,7 @@ use gradchain::state::{Entry, State, StateWalk};
 use gradchain::{Error, GradientTransformation, Result};
 
 use super::holds;
-use crate::common::registry::{every, registry};
+use crate::common::registry::{all_selected, registry};
 use crate::common::same_values;
 use crate::common::subject::{AnyState, Subject};
 use crate::common::trees::{LeafPlan, Number, Order, Problem, noise, tree};
@@ -140,7 +140,7 @@ fn no_program_has_a_constant_that_is_subnormal() {
         let entries = registry();
         let recorded: Vec<_> =
             entries.iter().filter_map(|entry| Some((entry.name(), entry.programs(&params).ok()?))).collect();
-        assert!(!every() || recorded.len() > 100);
+        assert!(!all_selected() || recorded.len() > 100);
         for (name, programs) in &recorded {
             for leaf in programs.passes().iter().flat_map(|pass| &pass.leaves) {
                 for (op, _) in leaf.program.lines() {
@@ -180,5 +180,5 @@ fn most_entries_are_programs() {
     }
     let refused_in_all: usize = refused.values().map(Vec::len).sum();
     println!("{} of {} entries are programs; the others: {refused:#?}", entries.len() - refused_in_all, entries.len());
-    assert!(!every() || refused_in_all * 3 < entries.len(), "{refused:#?}");
+    assert!(!all_selected() || refused_in_all * 3 < entries.len(), "{refused:#?}");
 }

@@ -9,7 +9,7 @@ use gradchain::tree::Structure;
 use gradchain::wrapper::Quantized;
 use gradchain::{DType, SimdLevel};
 
-use super::{Problem, Subject, every, holds, large_problem, registry};
+use super::{Problem, Subject, all_selected, holds, large_problem, registry};
 use crate::common::extra_inputs::{Member, Registered};
 use crate::common::trees::map;
 use crate::common::{run, same_values};
@@ -46,7 +46,7 @@ fn state_in_8_bits_does_not_depend_on_threads_and_instruction_sets() {
         let machines = [(3, SimdLevel::Avx2), (2, SimdLevel::Baseline)];
         let ways = [&roots, &logarithms].into_iter().flat_map(|code| machines.map(|machine| (code, machine)));
         // With many entries, each takes one way in turn.
-        for (_, (code, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {
+        for (_, (code, machine)) in ways.enumerate().filter(|(way, _)| !all_selected() || i % 4 == *way) {
             same_on(entry.name(), code, machine, &problem);
         }
     }

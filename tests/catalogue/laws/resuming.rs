@@ -9,7 +9,7 @@ use super::{Problem, Subject, holds, same_state};
 use crate::common::extra_inputs::Registered;
 use crate::common::subject::AnyState;
 use crate::common::trees::map;
-use crate::common::{After, run, same_values};
+use crate::common::{StateAfter, run, same_values};
 
 /// Saves a run after each of these numbers of steps.
 pub(super) fn saved(
@@ -39,7 +39,7 @@ pub(super) fn resumed(
     Problem { plan, params, grads }: &Problem,
     cut: usize,
     bytes: Vec<u8>,
-    straight: &After<AnyState>,
+    straight: &StateAfter<AnyState>,
 ) {
     let name = entry.name();
     let transformation = entry.boxed();

@@ -12,11 +12,11 @@ use gradchain::state::same_bits;
 use gradchain::tree::DynTree;
 use gradchain::wrapper::{freezable, sharded};
 
-use super::{LeafPlan, Number, Order, Problem, every, noise, registry, tree};
+use super::{LeafPlan, Number, Order, Problem, all_selected, noise, registry, tree};
 use crate::common::chunk::CHUNK;
 use crate::common::extra_inputs::{Member, Registered};
 use crate::common::registry::is_selected;
-use crate::common::{After, run, same_values};
+use crate::common::{StateAfter, run, same_values};
 
 /// Entries that are refused although they work on each leaf separately, with the reason.
 const REFUSED: &[(&str, &str)] = &[("sam_dog", "a measure of leaves as they were")];
@@ -86,7 +86,7 @@ fn law(
     name: &str,
     member: &Member,
     problem: &Problem,
-    plain: &After<OptState<Member>>,
+    plain: &StateAfter<OptState<Member>>,
     numbers: &[usize],
 ) -> Result<(), String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -121,7 +121,7 @@ fn law(
 /// With many entries, each takes some of them.
 fn numbers(i: usize) -> Vec<Vec<usize>> {
     let pairs = [[4, 3], [2, 1], [3, 4], [1, 2], [8, 2], [2, 3]].map(Vec::from);
-    if every() {
+    if all_selected() {
         return vec![vec![2], vec![[3, 4, 8][i % 3]], pairs[i % pairs.len()].clone()];
     }
     [1, 2, 3, 4, 8].map(|n| vec![n]).into_iter().chain(pairs).collect()

@@ -7,7 +7,7 @@ use gradchain::{DType, SimdLevel};
 use serde_json::Value;
 
 use super::quantized::{keeps_schema, resumes, same_on};
-use super::{Problem, Subject, every, holds, large_problem, registry};
+use super::{Problem, Subject, all_selected, holds, large_problem, registry};
 use crate::common::extra_inputs::Member;
 
 /// The arguments for the dtype of state arrays.
@@ -52,12 +52,12 @@ fn state_in_16_bits_does_not_depend_on_threads_and_instruction_sets() {
         let halved = halved(&**entry);
         let ways = halved.iter().flat_map(|(_, halved)| machines.map(|machine| (halved, machine)));
         // With many entries, each takes one way in turn.
-        for (_, (halved, machine)) in ways.enumerate().filter(|(way, _)| !every() || i % 4 == *way) {
+        for (_, (halved, machine)) in ways.enumerate().filter(|(way, _)| !all_selected() || i % 4 == *way) {
             same_on(entry.name(), halved, machine, &problem);
             held += 1;
         }
     }
-    assert!(held >= 40 || !every(), "{held} entries have state whose type can be asked for");
+    assert!(held >= 40 || !all_selected(), "{held} entries have state whose type can be asked for");
 }
 
 fn has_the_type(entry: &dyn Subject, problem: &Problem) {

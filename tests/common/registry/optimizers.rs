@@ -29,7 +29,7 @@ impl UnlistedOptimizers<'_> {
         }
     }
 
-    fn add_boxed<T: Registered + Arguments>(&mut self, make: impl Fn() -> T)
+    fn boxed_members<T: Registered + Arguments>(&mut self, make: impl Fn() -> T)
     where
         ValueAndGradFn: Includes<T::Needs>,
     {
