@@ -112,7 +112,7 @@ fn check_number_range(
     argument: &str,
     range: Range,
 ) -> Result<()> {
-    if (range.holds)(number) { Ok(()) } else { Err(Error::argument(function, argument, range.text, shown)) }
+    if (range.contains)(number) { Ok(()) } else { Err(Error::argument(function, argument, range.text, shown)) }
 }
 
 /// Returns an optional hyperparameter as an argument; its presence is fixed.

@@ -4,7 +4,7 @@ mod suggestions;
 
 use core::fmt;
 
-use self::suggestions::Known;
+use self::suggestions::Suggestions;
 pub(crate) use self::suggestions::is_suggestion;
 use crate::layout::Difference;
 
@@ -342,7 +342,7 @@ impl fmt::Display for Error {
                 suggestion.as_ref().map_or(Ok(()), |suggestion| write!(f, "; did you mean `{suggestion}`?"))
             }
             Kind::UnknownName { place, what, name, known } => {
-                write!(f, "{place}: there is no {what} `{name}`{}", Known(name, known))
+                write!(f, "{place}: there is no {what} `{name}`{}", Suggestions(name, known))
             }
             Kind::Mismatch { what, mismatch_report: MismatchReport { lines, hints, proposed } } => {
                 write!(f, "{what}: ")?;

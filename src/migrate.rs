@@ -97,12 +97,12 @@ impl Migration {
     }
 
     pub(crate) fn resolve(&self, old: &Structure, new: &Structure) -> Result<Resolved> {
-        self.resolve_beside((old, &[]), (new, &[]))
+        self.resolve_with_buffers((old, &[]), (new, &[]))
     }
 
     /// Resolves paths for two models; verbs also name [buffers](crate::tree::Buffer) by path.
-    pub(crate) fn resolve_beside(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
-        let (there, here) = (old.beside(kept), new.beside(wanted));
+    pub(crate) fn resolve_with_buffers(&self, (old, kept): Model<'_>, (new, wanted): Model<'_>) -> Result<Resolved> {
+        let (there, here) = (old.with_buffers(kept), new.with_buffers(wanted));
         let dropped = any(&self.dropped, &there, "drop")?;
         let fresh = any(&self.fresh, &here, "fresh")?;
         let cast = any(&self.cast, &here, "cast")?;
@@ -365,7 +365,7 @@ impl<T: Stage> OptState<T> {
             _ => false,
         };
         let from = items(&*fresh, &structure);
-        if let Some((name, _)) = from.iter().find(|(name, _)| matches!(name.of, Owner::Apart(_))) {
+        if let Some((name, _)) = from.iter().find(|(name, _)| matches!(name.of, Owner::OtherTree(_))) {
             return Err(Error::state("reset", format!("`{name}` mixes all leaves, so that of some cannot be reset")));
         }
         let into = items_mut(&mut **self, &structure);
@@ -417,8 +417,8 @@ type Leaf<'a> = (&'a str, &'a [usize]);
 #[cfg(feature = "serde")]
 pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(String, String)> {
     /// Bounds the time for models with very many leaves.
-    const FEW: usize = 16;
-    const MANY: usize = 1000;
+    const MAX_CANDIDATES: usize = 16;
+    const MAX_LEAVES: usize = 1000;
     let heads_of = |leaf: &Leaf<'_>| -> BTreeSet<_> { strange.iter().filter_map(|other| heads(other, leaf)).collect() };
     let all: HashMap<&str, &[usize]> = missing.iter().copied().collect();
     let explains = |head: &(String, String)| {
@@ -428,12 +428,12 @@ pub(crate) fn missing_heads(missing: &[Leaf<'_>], strange: &[Leaf<'_>]) -> Vec<(
         });
         here.count()
     };
-    let candidates: BTreeSet<_> = missing.iter().take(FEW).flat_map(heads_of).collect();
+    let candidates: BTreeSet<_> = missing.iter().take(MAX_CANDIDATES).flat_map(heads_of).collect();
     let of_all = |head: &&(String, String)| [missing.len(), strange.len()].contains(&explains(head));
     if let Some(head) = candidates.iter().find(of_all) {
         return vec![head.clone()];
     }
-    if missing.len().max(strange.len()) > MANY {
+    if missing.len().max(strange.len()) > MAX_LEAVES {
         return Vec::new();
     }
     let by_path: Vec<BTreeSet<_>> = missing.iter().map(heads_of).collect();

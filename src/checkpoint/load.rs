@@ -11,7 +11,7 @@ use crate::element::DType;
 use crate::engine::Stage;
 use crate::error::{Error, MismatchReport, Result};
 use crate::migrate::{Migration, Model, Resolved};
-use crate::restore::{self, Beside, Saved};
+use crate::restore::{self, BufferSpecs, Saved};
 use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items, items_mut, put};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
@@ -168,7 +168,8 @@ impl Load {
     ) -> Result<(Fit<T>, Values)> {
         has_params(file)?;
         let here = buffers(params);
-        let fit = self.fit(file, transformation, params, Beside { there: &file.buffers, here: &here, loads: true })?;
+        let fit =
+            self.fit(file, transformation, params, BufferSpecs { there: &file.buffers, here: &here, loads: true })?;
         file.verify()?;
         let values = Values::read(file, &fit.moves, &here)?;
         values.fit(params)?;
@@ -187,8 +188,8 @@ impl Load {
         params: &P,
     ) -> Result<(OptState<T>, Report)> {
         let here = buffers(params);
-        let beside = Beside { there: &file.buffers, here: &here, loads: false };
-        let mut fit = self.fit(file, transformation, params, beside)?;
+        let buffer_specs = BufferSpecs { there: &file.buffers, here: &here, loads: false };
+        let mut fit = self.fit(file, transformation, params, buffer_specs)?;
         fit.fill_state(file)?;
         Ok((fit.state, fit.report))
     }
@@ -255,21 +256,21 @@ impl Load {
         file: &Checkpoint,
         transformation: &T,
         params: &P,
-        beside: Beside<'_>,
+        buffer_specs: BufferSpecs<'_>,
     ) -> Result<Fit<T>> {
         file.is_one()?;
         let saved = Saved {
             display_name: file.tensors.display_name("the checkpoint"),
             optimizer: &file.manifest.optimizer,
             structure: file.structure(),
-            beside,
+            buffer_specs,
             items: file.item_specs()?,
             has_params: file.has_params(),
         };
         let fit = saved.fit(Some(&self.may_differ), &self.migration, transformation, params)?;
-        let here = (fit.state.structure(), beside.here);
+        let here = (fit.state.structure(), buffer_specs.here);
         let started = started(&fit.state, &fit.sources, &fit.moves);
-        let report = Report { differed: fit.differed, started, ..report(file, here, &fit.moves, beside.loads) };
+        let report = Report { differed: fit.differed, started, ..report(file, here, &fit.moves, buffer_specs.loads) };
         let params = params_from(file, &fit.moves, &fit.params, fit.state.structure())?;
         Ok(Fit { state: fit.state, sources: fit.sources, params, moves: fit.moves, report })
     }

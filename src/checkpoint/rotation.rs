@@ -47,7 +47,7 @@ use crate::tree::Tree;
 ///     optimizer.step(&mut params, &1.0, &mut state)?;
 /// }
 /// let latest = latest_valid(&folder)?;
-/// let (step, file) = latest.found.unwrap();
+/// let (step, file) = latest.checkpoint.unwrap();
 /// let mut state = file.load(&optimizer, &mut params)?;
 /// assert_eq!((step, params), (5, 6.0));
 /// assert_eq!(rotation.steps()?, [4, 5]); // the best is among the last
@@ -285,7 +285,7 @@ fn unless_damaged<T>(result: Result<T>) -> Result<Result<T>> {
 #[non_exhaustive]
 pub struct SearchResult {
     /// The checkpoint, and its step.
-    pub found: Option<(u64, Checkpoint)>,
+    pub checkpoint: Option<(u64, Checkpoint)>,
     /// Damaged candidates, the latest first.
     pub skipped: Vec<Skipped>,
 }
@@ -335,7 +335,7 @@ pub fn latest_valid(folder: impl AsRef<Path>) -> Result<SearchResult> {
 ///     optimizer.step(&mut params, &1.0, &mut state)?;
 ///     rotation.save(step, Some(loss), Save::new(&optimizer, &state).params(&params))?;
 /// }
-/// let (step, file) = best_valid(&folder)?.found.expect("there is one");
+/// let (step, file) = best_valid(&folder)?.checkpoint.expect("there is one");
 /// file.load_params(&mut params)?;
 /// assert_eq!((step, params), (2, 7.0));
 /// # Ok::<(), gradchain::Error>(())
@@ -378,9 +378,9 @@ fn last_valid(mut all: Vec<NotedFile>, skipped: &mut Damaged) -> Result<Option<(
     Ok(None)
 }
 
-fn sorted(found: Option<(u64, Checkpoint)>, mut skipped: Damaged) -> SearchResult {
+fn sorted(checkpoint: Option<(u64, Checkpoint)>, mut skipped: Damaged) -> SearchResult {
     skipped.sort_by_key(|(step, _)| Reverse(*step));
-    SearchResult { found, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() }
+    SearchResult { checkpoint, skipped: skipped.into_iter().map(|(_, skipped)| skipped).collect() }
 }
 
 fn name(step: u64) -> String {

@@ -218,7 +218,7 @@ fn state_name(name: &ItemName) -> String {
     match &name.of {
         Owner::State => format!("state/{}", name.field),
         Owner::Leaf(path) => format!("state/{}/{path}", name.field),
-        Owner::Apart(number) => format!("state/{}/#{number}", name.field),
+        Owner::OtherTree(number) => format!("state/{}/#{number}", name.field),
     }
 }
 
@@ -252,9 +252,9 @@ pub(super) fn replace_file(path: &Path, write: impl FnOnce(&str, &mut File) -> R
 /// Returns the end of a chain of symbolic links, existing or not; other paths unchanged.
 pub(super) fn target_of(path: &Path) -> io::Result<PathBuf> {
     /// The limit of Linux.
-    const MOST: usize = 40;
+    const MAX_LINKS: usize = 40;
     let mut path = path.to_path_buf();
-    for _ in 0..MOST {
+    for _ in 0..MAX_LINKS {
         if !fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
             return Ok(path);
         }

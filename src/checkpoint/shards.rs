@@ -27,10 +27,10 @@ pub(super) struct ShardList {
     files: Vec<(String, Crc)>,
 }
 
-const ENDING: &str = ".shard";
+const SHARD_SUFFIX: &str = ".shard";
 
 /// The beginning of a list; as the leading length of a file of tensors, it would be impossibly large.
-const BEGINS: &[u8] = br#"{"gradchain_shards":"#;
+const LIST_PREFIX: &[u8] = br#"{"gradchain_shards":"#;
 
 impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
     /// Writes a checkpoint of a [`sharded`](crate::wrapper::sharded()) optimizer, a file per rank.
@@ -90,7 +90,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         let mut attempt = (now ^ u64::from(std::process::id()).rotate_right(16)).to_le_bytes().to_vec();
         collective.broadcast(0, &mut attempt)?;
         let attempt: String = attempt.iter().map(|byte| format!("{byte:02x}")).collect();
-        let file = |rank: usize| format!("{called}.{attempt}.{rank}-of-{size}{ENDING}");
+        let file = |rank: usize| format!("{called}.{attempt}.{rank}-of-{size}{SHARD_SUFFIX}");
         let mut check = Crc::default();
         let written = replace_file(&folder_of(path).join(file(rank)), |shown, file| {
             check = self.write(shown, file, Some((rank, size)))?;
@@ -160,8 +160,8 @@ impl ShardList {
         let refused = |error: io::Error| Error::io(&*shown, &error);
         let mut file = File::open(path).map_err(refused)?;
         let mut first = Vec::new();
-        (&file).take(BEGINS.len() as u64).read_to_end(&mut first).map_err(refused)?;
-        if first != BEGINS {
+        (&file).take(LIST_PREFIX.len() as u64).read_to_end(&mut first).map_err(refused)?;
+        if first != LIST_PREFIX {
             return Ok(None);
         }
         file.read_to_end(&mut first).map_err(refused)?;
@@ -214,7 +214,7 @@ pub(super) fn notes_of(path: &Path) -> Result<BTreeMap<String, String>> {
 
 /// Returns the list of a rank's file, by its name.
 pub(super) fn list_of(file: &Path) -> Option<PathBuf> {
-    let mut parts = file.file_name()?.to_str()?.strip_suffix(ENDING)?.rsplitn(3, '.');
+    let mut parts = file.file_name()?.to_str()?.strip_suffix(SHARD_SUFFIX)?.rsplitn(3, '.');
     let (ranks, attempt, called) = (parts.next()?, parts.next()?, parts.next()?);
     let (rank, size) = ranks.split_once("-of-")?;
     let ours = rank.parse::<usize>().ok()? < size.parse().ok()? && u64::from_str_radix(attempt, 16).is_ok();

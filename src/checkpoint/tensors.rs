@@ -36,7 +36,7 @@ const OTHERS: [(&[u8], &str); 6] = [
 ];
 
 /// Most bytes of a header, as in the format's own readers.
-const LONGEST_HEADER: u64 = 100_000_000;
+const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 impl Tensors {
     /// Opens a file, which stays open, and returns its header too.
@@ -200,7 +200,7 @@ pub(super) fn header_of(name: &str, source: &Source) -> Result<String> {
     }
     let length = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| start[i]));
     // Before allocating it.
-    if length > LONGEST_HEADER {
+    if length > MAX_HEADER_BYTES {
         return other(&format_args!("no safetensors file: it announces a header of {length} bytes"));
     }
     if length + 8 > found {

@@ -32,7 +32,7 @@ impl ser::Error for Problem {
 }
 
 type Read = core::result::Result<Recipe, Problem>;
-type Done = core::result::Result<(), Problem>;
+type SerializeResult = core::result::Result<(), Problem>;
 
 /// Reads a value of at most `left` nested levels.
 #[derive(Clone, Copy)]
@@ -74,7 +74,7 @@ struct Items {
 }
 
 impl Items {
-    fn add<T: Serialize + ?Sized>(&mut self, item: &T) -> Done {
+    fn add<T: Serialize + ?Sized>(&mut self, item: &T) -> SerializeResult {
         self.items.push(self.reader.read_value(item)?);
         Ok(())
     }
@@ -96,7 +96,7 @@ struct Entries {
 const ARBITRARY_NUMBER: &str = "$serde_json::private::Number";
 
 impl Entries {
-    fn add<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> Done {
+    fn add<T: Serialize + ?Sized>(&mut self, key: &str, value: &T) -> SerializeResult {
         self.entries.push((key.into(), self.reader.read_value(value)?));
         Ok(())
     }
@@ -245,7 +245,7 @@ macro_rules! compound {
             type Ok = Recipe;
             type Error = Problem;
 
-            fn $method<T: Serialize + ?Sized>(&mut self, $($key: $Key,)? value: &T) -> Done {
+            fn $method<T: Serialize + ?Sized>(&mut self, $($key: $Key,)? value: &T) -> SerializeResult {
                 self.add($($key,)? value)
             }
             fn end(self) -> Read {
@@ -267,7 +267,7 @@ impl ser::SerializeMap for Entries {
     type Ok = Recipe;
     type Error = Problem;
 
-    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Done {
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> SerializeResult {
         self.key = Some(match key.serialize(Reader { left: 0 })? {
             Recipe::Text(text) => text,
             key @ (Recipe::Integer(_) | Recipe::Bool(_)) => key.to_string(),
@@ -275,7 +275,7 @@ impl ser::SerializeMap for Entries {
         });
         Ok(())
     }
-    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> SerializeResult {
         let key = self.key.take().ok_or_else(|| Problem("a value without a key".into()))?;
         self.add(&key, value)
     }

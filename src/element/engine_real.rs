@@ -100,7 +100,7 @@ pub struct Contribution<C: Real> {
     /// The incoming update and parameter of the contributing part.
     ///
     /// `None` if the contribution cannot be computed after all else; see
-    /// [`PassStructure::later`](crate::engine::PassStructure::later).
+    /// [`PassStructure::deferrable`](crate::engine::PassStructure::deferrable).
     pub(crate) inputs: Option<(C, C)>,
 }
 

@@ -31,7 +31,7 @@ pub trait Stages: Transform + Clone {
     fn shape_of(&self, stage: usize) -> PassStructure;
 
     /// As [`Stage::changed`](super::Stage::changed).
-    fn changed(&self, made: &Self) -> Option<&'static str>;
+    fn changed(&self, original: &Self) -> Option<&'static str>;
 
     /// Makes the state of each stage, in the context that `at` returns.
     ///
@@ -134,12 +134,12 @@ pub(crate) fn barrier<S: Stages>(
     chain: &S,
     states: &mut S::States,
     run: &mut ChainRun<S::Runs>,
-    around: &StepContext<'_>,
+    outer: &StepContext<'_>,
     mut index: usize,
     sums: Sums<'_>,
     tree: &mut WholeTree<'_>,
 ) {
-    let (mut at, mut sums, partly) = (*around, sums, run.partly);
+    let (mut at, mut sums, partly) = (*outer, sums, run.partly);
     chain.in_step(states, &mut run.members, &mut |i, member| {
         let shape = chain.shape_of(i);
         if index < shape.barriers {
@@ -155,7 +155,7 @@ pub(crate) fn barrier<S: Stages>(
         }
         Continue(())
     });
-    begin_reached(chain, states, run, around);
+    begin_reached(chain, states, run, outer);
 }
 
 pub(crate) fn finish<S: Stages>(
@@ -274,8 +274,8 @@ pub(crate) fn read<'a, S: Stages>(chain: &S, states: &'a S::States, walk: &mut S
 /// Implements the [`Stage`](super::Stage) methods that all chains share.
 macro_rules! chain_methods {
     () => {
-        fn changed(&self, made: &Self) -> Option<&'static str> {
-            $crate::engine::Stages::changed(self, made)
+        fn changed(&self, original: &Self) -> Option<&'static str> {
+            $crate::engine::Stages::changed(self, original)
         }
 
         fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {

@@ -175,7 +175,7 @@ impl ParamSource<'_> {
     ///
     /// If arrays made on demand do not fit in memory.
     pub(crate) fn with<R>(self, structure: &Structure, then: impl FnOnce(&[TableLeaf]) -> R) -> Result<R> {
-        let made;
+        let original;
         let moments = match self {
             ParamSource::Leaves(leaves) => {
                 assert_eq!(leaves.len(), structure.len(), "a table has one entry for each leaf");
@@ -183,8 +183,8 @@ impl ParamSource<'_> {
             }
             ParamSource::Arrays(arrays) => arrays,
             ParamSource::OnDemand(make) => {
-                made = make()?;
-                &made
+                original = make()?;
+                &original
             }
         };
         let mut table = Table::new();
@@ -299,7 +299,7 @@ impl<'a> StepContext<'a> {
 
     /// Returns this step for an inner transformation that has its own leaves or runs a whole step. `params` belong to
     /// `structure`.
-    pub(crate) fn inside<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
+    pub(crate) fn for_inner<'b>(&self, structure: &'b Structure, params: ParamSource<'b>) -> StepContext<'b>
     where
         'a: 'b,
     {

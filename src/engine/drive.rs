@@ -50,7 +50,7 @@ pub(crate) struct Work {
     /// True if sums of squares can leave the range of `f64`: over `f64` leaves.
     doubles: bool,
     /// Saved sums while others are reduced again.
-    saved: Vec<f64>,
+    saved_sums: Vec<f64>,
     pub(crate) ranks: Option<Box<Ranks>>,
 }
 
@@ -93,7 +93,7 @@ impl Work {
             trial_params: Table::new(),
             active: active.into(),
             doubles: leaves().any(|(leaf, _)| leaf.dtype() == DType::F64),
-            saved: Vec::new(),
+            saved_sums: Vec::new(),
             scratch: Box::default(),
             sums: vec![0.0; chunks.all.len() * shape.sums],
             chunks,
@@ -180,7 +180,7 @@ impl Work {
             if !passed {
                 let Some(added) = chain.pass(walk, &mut self.scratch) else { return Outcome::NOTHING };
                 self.sums.iter_mut().zip(added).for_each(|(sum, added)| *sum += added);
-                restore(chunks, shape.sums, &only, &mut self.sums, &mut self.saved);
+                restore(chunks, shape.sums, &only, &mut self.sums, &mut self.saved_sums);
                 if let Some(ranks) = self.ranks.as_mut().filter(|_| reduces)
                     && let Err(error) = ranks.complete(&self.sums, shape.sums)
                 {
@@ -214,7 +214,7 @@ impl Work {
             let sums = complete(&self.ranks, Sums { values: &self.sums, repeats: repeats.as_ref(), ..none });
             let done = chain.barrier(at, number, sums, tree);
             if let Some(repeats) = repeats.take() {
-                only = repeats.prepare(chunks, shape.sums, &mut self.sums, &mut self.saved);
+                only = repeats.prepare(chunks, shape.sums, &mut self.sums, &mut self.saved_sums);
                 passed = only.is_empty();
                 continue;
             }

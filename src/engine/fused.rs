@@ -109,7 +109,7 @@ pub(super) fn with_list<C: Real>(
             *slot = Some(RawSlice::of_mut(&mut buffers[..n]).with_first(start));
         }
     }
-    if let Some((found, which)) = list.found() {
+    if let Some((found, which)) = list.statistics() {
         let mut filled = no_slots();
         for slice in &mut filled[which.clone()] {
             *slice = rooms.next().map_or(&mut [], |buffers| &mut buffers[..n]);

@@ -8,7 +8,7 @@ use super::fused::{self, To, list_slots, local_range, loop_on_tile};
 use super::passes;
 use super::slots::SlotList;
 use super::stage_chunk::{Next, OnTile, StageChunk, Then};
-use super::sums::MOST_SUMS;
+use super::sums::MAX_SUMS;
 use super::tile::ElementUpdateFn;
 use super::{PassRange, PassStructure, Stage, StageOffset, Tile};
 use crate::element::{Contribution, Real};
@@ -151,7 +151,7 @@ fn record_element<C: Real>(
 ) {
     let sums = if range.to <= place.at + shape.barriers { shape.sums } else { 0 };
     tile.record(&list.recorded_array()[..list.len()], place.sum..place.sum + sums, &|slots, u, terms| {
-        let mut all = [Contribution::default(); MOST_SUMS];
+        let mut all = [Contribution::default(); MAX_SUMS];
         let u = apply(slots, u, &mut all);
         terms.copy_from_slice(&all[..terms.len()]);
         u

@@ -8,12 +8,12 @@
 use core::marker::PhantomData;
 use core::sync::atomic::{Ordering, compiler_fence};
 
-use super::limits::{BLOCK, MOST_SLOTS};
+use super::limits::{BLOCK, MAX_SLOTS};
 use super::prefetch::DISTANCE;
 use super::simd::{Baseline, Job, SimdLevel, SimdType, dispatch_chain};
 use super::slot_access::any;
 use super::stored::{Array, Arrays, is_single};
-use super::sums::{Added, LANES, Lanes, MOST_SUMS, NOTHING};
+use super::sums::{Added, LANES, Lanes, MAX_SUMS, NOTHING};
 use crate::element::{Contribution, DType, Real};
 use crate::numeric::opaque::hidden;
 use crate::tree::add_update;
@@ -32,8 +32,8 @@ pub(super) trait Body<C: Real> {
     type Kernel: Copy;
     /// State arrays: their number, those read, those written.
     const ARRAYS: usize;
-    const READS: [bool; MOST_SLOTS];
-    const WRITES: [bool; MOST_SLOTS];
+    const READS: [bool; MAX_SLOTS];
+    const WRITES: [bool; MAX_SLOTS];
     const READS_PARAMS: bool;
     /// The number of reductions, and the mask of counts.
     const SUMS: usize = 0;
@@ -51,7 +51,7 @@ pub(super) trait Body<C: Real> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Contribution<C>; MOST_SUMS],
+        terms: &mut [Contribution<C>; MAX_SUMS],
     ) -> C;
 }
 
@@ -115,7 +115,7 @@ struct Loop<B, C, I, const OUT: u8, const MIXED: bool>(PhantomData<(B, C, I)>);
 impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B, C, I, OUT, MIXED> {
     const RUN: fn(Run<'_, B, C, OUT, MIXED>, Option<DType>) -> Added = {
         let mut slot = 0;
-        while slot < MOST_SLOTS {
+        while slot < MAX_SLOTS {
             assert!(B::READS[slot] || !B::WRITES[slot], "a loop reads the arrays that it writes");
             slot += 1;
         }
@@ -132,7 +132,7 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
             1 => Self::with_sums::<1, W>,
             2 => Self::with_sums::<2, W>,
             3 | 4 => Self::with_sums::<4, W>,
-            _ => Self::with_sums::<MOST_SUMS, W>,
+            _ => Self::with_sums::<MAX_SUMS, W>,
         }
     }
 
@@ -170,7 +170,7 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
             _ if B::READS_PARAMS => arrays.p(),
             _ => Array::NULL,
         };
-        let mut slots = [Array::<C, MIXED>::NULL; MOST_SLOTS];
+        let mut slots = [Array::<C, MIXED>::NULL; MAX_SLOTS];
         for j in 0..B::ARRAYS {
             if B::READS[j] {
                 slots[j] = arrays.slot(j);
@@ -209,7 +209,7 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
                     }
                     let u = from.load::<I, W>(b);
                     let here = if OUT == ADD || B::READS_PARAMS { p.load::<I, W>(b) } else { [C::zero(); W] };
-                    let mut rows = [[C::zero(); W]; MOST_SLOTS];
+                    let mut rows = [[C::zero(); W]; MAX_SLOTS];
                     for j in 0..B::ARRAYS {
                         if B::READS[j] {
                             rows[j] = slots[j].load::<I, W>(b);
@@ -238,13 +238,13 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
             for i in n * W..len {
                 let i = hidden(i).min(len - 1);
                 let here = if OUT == ADD || B::READS_PARAMS { p.get::<I>(i) } else { C::zero() };
-                let mut own = [C::zero(); MOST_SLOTS];
+                let mut own = [C::zero(); MAX_SLOTS];
                 for j in 0..B::ARRAYS {
                     if B::READS[j] {
                         own[j] = slots[j].get::<I>(i);
                     }
                 }
-                let mut terms = [Contribution::default(); MOST_SUMS];
+                let mut terms = [Contribution::default(); MAX_SUMS];
                 let next = B::apply(&kernel, (dtype, false), &mut own[..B::ARRAYS], from.get::<I>(i), here, &mut terms);
                 for j in 0..B::ARRAYS {
                     if B::WRITES[j] {
@@ -271,24 +271,24 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
         dtype: Option<DType>,
         u: &[C; W],
         p: &[C; W],
-        rows: &mut [[C; W]; MOST_SLOTS],
+        rows: &mut [[C; W]; MAX_SLOTS],
         lanes: &mut Lanes<N>,
     ) -> [C; W] {
         let mut next = [C::zero(); W];
         if const { B::SUMS == 0 || Self::REPEATED } {
             for i in 0..W {
-                next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Contribution::default(); MOST_SUMS]);
+                next[i] = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut [Contribution::default(); MAX_SUMS]);
             }
         }
         if const { B::SUMS == 0 } {
             return next;
         }
-        let was = if Self::DEFERRED { *rows } else { [[C::zero(); W]; MOST_SLOTS] };
+        let was = if Self::DEFERRED { *rows } else { [[C::zero(); W]; MAX_SLOTS] };
         for half in 0..W / LANES {
             let mut sums = Lanes::<N>::new();
             let mut inputs = [[C::zero(); LANES]; 2];
             for lane in 0..LANES {
-                let (i, mut terms) = (half * LANES + lane, [Contribution::default(); MOST_SUMS]);
+                let (i, mut terms) = (half * LANES + lane, [Contribution::default(); MAX_SUMS]);
                 let done = Self::element(kernel, dtype, u[i], p[i], i, rows, &mut terms);
                 if !Self::REPEATED {
                     next[i] = done;
@@ -302,8 +302,8 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
             if Self::DEFERRED {
                 for lane in 0..LANES {
                     let inputs = Some((inputs[0][lane], inputs[1][lane]));
-                    let mut terms = [Contribution { inputs, ..Contribution::default() }; MOST_SUMS];
-                    let mut own = [C::zero(); MOST_SLOTS];
+                    let mut terms = [Contribution { inputs, ..Contribution::default() }; MAX_SUMS];
+                    let mut own = [C::zero(); MAX_SLOTS];
                     for j in 0..B::ARRAYS {
                         own[j] = was[j][half * LANES + lane];
                     }
@@ -324,10 +324,10 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
         u: C,
         p: C,
         i: usize,
-        rows: &mut [[C; W]; MOST_SLOTS],
-        terms: &mut [Contribution<C>; MOST_SUMS],
+        rows: &mut [[C; W]; MAX_SLOTS],
+        terms: &mut [Contribution<C>; MAX_SUMS],
     ) -> C {
-        let mut own = [C::zero(); MOST_SLOTS];
+        let mut own = [C::zero(); MAX_SLOTS];
         for j in 0..B::ARRAYS {
             own[j] = rows[j][i];
         }
@@ -343,7 +343,7 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
 
 /// Returns the inputs of the reducing part.
 #[inline(always)]
-fn reducing_inputs<C: Real>(sums: usize, terms: &[Contribution<C>; MOST_SUMS]) -> [C; 2] {
+fn reducing_inputs<C: Real>(sums: usize, terms: &[Contribution<C>; MAX_SUMS]) -> [C; 2] {
     let mut i = 0;
     while i < sums {
         if let Some((u, p)) = terms[i].inputs {

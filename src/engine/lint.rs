@@ -29,18 +29,18 @@ impl fmt::Display for Warning {
 }
 
 /// Returns the likely mistakes in a transformation that made this state.
-pub(super) fn mistakes(made: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
-    let mut warnings = lint(&made.transform().summary(), structure);
-    made.unused(&mut |what, refused| {
+pub(super) fn mistakes(original: &dyn View<'_>, structure: &Structure) -> Vec<Warning> {
+    let mut warnings = lint(&original.transform().summary(), structure);
+    original.unused(&mut |what, refused| {
         let reason = format!("{what} takes no leaf of these parameters");
         warnings.push(Warning { kind: WarningKind::EmptyGroup, place: "$".into(), reason, refused });
     });
     warnings
 }
 
-pub(crate) fn refuse_mistakes(made: &dyn View<'_>, structure: &Structure) -> Result<()> {
+pub(crate) fn refuse_mistakes(original: &dyn View<'_>, structure: &Structure) -> Result<()> {
     let (refused, others): (Vec<_>, Vec<_>) =
-        mistakes(made, structure).into_iter().partition(|warning| warning.refused);
+        mistakes(original, structure).into_iter().partition(|warning| warning.refused);
     #[cfg(feature = "tracing")]
     others.iter().for_each(|warning| tracing::warn!(target: "gradchain", kind = ?warning.kind, "{warning}"));
     drop(others);
@@ -83,10 +83,10 @@ struct Lint<'a> {
 
 impl Lint<'_> {
     fn warn(&mut self, kind: WarningKind, place: &str, reason: String) {
-        self.found(kind, place, reason, false);
+        self.push_warning(kind, place, reason, false);
     }
 
-    fn found(&mut self, kind: WarningKind, place: &str, reason: String, refused: bool) {
+    fn push_warning(&mut self, kind: WarningKind, place: &str, reason: String, refused: bool) {
         if !self.allowed.contains(&kind) {
             self.warnings.push(Warning { kind, place: place.into(), reason, refused });
         }
@@ -106,7 +106,7 @@ impl Lint<'_> {
                 let own = format!("{place}.{name}");
                 if let Some(rate) = effect.negative_rate() {
                     let reason = format!("a learning rate of {rate} goes along the gradient");
-                    self.found(WarningKind::NegativeRate, &own, reason, true);
+                    self.push_warning(WarningKind::NegativeRate, &own, reason, true);
                 }
                 if effect.starts_at_zero() {
                     let reason = "the schedule is 0 in the first step, which moves no parameter and counts as one: begin \
@@ -120,7 +120,7 @@ impl Lint<'_> {
                 self.rates(chain, place);
                 self.warnings[before..].iter_mut().for_each(|warning| warning.place = format!("{place}.{name}"));
             }
-            _ => self.inside(summary, place, Lint::rates),
+            _ => self.visit_inner(summary, place, Lint::rates),
         }
     }
 
@@ -144,11 +144,11 @@ impl Lint<'_> {
                     self.order(member, &own);
                 }
             }
-            _ => self.inside(summary, place, Lint::order),
+            _ => self.visit_inner(summary, place, Lint::order),
         }
     }
 
-    fn inside(&mut self, summary: &Summary, place: &str, check: fn(&mut Self, &Summary, &str)) {
+    fn visit_inner(&mut self, summary: &Summary, place: &str, check: fn(&mut Self, &Summary, &str)) {
         match summary {
             Summary::Allowed { kinds, inner } => {
                 self.allowing(kinds, |lint| check(lint, inner, &format!("{place}.allow.inner")));
@@ -212,7 +212,7 @@ impl Lint<'_> {
             "the updates{whose} go along the gradient, so that the loss is climbed: end with `scale_by_learning_rate`, or \
              take away one of two parts that turn it round{what}"
         );
-        self.found(WarningKind::Climbs, "$", reason, refused);
+        self.push_warning(WarningKind::Climbs, "$", reason, refused);
     }
 
     /// Finds clips behind parts that make them pointless. Skips named optimizers, which are correct.
@@ -303,7 +303,7 @@ impl Lint<'_> {
             let reason = format!("a weight decay of {decay} drives parameters away from zero: {why}");
             let known = |(on, after): (&bool, &Option<f64>)| *on && after.is_some_and(|after| decay * after > 0.0);
             let sure = self.rated && active.iter().zip(after).any(known);
-            return self.found(WarningKind::NegativeDecay, place, reason, sure);
+            return self.push_warning(WarningKind::NegativeDecay, place, reason, sure);
         }
         let matrices = self.structure.leaves().iter().any(|leaf| leaf.ndim() >= 2);
         let leaves = self.structure.leaves().iter().zip(active);

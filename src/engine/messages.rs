@@ -156,18 +156,18 @@ struct AccumulateMessage<'a, C, T> {
     numbers: &'a [T],
     weight: C,
     to: &'a mut [C],
-    adds: bool,
+    accumulates: bool,
 }
 
 impl<C: Real, T: Element> Job for AccumulateMessage<'_, C, T> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        let AccumulateMessage { numbers, weight, to, adds } = self;
+        let AccumulateMessage { numbers, weight, to, accumulates } = self;
         let numbers = &numbers[..to.len()];
         for i in 0..to.len() {
             let x = convert::<T, C>(numbers[i]) * weight;
-            to[i] = if adds { to[i] + x } else { x };
+            to[i] = if accumulates { to[i] + x } else { x };
         }
     }
 }
@@ -210,8 +210,8 @@ fn mean<C: Real>(simd: SimdLevel, message_dtype: DType, messages: &[(u64, &[u8])
     let (mut sums, mut rows): (Vec<(u64, usize)>, Vec<[C; TILE]>) = (Vec::new(), Vec::new());
     for to in to.chunks_mut(TILE) {
         for (parts, message) in messages {
-            let adds = sums.last().is_some_and(|(n, _)| n == parts);
-            if !adds {
+            let accumulates = sums.last().is_some_and(|(n, _)| n == parts);
+            if !accumulates {
                 sums.push((0, sums.len()));
                 rows.resize(rows.len().max(sums.len()), [C::zero(); TILE]);
             }
@@ -220,7 +220,7 @@ fn mean<C: Real>(simd: SimdLevel, message_dtype: DType, messages: &[(u64, &[u8])
             let (weight, sum) = (C::of(*parts as f64), &mut rows[*row][..to.len()]);
             with_dtype!(message_dtype, T => {
                 let bytes = &message[at..at + size_of::<T>() * to.len()];
-                let mut weigh = |numbers: &[T]| dispatch(simd, AccumulateMessage { numbers, weight, to: sum, adds });
+                let mut weigh = |numbers: &[T]| dispatch(simd, AccumulateMessage { numbers, weight, to: sum, accumulates });
                 match numbers_in(bytes) {
                     Some(numbers) => weigh(numbers),
                     None => {

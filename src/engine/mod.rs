@@ -58,7 +58,7 @@ mod whole;
 mod written;
 
 pub use absent::{Absent, Skips};
-pub(crate) use bounds::{Bounds, clamp, is_held};
+pub(crate) use bounds::{Bounds, clamp, is_blocked};
 pub(crate) use chain::chain_methods;
 pub use chain::{ChainRun, Stages};
 pub(crate) use chunks::CHUNK;

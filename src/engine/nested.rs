@@ -59,7 +59,7 @@ impl Nested {
     pub(crate) fn init<T: Stage>(
         &mut self,
         transformation: &T,
-        around: &InitContext<'_>,
+        outer: &InitContext<'_>,
         params: &Moments,
     ) -> Result<T::State> {
         fill(params, &self.structure, &[], &mut self.work.params);
@@ -68,7 +68,7 @@ impl Nested {
             active: &self.active,
             params: &self.work.params,
             by_leaf: false,
-            quantization: around.quantization.map(|quantization| quantization.of_leaves(self.structure.len())),
+            quantization: outer.quantization.map(|quantization| quantization.of_leaves(self.structure.len())),
             in_full: false,
             whole: None,
         };
@@ -88,17 +88,17 @@ impl Nested {
         if self.work.shape() != transformation.shape() {
             return Err(Error::other_transformation(transformation.describe()));
         }
-        transformation.check(state, &at.inside(&self.structure, params))
+        transformation.check(state, &at.for_inner(&self.structure, params))
     }
 
     /// Returns an error if [`reinitialize`](Self::reinitialize) would fail on the outer step's leaves.
     pub(crate) fn can_reinitialize<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> Result<()> {
-        at.inside(&self.structure, at.params).can_reinitialize(transformation, &self.active)
+        at.for_inner(&self.structure, at.params).can_reinitialize(transformation, &self.active)
     }
 
     /// Makes a state as `init` does, for the outer step's parameters, of this structure.
     pub(crate) fn reinitialize<T: Stage>(&self, transformation: &T, at: &StepContext<'_>) -> T::State {
-        at.inside(&self.structure, at.params).reinitialize(transformation, &self.active)
+        at.for_inner(&self.structure, at.params).reinitialize(transformation, &self.active)
     }
 
     /// Runs a step; without gradients it ignores `arrays.grads`.
@@ -142,7 +142,7 @@ impl Nested {
     ) -> Outcome {
         fill(grads, &self.structure, &[], &mut self.work.grads);
         // The step has its own table of parameters.
-        let at = at.inside(&self.structure, ParamSource::NONE);
+        let at = at.for_inner(&self.structure, ParamSource::NONE);
         let outcome = self.work.step(transformation, state, &at, objective, sink, None);
         self.work.params.clear();
         self.work.grads.clear();

@@ -32,7 +32,7 @@ pub struct PassStructure {
     pub of_updates: u32,
     /// Intervals whose contributions come from one part and follow from its inputs: the update, the parameter and its
     /// old state. They can then be computed afterwards.
-    pub later: u32,
+    pub deferrable: u32,
     /// Reductions that are counts of elements: bit `i` for reduction `i`.
     pub counts: u32,
     /// True if the stage joins leaves in memory, so that none may rest.
@@ -55,14 +55,14 @@ pub struct PassRange {
     pub dtype: Option<DType>,
     /// True if only an element's contributions remain to be computed, from
     /// [`Contribution::inputs`](crate::element::Contribution) and the old state.
-    pub later: bool,
+    pub deferred: bool,
 }
 
 impl PassRange {
     /// Returns the range `from..=to`, for leaves of any dtype.
     #[inline(always)]
     pub const fn of(from: usize, to: usize) -> PassRange {
-        PassRange { from, to, dtype: None, later: false }
+        PassRange { from, to, dtype: None, deferred: false }
     }
 
     /// Returns true if this pass runs interval `at`.
@@ -91,7 +91,7 @@ impl PassRange {
 
 impl PassStructure {
     /// The most barriers of a transformation; its intervals, one more, have a bit each in a mask.
-    pub(super) const MOST_BARRIERS: usize = u32::BITS as usize - 1;
+    pub(super) const MAX_BARRIERS: usize = u32::BITS as usize - 1;
 
     /// A shape without barriers, state and reductions.
     pub const NONE: PassStructure = PassStructure {
@@ -105,7 +105,7 @@ impl PassStructure {
         sums: 0,
         reduces: 0,
         of_updates: 0,
-        later: 0,
+        deferrable: 0,
         counts: 0,
         joins: false,
         typed: false,
@@ -136,8 +136,8 @@ impl PassStructure {
     }
 
     /// Returns this shape with contributions that can be computed afterwards.
-    pub const fn later(self) -> PassStructure {
-        PassStructure { later: self.reduces, ..self }
+    pub const fn deferrable(self) -> PassStructure {
+        PassStructure { deferrable: self.reduces, ..self }
     }
 
     /// Returns true if a reduction is a count of elements.
@@ -155,7 +155,7 @@ impl PassStructure {
     /// Returns the shape of this stage followed by another. Of a chain with too many barriers, only `barriers` is set.
     pub const fn then(self, next: PassStructure) -> PassStructure {
         let barriers = self.barriers.saturating_add(next.barriers);
-        if barriers > PassStructure::MOST_BARRIERS {
+        if barriers > PassStructure::MAX_BARRIERS {
             return PassStructure { barriers, ..PassStructure::NONE };
         }
         PassStructure {
@@ -172,7 +172,8 @@ impl PassStructure {
             sums: self.sums + next.sums,
             reduces: self.reduces | next.reduces << self.barriers,
             of_updates: self.of_updates | next.of_updates << self.barriers,
-            later: (self.later | next.later << self.barriers) & !(self.reduces & next.reduces << self.barriers),
+            deferrable: (self.deferrable | next.deferrable << self.barriers)
+                & !(self.reduces & next.reduces << self.barriers),
             counts: self.counts | after(next.counts, self.sums),
             joins: self.joins | next.joins,
             typed: self.typed | next.typed,
@@ -186,7 +187,7 @@ impl PassStructure {
 
     /// Returns true if contributions of pass `pass` can be computed after all else.
     pub(crate) const fn deferrable_in(self, pass: usize) -> bool {
-        self.later >> pass & 1 == 1
+        self.deferrable >> pass & 1 == 1
     }
 
     /// Returns the shape of two stages side by side: each leaf or step runs one; they share barriers.
@@ -202,7 +203,7 @@ impl PassStructure {
             sums: self.sums + other.sums,
             reduces: self.reduces | other.reduces,
             of_updates: self.of_updates | other.of_updates,
-            later: 0,
+            deferrable: 0,
             counts: self.counts | after(other.counts, self.sums),
             joins: self.joins | other.joins,
             typed: self.typed | other.typed,
@@ -357,7 +358,7 @@ mod tests {
 
     #[test]
     fn sums_are_added_to_later_where_one_part_has_them() {
-        let norm = CLIP.later();
+        let norm = CLIP.deferrable();
         let chain = ADAM.then(norm).then(norm).then(CLIP);
         assert!(chain.deferrable_in(0) && chain.deferrable_in(1) && !chain.deferrable_in(2));
         let ends_there = PassStructure { barriers: 0, ..norm };

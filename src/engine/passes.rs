@@ -4,11 +4,11 @@
 use core::marker::PhantomData;
 
 use super::kernel::{ADD, Body, DROP, STORE, run, run_mixed};
-use super::limits::{MOST_BARRIERS, MOST_SLOTS};
+use super::limits::{MAX_BARRIERS, MAX_SLOTS};
 use super::simd::SimdLevel;
 use super::slot_access::any;
 use super::stored::Arrays;
-use super::sums::{Added, MOST_SUMS};
+use super::sums::{Added, MAX_SUMS};
 use super::{PassRange, Stage};
 use crate::element::{Contribution, DType, Real};
 
@@ -19,8 +19,8 @@ struct Fused<S, const FROM: usize, const TO: usize>(PhantomData<S>);
 impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S, FROM, TO> {
     type Kernel = S::Kernel<C>;
     const ARRAYS: usize = arrays::<S>();
-    const READS: [bool; MOST_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), false);
-    const WRITES: [bool; MOST_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), true);
+    const READS: [bool; MAX_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), false);
+    const WRITES: [bool; MAX_SLOTS] = slots_in::<S>(PassRange::of(FROM, TO), true);
     const READS_PARAMS: bool = PassRange::of(FROM, TO).intersects(S::SHAPE.reads_params);
     const SUMS: usize = if S::SHAPE.reduces_in(TO) { S::SHAPE.sums } else { 0 };
     const COUNTS: u32 = S::SHAPE.counts;
@@ -30,20 +30,20 @@ impl<S: Stage, C: Real, const FROM: usize, const TO: usize> Body<C> for Fused<S,
     #[inline(always)]
     fn apply(
         kernel: &S::Kernel<C>,
-        (dtype, later): (Option<DType>, bool),
+        (dtype, deferred): (Option<DType>, bool),
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Contribution<C>; MOST_SUMS],
+        terms: &mut [Contribution<C>; MAX_SUMS],
     ) -> C {
-        S::apply::<C>(kernel, 0, PassRange { dtype, later, ..PassRange::of(FROM, TO) }, slots, u, p, terms)
+        S::apply::<C>(kernel, 0, PassRange { dtype, deferred, ..PassRange::of(FROM, TO) }, slots, u, p, terms)
     }
 }
 
 pub(super) struct Passes<S, C>(PhantomData<(S, C)>);
 
 /// A table by first and last interval.
-type ByRange<F> = [[Option<F>; MOST_BARRIERS + 1]; MOST_BARRIERS + 1];
+type ByRange<F> = [[Option<F>; MAX_BARRIERS + 1]; MAX_BARRIERS + 1];
 
 macro_rules! passes {
     ($($from:literal $to:literal),*) => {
@@ -59,7 +59,7 @@ macro_rules! passes {
 
             /// The chain's own passes, by last interval. The shape determines which exist, their first intervals, and
             /// which drop updates.
-            const OWN: [Option<PassFn<S, C>>; MOST_BARRIERS + 1] = {
+            const OWN: [Option<PassFn<S, C>>; MAX_BARRIERS + 1] = {
                 let mut own: [Option<PassFn<S, C>>; _] = [None; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.range($to).from == $from && !S::SHAPE.is_idle($to) {
                     own[$to] = Some(if S::SHAPE.drops($to) {
@@ -72,7 +72,7 @@ macro_rules! passes {
             };
 
             /// True for passes in `OWN` with state arrays.
-            pub(super) const GIVEN: [bool; MOST_BARRIERS + 1] = {
+            pub(super) const GIVEN: [bool; MAX_BARRIERS + 1] = {
                 let mut given = [true; _];
                 $(if S::SHAPE.barriers + 1 > $to && S::SHAPE.range($to).from == $from {
                     given[$to] = is_given::<S>(S::SHAPE.drops($to), $from, $to);
@@ -92,7 +92,7 @@ passes!(0 0, 0 1, 1 1, 0 2, 1 2, 2 2, 0 3, 1 3, 2 3, 3 3);
 
 /// Returns the barriers that a loop handles; stages with more do not fuse.
 const fn barriers<S: Stage>() -> usize {
-    if S::SHAPE.barriers < MOST_BARRIERS { S::SHAPE.barriers } else { MOST_BARRIERS }
+    if S::SHAPE.barriers < MAX_BARRIERS { S::SHAPE.barriers } else { MAX_BARRIERS }
 }
 
 /// Returns the loop of a pass from one buffer of a tile to another. The first loop of a pass reads gradients in place.
@@ -125,11 +125,11 @@ pub(super) fn last<S: Stage, C: Real>(range: PassRange) -> Option<PassFn<S, C>> 
 
 /// The arrays of a loop; stages that do not fuse have none.
 const fn arrays<S: Stage>() -> usize {
-    if S::SLOTS < MOST_SLOTS { S::SLOTS } else { MOST_SLOTS }
+    if S::SLOTS < MAX_SLOTS { S::SLOTS } else { MAX_SLOTS }
 }
 
-const fn slots_in<S: Stage>(range: PassRange, written: bool) -> [bool; MOST_SLOTS] {
-    let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
+const fn slots_in<S: Stage>(range: PassRange, written: bool) -> [bool; MAX_SLOTS] {
+    let (mut slots, mut slot) = ([false; MAX_SLOTS], 0);
     while slot < arrays::<S>() {
         slots[slot] = if written {
             S::SLOT_ACCESSES[slot].is_written_in(range)

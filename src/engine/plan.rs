@@ -48,7 +48,7 @@ pub struct Plan {
 }
 
 /// Most buffers that the display names.
-const MOST_SHOWN: usize = 8;
+const MAX_SHOWN: usize = 8;
 
 /// One pass of a [`Plan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ impl fmt::Display for Plan {
             writeln!(f, "warning: {warning}")?;
         }
         if !self.buffers.is_empty() {
-            let shown: Vec<_> = self.buffers.iter().take(MOST_SHOWN).map(BufferSpec::to_string).collect();
+            let shown: Vec<_> = self.buffers.iter().take(MAX_SHOWN).map(BufferSpec::to_string).collect();
             let more = self.buffers.len() - shown.len();
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
             writeln!(f, "not trained: {}{more}", shown.join("; "))?;

@@ -31,7 +31,13 @@ impl Repeats {
     }
 
     /// Stores these sums, clears those of the requested leaves, and returns these leaves.
-    pub(super) fn prepare(&self, chunks: &Chunks, width: usize, sums: &mut [f64], saved: &mut Vec<f64>) -> Vec<usize> {
+    pub(super) fn prepare(
+        &self,
+        chunks: &Chunks,
+        width: usize,
+        sums: &mut [f64],
+        saved_sums: &mut Vec<f64>,
+    ) -> Vec<usize> {
         for (sum, leaf, value) in self.sums.take() {
             for (i, chunk) in chunks.of_leaf[leaf].clone().enumerate() {
                 sums[chunk * width + sum] = if i == 0 { value } else { 0.0 };
@@ -41,18 +47,18 @@ impl Repeats {
         if leaves.is_empty() {
             return leaves;
         }
-        saved.clear();
-        saved.extend_from_slice(sums);
+        saved_sums.clear();
+        saved_sums.extend_from_slice(sums);
         leaves.iter().for_each(|leaf| of_leaf(chunks, width, *leaf, sums).fill(0.0));
         leaves
     }
 }
 
 /// Restores the sums of other passes.
-pub(super) fn restore(chunks: &Chunks, width: usize, leaves: &[usize], sums: &mut [f64], saved: &mut [f64]) {
+pub(super) fn restore(chunks: &Chunks, width: usize, leaves: &[usize], sums: &mut [f64], saved_sums: &mut [f64]) {
     for leaf in leaves {
-        let pairs = of_leaf(chunks, width, *leaf, sums).iter_mut().zip(of_leaf(chunks, width, *leaf, saved));
-        pairs.filter(|(sum, _)| **sum == 0.0).for_each(|(sum, saved)| *sum = *saved);
+        let pairs = of_leaf(chunks, width, *leaf, sums).iter_mut().zip(of_leaf(chunks, width, *leaf, saved_sums));
+        pairs.filter(|(sum, _)| **sum == 0.0).for_each(|(sum, saved_sums)| *sum = *saved_sums);
     }
 }
 

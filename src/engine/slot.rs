@@ -17,7 +17,7 @@ use crate::tree::LeafSpec;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slot {
     name: &'static str,
-    holds: Numbers,
+    kind: ValueKind,
     pub(super) dtype: Option<DType>,
     pub(super) of_leaf: bool,
     pub(super) start: f64,
@@ -26,33 +26,33 @@ pub struct Slot {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Numbers {
+enum ValueKind {
     Exact,
     Signed,
     NotNegative,
 }
 
 impl Slot {
-    const fn new(name: &'static str, holds: Numbers) -> Slot {
-        Slot { name, holds, dtype: None, of_leaf: false, start: 0.0, as_params: false, all_rows: false }
+    const fn new(name: &'static str, kind: ValueKind) -> Slot {
+        Slot { name, kind, dtype: None, of_leaf: false, start: 0.0, as_params: false, all_rows: false }
     }
 
     /// Declares state that must not be quantized: parameter copies, the sources of parameters, accumulators that are
     /// emitted later.
     pub const fn exact(name: &'static str) -> Slot {
-        Slot::new(name, Numbers::Exact)
+        Slot::new(name, ValueKind::Exact)
     }
 
     /// Declares numbers of any sign that may be rounded, such as a running mean of gradients. Small ones may become
     /// zero.
     pub const fn signed(name: &'static str) -> Slot {
-        Slot::new(name, Numbers::Signed)
+        Slot::new(name, ValueKind::Signed)
     }
 
     /// Declares non-negative numbers that may be rounded, such as a running mean of squares. Only zeros become zero,
     /// because updates are divided by them.
     pub const fn not_negative(name: &'static str) -> Slot {
-        Slot::new(name, Numbers::NotNegative)
+        Slot::new(name, ValueKind::NotNegative)
     }
 
     /// Returns this array with an initial value.
@@ -141,12 +141,12 @@ impl<'a> Quantization<'a> {
         if leaf.dtype().compute() != DType::F32 || leaf.len() < self.min_elements || except {
             return None;
         }
-        match (slot.holds, self.format) {
-            (Numbers::Exact, _) => None,
-            (Numbers::Signed, QuantizationFormat::Roots) => Some(DType::Root8),
-            (Numbers::Signed, QuantizationFormat::Logarithms) => Some(DType::Log8),
-            (Numbers::NotNegative, QuantizationFormat::Roots) => Some(DType::FourthRoot8),
-            (Numbers::NotNegative, QuantizationFormat::Logarithms) => Some(DType::UnsignedLog8),
+        match (slot.kind, self.format) {
+            (ValueKind::Exact, _) => None,
+            (ValueKind::Signed, QuantizationFormat::Roots) => Some(DType::Root8),
+            (ValueKind::Signed, QuantizationFormat::Logarithms) => Some(DType::Log8),
+            (ValueKind::NotNegative, QuantizationFormat::Roots) => Some(DType::FourthRoot8),
+            (ValueKind::NotNegative, QuantizationFormat::Logarithms) => Some(DType::UnsignedLog8),
         }
     }
 

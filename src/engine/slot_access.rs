@@ -2,7 +2,7 @@
 //! not go through memory, only with link-time optimization; `SlotAccess` declares them.
 
 use super::PassRange;
-use super::limits::MOST_SLOTS;
+use super::limits::MAX_SLOTS;
 
 /// The barrier intervals in which a stage accesses a state array; masks as in [`PassStructure`](super::PassStructure).
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct SlotAccess {
 }
 
 /// The uses by slot; entries past the last array are ignored.
-pub type SlotAccesses = [SlotAccess; MOST_SLOTS];
+pub type SlotAccesses = [SlotAccess; MAX_SLOTS];
 
 impl SlotAccess {
     pub(crate) const ALWAYS: SlotAccess = SlotAccess::of(u32::MAX, u32::MAX);
@@ -23,7 +23,7 @@ impl SlotAccess {
     }
 
     pub(crate) const fn of_all(self) -> SlotAccesses {
-        [self; MOST_SLOTS]
+        [self; MAX_SLOTS]
     }
 
     const fn after(self, barriers: usize) -> SlotAccess {
@@ -47,17 +47,17 @@ impl SlotAccess {
 /// Appends a stage with `barriers` barriers before it to the uses of `arrays` arrays.
 pub(crate) const fn append(mut all: SlotAccesses, arrays: usize, next: SlotAccesses, barriers: usize) -> SlotAccesses {
     let mut slot = arrays;
-    while slot < MOST_SLOTS {
+    while slot < MAX_SLOTS {
         all[slot] = next[slot - arrays].after(barriers);
         slot += 1;
     }
     all
 }
 
-pub(super) const fn any(slots: [bool; MOST_SLOTS]) -> bool {
+pub(super) const fn any(slots: [bool; MAX_SLOTS]) -> bool {
     let mut slot = 0;
-    while slot < MOST_SLOTS && !slots[slot] {
+    while slot < MAX_SLOTS && !slots[slot] {
         slot += 1;
     }
-    slot < MOST_SLOTS
+    slot < MAX_SLOTS
 }

@@ -37,8 +37,8 @@ pub trait Stage: Transform + Clone {
     /// The values computed once per step: scalars, decisions.
     type Run: Send + Sync;
 
-    /// Returns the name of an argument other than numbers and schedules that differs from `made`.
-    fn changed(&self, made: &Self) -> Option<&'static str>;
+    /// Returns the name of an argument other than numbers and schedules that differs from `original`.
+    fn changed(&self, original: &Self) -> Option<&'static str>;
 
     /// Returns the state before the first step.
     ///

@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 #[cfg(feature = "half")]
 use super::half_blocks::HalfBlocks;
-use super::limits::{BLOCK, MOST_SLOTS};
+use super::limits::{BLOCK, MAX_SLOTS};
 use super::prefetch::{prefetch_after, prefetch_beside, prefetch_to_read};
 use super::simd::{SimdLevel, SimdType};
 use super::slots::RawSlots;
@@ -21,7 +21,7 @@ use crate::numeric::half_floats::are_converted;
 use crate::tree::add_update;
 
 /// State arrays in the compute type; unused entries are empty.
-pub(crate) type Slots<'a, C> = [&'a mut [C]; MOST_SLOTS];
+pub(crate) type Slots<'a, C> = [&'a mut [C]; MAX_SLOTS];
 
 #[inline(always)]
 pub(crate) fn no_slots<'a, C>() -> Slots<'a, C> {
@@ -213,7 +213,9 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     #[inline(always)]
     pub(super) unsafe fn get<I: SimdType>(self, i: usize) -> C {
         // SAFETY: by the caller's promise.
-        unsafe { if self.is_native() { *self.first.add(i) } else { self.widen::<I>(&before_zeros(*self.short(i)))[0] } }
+        unsafe {
+            if self.is_native() { *self.first.add(i) } else { self.widen::<I>(&before_zeros(*self.half_ptr(i)))[0] }
+        }
     }
 
     /// Stores an element, rounded to nearest.
@@ -228,7 +230,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
             if self.is_native() {
                 *self.first.add(i) = x;
             } else {
-                *self.short(i) = self.narrow::<I>(&before_zeros(x))[0];
+                *self.half_ptr(i) = self.narrow::<I>(&before_zeros(x))[0];
             }
         }
     }
@@ -245,7 +247,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
             if self.is_native() {
                 *self.first.add(i) = add_update(*self.first.add(i), u);
             } else {
-                *self.short(i) = self.add_rounded::<I>(before_zeros(*self.short(i)), &before_zeros(u))[0];
+                *self.half_ptr(i) = self.add_rounded::<I>(before_zeros(*self.half_ptr(i)), &before_zeros(u))[0];
             }
         }
     }
@@ -256,7 +258,7 @@ impl<C: Real, const MIXED: bool> Array<C, MIXED> {
     ///
     /// The array has this element, of 16 bits.
     #[inline(always)]
-    unsafe fn short(self, i: usize) -> *mut u16 {
+    unsafe fn half_ptr(self, i: usize) -> *mut u16 {
         // SAFETY: by the caller's promise.
         unsafe { self.first.cast::<u16>().add(i) }
     }

@@ -1,6 +1,6 @@
 use core::ops::Range;
 
-use super::limits::MOST_SLOTS;
+use super::limits::MAX_SLOTS;
 use super::prefetch::Prefetch;
 use super::simd::SimdLevel;
 use super::slots::SlotList;
@@ -28,7 +28,7 @@ pub(crate) struct TileBuffers<C>(Option<Lines<C>>);
 
 /// Aligned to a cache line: no vector load spans two.
 #[repr(align(64))]
-struct Lines<C>([C; STEP * (MOST_SLOTS + 3)]);
+struct Lines<C>([C; STEP * (MAX_SLOTS + 3)]);
 
 impl<C> Default for TileBuffers<C> {
     fn default() -> Self {

@@ -113,12 +113,12 @@ pub(crate) fn members_skip(of: &dyn Transform, skips: &mut Skips, place: &dyn Fn
 /// If it has more barriers than a mask has bits.
 pub(super) fn checked_shape(transformation: &dyn Transform) -> Result<PassStructure> {
     let shape = transformation.shape();
-    if shape.barriers <= PassStructure::MOST_BARRIERS {
+    if shape.barriers <= PassStructure::MAX_BARRIERS {
         return Ok(shape);
     }
     let expected = format!(
         "of at most {} barriers (split it: the updates of its first part are the gradients of the second)",
-        PassStructure::MOST_BARRIERS
+        PassStructure::MAX_BARRIERS
     );
     let found = format!("{} in {}", shape.barriers, transformation.describe());
     Err(Error::argument("init", "transformation", &expected, found))

@@ -2,9 +2,9 @@
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
 use super::in_chunk::fused_loop;
-use super::limits::{MOST_BARRIERS, MOST_SLOTS};
+use super::limits::{MAX_BARRIERS, MAX_SLOTS};
 use super::stage_chunk::{StageChunk, Then};
-use super::sums::{MOST_SUMS, split_sums};
+use super::sums::{MAX_SUMS, split_sums};
 use super::transform::Transform;
 use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
@@ -17,9 +17,9 @@ use crate::state::StateWalk;
 
 /// Returns true if a chain fits in one loop, which has leaf statistics of one part only.
 pub(crate) const fn fits(shape: PassStructure, slots: usize) -> bool {
-    slots <= MOST_SLOTS
-        && shape.sums <= MOST_SUMS
-        && shape.barriers <= MOST_BARRIERS
+    slots <= MAX_SLOTS
+        && shape.sums <= MAX_SUMS
+        && shape.barriers <= MAX_BARRIERS
         && shape.materializes == 0
         && shape.reads_updates.count_ones() <= 1
 }
@@ -34,7 +34,7 @@ const fn is_empty(members: &[usize]) -> bool {
     members.is_empty()
 }
 
-const BEGUN: &str = "a chain is one loop if all its members have begun";
+const ALL_BEGUN: &str = "a chain is one loop if all its members have begun";
 
 /// A macro: a generic `impl` cannot cover tuples of different lengths.
 macro_rules! chains {
@@ -78,8 +78,8 @@ macro_rules! chains {
                 }
             }
 
-            fn changed(&self, made: &Self) -> Option<&'static str> {
-                None$(.or_else(|| self.$i.changed(&made.$i)))*
+            fn changed(&self, original: &Self) -> Option<&'static str> {
+                None$(.or_else(|| self.$i.changed(&original.$i)))*
             }
 
             fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Self::States> {
@@ -171,7 +171,7 @@ macro_rules! chains {
 
             #[inline]
             fn kernel<Cx: Real>(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> Self::Kernel<Cx> {
-                ($(self.$i.kernel::<Cx>(&state.$i, run.members.$i.as_ref().expect(BEGUN), leaf),)*)
+                ($(self.$i.kernel::<Cx>(&state.$i, run.members.$i.as_ref().expect(ALL_BEGUN), leaf),)*)
             }
 
             fn slots<'a>(&self, state: &'a Self::State, leaf: usize, list: &mut SlotList<'a>) {

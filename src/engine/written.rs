@@ -2,12 +2,12 @@
 
 use super::kernel::{ADD, Body, run_mixed};
 use super::leaf::TableLeaf;
-use super::limits::MOST_SLOTS;
+use super::limits::MAX_SLOTS;
 use super::messages::Layout;
 use super::prefetch::DISTANCE;
 use super::simd::SimdLevel;
 use super::stored::{Arrays, is_stored};
-use super::sums::MOST_SUMS;
+use super::sums::MAX_SUMS;
 use crate::element::{Contribution, DType, Element, Real, convert, with_dtype};
 use crate::memory::{Buffer, RawBytes, RawSlice, RawStrided};
 use crate::state::Moments;
@@ -30,12 +30,12 @@ enum Identity {}
 impl<C: Real> Body<C> for Identity {
     type Kernel = ();
     const ARRAYS: usize = 0;
-    const READS: [bool; MOST_SLOTS] = [false; MOST_SLOTS];
-    const WRITES: [bool; MOST_SLOTS] = [false; MOST_SLOTS];
+    const READS: [bool; MAX_SLOTS] = [false; MAX_SLOTS];
+    const WRITES: [bool; MAX_SLOTS] = [false; MAX_SLOTS];
     const READS_PARAMS: bool = false;
 
     #[inline(always)]
-    fn apply((): &(), _: (Option<DType>, bool), _: &mut [C], u: C, _: C, _: &mut [Contribution<C>; MOST_SUMS]) -> C {
+    fn apply((): &(), _: (Option<DType>, bool), _: &mut [C], u: C, _: C, _: &mut [Contribution<C>; MAX_SUMS]) -> C {
         u
     }
 }
@@ -97,7 +97,7 @@ unsafe fn add_dense<C: Real>(leaf: RawSlice, simd: SimdLevel, start: usize, u: &
         let ahead = from.end_of(0, 0) + DISTANCE;
         // SAFETY: as the caller guarantees; `u` is borrowed, so that it does not overlap the leaf.
         let arrays =
-            unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::EMPTY, leaf), &[None; MOST_SLOTS]) };
+            unsafe { Arrays::new((start, u.len()), (from, 0, ahead), (RawSlice::EMPTY, leaf), &[None; MAX_SLOTS]) };
         run_mixed::<Identity, C, ADD>(simd, &(), &arrays);
     } else {
         // SAFETY: as above.

@@ -44,12 +44,12 @@ const ALIASES: &[(&str, &[&str])] = &[
 ];
 
 /// An unknown name, and the known ones to suggest.
-pub(super) struct Known<'a>(pub(super) &'a str, pub(super) &'a [String]);
+pub(super) struct Suggestions<'a>(pub(super) &'a str, pub(super) &'a [String]);
 
-impl<'a> Known<'a> {
+impl<'a> Suggestions<'a> {
     /// Returns the known names, nearest first, and the number of good ones.
     fn nearest(&self) -> (Vec<&'a str>, usize) {
-        let Known(name, known) = self;
+        let Suggestions(name, known) = self;
         let name = &*name.to_lowercase();
         // Optax's schedules have this suffix.
         let name = name.strip_suffix("_schedule").unwrap_or(name);
@@ -70,11 +70,11 @@ impl<'a> Known<'a> {
 /// Returns true if an unknown name means only this known one.
 pub(crate) fn is_suggestion(name: &str, known: &[&str], one: &str) -> bool {
     let known: Vec<String> = known.iter().map(|known| String::from(*known)).collect();
-    let (nearest, suggestion) = Known(name, &known).nearest();
+    let (nearest, suggestion) = Suggestions(name, &known).nearest();
     nearest[..suggestion] == [one]
 }
 
-impl fmt::Display for Known<'_> {
+impl fmt::Display for Suggestions<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SHOWN: usize = 5;
         let (nearest, suggestion) = self.nearest();
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(edit_distance("kitten", "sitting"), 3);
         assert_eq!(distance("lerning_rate", "descend.learning_rate"), 1);
         let known = ["dog", "sam", "sgd"].map(String::from);
-        assert!(Known("sdg", &known).to_string().starts_with("; did you mean `sgd`?"));
+        assert!(Suggestions("sdg", &known).to_string().starts_with("; did you mean `sgd`?"));
     }
 
     #[test]
@@ -156,14 +156,14 @@ mod tests {
             ("CosineAnnealingLR", "`cosine_decay`"),
             ("cosine_decay_schedule", "`cosine_decay`"),
         ] {
-            let said = Known(name, &known).to_string();
+            let said = Suggestions(name, &known).to_string();
             let expected =
                 if suggestion.is_empty() { " (the nearest".into() } else { format!("; did you mean {suggestion}? (") };
             assert!(said.starts_with(&expected), "{name}: {said}");
         }
         // By the last level of a path.
         let known = ["inner.learning_rate", "inner.b1"].map(String::from);
-        assert!(Known("lr", &known).to_string().starts_with("; did you mean `inner.learning_rate`?"));
+        assert!(Suggestions("lr", &known).to_string().starts_with("; did you mean `inner.learning_rate`?"));
         assert!(ALIASES.is_sorted() && ALIASES.iter().all(|(alias, _)| *alias == alias.to_lowercase()));
     }
 }

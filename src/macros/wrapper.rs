@@ -94,9 +94,9 @@ macro_rules! wrapper {
                 $(visit(stringify!($a), $crate::wrapper!(@argument self $a ($(@$how)? $A) ($($default)?)));)*
             }
 
-            fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-                $($crate::wrapper!(@changed self made $a $(@$how)?);)*
-                self.inner.changed(&made.inner)
+            fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+                $($crate::wrapper!(@changed self original $a $(@$how)?);)*
+                self.inner.changed(&original.inner)
             }
 
             $(fn effect(&self) -> $crate::part::Effect {
@@ -177,9 +177,9 @@ macro_rules! wrapper {
     (@argument $self:ident $a:ident (@decides $A:ident) $default:tt) => {
         $crate::arguments::Argument::Static(&mut $crate::recipe::Fixed($self.$a.to_recipe()))
     };
-    (@changed $self:ident $made:ident $a:ident @decides) => {};
-    (@changed $self:ident $made:ident $a:ident $(@$how:ident)?) => {
-        if $crate::part::differs(&$self.$a, &$made.$a) {
+    (@changed $self:ident $original:ident $a:ident @decides) => {};
+    (@changed $self:ident $original:ident $a:ident $(@$how:ident)?) => {
+        if $crate::part::differs(&$self.$a, &$original.$a) {
             return Some(stringify!($a));
         }
     };

@@ -1,6 +1,6 @@
 use ndarray::Array2;
 
-use super::around::{name, place};
+use super::flat_point::{name, place};
 use super::hessian::Hessian;
 use crate::error::{Error, Result};
 use crate::tree::row_major::leaves_mut;

@@ -19,7 +19,7 @@ pub enum SimdLevel {
 }
 
 /// 0 if not forced, else the level plus one.
-static FORCED: AtomicU8 = AtomicU8::new(0);
+static FORCED_LEVEL: AtomicU8 = AtomicU8::new(0);
 
 /// Returns the widest SIMD level of this CPU.
 pub fn detected_simd_level() -> SimdLevel {
@@ -44,12 +44,12 @@ pub fn detected_simd_level() -> SimdLevel {
 ///
 /// It is for tests and benchmarks; results do not depend on it. A level beyond the CPU's is lowered to the CPU's.
 pub fn force_simd_level(simd: Option<SimdLevel>) {
-    FORCED.store(simd.map_or(0, |simd| simd as u8 + 1), Ordering::Relaxed);
+    FORCED_LEVEL.store(simd.map_or(0, |simd| simd as u8 + 1), Ordering::Relaxed);
 }
 
 pub(crate) fn current_simd_level() -> SimdLevel {
     let detected = detected_simd_level();
-    match FORCED.load(Ordering::Relaxed) {
+    match FORCED_LEVEL.load(Ordering::Relaxed) {
         1 => SimdLevel::Baseline,
         2 => SimdLevel::Avx2.min(detected),
         _ => detected,

@@ -37,7 +37,7 @@ pub struct Interpreter {
     /// Updates that a pass stores for the next: by leaf, in `f64`, which represents them exactly.
     stored: HashMap<usize, Vec<f64>>,
     arrays: HashMap<String, Moments>,
-    kept: HashMap<(String, usize), Vec<f64>>,
+    temporaries: HashMap<(String, usize), Vec<f64>>,
 }
 
 impl Interpreter {
@@ -57,7 +57,7 @@ impl Interpreter {
         };
         state.walk(&mut StateWalk::new(&mut copy));
         let params = Moments::of_tree(params, &structure, |leaf| leaf.dtype())?;
-        Ok(Interpreter { structure, params, gradients, stored: HashMap::new(), arrays, kept: HashMap::new() })
+        Ok(Interpreter { structure, params, gradients, stored: HashMap::new(), arrays, temporaries: HashMap::new() })
     }
 
     /// Copies the gradients of the next step.
@@ -99,7 +99,7 @@ impl Interpreter {
         let mut p = self.params.in_order(*leaf);
         let read = |array: &super::Array| match array.is_persistent {
             true => self.arrays.get(&array.name).map(|moments| moments.in_order(*leaf)).unwrap_or_default(),
-            false => self.kept.get(&(array.name.clone(), *leaf)).cloned().unwrap_or_else(|| vec![0.0; *len]),
+            false => self.temporaries.get(&(array.name.clone(), *leaf)).cloned().unwrap_or_else(|| vec![0.0; *len]),
         };
         let mut held: Vec<Vec<f64>> = arrays.iter().map(read).collect();
         let (mut stored, mut added) = (Vec::new(), vec![Vec::with_capacity(*len); program.sums().len()]);
@@ -119,7 +119,7 @@ impl Interpreter {
         for (_, (array, held)) in written {
             match self.arrays.get_mut(&array.name).filter(|_| array.is_persistent) {
                 Some(moments) => moments.set_in_order(*leaf, &held),
-                None => drop(self.kept.insert((array.name.clone(), *leaf), held)),
+                None => drop(self.temporaries.insert((array.name.clone(), *leaf), held)),
             }
         }
         let by_sum: Vec<_> = added.iter().map(|all| sum_by_chunk(all)).collect();

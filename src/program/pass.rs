@@ -120,7 +120,7 @@ pub(crate) struct Passes<'m> {
     /// Where the state's arrays are, and their names.
     names: Vec<(usize, String)>,
     /// Arrays that are not state.
-    kept: Vec<usize>,
+    temporaries: Vec<usize>,
     /// The whole-leaf programs of the next barrier.
     pub(super) whole: Vec<Result<LeafProgram>>,
     /// Their part.
@@ -139,7 +139,7 @@ impl<'m> Passes<'m> {
             }
         };
         state.walk(&mut StateWalk::new(&mut name));
-        Passes { executor, names, kept: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
+        Passes { executor, names, temporaries: Vec::new(), whole: Vec::new(), part: "", last: None, error: None }
     }
 
     fn array(&mut self, array: RecordedArray) -> Array {
@@ -147,9 +147,9 @@ impl<'m> Passes<'m> {
         if let Some((_, name)) = self.names.iter().find(|(known, _)| *known == address) {
             return Array { name: name.clone(), dtype, is_persistent: true };
         }
-        let number = self.kept.iter().position(|known| *known == address).unwrap_or_else(|| {
-            self.kept.push(address);
-            self.kept.len() - 1
+        let number = self.temporaries.iter().position(|known| *known == address).unwrap_or_else(|| {
+            self.temporaries.push(address);
+            self.temporaries.len() - 1
         });
         Array { name: format!("kept {number}"), dtype, is_persistent: false }
     }

@@ -12,9 +12,9 @@ use super::op::{Comparison, Op, Type, Value};
 use crate::element::{DType, RecordedArray};
 
 /// Most paths through one part.
-const MOST_PATHS: usize = 4096;
+const MAX_PATHS: usize = 4096;
 /// Most comparisons on one path, for loops that a comparison ends.
-const MOST_DECISIONS: usize = 256;
+const MAX_DECISIONS: usize = 256;
 
 /// Kinds of recordings, each likely to repeat its last: the first passes of a step.
 const KINDS: usize = 4;
@@ -309,7 +309,7 @@ impl Recorder {
                 }
                 prefix.result
             }
-            None if place < MOST_DECISIONS => true,
+            None if place < MAX_DECISIONS => true,
             None => {
                 self.problem.get_or_insert((self.part, "it compares without end"));
                 // Pseudo-random, so that a loop that waits for either result ends.
@@ -423,7 +423,7 @@ fn explore(run: &mut dyn FnMut() -> Vec<u32>, prefix: Vec<Decision>, paths: &mut
     *paths += 1;
     let mut open_paths = PathTree::End(results);
     for at in (from..decisions.len()).rev() {
-        if *paths >= MOST_PATHS {
+        if *paths >= MAX_PATHS {
             with(|r| r.refuse("there are too many ways through it"));
         }
         if with(|r| r.problem.is_some()) {

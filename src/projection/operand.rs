@@ -62,7 +62,7 @@ impl CheckRange for Operand {
             Operand::Number(number) => return number.check_range(function, argument, range),
             Operand::Tree(tree) => tree,
         };
-        match tree.find(|x| !(range.holds)(x)) {
+        match tree.find(|x| !(range.contains)(x)) {
             Some((path, i, x)) => Err(Error::argument(function, argument, range.text, format!("{x} at {path}[{i}]"))),
             None => Ok(()),
         }

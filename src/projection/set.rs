@@ -195,7 +195,7 @@ pub(super) fn sides([lower, upper]: LeafBounds, numbers: [f64; 2]) -> [Values; 2
 pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut T) -> Result<()> {
     set.check()?;
     let structure = Structure::of(tree)?;
-    let beside = beside(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
+    let beside = vector_values(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
     let x = &mut TreeVector { leaves: &mut leaves_mut(tree), beside: &beside };
     if x.elements() > 0 {
         set.move_to(0, x);
@@ -204,7 +204,7 @@ pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut 
 }
 
 /// Returns the values of the set's vector per leaf; none without a vector.
-pub(super) fn beside<S: TreeSet>(
+pub(super) fn vector_values<S: TreeSet>(
     set: &S,
     structure: &Structure,
     active: &[bool],

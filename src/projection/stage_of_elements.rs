@@ -57,8 +57,8 @@ impl<S: ElementSet> Part for ProjectElements<S> {
         own(&mut self.projection, visit);
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let [ours, theirs] = [self, made].map(|part| part.projection.trees());
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let [ours, theirs] = [self, original].map(|part| part.projection.trees());
         let name = |tree: Option<(&'static str, _)>| tree.map(|(name, _)| name);
         ours.into_iter().zip(theirs).find(|(ours, theirs)| ours != theirs).and_then(|(a, b)| name(a).or(name(b)))
     }
@@ -95,7 +95,7 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
 
     #[inline(always)]
     fn apply<C: Real>(k: [C; 2], _: &mut [C; 0], u: C, p: C, _: &mut [u32]) -> C {
-        hold(k, u, p)
+        clamp_update(k, u, p)
     }
 
     fn uses_slices(&self, memory: &ProjectElementsState, leaf: usize) -> bool {
@@ -117,7 +117,7 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
             let (lower, upper) = (&of(0, &mut low[..n])[..n], &of(1, &mut high[..n])[..n]);
             let p = &at.p[k * ROW_MAJOR_CHUNK..][..n];
             for i in 0..n {
-                u[i] = hold([C::of(lower[i]), C::of(upper[i])], u[i], p[i]);
+                u[i] = clamp_update([C::of(lower[i]), C::of(upper[i])], u[i], p[i]);
             }
         }
     }
@@ -139,7 +139,7 @@ fn arrays(memory: &ProjectElementsState, leaf: usize) -> usize {
 /// itself, at least one unit in the last place, puts the exact sum on the inner side. Rounding carries no sum across a
 /// number of its own dtype.
 #[inline(always)]
-fn hold<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
+fn clamp_update<C: Real>([lower, upper]: [C; 2], u: C, p: C) -> C {
     let (above, below) = (p + u > upper, p + u < lower);
     let u = select_unpredictable(above, upper - p, select_unpredictable(below, lower - p, u));
     let little = C::epsilon() * u.abs();

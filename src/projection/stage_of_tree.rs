@@ -1,5 +1,5 @@
 use super::operand::{TreeValues, Values};
-use super::set::{TreeSet, beside, check_sum, injected, own};
+use super::set::{TreeSet, check_sum, injected, own, vector_values};
 use super::vector::{SumVector, Vector};
 use crate::arguments::{Arguments, Visit, recipe_of};
 use crate::part::prelude::*;
@@ -57,9 +57,9 @@ impl<S: TreeSet> crate::engine::Part for ProjectTree<S> {
         own(&mut self.projection, visit);
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
         let name = self.projection.along().map(|(name, _)| name);
-        name.filter(|_| tree(&self.projection) != tree(&made.projection))
+        name.filter(|_| tree(&self.projection) != tree(&original.projection))
     }
 
     fn recipe(&self) -> Recipe {
@@ -72,7 +72,7 @@ impl<S: TreeSet> crate::engine::WholeTreeTransformation for ProjectTree<S> {
     type State = ProjectTreeState;
 
     fn start(&self, at: &InitContext<'_>) -> Result<ProjectTreeState> {
-        let beside = beside(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
+        let beside = vector_values(&self.projection, at.structure(), at.active(), TreeValues::in_memory_order)?;
         let tree = check_sum(&tree(&self.projection));
         Ok(ProjectTreeState { count: Count::default(), beside, tree })
     }

@@ -1,4 +1,4 @@
-use super::{Beside, Saved, as_data, is_shared};
+use super::{BufferSpecs, Saved, as_data, is_shared};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::migrate::Migration;
@@ -102,7 +102,7 @@ impl StateData {
             display_name: "the state".into(),
             optimizer: &optimizer,
             structure: &structure,
-            beside: Beside::default(),
+            buffer_specs: BufferSpecs::default(),
             items,
             has_params: false,
         };

@@ -24,7 +24,7 @@ pub(crate) struct Saved<'a> {
     pub(crate) display_name: String,
     pub(crate) optimizer: &'a Value,
     pub(crate) structure: &'a Structure,
-    pub(crate) beside: Beside<'a>,
+    pub(crate) buffer_specs: BufferSpecs<'a>,
     pub(crate) items: Vec<ItemSpec>,
     /// True if it includes the parameters.
     pub(crate) has_params: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Saved<'a> {
 
 /// Saved buffers, and the model's.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Beside<'a> {
+pub(crate) struct BufferSpecs<'a> {
     pub(crate) there: &'a [BufferSpec],
     pub(crate) here: &'a [BufferSpec],
     /// True if they are loaded, and so must agree.
@@ -106,7 +106,7 @@ impl Saved<'_> {
         mismatch_report
             .hints
             .extend(without_effect.map(|allowed| format!("`may_differ({allowed:?})` allows nothing that differs")));
-        let Beside { there, here: buffers, loads } = self.beside;
+        let BufferSpecs { there, here: buffers, loads } = self.buffer_specs;
         let moves = moves(migration, (self.structure, there), (&here, buffers), loads, &mut mismatch_report)?;
         let by_leaf = moves.starts_leaves() || counts_by_leaf(&self.items);
         let mut state = match OptState::new_counting(transformation, params, by_leaf) {
@@ -198,7 +198,7 @@ pub(crate) fn moves(
     loads_buffers: bool,
     mismatch_report: &mut MismatchReport,
 ) -> Result<Resolved> {
-    let moves = migration.resolve_beside(there, here)?;
+    let moves = migration.resolve_with_buffers(there, here)?;
     let differences = moves.differences(there.0, here.0);
     if loads_buffers {
         buffers::compare(&moves, there, here, mismatch_report);

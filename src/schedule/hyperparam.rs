@@ -133,7 +133,7 @@ impl Hyperparam {
     ///
     /// Fails if a number is not in the range, or a schedule is invalid.
     pub fn check_range(&self, function: &str, argument: &str, range: Range) -> Result<()> {
-        self.validate(function, argument, range.text, range.holds)
+        self.validate(function, argument, range.text, range.contains)
     }
 }
 

@@ -22,7 +22,8 @@ pub(crate) enum Owner {
     State,
     Leaf(String),
     /// A leaf, by number, of a tree other than the parameters.
-    Apart(usize),
+    #[cfg_attr(feature = "serde", serde(rename = "apart"))]
+    OtherTree(usize),
 }
 
 impl fmt::Display for ItemName {
@@ -30,7 +31,7 @@ impl fmt::Display for ItemName {
         match &self.of {
             Owner::State => f.write_str(&self.field),
             Owner::Leaf(path) => write!(f, "{}[{path}]", self.field),
-            Owner::Apart(number) => write!(f, "{}[#{number}]", self.field),
+            Owner::OtherTree(number) => write!(f, "{}[#{number}]", self.field),
         }
     }
 }
@@ -215,9 +216,9 @@ fn keep_leaves<K: PerLeafKind>(to: &mut PerLeaf<K>, from: &PerLeaf<K>, which: im
 fn name(structure: &Structure, field: &str, leaf: Option<usize>, other_tree: bool) -> ItemName {
     let of = match leaf {
         None => Owner::State,
-        Some(leaf) if other_tree => Owner::Apart(leaf),
+        Some(leaf) if other_tree => Owner::OtherTree(leaf),
         Some(leaf) => {
-            structure.leaves().get(leaf).map_or(Owner::Apart(leaf), |spec| Owner::Leaf(spec.path().to_owned()))
+            structure.leaves().get(leaf).map_or(Owner::OtherTree(leaf), |spec| Owner::Leaf(spec.path().to_owned()))
         }
     };
     ItemName { field: field.to_owned(), of }

@@ -225,8 +225,8 @@ impl Matched {
                     Some(path) if !moves.is_fresh(path) => Owner::Leaf(path.to_owned()),
                     _ => continue,
                 },
-                of @ Owner::Apart(_) if moves.is_retyped() => of.clone(),
-                Owner::Apart(_) => {
+                of @ Owner::OtherTree(_) if moves.is_retyped() => of.clone(),
+                Owner::OtherTree(_) => {
                     lines.push(format!("`{}` mixes all leaves, so it cannot be moved to other ones", spec.name));
                     continue;
                 }
@@ -288,7 +288,7 @@ impl Matched {
             }
             let leaf_is_cast = match &spec.name.of {
                 Owner::Leaf(path) => moves.is_cast(path),
-                Owner::Apart(_) => moves.is_retyped(),
+                Owner::OtherTree(_) => moves.is_retyped(),
                 Owner::State => false,
             };
             match found.map(|i| &old[i]) {

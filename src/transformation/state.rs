@@ -43,7 +43,7 @@ pub struct OptState<T: Stage> {
     lent: bool,
     by_leaf: bool,
     /// Cached evaluations, for [`minimize_step`](crate::Minimize::minimize_step).
-    pub(crate) recall: Option<Box<EvaluationCache>>,
+    pub(crate) eval_cache: Option<Box<EvaluationCache>>,
     #[cfg(feature = "checkpoint")]
     evaluated: Evaluated,
 }
@@ -96,7 +96,7 @@ impl<T: Stage> OptState<T> {
             layout: None,
             lent: false,
             by_leaf,
-            recall: None,
+            eval_cache: None,
             #[cfg(feature = "checkpoint")]
             evaluated: Evaluated::default(),
         })
@@ -172,7 +172,7 @@ impl<T: Stage> OptState<T> {
             layout: self.layout.clone(),
             lent: false,
             by_leaf: self.by_leaf,
-            recall: None,
+            eval_cache: None,
             #[cfg(feature = "checkpoint")]
             evaluated: self.evaluated.clone(),
         }
@@ -396,7 +396,7 @@ impl<T: Stage> DerefMut for OptState<T> {
 impl<T: Stage> Clone for OptState<T> {
     fn clone(&self) -> Self {
         let copy = self.holding(self.inner.clone());
-        OptState { poisoned: self.poisoned, lent: self.lent, recall: self.recall.clone(), ..copy }
+        OptState { poisoned: self.poisoned, lent: self.lent, eval_cache: self.eval_cache.clone(), ..copy }
     }
 }
 

@@ -19,9 +19,9 @@ pub struct Walk<'a, 'w> {
 #[derive(Clone, Copy)]
 enum Rows<'a> {
     /// A tree with the child `values`.
-    Apart,
+    AsTree,
     /// In the place of a leaf.
-    Asked,
+    AsLeaf,
     /// The walk is inside some.
     Of(&'a [usize]),
 }
@@ -34,12 +34,12 @@ type BufferSink<'a, 'w> = dyn FnMut(&str, &'a dyn Buffer) + 'w;
 impl<'a, 'w> Walk<'a, 'w> {
     pub(crate) fn new(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
         path.clear();
-        Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::Apart }
+        Walk { path, sink, constraints: None, buffers: None, layouts: None, rows: Rows::AsTree }
     }
 
     /// Returns a walk that shows rows in place of their leaf.
     pub(crate) fn of_rows(path: &'w mut String, sink: &'w mut dyn FnMut(&str, LeafRef<'a>)) -> Self {
-        Walk { rows: Rows::Asked, ..Walk::new(path, sink) }
+        Walk { rows: Rows::AsLeaf, ..Walk::new(path, sink) }
     }
 
     pub(crate) fn of_constraints(
@@ -175,10 +175,10 @@ impl<'a, 'w> Walk<'a, 'w> {
 
     pub(crate) fn rows<T: Tree + ?Sized>(&mut self, indices: &'a [usize], values: &'a T) {
         // Rows of rows belong to no leaf.
-        let Rows::Asked = self.rows else { return self.child("values", values) };
+        let Rows::AsLeaf = self.rows else { return self.child("values", values) };
         self.rows = Rows::Of(indices);
         values.walk(self);
-        self.rows = Rows::Asked;
+        self.rows = Rows::AsLeaf;
     }
 
     /// Shows a leaf at the current path.

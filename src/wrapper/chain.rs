@@ -173,8 +173,8 @@ impl<T: Stage> Part for NamedChain<T> {
         }
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        (self.names != made.names).then_some("names")
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        (self.names != original.names).then_some("names")
     }
 
     fn recipe(&self) -> Recipe {

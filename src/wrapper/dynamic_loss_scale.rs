@@ -88,7 +88,7 @@ wrapper! {
         /// Sets the factor of growth; 2 by default.
         growth_factor: f64 in ABOVE_1 = 2.0;
         /// Sets the factor after a skipped step; 0.5 by default.
-        backoff_factor: f64 in INSIDE = 0.5;
+        backoff_factor: f64 in OPEN_UNIT_INTERVAL = 0.5;
         /// Sets the number of finite steps in a row after which the scale grows; 2000 by default.
         growth_interval: u64 in AT_LEAST_1 = 2000;
         /// Sets the smallest scale; 1 by default.

@@ -88,9 +88,9 @@ impl<D: Stage, M: Stage> Part for Graft<D, M> {
         ])
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let direction = self.direction.changed(&made.direction);
-        direction.or_else(|| self.magnitude.changed(&made.magnitude))
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let direction = self.direction.changed(&original.direction);
+        direction.or_else(|| self.magnitude.changed(&original.magnitude))
     }
 
     fn recipe(&self) -> Recipe {

@@ -59,9 +59,9 @@ impl<T: Stage> Stage for Option<T> {
     const SLOTS: usize = if is_left_out::<T>() { 0 } else { T::SLOTS };
     const SLOT_ACCESSES: SlotAccesses = if is_left_out::<T>() { SlotAccess::ALWAYS.of_all() } else { T::SLOT_ACCESSES };
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        match (self, made) {
-            (Some(t), Some(made)) => t.changed(made),
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        match (self, original) {
+            (Some(t), Some(original)) => t.changed(original),
             (None, None) => None,
             _ => Some("optional member"),
         }

@@ -2,7 +2,7 @@ use crate::arguments::{Argument, Arguments, Visit};
 use crate::element::{Element, Rounding, convert, with_dtype};
 use crate::engine::recipe_of_arguments;
 use crate::part::prelude::*;
-use crate::range::{FINITE, NOT_NEGATIVE, PART};
+use crate::range::{FINITE, NOT_NEGATIVE, POSITIVE_FRACTION};
 use crate::state::{EvaluateAs, StateWalk, StateWalkMut};
 use crate::transform::LeafTypes;
 
@@ -230,14 +230,14 @@ impl Part for Interpolate {
         Effect::SAME_DIRECTION
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        differs(&self.state_dtype, &made.state_dtype).then_some("state_dtype")
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        differs(&self.state_dtype, &original.state_dtype).then_some("state_dtype")
     }
 
     fn validate(&self) -> Result<()> {
         Error::all([
             self.learning_rate.check_range("schedule_free", "learning_rate", NOT_NEGATIVE),
-            self.b1.check_range("schedule_free", "b1", PART),
+            self.b1.check_range("schedule_free", "b1", POSITIVE_FRACTION),
             self.weight_lr_power.check_range("schedule_free", "weight_lr_power", FINITE),
         ])
     }

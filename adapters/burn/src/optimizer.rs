@@ -33,9 +33,9 @@ use crate::walkers::LeafStorage;
 /// // The chain's own, with a `ConstantLr::from(1.0)` in burn's `Learner`.
 /// whole_tree(chain((clip_by_global_norm(1.0), adamw(cosine_decay(1e-3, 1000)))), Rate::Own)?;
 /// // That of burn's scheduler.
-/// whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burns)?;
+/// whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burn)?;
 ///
-/// let error = whole_tree(adamw(1e-3), Rate::Burns).err().unwrap().to_string();
+/// let error = whole_tree(adamw(1e-3), Rate::Burn).err().unwrap().to_string();
 /// assert!(error.contains("`$.adamw.learning_rate` of 0.001"), "{error}");
 /// # Ok::<(), gradchain::Error>(())
 /// ```
@@ -47,13 +47,13 @@ pub enum Rate {
     ///
     /// Neither may a `scale` or `scale_by_schedule` in it have another factor than 1. Constructing the optimizer fails
     /// otherwise.
-    Burns,
+    Burn,
 }
 
 impl Rate {
     /// Refuses a transformation with a rate if the rate is burn's.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
-        let found = if self == Rate::Burns { own_rate("$", &optimizer.recipe()) } else { None };
+        let found = if self == Rate::Burn { own_rate("$", &optimizer.recipe()) } else { None };
         let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
                         its own it needs `Rate::Own`, and `ConstantLr::from(1.0)` in burn";
         found.map_or(Ok(()), |found| Err(Error::argument(function, "optimizer", expected, found)))
@@ -107,7 +107,7 @@ fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
 ///
 /// If the transformation needs more than one pass, as norms over all gradients do: it would see one tensor instead of
 /// all. If an argument is out of its range. If a mask needs a path, which tensors lack here. If the rate is
-/// [burn's](Rate::Burns) and the transformation has one too.
+/// [burn's](Rate::Burn) and the transformation has one too.
 ///
 /// # Panics
 ///
@@ -127,7 +127,7 @@ fn own_rate(place: &str, recipe: &Recipe) -> Option<String> {
 /// let device = Device::flex().autodiff();
 /// let layer = LinearConfig::new(2, 1).with_bias(false).init(&device);
 /// let before = layer.weight.val().into_data().try_to_vec::<f32>().unwrap();
-/// let mut optimizer = gradchain_burn::per_tensor(chain((clip(1.0), sgd(1.0))), Rate::Burns)?;
+/// let mut optimizer = gradchain_burn::per_tensor(chain((clip(1.0), sgd(1.0))), Rate::Burn)?;
 ///
 /// let loss = layer.forward(Tensor::<2>::from_floats([[3.0, 0.5]], &device)).sum();
 /// let grads = GradientsParams::from_grads(loss.backward(), &layer);
@@ -162,7 +162,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
 ///
 /// # Errors
 ///
-/// If the rate is [burn's](Rate::Burns) and the transformation has one too. In [`optimize`]: if it is the
+/// If the rate is [burn's](Rate::Burn) and the transformation has one too. In [`optimize`]: if it is the
 /// transformation's [own](Rate::Own) and burn passes another than 1.
 ///
 /// # Panics
@@ -199,7 +199,7 @@ pub fn per_tensor<T: GradientTransformation<Needs = Nothing>>(optimizer: T, rate
 ///
 /// let device = Device::flex().autodiff();
 /// let model = Model { layer: LinearConfig::new(2, 1).init(&device) };
-/// let mut optimizer = gradchain_burn::whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burns)?;
+/// let mut optimizer = gradchain_burn::whole_tree(chain((clip_by_global_norm(1.0), adamw(1.0))), Rate::Burn)?;
 /// let grads = model.step(Tensor::from_floats([[1.0, 2.0]], &device)).grads;
 /// let model = model.optimize(&mut optimizer, 1e-3.into(), grads);
 /// # let _ = model;

@@ -49,7 +49,7 @@ impl<'a> Request<'a> {
         transformation.validate()?;
         let here = Structure::of(params)?;
         let specs: Vec<_> = buffers_of(params).into_iter().map(|(spec, _)| spec).collect();
-        let moves = self.migration.resolve_beside((&contents.structure()?, &[]), (&here, &specs))?;
+        let moves = self.migration.resolve_with_buffers((&contents.structure()?, &[]), (&here, &specs))?;
         let mut mismatch_report = MismatchReport { lines: contents.unexpected.clone(), ..MismatchReport::default() };
         let of_parts = moves.parts(&[], &[]).unwrap_or_else(|line| {
             mismatch_report.lines.push(format!("{line}: a file of {} has leaves", contents.origin.name()));

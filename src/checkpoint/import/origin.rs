@@ -110,7 +110,7 @@ const RSS: &[Array] = &[("sum_of_squares", [Some("sum"), Some("sum_of_squares")]
 const MUON: [Option<&str>; 2] = [Some("momentum_buffer"), Some("mu")];
 
 /// PyTorch's arrays without a step count.
-const UNCOUNTED: &str = "momentum_buffer";
+const WITHOUT_COUNT: &str = "momentum_buffer";
 
 /// Transformations whose state is empty or a step count.
 const WITHOUT_ARRAYS: [&str; 15] = [
@@ -269,6 +269,6 @@ impl Parts {
 impl Role {
     /// Returns whether PyTorch counts steps with such an array.
     pub(super) fn is_counted(&self) -> bool {
-        matches!(self, Role::Array(key) if key != UNCOUNTED)
+        matches!(self, Role::Array(key) if key != WITHOUT_COUNT)
     }
 }

@@ -6,9 +6,9 @@ use crate::projection::*;
 use crate::recipe::ConfigError;
 use crate::transform::{keep_params_nonnegative, project};
 
-type Set = (&'static str, fn() -> Unconfigured);
+type ProjectionEntry = (&'static str, fn() -> Unconfigured);
 
-const SETS: &[Set] = &[
+const PROJECTIONS: &[ProjectionEntry] = &[
     ("projection_box", || Unconfigured::named(project(box_set(required(), required())))),
     ("projection_halfspace", || Unconfigured::named(project(halfspace(required(), required())))),
     ("projection_hypercube", || Unconfigured::named(project(hypercube(1.0)))),
@@ -28,8 +28,8 @@ pub(super) fn register(r: &mut Registry) {
     r.constructor("project", |given| {
         let name = given.required("projection", String::from("projection_l2_ball"))?;
         let place = given.get("projection").map_or("$", |node| node.place());
-        let unknown = || ConfigError::unknown(place, "projection", &name, SETS.iter().map(|(name, _)| *name));
-        SETS.iter().find(|(known, _)| *known == name).map(|(_, make)| make()).ok_or_else(unknown)
+        let unknown = || ConfigError::unknown(place, "projection", &name, PROJECTIONS.iter().map(|(name, _)| *name));
+        PROJECTIONS.iter().find(|(known, _)| *known == name).map(|(_, make)| make()).ok_or_else(unknown)
     })
     .schema_keys(&["lower", "upper", "scale", "a", "b"]);
 }

@@ -3,7 +3,7 @@
 use core::any::Any;
 
 use super::super::expansion::Expansion;
-use super::super::limits::MOST_SLOTS;
+use super::super::limits::MAX_SLOTS;
 use super::super::whole::NOT_REMOTE;
 use super::super::{
     Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList, StageChunk,
@@ -76,7 +76,7 @@ pub enum WithLeafStatistics {}
 /// struct Largest<'a>(&'a mut PerLeaf<Scalar>);
 ///
 /// impl LeafObserver for Largest<'_> {
-///     fn collect_statistics<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
+///     fn observe<C: Real>(&mut self, leaf: usize, _: &LeafSpec, u: &[C]) {
 ///         let largest = u.iter().fold(0.0_f64, |largest, u| largest.max(u.as_f64().abs()));
 ///         self.0.set(leaf, Scalar::new(largest));
 ///     }
@@ -133,7 +133,7 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// [Reads](WholeTree::collect_statistics) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can be
+    /// [Reads](WholeTree::observe) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can be
     /// rewritten.
     fn collect_statistics(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 
@@ -206,7 +206,7 @@ const fn expanded<P: LeafStatistics>() -> usize {
 /// ```
 const fn slots<P: LeafStatistics>() -> usize {
     let slots = checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN) + expanded::<P>();
-    assert!(slots <= MOST_SLOTS, "what looks first has at most 8 numbers of an element, in arrays and found");
+    assert!(slots <= MAX_SLOTS, "what looks first has at most 8 numbers of an element, in arrays and found");
     slots
 }
 
@@ -293,7 +293,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         state.arrays.list(leaf, list);
         if const { expanded::<P>() > 0 } {
             let (single, double) = (fill::<P, f32>, fill::<P, f64>);
-            list.push_found(Expansion { state: &state.memory, leaf, single, double }, expanded::<P>());
+            list.push_statistics(Expansion { state: &state.memory, leaf, single, double }, expanded::<P>());
         }
     }
 

@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::fused::{To, loop_on_tile};
 use super::super::kernel::{Body, DROP, STORE, run};
-use super::super::limits::MOST_SLOTS;
+use super::super::limits::MAX_SLOTS;
 use super::super::slot::Access;
 use super::super::{Contribution, PassRange, SlotList, Tile, sums};
 use super::SlotArray;
@@ -12,7 +12,7 @@ use super::state::Arrays as StateArrays;
 use crate::element::{DType, Real};
 
 /// Most reductions of one loop.
-pub(super) const MOST_PART_SUMS: usize = 4;
+pub(super) const MAX_PART_SUMS: usize = 4;
 
 #[inline(always)]
 pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotArray<C::Wide>) {
@@ -24,12 +24,12 @@ pub(super) fn add_sums<C: Real>(terms: &mut [Contribution<C>], sums: &impl SlotA
     }
 }
 
-/// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](PassRange::later), the
+/// Returns a reducing part's inputs, update and parameter; in a loop that only [reduces](PassRange::deferred), the
 /// recorded ones.
 #[inline(always)]
 pub(super) fn reducing_inputs<C: Real>(terms: &mut [Contribution<C>], range: PassRange, into: (C, C)) -> (C, C) {
     let [first, ..] = terms else { return into };
-    let into = if range.later { first.inputs.unwrap_or(into) } else { into };
+    let into = if range.deferred { first.inputs.unwrap_or(into) } else { into };
     first.inputs = Some(into);
     into
 }
@@ -57,7 +57,7 @@ pub(super) fn on_slots<C: Real, S: SlotArray<C>, T>(
     if S::LEN == 0 {
         return f(S::of(&mut []));
     }
-    let mut own = [C::zero(); MOST_SLOTS];
+    let mut own = [C::zero(); MAX_SLOTS];
     let own = &mut own[..S::LEN];
     copy_slots(accesses, Access::reads, slots, own);
     let done = f(S::of(own));
@@ -82,13 +82,13 @@ pub(super) const fn reads_any(all: &[Access]) -> bool {
     slot < all.len()
 }
 
-struct Each<F>(PhantomData<F>);
+struct ElementLoop<F>(PhantomData<F>);
 
-impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
+impl<F: OnElement<C>, C: Real> Body<C> for ElementLoop<F> {
     type Kernel = F;
     const ARRAYS: usize = <F::Slots as SlotArray<C>>::LEN;
-    const READS: [bool; MOST_SLOTS] = slots_where(F::ACCESS, false);
-    const WRITES: [bool; MOST_SLOTS] = slots_where(F::ACCESS, true);
+    const READS: [bool; MAX_SLOTS] = slots_where(F::ACCESS, false);
+    const WRITES: [bool; MAX_SLOTS] = slots_where(F::ACCESS, true);
     const READS_PARAMS: bool = F::READS_PARAMS;
     const SUMS: usize = <F::Sums as SlotArray<C::Wide>>::LEN;
 
@@ -99,7 +99,7 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
         slots: &mut [C],
         u: C,
         p: C,
-        terms: &mut [Contribution<C>; sums::MOST_SUMS],
+        terms: &mut [Contribution<C>; sums::MAX_SUMS],
     ) -> C {
         let (next, sums) = f.apply(F::Slots::of(slots), u, p);
         add_sums(terms, &sums);
@@ -107,9 +107,9 @@ impl<F: OnElement<C>, C: Real> Body<C> for Each<F> {
     }
 }
 
-const fn slots_where(all: &[Access], written: bool) -> [bool; MOST_SLOTS] {
-    let (mut slots, mut slot) = ([false; MOST_SLOTS], 0);
-    while slot < MOST_SLOTS {
+const fn slots_where(all: &[Access], written: bool) -> [bool; MAX_SLOTS] {
+    let (mut slots, mut slot) = ([false; MAX_SLOTS], 0);
+    while slot < MAX_SLOTS {
         slots[slot] = if written { Access::of(all, slot).writes() } else { Access::of(all, slot).reads() };
         slot += 1;
     }
@@ -156,7 +156,7 @@ impl<F: OnElement<C>, C: Real> SelectedLoop<F, C> {
         if const { <F::Slots as SlotArray<C>>::LEN > 0 } {
             arrays.list_read(F::ACCESS, tile.leaf, &mut list);
         }
-        let run = const { if F::REWRITES { run::<Each<F>, C, STORE> } else { run::<Each<F>, C, DROP> } };
+        let run = const { if F::REWRITES { run::<ElementLoop<F>, C, STORE> } else { run::<ElementLoop<F>, C, DROP> } };
         let to = if F::REWRITES { To::Updates } else { To::Discard };
         let added = loop_on_tile(&list, to, tile, Some(p), &mut |arrays| run(simd, &f, arrays));
         let own = &mut tile.sums[sum..][..F::Sums::LEN];

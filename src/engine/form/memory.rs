@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use super::super::fused::with_slices;
 use super::super::simd::{Job, dispatch_chain};
-use super::super::sums::MOST_SUMS;
+use super::super::sums::MAX_SUMS;
 use super::super::{
     Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList,
     StageChunk, StepContext, Sums, Then, Tile, fused,
@@ -99,7 +99,7 @@ pub trait RuleWithMemory: Part {
 
     /// An additional state array for leaves that [need](RuleWithMemory::needs_extra_slot) it.
     ///
-    /// It starts as a copy of the parameters. Such leaves are [apart](RuleWithMemory::uses_slices) and find it in
+    /// It starts as a copy of the parameters. Such leaves [use slices](RuleWithMemory::uses_slices) and find it in
     /// [`LeafSlice::extra`]. If the memory has parameters for evaluation, this array has them for these leaves.
     const EXTRA_SLOT: Option<Slot> = None;
 
@@ -218,7 +218,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         let memory = &state.memory;
         let mut keeps = (0..sums.structure.len()).map(|leaf| {
             let of_zero =
-                |slots: &mut _| R::apply(rule.scalars::<f64>(memory, leaf), slots, 0.0, 0.0, &mut [0; MOST_SUMS]);
+                |slots: &mut _| R::apply(rule.scalars::<f64>(memory, leaf), slots, 0.0, 0.0, &mut [0; MAX_SUMS]);
             !(R::USES_SLICES && rule.uses_slices(memory, leaf))
                 && keeps_zeros::<R::Slots<f64>>(R::READS_PARAMS, of_zero)
         });
@@ -275,7 +275,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         if !range.has(at) {
             return u;
         }
-        let mut counts = [0; MOST_SUMS];
+        let mut counts = [0; MAX_SUMS];
         let k = match range.dtype {
             Some(dtype) if R::TYPED => R::typed(*k, dtype),
             _ => *k,

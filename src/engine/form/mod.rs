@@ -89,14 +89,14 @@ pub trait Part: Clone + core::fmt::Debug + Send + Sync + 'static {
         let _ = visit;
     }
 
-    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `made`.
+    /// Returns the name of an argument, neither a number nor a schedule, whose value differs from that in `original`.
     ///
     /// A state whose arrays, leaves or facts depend on an argument does not fit another value of it. A step compares
     /// the transformation with that of `init`. If an argument has changed, the step refuses a state that differs from a
     /// new one. The macro [`part!`](crate::part!) writes this method; [`differs`] compares one argument. Defaults to
     /// `None`.
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let _ = made;
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let _ = original;
         None
     }
 
@@ -165,11 +165,11 @@ pub trait Form<P: ?Sized> {
         false
     }
     fn validate(part: &P) -> Result<()>;
-    fn changed(part: &P, made: &P) -> Option<&'static str>
+    fn changed(part: &P, original: &P) -> Option<&'static str>
     where
         P: Part,
     {
-        part.changed_argument(made)
+        part.changed_argument(original)
     }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<Self::State>;
     fn views<'a>(part: &P, state: &'a Self::State, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
@@ -248,7 +248,7 @@ pub trait Form<P: ?Sized> {
         })
     }
     /// Returns the outline of the inner transformation, if any.
-    fn inside(part: &P) -> Option<Summary> {
+    fn inner_summary(part: &P) -> Option<Summary> {
         let _ = part;
         None
     }
@@ -265,29 +265,29 @@ pub trait Form<P: ?Sized> {
 /// assert!(!differs(&Hyperparam::from(0.1), &Hyperparam::from(0.2)));
 /// assert!(differs(&Some(Hyperparam::from(0.1)), &None));
 /// ```
-pub fn differs<A: PartialEq + 'static>(argument: &A, made: &A) -> bool {
+pub fn differs<A: PartialEq + 'static>(argument: &A, original: &A) -> bool {
     let kind = TypeId::of::<A>();
     if kind == TypeId::of::<Hyperparam>() || kind == TypeId::of::<Schedule>() {
         return false;
     }
     let optional = |argument: &A| (argument as &dyn Any).downcast_ref::<Option<Hyperparam>>().map(Option::is_some);
-    match (optional(argument), optional(made)) {
+    match (optional(argument), optional(original)) {
         (Some(present), Some(was)) => present != was,
-        _ => argument != made,
+        _ => argument != original,
     }
 }
 
-trait Shows {
+trait PartArguments {
     fn show(&self, visit: &mut Visit<'_>);
 }
 
-impl<P: Part> Shows for P {
+impl<P: Part> PartArguments for P {
     fn show(&self, visit: &mut Visit<'_>) {
         Part::own_arguments(&mut self.clone(), visit);
     }
 }
 
-fn own_hyperparams(part: &dyn Shows) -> ArgumentValues {
+fn own_hyperparams(part: &dyn PartArguments) -> ArgumentValues {
     hyperparams_of(&mut |visit| part.show(visit))
 }
 
@@ -296,7 +296,7 @@ pub fn own_recipe<P: Part>(part: &P) -> Recipe {
     recipe_named(P::NAME, part)
 }
 
-fn recipe_named(name: &str, part: &dyn Shows) -> Recipe {
+fn recipe_named(name: &str, part: &dyn PartArguments) -> Recipe {
     recipe_of(name, &mut |visit| part.show(visit))
 }
 
@@ -343,7 +343,7 @@ impl<P: Part> Transform for P {
         Part::own_arguments(self, visit);
     }
     fn summary(&self) -> Summary {
-        P::Form::inside(self).unwrap_or_else(|| Summary::part(P::NAME, Part::effect(self)))
+        P::Form::inner_summary(self).unwrap_or_else(|| Summary::part(P::NAME, Part::effect(self)))
     }
     fn recipe(&self) -> Recipe {
         Part::recipe(self)
@@ -366,8 +366,8 @@ impl<P: Part> Stage for P {
     const SLOTS: usize = <P::Form as Form<P>>::SLOTS;
     const SLOT_ACCESSES: SlotAccesses = <P::Form as Form<P>>::SLOT_ACCESSES;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        P::Form::changed(self, made)
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        P::Form::changed(self, original)
     }
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
         P::Form::init_state(self, at)

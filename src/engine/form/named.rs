@@ -176,8 +176,8 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, 
     fn validate(part: &P) -> Result<()> {
         part.chain().validate()
     }
-    fn changed(part: &P, made: &P) -> Option<&'static str> {
-        part.changed_argument(made).or_else(|| part.chain().changed(made.chain()))
+    fn changed(part: &P, original: &P) -> Option<&'static str> {
+        part.changed_argument(original).or_else(|| part.chain().changed(original.chain()))
     }
     fn init_state(part: &P, at: &InitContext<'_>) -> Result<K::State> {
         Ok(K::wrap(part, part.chain().init_state(at)?))
@@ -268,7 +268,7 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, 
             names => walk.renamed(names, &mut |walk| part.chain().read(K::inner(state), walk)),
         })
     }
-    fn inside(part: &P) -> Option<Summary> {
+    fn inner_summary(part: &P) -> Option<Summary> {
         Some(K::summary(part, part.chain().summary()))
     }
 }

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::super::limits::MOST_SLOTS;
+use super::super::limits::MAX_SLOTS;
 use super::super::{
     Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList, StageChunk,
     StepContext, Sums, Then, fused,
@@ -160,7 +160,7 @@ pub trait SlotSlices<C> {
     where
         C: 'a;
     /// Takes the first of the slices.
-    fn slices<'a>(slots: [&'a mut [C]; MOST_SLOTS]) -> Self::Slices<'a>;
+    fn slices<'a>(slots: [&'a mut [C]; MAX_SLOTS]) -> Self::Slices<'a>;
 }
 
 impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
@@ -177,7 +177,7 @@ impl<C: Real, const N: usize> SlotArray<C> for [C; N] {
 
 impl<C: Real, const N: usize> SlotSlices<C> for [C; N] {
     type Slices<'a> = [&'a mut [C]; N];
-    fn slices(slots: [&mut [C]; MOST_SLOTS]) -> [&mut [C]; N] {
+    fn slices(slots: [&mut [C]; MAX_SLOTS]) -> [&mut [C]; N] {
         let mut slots = slots.into_iter();
         core::array::from_fn(|_| slots.next().unwrap_or_default())
     }
@@ -277,7 +277,7 @@ pub struct RuleRun<R: Rule>(BothTypes<ScalarsOf<R>>, Clock);
 /// ```
 pub(super) const fn checked_slots(names: &[Slot], slots: usize) -> usize {
     assert!(names.len() == slots, "`SLOTS` of a rule must have one name for each array of its `Slots`");
-    assert!(slots <= MOST_SLOTS, "a rule has at most 8 slots");
+    assert!(slots <= MAX_SLOTS, "a rule has at most 8 slots");
     slots
 }
 

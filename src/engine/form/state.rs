@@ -4,7 +4,7 @@ use core::ops::{Deref, DerefMut};
 
 use super::super::Access;
 use super::super::{InitContext, Slot, SlotList};
-use super::Shows;
+use super::PartArguments;
 use crate::arguments::Argument;
 use crate::element::{DType, RecordedArray};
 use crate::error::Result;
@@ -19,12 +19,12 @@ pub struct Arrays {
     slots: &'static [Slot],
     pub(super) all: Vec<Moments>,
     /// An array of some leaves only.
-    beside: Option<(Slot, Moments)>,
+    extra: Option<(Slot, Moments)>,
 }
 
 /// Sets the dtype of a state array that has none, from the part's argument: `mu_dtype` for `mu`, `accumulator_dtype`
 /// for any.
-pub(super) fn of_part(part: &dyn Shows, slot: Slot) -> Slot {
+pub(super) fn of_part(part: &dyn PartArguments, slot: Slot) -> Slot {
     let mut asked = slot.dtype;
     part.show(&mut |argument, value| asked = asked.or_else(|| dtype_of(slot, argument, value)));
     slot.of_dtype(asked)
@@ -55,17 +55,17 @@ impl Arrays {
                 quantized.unwrap_or_else(|| otherwise(leaf))
             })
         };
-        Ok(Arrays { slots, all: slots.iter().map(one).collect::<Result<_>>()?, beside: None })
+        Ok(Arrays { slots, all: slots.iter().map(one).collect::<Result<_>>()?, extra: None })
     }
 
     /// Adds an array of some leaves, as a copy of the parameters.
     pub(super) fn with_extra_slot(self, slot: Slot, at: &InitContext<'_>, has: &[bool]) -> Result<Arrays> {
-        let beside = if has.contains(&true) { Some((slot, at.with_active(has).params_as_moments()?)) } else { None };
-        Ok(Arrays { beside, ..self })
+        let extra = if has.contains(&true) { Some((slot, at.with_active(has).params_as_moments()?)) } else { None };
+        Ok(Arrays { extra, ..self })
     }
 
     pub(super) fn has_extra_slot(&self, leaf: usize) -> bool {
-        self.beside.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
+        self.extra.as_ref().is_some_and(|(_, array)| array.dtype(leaf).is_some())
     }
 
     /// Not inlined: each part would have a copy per number type.
@@ -93,7 +93,7 @@ impl Arrays {
     pub(super) fn of_leaf(&self, leaf: usize) -> Option<SlotList<'static>> {
         let mut list = SlotList::new();
         self.list(leaf, &mut list);
-        if let Some((_, array)) = self.beside.as_ref().filter(|_| self.has_extra_slot(leaf)) {
+        if let Some((_, array)) = self.extra.as_ref().filter(|_| self.has_extra_slot(leaf)) {
             list.push(array, leaf);
         }
         self.all.iter().all(|array| array.dtype(leaf).is_some()).then_some(list)
@@ -101,30 +101,30 @@ impl Arrays {
 
     /// Returns the bytes of a leaf's arrays, each times `times(i)`.
     pub(super) fn bytes(&self, leaf: usize, times: &dyn Fn(usize) -> usize) -> usize {
-        let arrays = self.all.iter().chain(self.beside.iter().map(|(_, array)| array));
+        let arrays = self.all.iter().chain(self.extra.iter().map(|(_, array)| array));
         let sizes = arrays.map(|array| array.as_bytes(leaf).map_or(0, <[u8]>::len));
         sizes.enumerate().map(|(slot, size)| times(slot) * size).sum()
     }
 
     fn named(&self, name: &str) -> Option<&Moments> {
-        let all = self.slots.iter().zip(&self.all).chain(self.beside.iter().map(|(slot, array)| (slot, array)));
+        let all = self.slots.iter().zip(&self.all).chain(self.extra.iter().map(|(slot, array)| (slot, array)));
         all.into_iter().find(|(slot, _)| slot.name() == name).map(|(_, array)| array)
     }
 
     fn named_mut(&mut self, name: &str) -> Option<&mut Moments> {
-        let beside = self.beside.iter_mut().map(|(slot, array)| (&*slot, array));
-        let mut all = self.slots.iter().zip(&mut self.all).chain(beside);
+        let extra = self.extra.iter_mut().map(|(slot, array)| (&*slot, array));
+        let mut all = self.slots.iter().zip(&mut self.all).chain(extra);
         all.find(|(slot, _)| slot.name() == name).map(|(_, array)| array)
     }
 
     pub(super) fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
         self.slots.iter().zip(&self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
-        self.beside.iter().for_each(|(slot, array)| walk.child(slot.name(), array));
+        self.extra.iter().for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
         self.slots.iter().zip(&mut self.all).for_each(|(slot, array)| walk.child(slot.name(), array));
-        self.beside.iter_mut().for_each(|(slot, array)| walk.child(slot.name(), array));
+        self.extra.iter_mut().for_each(|(slot, array)| walk.child(slot.name(), array));
     }
 }
 
@@ -147,7 +147,7 @@ pub struct WrapperState<M, S> {
     pub(super) others: bool,
     pub(super) name: &'static str,
     /// The gradients, for wrappers that read them again; not state.
-    pub(super) kept: Arrays,
+    pub(super) gradients: Arrays,
     pub(super) leaves: usize,
     /// Leaves without an update, if others have one; else empty. Not state.
     pub(super) resting: Vec<bool>,
@@ -210,7 +210,7 @@ fn evaluation<'a, M: State>(memory: &M, arrays: &'a Arrays, walk: &mut StateWalk
     {
         walk.evaluation(Evaluation { moments, params_weight, moments_weight: array_weight });
         // Evaluation uses the additional array where a leaf has it.
-        if let Some((_, moments)) = &arrays.beside {
+        if let Some((_, moments)) = &arrays.extra {
             walk.evaluation(Evaluation { moments, params_weight: 0.0, moments_weight: 1.0 });
         }
     }

@@ -6,7 +6,7 @@ use super::super::{
     Access, Contribution, InitContext, Outcome, PassRange, PassStructure, Slot, SlotAccess, SlotAccesses, SlotList,
     StageChunk, StepContext, Sums, Then, WholeTree, fused,
 };
-use super::loops::{MOST_PART_SUMS, add_sums, on_slots, reads_any, reducing_inputs};
+use super::loops::{MAX_PART_SUMS, add_sums, on_slots, reads_any, reducing_inputs};
 use super::rule::{checked_slots, keeps_zeros};
 use super::state::{Arrays, of_part};
 use super::{Form, Part, PartState, SlotArray};
@@ -223,7 +223,7 @@ const fn arrays<P: TwoPasses>() -> usize {
 
 const fn sums_of<P: TwoPasses>() -> usize {
     let sums = <P::Sums<f64> as SlotArray<f64>>::LEN;
-    assert!(sums <= MOST_PART_SUMS, "a part of two passes has at most 4 sums");
+    assert!(sums <= MAX_PART_SUMS, "a part of two passes has at most 4 sums");
     sums
 }
 
@@ -245,7 +245,7 @@ const fn shape<P: TwoPasses>() -> PassStructure {
         ..PassStructure::NONE
     }
     .adding(sums_of::<P>())
-    .later();
+    .deferrable();
     if P::PASSES.updates || P::PASSES.transforms || writes(P::PASSES.first) { shape } else { shape.of_params() }
 }
 
@@ -272,7 +272,7 @@ fn add_stored<P: TwoPasses>(
 ) {
     assert!(arrays::<P>() == 0, "{}: with state arrays there is no second sum", P::NAME);
     let Some(whole) = tree.leaf::<f64>(leaf) else { return };
-    let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MOST_PART_SUMS]);
+    let (kernel, mut totals) = (part.scalars::<f64>(memory, run, leaf), [0.0; MAX_PART_SUMS]);
     for (i, u) in whole.u.iter().enumerate() {
         let p = whole.p.get(i).copied().unwrap_or_default();
         let (_, terms) = P::accumulate(kernel, P::Slots::of(&mut []), *u, p);

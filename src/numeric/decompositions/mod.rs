@@ -32,10 +32,10 @@ impl fmt::Debug for Scratch {
     }
 }
 
-fn zeros(room: &mut Vec<f64>, len: usize) -> &mut [f64] {
-    room.clear();
-    room.resize(len, 0.0);
-    room
+fn zeros(scratch: &mut Vec<f64>, len: usize) -> &mut [f64] {
+    scratch.clear();
+    scratch.resize(len, 0.0);
+    scratch
 }
 
 /// Scales elements so that squares neither overflow nor vanish, and returns the divisor; `None` if one is not finite.

@@ -123,7 +123,7 @@ pub struct DadaptAdamwRun {
 
 impl DadaptAdamw {
     fn check_betas(&self) -> Result<()> {
-        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.holds)(*beta)) {
+        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.contains)(*beta)) {
             Some(beta) => Err(Error::argument(Self::NAME, "betas", DECAY.text, beta)),
             None => Ok(()),
         }

@@ -135,7 +135,7 @@ pub struct ProdigyRun {
 
 impl Prodigy {
     fn check_betas(&self) -> Result<()> {
-        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.holds)(*beta)) {
+        match [self.betas.0, self.betas.1].into_iter().find(|beta| !(DECAY.contains)(*beta)) {
             Some(beta) => Err(Error::argument(Self::NAME, "betas", DECAY.text, beta)),
             None => Ok(()),
         }

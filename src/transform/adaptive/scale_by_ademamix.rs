@@ -59,7 +59,7 @@ part! {
         /// Decay of the second moment.
         b2: DECAY = 0.999;
         /// Decay of the slow mean.
-        b3: SHARE = 0.9999;
+        b3: UNIT_INTERVAL = 0.9999;
         /// Weight of the slow mean.
         alpha: FINITE = 6.0;
         /// Added to the root.

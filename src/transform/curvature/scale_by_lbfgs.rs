@@ -1,4 +1,4 @@
-use crate::engine::{Bounds, is_held, sum_tile};
+use crate::engine::{Bounds, is_blocked, sum_tile};
 use crate::part::prelude::*;
 use crate::tree::{Cursor, dense_strides, is_safe, length};
 
@@ -268,7 +268,7 @@ impl LeafVisitor for MaskFree<'_> {
         };
         let bounds: Vec<_> = bounds.collect();
         in_row_major_order(&leaf, |at, row_major| {
-            let held = is_held(leaf.p[at], -leaf.u[at], bounds[at]);
+            let held = is_blocked(leaf.p[at], -leaf.u[at], bounds[at]);
             free[row_major] = if held { C::zero() } else { C::one() };
         });
     }

@@ -77,7 +77,7 @@ part! {
         /// Required fraction of the decrease that the slope predicts.
         slope_rtol: DECAY = 1e-4;
         /// Factor of a step that is too long.
-        decrease_factor: INSIDE = 0.8;
+        decrease_factor: OPEN_UNIT_INTERVAL = 0.8;
         /// Factor of the last step for the first guess; infinite to start at the maximum.
         increase_factor: ABOVE_0 = 1.5;
         /// Longest step.

@@ -146,7 +146,7 @@ struct ClipUnits<'a> {
 }
 
 /// Least update norm as a divisor.
-const LEAST: f64 = 1e-6;
+const MIN_NORM: f64 = 1e-6;
 
 impl LeafVisitor for ClipUnits<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
@@ -172,7 +172,7 @@ impl LeafVisitor for ClipUnits<'_> {
         let at_least = |norm: f64, least: f64| if norm <= least { least } else { norm };
         for (of_updates, of_params) in of_updates.iter_mut().zip(of_params) {
             let (norm, most) = (*of_updates, self.clipping * at_least(*of_params, self.eps));
-            *of_updates = if norm < most { 1.0 } else { most / at_least(norm, LEAST) };
+            *of_updates = if norm < most { 1.0 } else { most / at_least(norm, MIN_NORM) };
         }
         dispatch(simd, MapUnits { units, x: leaf.u, by: of_updates, f: |u: C, factor| u * factor_in::<C>(factor) });
     }

@@ -49,9 +49,9 @@ part! {
     pub ScaleByLion as "scale_by_lion": OneElementWithMemory;
     hyperparams {
         /// The mean's share in the mix.
-        b1: SHARE = 0.9;
+        b1: UNIT_INTERVAL = 0.9;
         /// Decay of the mean.
-        b2: SHARE = 0.99;
+        b2: UNIT_INTERVAL = 0.99;
         /// The slope at zero of mode smooth; not used in the others.
         smooth_beta: FINITE = 1.0;
     }

@@ -33,10 +33,10 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         self[stage].shape()
     }
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let mut members = self.iter().zip(made);
-        let lengths = (<[_]>::len(self) != <[_]>::len(made)).then_some("number of members");
-        lengths.or_else(|| members.find_map(|(member, made)| member.changed(made)))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let mut members = self.iter().zip(original);
+        let lengths = (<[_]>::len(self) != <[_]>::len(original)).then_some("number of members");
+        lengths.or_else(|| members.find_map(|(member, original)| member.changed(original)))
     }
 
     fn init<'c>(&self, at: &mut dyn FnMut(usize, &dyn Transform) -> InitContext<'c>) -> Result<Vec<BoxedState>> {

@@ -78,7 +78,7 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> DynTransformatio
 #[allow(missing_docs, reason = "each method is the method of `Stage` of the same name")]
 pub trait Erased<N>: Any + Transform {
     fn dyn_clone(&self) -> Boxed<N>;
-    fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str>;
+    fn dyn_changed(&self, original: &dyn Any) -> Option<&'static str>;
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>>;
     /// Calls `visit` with the box's index, the inner transformation and its state.
     fn dyn_view<'a>(&self, number: usize, state: &'a dyn ErasedState, visit: &mut OnView<'_, 'a>) -> ControlFlow<()>;
@@ -105,8 +105,8 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
     fn dyn_clone(&self) -> Boxed<N> {
         copied::<T>(self)
     }
-    fn dyn_changed(&self, made: &dyn Any) -> Option<&'static str> {
-        made.downcast_ref::<T>().map_or(Some("boxed transformation"), |made| self.changed(made))
+    fn dyn_changed(&self, original: &dyn Any) -> Option<&'static str> {
+        original.downcast_ref::<T>().map_or(Some("boxed transformation"), |original| self.changed(original))
     }
     fn dyn_init(&self, at: &InitContext<'_>) -> Result<Box<dyn ErasedState>> {
         Ok(Box::new(Held::<T> { state: self.init_state(at)?, run: None }))

@@ -111,8 +111,8 @@ macro_rules! boxed_stage {
             const SHAPE: PassStructure = PassStructure::elementwise(false, false);
             const FUSES: bool = false;
 
-            fn changed(&self, made: &Self) -> Option<&'static str> {
-                (**self).dyn_changed(&**made)
+            fn changed(&self, original: &Self) -> Option<&'static str> {
+                (**self).dyn_changed(&**original)
             }
 
             fn init_state(&self, at: &InitContext<'_>) -> Result<BoxedState> {

@@ -134,7 +134,7 @@ impl<S: State> State for PartitionState<S> {
     }
 }
 
-fn beside(a: Emission, b: Emission) -> Emission {
+fn combine_emissions(a: Emission, b: Emission) -> Emission {
     match (a, b) {
         (Emission::Undecided, _) | (_, Emission::Undecided) => Emission::Undecided,
         (Emission::Nothing(a), Emission::Nothing(b)) => Emission::Nothing(a.max(b)),
@@ -224,9 +224,9 @@ impl<G: Stages> Stage for Partition<G> {
     /// Members are selected outside the element loop.
     const FUSES: bool = false;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let labels = (&self.names, &self.labels) != (&made.names, &made.labels);
-        labels.then_some("labels").or_else(|| self.members.changed(&made.members))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let labels = (&self.names, &self.labels) != (&original.names, &original.labels);
+        labels.then_some("labels").or_else(|| self.members.changed(&original.members))
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {
@@ -303,7 +303,7 @@ impl<G: Stages> Stage for Partition<G> {
         self.members.views(&state.members, Some(run), &mut |member, view| {
             if state.active[member].contains(&true) {
                 let emission = view.emission().unwrap_or(Emission::Undecided);
-                all = Some(all.map_or(emission, |all| beside(all, emission)));
+                all = Some(all.map_or(emission, |all| combine_emissions(all, emission)));
             }
             Continue(())
         });

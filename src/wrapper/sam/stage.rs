@@ -119,9 +119,9 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
     const SHAPE: PassStructure = READS.then(A::SHAPE.union(O::SHAPE)).then(READS);
     const FUSES: bool = false;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let inner = self.optimizer.changed(&made.optimizer);
-        inner.or_else(|| self.adv_optimizer.changed(&made.adv_optimizer))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let inner = self.optimizer.changed(&original.optimizer);
+        inner.or_else(|| self.adv_optimizer.changed(&original.adv_optimizer))
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {

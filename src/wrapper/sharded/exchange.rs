@@ -27,7 +27,7 @@ pub(super) struct Exchange {
     messages: Vec<Vec<u8>>,
     own_messages: Vec<Vec<u8>>,
     /// Buffers for messages during the reduction.
-    spare: Vec<Vec<u8>>,
+    message_buffers: Vec<Vec<u8>>,
 }
 
 impl Exchange {
@@ -49,7 +49,7 @@ impl Exchange {
             updates,
             own_messages: messages.clone(),
             messages,
-            spare: Vec::new(),
+            message_buffers: Vec::new(),
         })
     }
 
@@ -72,13 +72,13 @@ impl Exchange {
         let begin = |this: &mut Self, round: usize| {
             let to = &this.grads.lens[round];
             let from = vec![to[collective.rank()]; to.len()];
-            let (send, room) = (take(&mut this.messages[round]), this.spare.pop().unwrap_or_default());
+            let (send, room) = (take(&mut this.messages[round]), this.message_buffers.pop().unwrap_or_default());
             (collective.begin_all_to_all(send, to, room, &from), from)
         };
         self.each_round(collective, begin, |this, round, [sent, received]| {
             this.grads.mean(round, &this.parts, &received, &mut this.mean);
             this.messages[round] = sent;
-            this.spare.push(received);
+            this.message_buffers.push(received);
         })
     }
 

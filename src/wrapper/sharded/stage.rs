@@ -87,10 +87,10 @@ impl<T: Stage> Stage for Sharded<T> {
     const SLOTS: usize = T::SLOTS;
     const SLOT_ACCESSES: SlotAccesses = T::SLOT_ACCESSES;
 
-    fn changed(&self, made: &Self) -> Option<&'static str> {
-        let parts = (self.parts != made.parts).then_some("parts");
-        let dtype = (self.reduce_dtype != made.reduce_dtype).then_some("reduce_dtype");
-        parts.or(dtype).or_else(|| self.inner.changed(&made.inner))
+    fn changed(&self, original: &Self) -> Option<&'static str> {
+        let parts = (self.parts != original.parts).then_some("parts");
+        let dtype = (self.reduce_dtype != original.reduce_dtype).then_some("reduce_dtype");
+        parts.or(dtype).or_else(|| self.inner.changed(&original.inner))
     }
 
     fn init_state(&self, at: &InitContext<'_>) -> Result<Self::State> {

@@ -8,7 +8,7 @@ use super::super::rule::checked_slots;
 use super::super::state::{Arrays, of_part};
 use super::{Around, Wrapper};
 use crate::element::{DType, Real};
-use crate::engine::limits::MOST_SLOTS;
+use crate::engine::limits::MAX_SLOTS;
 use crate::error::Result;
 use crate::needs::Nothing;
 use crate::tree::LeafSpec;
@@ -148,7 +148,7 @@ impl Elements {
 /// use gradchain::prelude::*;
 ///
 /// gradchain::wrapper! {
-///     /// Shows larger gradients to the inner transformation.
+///     /// PartArguments larger gradients to the inner transformation.
 ///     pub Magnify<T> as "magnify" around inner: AroundWithArithmetic {}
 /// }
 ///
@@ -345,12 +345,12 @@ impl<P: Arithmetic> Loops<P> for WithArithmetic {
 }
 
 /// The arithmetic before or after the inner transformation; `REWRITES` if it changes the update.
-pub(super) struct Half<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
+pub(super) struct SideLoop<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>(
     pub(super) O::Scalars<C>,
 );
 
 impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Clone
-    for Half<P, O, C, BEFORE, REWRITES>
+    for SideLoop<P, O, C, BEFORE, REWRITES>
 {
     fn clone(&self) -> Self {
         *self
@@ -358,19 +358,19 @@ impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool>
 }
 
 impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> Copy
-    for Half<P, O, C, BEFORE, REWRITES>
+    for SideLoop<P, O, C, BEFORE, REWRITES>
 {
 }
 
 impl<P: Wrapper, O: Loops<P>, C: Real, const BEFORE: bool, const REWRITES: bool> OnElement<C>
-    for Half<P, O, C, BEFORE, REWRITES>
+    for SideLoop<P, O, C, BEFORE, REWRITES>
 {
     type Slots = O::Slots<C>;
     type Sums = [C::Wide; 0];
     // A step that holds updates back does not rewrite the update.
     const ACCESS: &'static [Access] = match BEFORE && REWRITES && O::ELEMENTS.only_reads_before() {
-        true => &[Access::Read; MOST_SLOTS],
-        false => &[Access::Write; MOST_SLOTS],
+        true => &[Access::Read; MAX_SLOTS],
+        false => &[Access::Write; MAX_SLOTS],
     };
     const REWRITES: bool = REWRITES;
     const READS_PARAMS: bool = O::ELEMENTS.params;

@@ -13,12 +13,12 @@ pub(super) fn record_resting<P: Wrapper, O: Loops<P>>(
     run: &mut AroundRun<<Inner<P> as Stage>::Run>,
     before: &[bool],
 ) {
-    run.nothing = inner_emission(part, state, run).is_nothing();
+    run.no_inner_update = inner_emission(part, state, run).is_nothing();
     let mut resting = core::mem::take(&mut state.resting);
     resting.clear();
     if emission::<P, O>(part, state, run) == Emission::Partly {
         let inside = part.current_inner(&state.memory).resting(&state.inner);
-        let rests = |leaf| is_on(part, state, leaf) && (run.nothing || is_among(inside, leaf));
+        let rests = |leaf| is_on(part, state, leaf) && (run.no_inner_update || is_among(inside, leaf));
         resting.extend((0..state.leaves).map(|leaf| is_among(before, leaf) || rests(leaf)));
     }
     state.resting = resting;
@@ -53,7 +53,7 @@ pub(super) fn emission<P: Wrapper, O: Loops<P>>(
     }
 }
 
-pub(super) fn told<'a, P: Wrapper, O: Loops<P>>(
+pub(super) fn inner_step_context<'a, P: Wrapper, O: Loops<P>>(
     part: &P,
     memory: &'a P::Memory,
     decision: Decision,

@@ -3,7 +3,7 @@
 use super::super::super::Access;
 use super::super::super::{Contribution, InitContext, Slot, Sums, Tile};
 use super::super::SlotArray;
-use super::super::loops::{MOST_PART_SUMS, OnElement, add_sums, each_with_params};
+use super::super::loops::{MAX_PART_SUMS, OnElement, add_sums, each_with_params};
 use super::super::rule::checked_slots;
 use super::super::state::{Arrays, of_part};
 use super::arithmetic::{Elements, Loops, Reduces};
@@ -23,7 +23,7 @@ pub enum WithReductions {}
 /// ```
 /// use gradchain::part::ReducingPasses;
 ///
-/// // It rewrites each update given the gradient, and repeats given the sums.
+/// // It rewrites each update given the gradient, and again given the sums.
 /// const PASSES: ReducingPasses = ReducingPasses::TWO.combines();
 /// # let _ = PASSES;
 /// ```
@@ -225,7 +225,7 @@ impl<P: Reducing> Loops<P> for WithReductions {
     const REDUCES: Reduces = {
         checked_slots(P::SLOTS, <P::Slots<f32> as SlotArray<f32>>::LEN);
         let sums = [accumulated::<P>(), measured::<P>()];
-        assert!(sums[0] <= MOST_PART_SUMS && sums[1] <= MOST_PART_SUMS, "a wrapper has at most 4 sums of a kind");
+        assert!(sums[0] <= MAX_PART_SUMS && sums[1] <= MAX_PART_SUMS, "a wrapper has at most 4 sums of a kind");
         Reduces {
             sums,
             combines: P::PASSES.combines,

@@ -1,7 +1,7 @@
 use super::super::super::Access;
 use super::super::super::in_chunk::fused_loop;
 use super::super::super::leaf::is_among;
-use super::super::super::limits::MOST_SLOTS;
+use super::super::super::limits::MAX_SLOTS;
 use super::super::super::sums::split_sums;
 use super::super::super::{
     Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
@@ -12,7 +12,7 @@ use super::super::loops::{on_slots, reducing_inputs};
 use super::super::state::Arrays;
 use super::super::{Form, Part, SlotArray, WrapperState, own_hyperparams};
 use super::arithmetic::Loops;
-use super::emission::{emission, record_resting, told};
+use super::emission::{emission, inner_step_context, record_resting};
 use super::tile::{is_loop, tile_of, weighs};
 use super::{Around, Decision, Holds, OutsideMask, Wrapper};
 use crate::element::Real;
@@ -30,7 +30,7 @@ pub struct AroundRun<R> {
     pub(super) decision: Option<Decision>,
     pub(super) inner: Option<R>,
     /// True if the inner transformation emits nothing, so that nothing of the wrapper follows.
-    pub(super) nothing: bool,
+    pub(super) no_inner_update: bool,
 }
 
 /// The scalars of a leaf's element loop.
@@ -59,7 +59,7 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
         ..PassStructure::NONE
     }
     .adding(O::REDUCES.count())
-    .later();
+    .deferrable();
     let begins = match O::REDUCES.sums[0] > 0 || reduces_before::<P, O>() {
         true => PassStructure {
             reduces: (O::REDUCES.sums[0] > 0) as u32,
@@ -113,7 +113,7 @@ const fn only_after<P: Wrapper, O: Loops<P>>() -> bool {
 
 /// True if inner transformation and wrapper treat leaves without a gradient alike. A reduction takes them for zeros,
 /// which contribute nothing.
-const fn hands_on<P: Wrapper, O: Loops<P>>() -> bool {
+const fn treats_absent_alike<P: Wrapper, O: Loops<P>>() -> bool {
     !(O::ELEMENTS.before || O::ELEMENTS.after || O::REDUCES.waits || O::REDUCES.count() > 0)
 }
 
@@ -138,7 +138,7 @@ fn decide<P: Wrapper, O: Loops<P>>(
     let decision = if P::RUNS.always { Decision::Run } else { decision };
     run.decision = Some(decision);
     if matches!(decision, Decision::Run | Decision::InnerOnly) {
-        let at = told::<P, O>(part, &state.memory, decision, at);
+        let at = inner_step_context::<P, O>(part, &state.memory, decision, at);
         run.inner = Some(part.current_inner(&state.memory).begin(&mut state.inner, &at));
     }
     record_resting::<P, O>(part, state, run, before);
@@ -193,7 +193,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             _ if P::RUNS.skips_absent => Absent::Rests,
             Absent::Refused => Absent::Refused,
             _ if P::RUNS.windows => Absent::Counts,
-            inside if hands_on::<P, O>() => inside,
+            inside if treats_absent_alike::<P, O>() => inside,
             _ => Absent::Refused,
         }
     }
@@ -204,7 +204,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     fn skips_inner(part: &P, skips: &mut Skips, place: &str) -> bool {
         let inside = format!("{place}.{}.{}", P::NAME, P::KEY);
-        (P::RUNS.windows || hands_on::<P, O>()) && part.inner().skips(skips, &inside)
+        (P::RUNS.windows || treats_absent_alike::<P, O>()) && part.inner().skips(skips, &inside)
     }
 
     fn validate(part: &P) -> Result<()> {
@@ -226,10 +226,10 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let at = outside;
         let arrays = O::arrays(part, at)?;
         let kept: &[_] = if keeps::<P, O>(part) { const { &[Slot::exact("gradient")] } } else { &[] };
-        let kept = Arrays::new(kept, at, &|slot| slot)?;
+        let gradients = Arrays::new(kept, at, &|slot| slot)?;
         let rests = if Self::holds_back(part) == HoldsBack::Some { at.structure().len() } else { 0 };
         let (leaves, resting) = (at.structure().len(), Vec::with_capacity(rests));
-        Ok(WrapperState { memory, arrays, inner, active, others, name: P::STATE, kept, leaves, resting })
+        Ok(WrapperState { memory, arrays, inner, active, others, name: P::STATE, gradients, leaves, resting })
     }
 
     fn views<'a>(part: &P, state: &'a StateOf<P>, run: Option<&Self::Run>, visit: &mut OnView<'_, 'a>) {
@@ -246,7 +246,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
     }
 
     fn begin(part: &P, state: &mut StateOf<P>, at: &StepContext<'_>) -> Self::Run {
-        let mut run = AroundRun { decision: None, inner: None, nothing: false };
+        let mut run = AroundRun { decision: None, inner: None, no_inner_update: false };
         state.resting.clear();
         if const { !P::RUNS.reduces_gradients } {
             decide::<P, O>(part, state, &mut run, at, 0.0);
@@ -272,7 +272,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             return decide::<P, O>(part, state, run, at, sums.total(0));
         }
         if waits {
-            if !run.nothing {
+            if !run.no_inner_update {
                 O::reduced(
                     part,
                     &mut state.memory,
@@ -282,7 +282,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             return;
         }
         let (Some(decision), Some(inner)) = (run.decision, &mut run.inner) else { return };
-        let (at, before) = (told::<P, O>(part, &state.memory, decision, at), at.resting);
+        let (at, before) = (inner_step_context::<P, O>(part, &state.memory, decision, at), at.resting);
         let (index, sums) = (
             index - P::RUNS.reduces_gradients as usize,
             summed(part, &state.memory, sums).skip(P::RUNS.reduces_gradients as usize),
@@ -301,7 +301,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     fn finish(part: &P, state: &mut StateOf<P>, run: Self::Run, sums: Sums<'_>, outcome: &mut Outcome) {
         // Asks the inner transformation alone: another stage may hold back its own updates.
-        let runs = run.decision == Some(Decision::Run) && !run.nothing;
+        let runs = run.decision == Some(Decision::Run) && !run.no_inner_update;
         let changes = const { O::ELEMENTS.before && O::ELEMENTS.rewrites[0] };
         let inside = run.inner.map(|inner| {
             let mut inside = Outcome { emitted: outcome.emitted || changes && runs, ..Outcome::GRADIENTS };
@@ -310,7 +310,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             inside
         });
         let Some(decision) = run.decision else { return };
-        if const { !O::REDUCES.waits && O::REDUCES.count() > 0 } && !run.nothing {
+        if const { !O::REDUCES.waits && O::REDUCES.count() > 0 } && !run.no_inner_update {
             O::reduced(
                 part,
                 &mut state.memory,
@@ -319,13 +319,13 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         }
         let acts = !P::RUNS.masked || (0..sums.structure.len()).any(|leaf| is_on(part, state, leaf));
         let passes = P::RUNS.masked && state.others && part.outside_mask() == OutsideMask::Pass;
-        part.finish(&mut state.memory, decision, inside.filter(|_| !run.nothing), &mut state.inner);
+        part.finish(&mut state.memory, decision, inside.filter(|_| !run.no_inner_update), &mut state.inner);
         let did = match decision {
             Decision::Skip | Decision::Hold => Outcome { skipped: decision == Decision::Skip, ..Outcome::NOTHING },
             _ => inside.unwrap_or(*outcome),
         };
         // The last pass may emit updates where the inner transformation emits none.
-        let weighs = matches!(decision, Decision::Run | Decision::ArithmeticOnly) && !run.nothing;
+        let weighs = matches!(decision, Decision::Run | Decision::ArithmeticOnly) && !run.no_inner_update;
         let gives = O::REDUCES.count() > 0 && !O::ELEMENTS.keeps_zeros && weighs;
         let rewrites = O::ELEMENTS.after && O::ELEMENTS.rewrites[1] && !O::ELEMENTS.keeps_zeros && runs || gives;
         outcome.skipped |= did.skipped;
@@ -352,7 +352,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
 
     fn pass(part: &P, state: &StateOf<P>, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
         // With equal passes the inner transformation runs as a whole chain, from gradients to parameters.
-        let is_aside = run.decision == Some(Decision::InnerOnly) || run.nothing && const { only_after::<P, O>() };
+        let is_aside =
+            run.decision == Some(Decision::InnerOnly) || run.no_inner_update && const { only_after::<P, O>() };
         if const { inner_only::<P, O>() } && is_aside {
             let inside = part.current_inner(&state.memory);
             if let Some(inner) = run.inner.as_ref().filter(|_| walk.is_of(inside.shape())) {
@@ -390,7 +391,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let Some(inner) = &run.inner else { return false };
         // Without arithmetic of its own in the step, or outside the mask, the wrapper must not access its arrays.
         <P as Stage>::FUSES
-            && !run.nothing
+            && !run.no_inner_update
             && (run.decision == Some(Decision::Run)
                 || const { !O::ELEMENTS.before && !O::ELEMENTS.after && !O::REDUCES.waits })
             && (<P as Stage>::SLOTS == 0 || is_on(part, state, leaf) && state.arrays.has(leaf))
@@ -435,7 +436,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let u = match does_before::<P, O>(at, range) {
             // Its writes are discarded, since several passes may run it.
             true if const { O::ELEMENTS.only_reads_before() } => {
-                on_slots(&[Access::Read; MOST_SLOTS], own, |own| O::before(scalars, own, u, p))
+                on_slots(&[Access::Read; MAX_SLOTS], own, |own| O::before(scalars, own, u, p))
             }
             true => O::before(scalars, O::Slots::of(own), u, p),
             false => u,
@@ -470,7 +471,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let kept = (at == range.to) as usize + range.has(end) as usize;
         inner.state_bytes(&state.inner, leaf, at, range)
             + O::bytes(part, &state.memory, &state.arrays, leaf, passes)
-            + state.kept.bytes(leaf, &|_| kept)
+            + state.gradients.bytes(leaf, &|_| kept)
     }
 
     fn read<'a>(part: &P, state: &'a StateOf<P>, walk: &mut StateWalk<'a, '_>) -> Result<()> {
@@ -487,7 +488,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         }
         part.inner().unused(&state.inner, report);
     }
-    fn inside(part: &P) -> Option<Summary> {
+    fn inner_summary(part: &P) -> Option<Summary> {
         if part.effect() != Effect::UNKNOWN {
             return None;
         }

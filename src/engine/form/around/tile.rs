@@ -10,7 +10,7 @@ use super::super::super::stage_chunk::OnTile;
 use super::super::super::{PassRange, Stage, StageChunk, StageOffset, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{OnElement, each};
-use super::arithmetic::{Half, Loops};
+use super::arithmetic::{Loops, SideLoop};
 use super::run::{AroundRun, Inner, StateOf, does_before, gradient_term, is_on};
 use super::{Around, Decision, OutsideMask, Wrapper};
 use crate::element::{Element, Real};
@@ -62,7 +62,7 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
         if matches!(run.decision, Some(Decision::Hold | Decision::Skip)) && range.has(begin.at) {
             // Only in the pass that ends here; later ones may repeat the arithmetic.
             if const { O::ELEMENTS.before } && run.decision == Some(Decision::Hold) && begin.at == range.to {
-                each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
+                each(SideLoop::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
             }
             tile.set_zero();
         }
@@ -71,18 +71,18 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     // Constants come first and alone in a condition, so that rustc instantiates no unused loop.
     if const { O::ELEMENTS.before } && runs && does_before::<P, O>(begin.at, range) {
         if const { O::ELEMENTS.rewrites[0] } {
-            each(Half::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, true, true>(own()), &state.arrays, 0, tile);
         } else {
-            each(Half::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, true, false>(own()), &state.arrays, 0, tile);
         }
     }
     let end = begin.after(part.current_inner(&state.memory).shape());
     let ran = inside.is_some();
-    let nothing: &mut OnTile<'_, C> = &mut |_| {};
-    let run_inside = inside.unwrap_or(nothing);
+    let no_inner_update: &mut OnTile<'_, C> = &mut |_| {};
+    let run_inside = inside.unwrap_or(no_inner_update);
     const { assert!(!weighs::<P, O>() || O::ELEMENTS.point.is_none(), "what weighs shows no other point") }
     if const { weighs::<P, O>() } {
-        if run.nothing {
+        if run.no_inner_update {
             return run_inside(tile);
         }
         return weighed::<P, O, C>(part, state, [begin, end], range, tile, ran, run_inside);
@@ -91,12 +91,16 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
         Some(point) => at_point(&state.arrays.all[point], tile, run_inside),
         None => run_inside(tile),
     }
-    if const { O::ELEMENTS.after } && runs && range.has(end.at) && (const { O::ELEMENTS.completes } || !run.nothing) {
+    if const { O::ELEMENTS.after }
+        && runs
+        && range.has(end.at)
+        && (const { O::ELEMENTS.completes } || !run.no_inner_update)
+    {
         let own = O::scalars::<C>(part, &state.memory, tile.leaf);
         if const { O::ELEMENTS.rewrites[1] } {
-            each(Half::<P, O, C, false, true>(own), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, false, true>(own), &state.arrays, 0, tile);
         } else {
-            each(Half::<P, O, C, false, false>(own), &state.arrays, 0, tile);
+            each(SideLoop::<P, O, C, false, false>(own), &state.arrays, 0, tile);
         }
     }
 }
@@ -116,9 +120,9 @@ fn weighed<P: Wrapper, O: Loops<P>, C: Real>(
     if const { O::REDUCES.sums[0] > 0 } && begin.at == range.to {
         O::accumulate(part, memory, arrays, end.sum, tile);
     }
-    let kept = state.kept.all.first().filter(|_| const { O::REDUCES.combines } && ran);
+    let kept = state.gradients.all.first().filter(|_| const { O::REDUCES.combines } && ran);
     if kept.is_some() && begin.at == range.to {
-        each(Keep, &state.kept, 0, tile);
+        each(Keep, &state.gradients, 0, tile);
     }
     let combines = const { O::REDUCES.combines } && range.has(end.at);
     match kept {

@@ -9,7 +9,7 @@ pub(super) use zoom::Zoom;
 use std::sync::Arc;
 
 use crate::element::{Element, Real, convert, with_dtype};
-use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_held};
+use crate::engine::{Bounds, LeafVisitor, WholeLeaf, WholeTree, add_rounded, clamp, dot, is_blocked};
 use crate::state::Moments;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -176,8 +176,8 @@ impl LeafVisitor for ProjectedSlope<'_> {
         let point = self.point.and_then(|point| point.get::<C>(i)).unwrap_or(leaf.p);
         let mut moving = leaf.u.to_vec();
         for (((u, p), start), bounds) in moving.iter_mut().zip(point).zip(leaf.p).zip(bounds) {
-            if is_held(*p, *u, bounds) {
-                self.on_bound |= !is_held(*start, *u, bounds);
+            if is_blocked(*p, *u, bounds) {
+                self.on_bound |= !is_blocked(*start, *u, bounds);
                 *u = C::zero();
             }
         }

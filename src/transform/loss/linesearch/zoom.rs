@@ -18,7 +18,7 @@ pub(crate) struct Zoom {
 
 /// The result; the line keeps its gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct LineSearchResult {
     pub(crate) t: f64,
     pub(crate) value: f64,
     pub(crate) evaluations: u64,
@@ -45,7 +45,7 @@ struct Bracket {
 
 impl Zoom {
     /// Searches from `start`, whose `t` is 0.
-    pub(crate) fn search(&self, line: &mut impl Line, start: Point, guess: f64) -> Found {
+    pub(crate) fn search(&self, line: &mut impl Line, start: Point, guess: f64) -> LineSearchResult {
         let failed = Candidate { point: start, decrease_error: f64::INFINITY, curvature_error: f64::INFINITY };
         if start.value.is_nan() || !start.slope.is_finite() {
             return failed.found(0);
@@ -122,9 +122,9 @@ impl Zoom {
 }
 
 impl Candidate {
-    fn found(self, evaluations: u64) -> Found {
+    fn found(self, evaluations: u64) -> LineSearchResult {
         let Candidate { point: Point { t, value, .. }, decrease_error, curvature_error } = self;
-        Found { t, value, evaluations, decrease_error, curvature_error }
+        LineSearchResult { t, value, evaluations, decrease_error, curvature_error }
     }
 
     /// Accepts the last point and keeps its gradient.

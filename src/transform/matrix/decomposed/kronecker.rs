@@ -128,25 +128,25 @@ impl fmt::Debug for ScratchByType {
 
 impl ScratchByType {
     pub(super) fn of<C: Real>(&mut self) -> &mut KroneckerScratch<C> {
-        let room: &mut dyn Any = match C::DTYPE {
+        let buffers: &mut dyn Any = match C::DTYPE {
             DType::F64 => &mut self.double,
             _ => &mut self.single,
         };
-        let Some(room) = room.downcast_mut() else { unreachable!("there is room for each compute type") };
-        room
+        let Some(buffers) = buffers.downcast_mut() else { unreachable!("there is room for each compute type") };
+        buffers
     }
 }
 
 pub(super) struct KroneckerScratch<C> {
     pub(super) gradient: Vec<C>,
     pub(super) mean: Vec<C>,
-    spare: Vec<C>,
+    temporary: Vec<C>,
     pub(super) eigen: Eigen,
 }
 
 impl<C> Default for KroneckerScratch<C> {
     fn default() -> KroneckerScratch<C> {
-        KroneckerScratch { gradient: Vec::new(), mean: Vec::new(), spare: Vec::new(), eigen: Eigen::default() }
+        KroneckerScratch { gradient: Vec::new(), mean: Vec::new(), temporary: Vec::new(), eigen: Eigen::default() }
     }
 }
 
@@ -173,7 +173,7 @@ impl<C: Real> KroneckerScratch<C> {
             Of::Gradient => &mut self.gradient,
             Of::Mean => &mut self.mean,
         };
-        let out = &mut self.spare;
+        let out = &mut self.temporary;
         if let Some(left) = left {
             out.resize(rows * cols, C::zero());
             matmul(left, matrix(x, rows, cols), out);
@@ -197,10 +197,10 @@ impl<C: Real> KroneckerScratch<C> {
     ) {
         let gradient = matrix(&self.gradient, rows, cols);
         let x = if of_rows { gradient } else { gradient.reversed_axes() };
-        self.spare.resize(factor.len(), C::zero());
-        symmetric_matmul(x, x.reversed_axes(), &mut self.spare);
+        self.temporary.resize(factor.len(), C::zero());
+        symmetric_matmul(x, x.reversed_axes(), &mut self.temporary);
         let [keep, take] = [keep, take].map(C::of);
-        factor.iter_mut().zip(&self.spare).for_each(|(factor, x)| *factor = keep * *factor + take * *x);
+        factor.iter_mut().zip(&self.temporary).for_each(|(factor, x)| *factor = keep * *factor + take * *x);
     }
 }
 

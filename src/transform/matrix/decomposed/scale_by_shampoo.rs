@@ -84,7 +84,7 @@ part! {
     pub ScaleByShampoo as "scale_by_shampoo": Whole, SCALE_INVARIANT;
     hyperparams {
         /// Decay of the factors; 1 is no decay.
-        b2: PART = 1.0;
+        b2: POSITIVE_FRACTION = 1.0;
         /// Added to the eigenvalues.
         eps: POSITIVE = 1e-6;
     }
@@ -187,11 +187,11 @@ impl LeafVisitor for Precondition<'_> {
             return;
         }
         let Some(places) = matrices.of(i).filter(|_| !u.is_empty()) else { return };
-        let (room, size) = (scratch.of::<C>(), places.size());
-        places.read(u, &mut room.gradient);
+        let (buffers, size) = (scratch.of::<C>(), places.size());
+        places.read(u, &mut buffers.gradient);
         for (factor, of_rows) in [(&mut *left, true), (&mut *right, false)] {
             if let Some(factor) = factor.get_mut::<C>(i) {
-                room.accumulate(size, of_rows, self.keep, self.take, factor);
+                buffers.accumulate(size, of_rows, self.keep, self.take, factor);
             }
         }
         let Some(preconditioned) = updates.checked_sub(self.start) else { return };
@@ -203,17 +203,17 @@ impl LeafVisitor for Precondition<'_> {
         loop {
             for (factor, root, n) in [(&*left, &mut *left_root, size[0]), (&*right, &mut *right_root, size[1])] {
                 if let (true, Some(factor), Some(root)) = (fresh, factor.get::<C>(i), root.get_mut::<C>(i)) {
-                    room.eigen.power(factor, n, self.eps, power, root);
+                    buffers.eigen.power(factor, n, self.eps, power, root);
                 }
             }
             let [left, right] = [&*left_root, &*right_root].map(|root| root.get::<C>(i));
-            room.multiply(Of::Gradient, size, left.map(|x| square(x, size[0])), right.map(|x| square(x, size[1])));
-            if fresh || squares(&room.gradient) <= most {
+            buffers.multiply(Of::Gradient, size, left.map(|x| square(x, size[0])), right.map(|x| square(x, size[1])));
+            if fresh || squares(&buffers.gradient) <= most {
                 break;
             }
             fresh = true;
-            places.read(u, &mut room.gradient);
+            places.read(u, &mut buffers.gradient);
         }
-        places.write(&room.gradient, u);
+        places.write(&buffers.gradient, u);
     }
 }

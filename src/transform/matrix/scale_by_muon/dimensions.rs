@@ -374,7 +374,7 @@ mod tests {
     use crate::tree::Structure;
     use ndarray::{ArrayD, ShapeBuilder};
 
-    fn turned(x: &[usize], [a, b, c, d]: [usize; 4]) -> Vec<usize> {
+    fn transposed(x: &[usize], [a, b, c, d]: [usize; 4]) -> Vec<usize> {
         let at = |i: usize| {
             let (last, i) = (i % d, i / d);
             let (second, i) = (i % b, i / b);
@@ -400,11 +400,11 @@ mod tests {
                 let structure = Structure::of(&leaf).unwrap();
                 let places = offsets_of(&structure.leaves()[0], [rows.into(), columns.into()]);
                 let lie: Vec<usize> = (0..leaf.len()).collect();
-                let made = places.transpositions.iter().fold(lie, |x, shape| turned(&x, *shape));
+                let original = places.transpositions.iter().fold(lie, |x, shape| transposed(&x, *shape));
                 let MatrixOffsets { matrices, down, along, .. } = &places;
                 let rows_of = |at: &usize| down.iter().map(move |i| at + i).collect::<Vec<_>>();
                 let places = matrices.iter().flat_map(rows_of).flat_map(|at| along.iter().map(move |j| at + j));
-                assert_eq!(made, places.collect::<Vec<_>>(), "{shape:?}, {rows:?}, {columns:?}");
+                assert_eq!(original, places.collect::<Vec<_>>(), "{shape:?}, {rows:?}, {columns:?}");
             }
         }
     }

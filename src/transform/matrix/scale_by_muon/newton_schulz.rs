@@ -124,7 +124,7 @@ impl Preconditioning {
 }
 
 /// Least divisor of the last two methods, before the root.
-pub(super) const LEAST: f64 = 1e-8;
+pub(super) const MIN_SQUARED_NORM: f64 = 1e-8;
 
 /// One or several matrices `x` on any device.
 pub(super) trait Matrices {
@@ -295,7 +295,7 @@ impl<C: Real> Matrices for HostSteps<'_, C> {
 
     fn precondition(&mut self, preconditioning: Preconditioning) {
         let (Room { x, a, squared, .. }, [n, m]) = (&mut *self.room, self.size);
-        let factor = |squared: f64| 1.0 / (if squared < LEAST { LEAST } else { squared }).sqrt();
+        let factor = |squared: f64| 1.0 / (if squared < MIN_SQUARED_NORM { MIN_SQUARED_NORM } else { squared }).sqrt();
         match preconditioning {
             Preconditioning::Frobenius | Preconditioning::Spectral => {}
             Preconditioning::Aol => {

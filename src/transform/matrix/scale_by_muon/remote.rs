@@ -1,7 +1,7 @@
 //! The same on leaves that a device holds.
 
 use super::dimensions::MatrixOffsets;
-use super::newton_schulz::{EPS_FROM, LEAST, Matrices, Preconditioning, iterate};
+use super::newton_schulz::{EPS_FROM, MIN_SQUARED_NORM, Matrices, Preconditioning, iterate};
 use super::{Momentum, Orthogonalize, ScaleByMuonState};
 use crate::engine::{Line, RemoteLeaf};
 use crate::state::Moments;
@@ -18,13 +18,13 @@ impl Orthogonalize<'_> {
         let x = transpositions.iter().fold(u, |x, shape| on.transpose(x, *shape));
         let mut there = RemoteSteps { on, x, gram: x, squared: x, shape: [batch, n, m], eps: self.eps };
         iterate(&mut there, rule.ns_coeffs.rows(rule.ns_steps), rule.preconditioning);
-        let RemoteSteps { on, x: mut made, .. } = there;
+        let RemoteSteps { on, x: mut original, .. } = there;
         if rule.adaptive {
             let len = batch * n * m;
-            let dual_norm = on.dots(x, made, len, len);
-            made = on.mul(made, dual_norm);
+            let dual_norm = on.dots(x, original, len, len);
+            original = on.mul(original, dual_norm);
         }
-        transpositions.iter().rev().fold(made, |x, [outer, a, b, inner]| on.transpose(x, [*outer, *b, *a, *inner]))
+        transpositions.iter().rev().fold(original, |x, [outer, a, b, inner]| on.transpose(x, [*outer, *b, *a, *inner]))
     }
 }
 
@@ -55,7 +55,7 @@ impl RemoteSteps<'_> {
 
     /// Returns the inverse root of numbers with a lower bound.
     fn factor(&mut self, squared: Line) -> Line {
-        let [least, one] = [LEAST, 1.0].map(|x| self.on.number(x));
+        let [least, one] = [MIN_SQUARED_NORM, 1.0].map(|x| self.on.number(x));
         let squared = self.on.max(squared, least);
         let root = self.on.sqrt(squared);
         self.on.div(one, root)

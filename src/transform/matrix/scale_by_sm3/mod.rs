@@ -72,7 +72,7 @@ part! {
         /// Decay of the mean of the emitted updates.
         b1: DECAY = 0.9;
         /// Decay of the squares; 1 sums them.
-        b2: SHARE = 1.0;
+        b2: UNIT_INTERVAL = 1.0;
         /// Added under the root.
         eps: NOT_NEGATIVE = 1e-8;
     }

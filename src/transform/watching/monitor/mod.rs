@@ -164,10 +164,11 @@ impl Part for Monitor {
         self.measures.iter().try_for_each(|(_, measure)| measure.validate())
     }
 
-    fn changed_argument(&self, made: &Self) -> Option<&'static str> {
-        let [ours, theirs] = [self, made].map(|part| part.measures.iter().map(|(name, of)| (name, of.mean.is_some())));
+    fn changed_argument(&self, original: &Self) -> Option<&'static str> {
+        let [ours, theirs] =
+            [self, original].map(|part| part.measures.iter().map(|(name, of)| (name, of.mean.is_some())));
         let measures = !ours.eq(theirs);
-        let (by_leaf, by_group) = (self.by_leaf != made.by_leaf, self.by_group != made.by_group);
+        let (by_leaf, by_group) = (self.by_leaf != original.by_leaf, self.by_group != original.by_group);
         let changed = [(measures, "measures"), (by_leaf, "by_leaf"), (by_group, "by_group")];
         changed.into_iter().find(|(changed, _)| *changed).map(|(_, name)| name)
     }
