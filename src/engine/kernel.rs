@@ -137,8 +137,8 @@ impl<B: Body<C>, C: Real, I: SimdType, const OUT: u8, const MIXED: bool> Loop<B,
     }
 
     /// True if a second loop over each block reduces: from inputs (`DEFERRED`), or by repeating stateless arithmetic
-    /// (`REPEATED`). LLVM vectorizes a loop for its widest type: `f64` contributions would halve the vector width of `f32`
-    /// arithmetic.
+    /// (`REPEATED`). LLVM vectorizes a loop for its widest type: `f64` contributions would halve the vector width of
+    /// `f32` arithmetic.
     const DEFERRED: bool = OUT != DROP && B::ARRAYS > 0 && B::DEFERRABLE && size_of::<C>() < size_of::<f64>();
     const REPEATED: bool = OUT != DROP && B::ARRAYS == 0;
 

@@ -220,7 +220,8 @@ fn mean<C: Real>(simd: SimdLevel, message_dtype: DType, messages: &[(u64, &[u8])
             let (weight, sum) = (C::of(*parts as f64), &mut rows[*row][..to.len()]);
             with_dtype!(message_dtype, T => {
                 let bytes = &message[at..at + size_of::<T>() * to.len()];
-                let mut weigh = |numbers: &[T]| dispatch(simd, AccumulateMessage { numbers, weight, to: sum, accumulates });
+                let mut weigh =
+                    |numbers: &[T]| dispatch(simd, AccumulateMessage { numbers, weight, to: sum, accumulates });
                 match numbers_in(bytes) {
                     Some(numbers) => weigh(numbers),
                     None => {

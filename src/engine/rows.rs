@@ -88,8 +88,8 @@ impl LeafRows {
         for &(index, place) in order {
             let (done, free) = room.split_at_mut(self.rows.len() * self.columns);
             let row = &mut free[..self.columns];
-            // SAFETY: the values are borrowed from the tree during its walk; `differences` checked that each index has a
-            // row of them.
+            // SAFETY: the values are borrowed from the tree during its walk; `differences` checked that each index has
+            // a row of them.
             unsafe {
                 read_in_order(&from, &values.shape, spec.strides(), current_simd_level(), place * self.columns, row)
             };

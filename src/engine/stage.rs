@@ -137,8 +137,8 @@ pub trait Stage: Transform + Clone {
     /// Each pass's accesses to these arrays.
     const SLOT_ACCESSES: SlotAccesses = SlotAccess::ALWAYS.of_all();
 
-    /// Runs a pass over all leaves, as a whole chain, by [`run_own_loops`](super::run_own_loops). A stage that renames or
-    /// boxes a chain forwards to its loops, from gradients to parameters.
+    /// Runs a pass over all leaves, as a whole chain, by [`run_own_loops`](super::run_own_loops). A stage that renames
+    /// or boxes a chain forwards to its loops, from gradients to parameters.
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch);
 
     /// Looks up what the tiles of a chunk share, and calls `then` with a function of a tile.

@@ -104,8 +104,8 @@ impl Effect {
     /// A limit on the size of gradients, such as [`clip`](crate::transform::clip()).
     ///
     /// [`plan`](crate::GradientTransformation::plan) warns of a limit on rescaled gradients: behind a part with
-    /// [`SCALE_INVARIANT`](Self::SCALE_INVARIANT), behind a line search ([`FINAL_LENGTH`](Self::FINAL_LENGTH)), and before `multi_steps` or
-    /// `dynamic_loss_scale`.
+    /// [`SCALE_INVARIANT`](Self::SCALE_INVARIANT), behind a line search ([`FINAL_LENGTH`](Self::FINAL_LENGTH)), and
+    /// before `multi_steps` or `dynamic_loss_scale`.
     ///
     /// ```
     /// use gradchain::WarningKind;

@@ -155,7 +155,13 @@ macro_rules! chains {
                 run_own_loops(self, (state, run), walk, scratch);
             }
 
-            fn in_chunk<Cx: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, Cx>) {
+            fn in_chunk<Cx: Real>(
+                &self,
+                state: &Self::State,
+                run: &Self::Run,
+                at: StageChunk,
+                then: &mut Then<'_, Cx>,
+            ) {
                 match fused_loop(self, (state, run), at.leaf) {
                     Some(one_loop) => one_loop(self, (state, run), at, then),
                     None => chain::in_chunk(self, state, run, at, then),
@@ -179,7 +185,15 @@ macro_rules! chains {
             }
 
             #[inline(always)]
-            fn apply<Cx: Real>(kernel: &Self::Kernel<Cx>, at: usize, range: PassRange, slots: &mut [Cx], u: Cx, p: Cx, terms: &mut [Contribution<Cx>]) -> Cx {
+            fn apply<Cx: Real>(
+                kernel: &Self::Kernel<Cx>,
+                at: usize,
+                range: PassRange,
+                slots: &mut [Cx],
+                u: Cx,
+                p: Cx,
+                terms: &mut [Contribution<Cx>],
+            ) -> Cx {
                 let (mut at, mut u, mut slots, mut terms) = (at, u, slots, terms);
                 $(
                     let (own, slots) = split_sums(slots, $T::SLOTS);

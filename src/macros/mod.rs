@@ -19,10 +19,10 @@ mod wrapper;
 ///
 /// All sections are optional, in this order. Ranges are those of [`range`](crate::range) by name. `check path;` at the
 /// end names a function `fn(&Self) -> Result<()>` for further conditions. The part's effect on the direction and the
-/// size of updates follows its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement, SCALE_INVARIANT;`. If
-/// it depends on arguments, `effect path;` at the end names a function `fn(&Self) -> Effect`. The associated function
-/// `with(..)` takes the required and given arguments. The struct is `Clone`, `Debug` and `PartialEq`, and so must
-/// arguments be.
+/// size of updates follows its form, by the name of an [`Effect`](crate::part::Effect): `: OneElement,
+/// SCALE_INVARIANT;`. If it depends on arguments, `effect path;` at the end names a function `fn(&Self) -> Effect`. The
+/// associated function `with(..)` takes the required and given arguments. The struct is `Clone`, `Debug` and
+/// `PartialEq`, and so must arguments be.
 ///
 /// # Example
 ///
@@ -345,7 +345,12 @@ macro_rules! optimizer {
                     match $given {
                         Some(given) => visit(stringify!($q), Argument::Hyperparam(given)),
                         // An absent argument has no place in the state and cannot be set later.
-                        None => visit(stringify!($q), Argument::Static(&mut $crate::recipe::Fixed($crate::recipe::Recipe::Null))),
+                        None => {
+                            visit(
+                                stringify!($q),
+                                Argument::Static(&mut $crate::recipe::Fixed($crate::recipe::Recipe::Null)),
+                            );
+                        }
                     }
                 })+)?
                 $($({

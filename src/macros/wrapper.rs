@@ -79,7 +79,11 @@ macro_rules! wrapper {
                 #[allow(unused_imports, reason = "a wrapper may have no argument with a range")]
                 use $crate::arguments::CheckRange as _;
                 $crate::Error::all([
-                    $($(self.$a.check_range(<Self as $crate::part::Part>::NAME, stringify!($a), $crate::range::$range),)?)*
+                    $($(self.$a.check_range(
+                        <Self as $crate::part::Part>::NAME,
+                        stringify!($a),
+                        $crate::range::$range,
+                    ),)?)*
                 ])?;
                 $($check(self)?;)?
                 Ok(())

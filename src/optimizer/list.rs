@@ -1,6 +1,6 @@
 // Every optimizer whose type does not depend on its arguments, one per line. The registry of configs and the tests
-// include this file and define both methods of `to`. In configs, `part` compiles the type's own loop; `boxed_members` makes
-// a chain of boxes, which compiles none. `required()` is a mandatory number.
+// include this file and define both methods of `to`. In configs, `part` compiles the type's own loop; `boxed_members`
+// makes a chain of boxes, which compiles none. `required()` is a mandatory number.
 {
     // adaptive
     to.part(|| acprop(required()));

@@ -2,8 +2,8 @@
 //!
 //! Guide: [A rule of your own](https://docs.rs/gradchain/latest/gradchain/_guide/own_rule/index.html).
 //!
-//! A rule is a Rust function, which only a compiler can read. Run once on numbers that [record](Program::record_rule), it
-//! becomes a [`Program`]: lines of arithmetic that can be shown, compared, run, or translated to another language.
+//! A rule is a Rust function, which only a compiler can read. Run once on numbers that [record](Program::record_rule),
+//! it becomes a [`Program`]: lines of arithmetic that can be shown, compared, run, or translated to another language.
 
 mod erased;
 mod interpreter;

@@ -269,7 +269,12 @@ macro_rules! projection {
 
             fn check(&self) -> $crate::Result<()> {
                 $crate::Error::all([
-                    $($crate::arguments::CheckRange::check_range(&self.$a, $name, stringify!($a), $crate::range::$range),)*
+                    $($crate::arguments::CheckRange::check_range(
+                        &self.$a,
+                        $name,
+                        stringify!($a),
+                        $crate::range::$range,
+                    ),)*
                 ])?;
                 $($check(self)?;)?
                 Ok(())

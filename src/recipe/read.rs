@@ -272,8 +272,8 @@ impl<'a> Node<'a> {
 
     /// Sets arguments from the entries of an object.
     ///
-    /// These are all that `arguments` shows, except those in `read_keys`. Those in `read_keys` and `ignored_keys` may be present in
-    /// any case.
+    /// These are all that `arguments` shows, except those in `read_keys`. Those in `read_keys` and `ignored_keys` may
+    /// be present in any case.
     ///
     /// # Errors
     ///

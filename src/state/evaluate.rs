@@ -4,8 +4,8 @@ use super::Moments;
 
 /// Parameters to evaluate with, as a linear combination of the training parameters and an array of the state.
 ///
-/// For each leaf with an array they are `params_weight·p + moments_weight·m` of the training parameter `p` and the array's
-/// element `m`.
+/// For each leaf with an array they are `params_weight·p + moments_weight·m` of the training parameter `p` and the
+/// array's element `m`.
 ///
 /// A state shows it in its walk; see [`eval_params`](crate::OptState::eval_params).
 #[derive(Clone, Copy, Debug)]

@@ -134,7 +134,8 @@ impl<S: State> State for Option<S> {
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }
-        $(facts { $($fact:ident),* })? $(means { $($means:ident),* })? $(room { $($room:ident),* })? $(reads $reads:ident)?
+        $(facts { $($fact:ident),* })? $(means { $($means:ident),* })?
+            $(room { $($room:ident),* })? $(reads $reads:ident)?
     ) => {
         impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {

@@ -254,8 +254,8 @@ impl Moments {
     ///
     /// The function receives the number of the first element, in memory order, and the chunk.
     ///
-    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantization()) state
-    /// is rounded to a code, changed or not.
+    /// An array of type `C` is one chunk. Others are converted; every number of [quantized](crate::quantization())
+    /// state is rounded to a code, changed or not.
     pub fn rewrite<C: Real>(&mut self, leaf: usize, mut f: impl FnMut(usize, &mut [C])) {
         let Some(array) = self.arrays.get_mut(leaf).and_then(Option::as_mut) else { return };
         match array.data.get_mut::<C>() {

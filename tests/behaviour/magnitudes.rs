@@ -40,7 +40,8 @@ const POWERS: [i32; 12] = [-1000, -700, -560, -530, -300, -40, 40, 300, 500, 520
 /// Powers of two that gradients, parameters and updates are multiplied by.
 type Scaling = fn(i32) -> [i32; 3];
 
-/// Gradients scale, updates in proportion (`SAME_DIRECTION`) or not at all (`SCALE_INVARIANT`); the others scale parameters.
+/// Gradients scale, updates in proportion (`SAME_DIRECTION`) or not at all (`SCALE_INVARIANT`); the others scale
+/// parameters.
 const SAME_DIRECTION: Scaling = |power| [power, 0, power];
 const SCALE_INVARIANT: Scaling = |power| [power, 0, 0];
 const OF_PARAMS: Scaling = |power| [0, power, power];

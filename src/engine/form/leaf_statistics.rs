@@ -133,8 +133,8 @@ pub trait LeafStatistics: Part<Form = WithLeafStatistics> {
     /// If the part cannot work on these parameters.
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State>;
 
-    /// [Reads](WholeTree::observe) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can be
-    /// rewritten.
+    /// [Reads](WholeTree::observe) the updates and stores its statistics in the state. No [leaves](WholeTree::leaf) can
+    /// be rewritten.
     fn collect_statistics(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>);
 
     /// Computes, in `f64`, the values that all elements of a leaf share, and rounds them once with [`Real::of`].

@@ -85,8 +85,8 @@ pub trait RuleWithMemory: Part {
         false
     }
 
-    /// Transforms a slice of a leaf that [`uses_slices`](RuleWithMemory::uses_slices), with the slices of its state arrays.
-    /// Counts nothing. Write `#[inline(always)]` on it.
+    /// Transforms a slice of a leaf that [`uses_slices`](RuleWithMemory::uses_slices), with the slices of its state
+    /// arrays. Counts nothing. Write `#[inline(always)]` on it.
     fn apply_slice<C: Real>(
         &self,
         memory: &Self::Memory,

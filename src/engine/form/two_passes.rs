@@ -204,8 +204,8 @@ pub trait TwoPasses: Part {
     /// Squares of `f64` elements have overflowed or vanished then.
     ///
     /// Stores the scale of a leaf's elements, which [`scalars`](TwoPasses::scalars) then applies, and passes each such
-    /// leaf to `repeat_reductions`. Called once a step, in steps on trees with `f64` leaves. Only a part without state arrays may
-    /// request any.
+    /// leaf to `repeat_reductions`. Called once a step, in steps on trees with `f64` leaves. Only a part without state
+    /// arrays may request any.
     fn repeat_reductions(&self, memory: &mut Self::Memory, sums: Sums<'_>, repeat_reductions: &mut dyn FnMut(usize)) {
         let _ = (memory, sums, repeat_reductions);
     }

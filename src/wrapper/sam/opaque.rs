@@ -44,7 +44,8 @@ impl<O: Stage, A: Stage> Optimizer for OpaqueSam<O, A> {
 
 wrapper! {
     /// Replaces the gradient by that at the adversarial point: the first half of an [`OpaqueSam`].
-    pub AdversarialGradient<A> as "adversarial_gradient" around adv_optimizer: Whole<ValueAndGradFn, AdversarialOptimizer> {
+    pub AdversarialGradient<A> as "adversarial_gradient"
+        around adv_optimizer: Whole<ValueAndGradFn, AdversarialOptimizer> {
         sync_period: u64;
         reset_state: bool;
     }

@@ -40,7 +40,9 @@ macro_rules! family {
             #[allow(unused_imports, reason = "in some families every entry has named arguments")]
             use crate::common::subject::{Anonymous as _, Entry, Named as _};
             // Through `Named` for transformations with named arguments, else through `Anonymous`.
-            vec![$(Entry { name: stringify!($name).into(), locality: $locality, transformation: $transformation }.subject()),*]
+            vec![$(
+                Entry { name: stringify!($name).into(), locality: $locality, transformation: $transformation }.subject()
+            ),*]
         }
     };
 }

@@ -104,8 +104,8 @@ impl Runs {
 
     /// The same, with loops for the inner transformation alone.
     ///
-    /// Steps in which [`decide`](Wrapper::decide) returns [`InnerOnly`](Decision::InnerOnly) are then as fast as without the
-    /// wrapper. It has no effect on a wrapper that selects leaves, reduces, or shows other parameters.
+    /// Steps in which [`decide`](Wrapper::decide) returns [`InnerOnly`](Decision::InnerOnly) are then as fast as
+    /// without the wrapper. It has no effect on a wrapper that selects leaves, reduces, or shows other parameters.
     #[must_use]
     pub const fn inner_only(self) -> Runs {
         Runs { inner_only: true, ..self }

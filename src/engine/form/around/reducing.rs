@@ -48,8 +48,8 @@ impl ReducingPasses {
         rare_accesses: [&[]; 3],
     };
 
-    /// It emits the inner updates, or those that it [met](ReducingPasses::combines). [`reduced`](Reducing::reduced) runs
-    /// at the end of the step.
+    /// It emits the inner updates, or those that it [met](ReducingPasses::combines). [`reduced`](Reducing::reduced)
+    /// runs at the end of the step.
     pub const ONE: ReducingPasses = ReducingPasses { emits: false, ..ReducingPasses::TWO };
 
     /// The same, which rewrites the inner updates [given the gradient](Reducing::combine).
@@ -172,8 +172,8 @@ pub trait Reducing: Wrapper {
     /// The scalars of a leaf.
     type Scalars<C: Real>: Copy + Send + Sync;
 
-    /// Returns true if this step has the accesses of [`rare_accesses`](ReducingPasses::rare_accesses), to initialize arrays for
-    /// instance.
+    /// Returns true if this step has the accesses of [`rare_accesses`](ReducingPasses::rare_accesses), to initialize
+    /// arrays for instance.
     fn is_rare(&self, memory: &Self::Memory) -> bool {
         let _ = memory;
         false
