@@ -54,7 +54,7 @@ impl Rate {
     /// Refuses a transformation with a rate if the rate is burn's.
     fn check<T: GradientTransformation>(self, function: &str, optimizer: &T) -> Result<()> {
         let found = if self == Rate::Burn { own_rate("$", &optimizer.recipe()) } else { None };
-        let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burns`): with a rate of \
+        let expected = "of a learning rate of 1, since burn's scheduler gives the rate (`Rate::Burn`): with a rate of \
                         its own it needs `Rate::Own`, and `ConstantLr::from(1.0)` in burn";
         found.map_or(Ok(()), |found| Err(Error::argument(function, "optimizer", expected, found)))
     }
@@ -327,7 +327,7 @@ impl<T: GradientTransformation<Needs = Nothing>> BurnOptimizer<T> {
         if self.rate == Rate::Own && lr != 1.0 {
             let function = if self.whole { "optimize" } else { "step" };
             let expected = "1, since the rate is the transformation's own (`Rate::Own`): give burn a \
-                            `ConstantLr::from(1.0)`, or the transformation a learning rate of 1 and `Rate::Burns`";
+                            `ConstantLr::from(1.0)`, or the transformation a learning rate of 1 and `Rate::Burn`";
             return Err(Error::argument(function, "lr", expected, lr));
         }
         let state = match kept {

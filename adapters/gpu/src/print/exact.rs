@@ -1,7 +1,7 @@
 //! Quotients and roots in WGSL equal a CPU's, also on a device with errors in the last bits.
 
 use super::Numbers;
-use super::wgsl::helper;
+use super::wgsl::library_function;
 use crate::backend::{Backend, Kernels, Launch};
 use crate::{Device, Wgpu};
 
@@ -10,7 +10,7 @@ const ONE_BIT: f64 = 1.192_092_895_507_812_5e-7;
 
 /// Emulates a device with this error of quotients and roots, in units in the last place.
 fn with_ulp_error(bits: f64) -> String {
-    let function_name = EXACT_FUNCTIONS.map(|name| helper(name).unwrap()).join("\n");
+    let function_name = EXACT_FUNCTIONS.map(|name| library_function(name).unwrap()).join("\n");
     let factor = format!("{:?}f", (1.0 + bits * ONE_BIT) as f32);
     let each = ["(a / b", "remainder_f32(a, q, b) / b", "(sqrt(a)", "/ (root + root)"];
     each.iter().fold(function_name, |function_name, exact| {

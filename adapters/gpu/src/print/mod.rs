@@ -379,8 +379,8 @@ impl Printer<'_> {
     fn function(&mut self, name: &str, ty: Type) -> Result<String> {
         let called = self.helper(name, ty);
         let known = match self.language {
-            Language::Wgsl { .. } => wgsl::helper(&called),
-            Language::Cuda => cuda::helper(&called),
+            Language::Wgsl { .. } => wgsl::library_function(&called),
+            Language::Cuda => cuda::library_function(&called),
         };
         match known {
             Some(_) => Ok(called),
