@@ -10,7 +10,7 @@ use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::select::{Mask, subtree};
 use crate::state::{
-    ItemSpec, Moves, Owner, Parts, Source, State, Verb, counts_by_leaf, items, items_mut, put, sources,
+    ItemSpec, Moves, Owner, Parts, Source, State, Verb, assign_item, counts_by_leaf, items, items_mut, sources,
 };
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, Difference, LeafSpec, Structure, Tree};
@@ -375,7 +375,7 @@ impl<T: Stage> OptState<T> {
             return Err(Error::state("reset", "the state was made by another transformation"));
         }
         for ((name, into), (_, from)) in into.into_iter().zip(&from).filter(|((name, _), _)| is_chosen(&name.of)) {
-            put(into, from).ok_or_else(|| Error::state("reset", format!("`{name}` is of another kind")))?;
+            assign_item(into, from).ok_or_else(|| Error::state("reset", format!("`{name}` is of another kind")))?;
         }
         Ok(())
     }
@@ -399,7 +399,7 @@ impl<T: Stage> OptState<T> {
         }
         for ((name, into), source) in into.into_iter().zip(sources.values) {
             if let Source::Item(source) = source {
-                put(into, &from[source].1)
+                assign_item(into, &from[source].1)
                     .ok_or_else(|| Error::state("migrate", format!("`{name}` is of another kind")))?;
             }
         }

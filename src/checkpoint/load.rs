@@ -12,7 +12,7 @@ use crate::engine::Stage;
 use crate::error::{Error, MismatchReport, Result};
 use crate::migrate::{Migration, Model, Resolved};
 use crate::restore::{self, BufferSpecs, Saved};
-use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, items, items_mut, put};
+use crate::state::{ItemMut, ItemName, ItemSpec, Kind, Moves, Owner, Source, assign_item, items, items_mut};
 use crate::transformation::OptState;
 use crate::tree::{BufferSpec, LeafSpec, Structure, Tree, TreeMut, WalkMut, buffers_of};
 
@@ -306,7 +306,7 @@ impl<T: Stage> Fit<T> {
         let (from, into) = (items(&*self.state, &structure), items_mut(&mut *fresh, &structure));
         for (((name, into), (_, from)), source) in into.into_iter().zip(&from).zip(&self.sources) {
             if *source != Source::Own {
-                put(into, from).ok_or_else(|| Error::state(name.to_string(), "it is of another kind"))?;
+                assign_item(into, from).ok_or_else(|| Error::state(name.to_string(), "it is of another kind"))?;
             }
         }
         self.state = fresh;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::file::Checkpoint;
 use super::manifest::Manifest;
-use super::save::{ModelOf, Save, put, replace_file};
+use super::save::{ModelOf, Save, replace_file, write_checkpoint};
 use crate::engine::Stage;
 use crate::error::{Error, Result};
 use crate::tree::{Structure, Tree};
@@ -105,7 +105,7 @@ impl<'a> SaveModels<'a> {
             return Err(Error::state("checkpoint", "there is no model to save"));
         }
         let manifest = Manifest { models, notes: self.notes.clone(), ..Manifest::default() };
-        put(shown, to, tensors, manifest).map(drop)
+        write_checkpoint(shown, to, tensors, manifest).map(drop)
     }
 }
 
@@ -173,7 +173,7 @@ pub(super) mod sealed {
 
     pub trait Saves: Sized {
         fn noted(self, name: &str, value: &dyn core::fmt::Display) -> Self;
-        fn put(&self, path: &Path) -> Result<()>;
+        fn write_checkpoint(&self, path: &Path) -> Result<()>;
     }
 }
 
@@ -182,7 +182,7 @@ impl<T: Stage, P: Tree + ?Sized> sealed::Saves for Save<'_, T, P> {
     fn noted(self, name: &str, value: &dyn core::fmt::Display) -> Self {
         self.note(name, value)
     }
-    fn put(&self, path: &Path) -> Result<()> {
+    fn write_checkpoint(&self, path: &Path) -> Result<()> {
         self.to_file(path)
     }
 }
@@ -192,7 +192,7 @@ impl sealed::Saves for SaveModels<'_> {
     fn noted(self, name: &str, value: &dyn core::fmt::Display) -> Self {
         self.note(name, value)
     }
-    fn put(&self, path: &Path) -> Result<()> {
+    fn write_checkpoint(&self, path: &Path) -> Result<()> {
         self.to_file(path)
     }
 }

@@ -115,7 +115,7 @@ impl Rotation {
     /// new one exists.
     pub fn save(&self, step: u64, score: Option<f64>, save: impl Saves) -> Result<PathBuf> {
         let (path, save) = self.noted(step, score, save)?;
-        save.put(&path)?;
+        save.write_checkpoint(&path)?;
         self.remove_others()?;
         Ok(path)
     }

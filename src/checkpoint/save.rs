@@ -93,7 +93,7 @@ impl<'a, T: Stage, P: Tree + ?Sized> Save<'a, T, P> {
         shard: Option<(usize, usize)>,
     ) -> Result<Crc> {
         let ModelOf { tensors, manifest } = self.model(shard)?;
-        put(shown, to, tensors.iter().map(|(spec, sources)| (spec.clone(), sources)).collect(), manifest)
+        write_checkpoint(shown, to, tensors.iter().map(|(spec, sources)| (spec.clone(), sources)).collect(), manifest)
     }
 
     /// Collects the contents, of all ranks or one.
@@ -183,7 +183,7 @@ pub(super) struct ModelOf<'a> {
 }
 
 /// Writes tensors and description; returns the header's check sum.
-pub(super) fn put(
+pub(super) fn write_checkpoint(
     shown: &str,
     to: &mut (impl Write + Seek),
     mut tensors: Vec<(Spec, &TensorSource<'_>)>,

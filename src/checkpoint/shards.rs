@@ -99,7 +99,7 @@ impl<T: Stage, P: Tree + ?Sized> Save<'_, T, P> {
         let checks = all_done(collective, written.map(|()| check))?;
         let listed = if rank == 0 {
             let files = checks.into_iter().enumerate().map(|(rank, check)| (file(rank), check)).collect();
-            ShardList { path: path.into(), gradchain_shards: FORMAT, files }.put()
+            ShardList { path: path.into(), gradchain_shards: FORMAT, files }.write_checkpoint()
         } else {
             Ok(())
         };
@@ -175,7 +175,7 @@ impl ShardList {
     }
 
     /// Writes the list, and removes the files that it replaces.
-    fn put(&self) -> Result<()> {
+    fn write_checkpoint(&self) -> Result<()> {
         replace_file(&self.path, |shown, file| {
             let text = serde_json::to_vec(self).map_err(|error| Error::file(shown, error.to_string()))?;
             file.write_all(&text).map_err(|error| Error::io(shown, &error))

@@ -63,7 +63,7 @@ struct Message {
 struct Call {
     messages: Vec<Option<Arc<Message>>>,
     /// Ranks that have taken their messages.
-    received_by: usize,
+    receivers: usize,
     /// Ranks that have left.
     departed: usize,
 }
@@ -109,7 +109,7 @@ impl CallHandle<'_> {
         let is_here = |call: &Call| call.messages.iter().all(Option::is_some);
         let messages: Vec<_> =
             ranks.until(until, number, is_here)?.call(number).messages.iter().flatten().cloned().collect();
-        let done = self.take(&messages);
+        let done = self.receive(&messages);
         drop(messages);
         if let Err(error) = &done {
             ranks.lock().failure.get_or_insert_with(|| error.to_string());
@@ -117,12 +117,12 @@ impl CallHandle<'_> {
         self.mark_received();
         done?;
         let own =
-            ranks.until(until, number, |call| call.received_by == ranks.size)?.call(number).messages[ranks.rank].take();
+            ranks.until(until, number, |call| call.receivers == ranks.size)?.call(number).messages[ranks.rank].take();
         let sent = own.and_then(Arc::into_inner).map_or(Vec::new(), |message| message.bytes);
         Ok([sent, core::mem::take(&mut self.received)])
     }
 
-    fn take(&mut self, messages: &[Arc<Message>]) -> Result<()> {
+    fn receive(&mut self, messages: &[Arc<Message>]) -> Result<()> {
         let CallHandle { ranks, call, received, from, .. } = self;
         received.clear();
         received.reserve(from.iter().sum());
@@ -146,7 +146,7 @@ impl CallHandle<'_> {
 
     fn mark_received(&mut self) {
         self.has_received = true;
-        self.ranks.lock().call(self.number).received_by += 1;
+        self.ranks.lock().call(self.number).receivers += 1;
         self.ranks.shared.1.notify_all();
     }
 }
@@ -190,7 +190,7 @@ impl Threads {
         if number == rendezvous.first + rendezvous.calls.len() as u64 {
             rendezvous.calls.push_back(Call {
                 messages: (0..self.size).map(|_| None).collect(),
-                received_by: 0,
+                receivers: 0,
                 departed: 0,
             });
         }

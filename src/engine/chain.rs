@@ -2,11 +2,11 @@
 
 use core::ops::ControlFlow::{self, Break, Continue};
 
-use super::in_chunk::{Members, in_members};
+use super::erased::{InStep, OnMember, OnView};
 use super::leaf::is_among;
 use super::stage_chunk::{StageChunk, Then};
+use super::tile_driver::{Members, prepare_members};
 use super::transform::{Transform, members_skip};
-use super::typed::{InStep, OnMember, OnView};
 use super::{
     Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, StepContext, Sums, WholeTree,
     allows_absent,
@@ -46,8 +46,8 @@ pub trait Stages: Transform + Clone {
     /// Calls `visit` with each stage in a step.
     fn in_step<'a>(&self, states: &'a mut Self::States, runs: &mut Self::Runs, visit: &mut OnMember<'_, 'a>);
 
-    /// As [`Stage::in_chunk`](super::Stage::in_chunk), of one stage.
-    fn in_chunk<C: Real>(
+    /// As [`Stage::prepare_chunk`](super::Stage::prepare_chunk), of one stage.
+    fn prepare_chunk<C: Real>(
         &self,
         stage: usize,
         states: &Self::States,
@@ -220,12 +220,12 @@ impl<S: Stages, C: Real> Members<C> for OnLeaf<'_, S> {
         self.chain.shape_of(member)
     }
 
-    fn in_chunk(&self, member: usize, at: StageChunk, then: &mut Then<'_, C>) {
-        self.chain.in_chunk(member, self.states, self.runs, at, then);
+    fn prepare_chunk(&self, member: usize, at: StageChunk, then: &mut Then<'_, C>) {
+        self.chain.prepare_chunk(member, self.states, self.runs, at, then);
     }
 }
 
-pub(crate) fn in_chunk<S: Stages, C: Real>(
+pub(crate) fn prepare_chunk<S: Stages, C: Real>(
     chain: &S,
     states: &S::States,
     run: &ChainRun<S::Runs>,
@@ -243,7 +243,7 @@ pub(crate) fn in_chunk<S: Stages, C: Real>(
             false => Continue(()),
         });
     }
-    in_members(&OnLeaf { chain, states, runs: &run.members, len }, at, then);
+    prepare_members(&OnLeaf { chain, states, runs: &run.members, len }, at, then);
 }
 
 pub(crate) fn state_bytes<S: Stages>(

@@ -24,7 +24,7 @@ pub(crate) trait HalfBlocks: HalfFloat {
     #[allow(unsafe_code, reason = "the processor's own conversions")]
     unsafe fn narrow_block<S: SimdType>(block: &[f32; BLOCK], bits: &mut [u16; BLOCK]);
 
-    /// Adds updates to parameters, as `written::add_rounded`. Widens the parameters again: LLVM could spill shared
+    /// Adds updates to parameters, as `sink::add_rounded`. Widens the parameters again: LLVM could spill shared
     /// widened values and reload them at another width, which defeats store forwarding.
     ///
     /// # Safety

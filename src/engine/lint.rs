@@ -2,8 +2,8 @@
 
 use core::fmt;
 
+use super::erased::View;
 use super::summary::{Directions, Effect, Summary, WarningKind, compose, labelled};
-use super::typed::View;
 use crate::error::{Error, Result};
 use crate::tree::Structure;
 

@@ -203,7 +203,7 @@ impl<T: Stage> Pass<'_, T> {
             () => Next::Read,
         };
         let at = StageChunk { place, range, leaf: chunk.leaf, next };
-        self.transformation.in_chunk(self.state, self.run, at, &mut |part| {
+        self.transformation.prepare_chunk(self.state, self.run, at, &mut |part| {
             self.walk.tiles(chunk, part, (&mut *sums, scratch.all()));
         });
     }

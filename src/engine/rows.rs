@@ -60,7 +60,13 @@ impl Rows {
     }
 
     /// Adds the rows of a leaf, which must fit, and returns their sums.
-    pub(crate) fn take(&mut self, leaf: usize, spec: &LeafSpec, values: &LeafParts, indices: &[usize]) -> TableLeaf {
+    pub(crate) fn add_leaf(
+        &mut self,
+        leaf: usize,
+        spec: &LeafSpec,
+        values: &LeafParts,
+        indices: &[usize],
+    ) -> TableLeaf {
         self.leaves.push(leaf);
         self.of_leaf.resize_with(self.of_leaf.len().max(leaf + 1), LeafRows::default);
         self.order.clear();

@@ -1,7 +1,7 @@
 use core::ops::ControlFlow::{Break, Continue};
 
+use super::erased::OnView;
 use super::stage_chunk::{StageChunk, Then};
-use super::typed::OnView;
 use super::{
     Contribution, Emission, InitContext, Outcome, PassRange, PassStructure, SlotAccess, SlotAccesses, SlotList,
     StepContext, Sums, TileScratch, Transform, Walk, WholeTree,
@@ -16,7 +16,7 @@ use crate::state::{State, StateWalk};
 /// Custom parts do not implement it: element arithmetic is a [`Rule`](super::Rule), and whole leaves or the whole tree
 /// take a [`WholeTreeTransformation`](crate::part::WholeTreeTransformation). A step calls `check` (may fail, changes
 /// nothing), `begin`, then passes with `barrier` between them, then `finish`. A pass runs `apply` in one loop, or
-/// `in_chunk` by tiles. See `docs/architecture.md`.
+/// `prepare_chunk` by tiles. See `docs/architecture.md`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a transformation of gradients",
     label = "not a transformation of gradients",
@@ -142,7 +142,7 @@ pub trait Stage: Transform + Clone {
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch);
 
     /// Looks up what the tiles of a chunk share, and calls `then` with a function of a tile.
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>);
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>);
 
     /// Returns true if the fused loop is valid for this leaf and step.
     fn fuses_now(&self, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {

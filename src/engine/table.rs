@@ -103,7 +103,7 @@ impl<'s> Check<'s> {
             spec.path() == path && dtype && differences(spec, parts, indices).is_empty()
         };
         match spec.filter(fits) {
-            Some(spec) => table.push(rows.take(table.len(), spec, parts, indices)),
+            Some(spec) => table.push(rows.add_leaf(table.len(), spec, parts, indices)),
             None => self.same = false,
         }
     }

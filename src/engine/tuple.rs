@@ -1,12 +1,12 @@
 //! Chains as tuples of their members.
 
 use super::chain::{self, ChainRun, Stages, chain_methods};
-use super::in_chunk::fused_loop;
+use super::erased::{OnMember, OnView, Running, Viewed};
 use super::limits::{MAX_BARRIERS, MAX_SLOTS};
 use super::stage_chunk::{StageChunk, Then};
 use super::sums::{MAX_SUMS, split_sums};
+use super::tile_driver::fused_loop;
 use super::transform::Transform;
-use super::typed::{OnMember, OnView, Running, Viewed};
 use super::{
     Contribution, Emission, HoldsBack, InitContext, Outcome, PassRange, PassStructure, Skips, SlotAccess, SlotAccesses,
     SlotList, Stage, StepContext, Sums, TileScratch, Walk, WholeTree, append, run_own_loops,
@@ -103,7 +103,7 @@ macro_rules! chains {
                 )*
             }
 
-            fn in_chunk<Cx: Real>(
+            fn prepare_chunk<Cx: Real>(
                 &self,
                 stage: usize,
                 states: &Self::States,
@@ -114,7 +114,7 @@ macro_rules! chains {
                 match stage {
                     $($i => {
                         if let Some(run) = &runs.$i {
-                            self.$i.in_chunk(&states.$i, run, at, then);
+                            self.$i.prepare_chunk(&states.$i, run, at, then);
                         }
                     })*
                     _ => {}
@@ -155,7 +155,7 @@ macro_rules! chains {
                 run_own_loops(self, (state, run), walk, scratch);
             }
 
-            fn in_chunk<Cx: Real>(
+            fn prepare_chunk<Cx: Real>(
                 &self,
                 state: &Self::State,
                 run: &Self::Run,
@@ -164,7 +164,7 @@ macro_rules! chains {
             ) {
                 match fused_loop(self, (state, run), at.leaf) {
                     Some(one_loop) => one_loop(self, (state, run), at, then),
-                    None => chain::in_chunk(self, state, run, at, then),
+                    None => chain::prepare_chunk(self, state, run, at, then),
                 }
             }
 

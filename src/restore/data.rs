@@ -112,7 +112,7 @@ impl StateData {
         for ((name, item), source) in items_mut(&mut *state, &structure).into_iter().zip(here) {
             let source = if let Source::Item(source) = source { self.items.get(source) } else { None };
             let value = source.map(|entry| &entry.value);
-            if !value.is_some_and(|value| value.put(item)) {
+            if !value.is_some_and(|value| value.assign(item)) {
                 return Err(bad(&format_args!("`{name}` is of another kind")));
             }
         }

@@ -168,7 +168,7 @@ pub(crate) fn items_mut<'a, S: State>(state: &'a mut S, structure: &Structure) -
 }
 
 /// Copies a value; `None` if kinds differ, which callers rule out.
-pub(crate) fn put(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
+pub(crate) fn assign_item(into: ItemMut<'_>, from: &Item<'_>) -> Option<()> {
     match (into, from) {
         // Sharded over other or more processes.
         (ItemMut::Array(into), Item::Array(from)) if into.part != from.part || into.shape() != from.shape() => {

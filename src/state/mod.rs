@@ -42,7 +42,7 @@ pub use data::StateData;
 pub use evaluate::{EvaluateAs, Evaluation};
 #[cfg(feature = "derive")]
 pub use gradchain_derive::State;
-pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, items, items_mut, put, restart};
+pub(crate) use items::{Item, ItemMut, ItemName, Owner, Single, assign_item, items, items_mut, restart};
 pub use kinds::{Count, Flag, PerLeaf, PerLeafKind, RandomKey, Scalar};
 pub(crate) use layout::Layout;
 pub(crate) use levels::Levels;

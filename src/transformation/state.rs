@@ -14,7 +14,7 @@ use crate::engine::{
 };
 use crate::error::{Error, Result};
 use crate::evaluation_cache::{CachedEvaluation, EvaluationCache};
-use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, items, items_mut, put};
+use crate::state::{Layout, Moments, Reader, Readings, Schema, StateWalk, assign_item, items, items_mut};
 #[cfg(feature = "checkpoint")]
 use crate::tree::Walk;
 use crate::tree::{LeafSpec, Structure, Tree, TreeMut, refuse_shared};
@@ -155,7 +155,7 @@ impl<T: Stage> OptState<T> {
         }
         let from = items(&inner, &self.structure);
         for ((_, into), (name, from)) in items_mut(&mut self.inner, &self.structure).into_iter().zip(&from) {
-            put(into, from).ok_or_else(|| Error::state("replace", format!("`{name}` is of another kind")))?;
+            assign_item(into, from).ok_or_else(|| Error::state("replace", format!("`{name}` is of another kind")))?;
         }
         Ok(())
     }

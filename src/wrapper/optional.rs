@@ -116,9 +116,9 @@ impl<T: Stage> Stage for Option<T> {
         run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         match (self, state, run) {
-            (Some(t), Some(state), Some(run)) => t.in_chunk(state, run, at, then),
+            (Some(t), Some(state), Some(run)) => t.prepare_chunk(state, run, at, then),
             _ => then(&mut |_| {}),
         }
     }

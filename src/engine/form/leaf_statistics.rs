@@ -270,7 +270,7 @@ impl<P: LeafStatistics> Form<P> for WithLeafStatistics {
         *done = true;
     }
 
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, done: &bool, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(part: &P, state: &Self::State, done: &bool, at: StageChunk, then: &mut Then<'_, C>) {
         if const { C::RECORDS } {
             return then(&mut |_| C::refuse(NOT_REMOTE));
         }

@@ -231,7 +231,7 @@ impl<R: RuleWithMemory + Part<Form = OneElementWithMemory<A>>, A: Needs> Form<R>
         if R::ZERO { Emission::Zeros(0) } else { Emission::Updates }
     }
 
-    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &(), at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(rule: &R, state: &Self::State, run: &(), at: StageChunk, then: &mut Then<'_, C>) {
         if R::ZERO && R::SLOTS.is_empty() && R::COUNTS == 0 {
             return then(&mut |tile| {
                 if at.range.has(at.place.at) {

@@ -214,7 +214,7 @@ pub trait Form<P: ?Sized> {
     {
         run_own_loops(part, (state, run), walk, scratch);
     }
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>)
+    fn prepare_chunk<C: Real>(part: &P, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>;
     fn fuses_now(part: &P, state: &Self::State, run: &Self::Run, leaf: usize) -> bool {
@@ -408,11 +408,11 @@ impl<P: Part> Stage for P {
     fn pass(&self, state: &Self::State, run: &Self::Run, walk: &Walk<'_>, scratch: &mut TileScratch) {
         P::Form::pass(self, state, run, walk, scratch);
     }
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         if const { !C::RECORDS } {
-            return P::Form::in_chunk(self, state, run, at, then);
+            return P::Form::prepare_chunk(self, state, run, at, then);
         }
-        P::Form::in_chunk(self, state, run, at, &mut |part| {
+        P::Form::prepare_chunk(self, state, run, at, &mut |part| {
             then(&mut |tile: &mut Tile<'_, C>| {
                 let around = C::enter(P::NAME);
                 part(tile);

@@ -223,11 +223,11 @@ impl<P: Optimizer, G: NeedsOf<Chain<P>>, K: ChainState<P>> Form<P> for Named<G, 
             false => part.chain().pass(K::inner(state), run, walk, scratch),
         }
     }
-    fn in_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: StageChunk, then: &mut Then<'_, C>)
+    fn prepare_chunk<C: Real>(part: &P, state: &K::State, run: &Run<P>, at: StageChunk, then: &mut Then<'_, C>)
     where
         P: Part<Form = Self>,
     {
-        part.chain().in_chunk(K::inner(state), run, at, then);
+        part.chain().prepare_chunk(K::inner(state), run, at, then);
     }
     fn fuses_now(part: &P, state: &K::State, run: &Run<P>, leaf: usize) -> bool {
         part.chain().fuses_now(K::inner(state), run, leaf)

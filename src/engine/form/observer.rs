@@ -96,7 +96,7 @@ impl<P: Observer> Form<P> for Observes {
         part.finish(state, sums);
     }
 
-    fn in_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(part: &P, _: &P::Memory, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
         // A pass that repeats earlier work must not observe the updates again.
         if at.place.at != at.range.to {
             return then(&mut |_| {});

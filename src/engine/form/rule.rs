@@ -319,7 +319,7 @@ impl<R: Rule> Form<R> for OneElement {
         RuleRun(BothTypes { single: rule.scalars(clock), double: rule.scalars(clock) }, clock)
     }
 
-    fn in_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(rule: &R, state: &Self::State, run: &RuleRun<R>, at: StageChunk, then: &mut Then<'_, C>) {
         fused(rule, (state, run), at, then);
     }
 

@@ -347,7 +347,7 @@ impl<P: TwoPasses + Part<Form = TwoPass<A>>, A: Needs> Form<P> for TwoPass<A> {
         }
     }
 
-    fn in_chunk<C: Real>(part: &P, state: &Self::State, run: &P::Run, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(part: &P, state: &Self::State, run: &P::Run, at: StageChunk, then: &mut Then<'_, C>) {
         fused(part, (state, run), at, then);
     }
 

@@ -292,7 +292,7 @@ impl<W: WholeTreeTransformation + Part<Form = Whole<A, I>>, A: Needs, I: InnerRu
         if I::holds_back(part) { HoldsBack::All } else { HoldsBack::Never }
     }
 
-    fn in_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(_: &W, _: &Self::State, _: &bool, _: StageChunk, then: &mut Then<'_, C>) {
         then(&mut |_| {
             if !W::SCOPE.remote {
                 C::refuse(NOT_REMOTE);

@@ -108,7 +108,7 @@ impl Entry {
 }
 
 impl Datum {
-    pub(crate) fn put(&self, into: ItemMut<'_>) -> bool {
+    pub(crate) fn assign(&self, into: ItemMut<'_>) -> bool {
         let single = match self {
             Datum::Count(count) => Single::Count(*count),
             Datum::Flag(flag) => Single::Flag(*flag),

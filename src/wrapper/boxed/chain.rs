@@ -59,7 +59,7 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         }
     }
 
-    fn in_chunk<C: Real>(
+    fn prepare_chunk<C: Real>(
         &self,
         stage: usize,
         states: &Vec<BoxedState>,
@@ -67,7 +67,7 @@ impl<N: Needs> Stages for Vec<Boxed<N>> {
         at: StageChunk,
         then: &mut Then<'_, C>,
     ) {
-        self[stage].in_chunk(&states[stage], &(), at, then);
+        self[stage].prepare_chunk(&states[stage], &(), at, then);
     }
 }
 
@@ -98,8 +98,8 @@ impl<N: Needs> Stage for Vec<Boxed<N>> {
         }
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
-        chain::in_chunk(self, state, run, at, then);
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+        chain::prepare_chunk(self, state, run, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &Self::Run, _: usize) {}

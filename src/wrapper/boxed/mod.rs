@@ -90,8 +90,8 @@ pub trait Erased<N>: Any + Transform {
         visit: &mut OnMember<'_, 'a>,
     ) -> ControlFlow<()>;
     fn dyn_pass(&self, state: &dyn ErasedState, walk: &Walk<'_>, scratch: &mut TileScratch) -> bool;
-    fn dyn_in_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>);
-    fn dyn_in_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>);
+    fn dyn_prepare_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>);
+    fn dyn_prepare_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>);
     fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile);
 }
 
@@ -136,13 +136,13 @@ impl<N: Needs + Includes<T::Needs>, T: Stage + Clone + 'static> Erased<N> for T 
         }
         pass.is_some()
     }
-    fn dyn_in_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>) {
+    fn dyn_prepare_chunk_f32(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f32>) {
         let held = held::<T>(state);
-        self.in_chunk(&held.state, held.run(), at, then);
+        self.prepare_chunk(&held.state, held.run(), at, then);
     }
-    fn dyn_in_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>) {
+    fn dyn_prepare_chunk_f64(&self, state: &dyn ErasedState, at: StageChunk, then: &mut Then<'_, f64>) {
         let held = held::<T>(state);
-        self.in_chunk(&held.state, held.run(), at, then);
+        self.prepare_chunk(&held.state, held.run(), at, then);
     }
     fn dyn_recorded_tile(&self, state: &dyn ErasedState, place: StageOffset, range: PassRange, tile: &mut ErasedTile) {
         let held = held::<T>(state);

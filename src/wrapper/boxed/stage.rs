@@ -29,11 +29,11 @@ impl<'a, 't, N: Needs> TypedJob for DispatchChunk<'a, 't, N> {
     type Output = ();
 
     fn single(self, then: &mut Then<'_, f32>) {
-        self.0.inside.dyn_in_chunk_f32(self.0.state, self.0.at, then);
+        self.0.inside.dyn_prepare_chunk_f32(self.0.state, self.0.at, then);
     }
 
     fn double(self, then: &mut Then<'_, f64>) {
-        self.0.inside.dyn_in_chunk_f64(self.0.state, self.0.at, then);
+        self.0.inside.dyn_prepare_chunk_f64(self.0.state, self.0.at, then);
     }
 
     fn recorded<C: Real>(self, then: &mut Then<'_, C>, number: fn(C) -> u32, line: fn(u32) -> C) {
@@ -162,7 +162,7 @@ macro_rules! boxed_stage {
                 }
             }
 
-            fn in_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
+            fn prepare_chunk<C: Real>(&self, state: &BoxedState, (): &(), at: StageChunk, then: &mut Then<'_, C>) {
                 let inside = BoxedStage { inside: &**self, state: &*state.0, at };
                 C::dispatch_type(DispatchChunk(inside, PhantomData), then);
             }

@@ -318,10 +318,10 @@ impl<G: Stages> Stage for Partition<G> {
         run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &G::Runs, mut at: StageChunk, then: &mut Then<'_, C>) {
         let own = state.which[at.leaf];
         at.place.sum += (0..own).map(|member| self.members.shape_of(member).sums).sum::<usize>();
-        self.members.in_chunk(own, &state.members, run, at, then);
+        self.members.prepare_chunk(own, &state.members, run, at, then);
     }
 
     fn kernel<C: Real>(&self, _: &Self::State, _: &G::Runs, _: usize) {}

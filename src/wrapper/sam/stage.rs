@@ -238,7 +238,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
         run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         let (at, ends) = (at.read(), at.range.has(at.place.at + self.shape().barriers));
         let (SamRun::Ascend(_, first) | SamRun::Descend(_, first, _)) = run;
         // The output mode is decided, and the parameters have not moved yet.
@@ -249,7 +249,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
             }
         };
         match run {
-            SamRun::Ascend(run, _) => self.adv_optimizer.in_chunk(&state.adv_state, run, at, &mut |inside| {
+            SamRun::Ascend(run, _) => self.adv_optimizer.prepare_chunk(&state.adv_state, run, at, &mut |inside| {
                 then(&mut |tile| {
                     begin(tile);
                     inside(tile);
@@ -260,7 +260,7 @@ impl<O: Stage, A: Stage> Stage for Sam<O, A> {
             }),
             SamRun::Descend(run, here, _) => {
                 let at = StageChunk { place: self.optimizer_offset(at.place), ..at };
-                self.optimizer.in_chunk(&state.opt_state, run, at, &mut |inside| {
+                self.optimizer.prepare_chunk(&state.opt_state, run, at, &mut |inside| {
                     then(&mut |tile| {
                         begin(tile);
                         if *here {

@@ -190,9 +190,9 @@ impl<T: Stage> Stage for Sharded<T> {
         run_own_loops(self, (state, run), walk, spare);
     }
 
-    fn in_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(&self, state: &Self::State, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         if let Some(run) = &run.single_rank {
-            return self.inner.in_chunk(&state.inner, run, at, then);
+            return self.inner.prepare_chunk(&state.inner, run, at, then);
         }
         then(&mut |tile| {
             if const { C::RECORDS } {
@@ -203,7 +203,7 @@ impl<T: Stage> Stage for Sharded<T> {
                 exchange.grads.store(&run.messages, tile);
             } else if at.range.has(at.place.at + 1) {
                 match run.step_outcome {
-                    Some(step_outcome) if step_outcome.emitted => exchange.updates.take(&run.messages, tile),
+                    Some(step_outcome) if step_outcome.emitted => exchange.updates.load(&run.messages, tile),
                     _ => tile.set_zero(),
                 }
             }

@@ -10,12 +10,12 @@ const ONE_BIT: f64 = 1.192_092_895_507_812_5e-7;
 
 /// Emulates a device with this error of quotients and roots, in units in the last place.
 fn with_ulp_error(bits: f64) -> String {
-    let function_name = EXACT_FUNCTIONS.map(|name| library_function(name).unwrap()).join("\n");
+    let source = EXACT_FUNCTIONS.map(|name| library_function(name).unwrap()).join("\n");
     let factor = format!("{:?}f", (1.0 + bits * ONE_BIT) as f32);
     let each = ["(a / b", "remainder_f32(a, q, b) / b", "(sqrt(a)", "/ (root + root)"];
-    each.iter().fold(function_name, |function_name, exact| {
-        assert!(function_name.contains(exact), "{exact}");
-        function_name.replace(exact, &format!("{exact} * {factor}"))
+    each.iter().fold(source, |source, exact| {
+        assert!(source.contains(exact), "{exact}");
+        source.replace(exact, &format!("{exact} * {factor}"))
     })
 }
 

@@ -1,8 +1,8 @@
 use super::super::super::Access;
-use super::super::super::in_chunk::fused_loop;
 use super::super::super::leaf::is_among;
 use super::super::super::limits::MAX_SLOTS;
 use super::super::super::sums::split_sums;
+use super::super::super::tile_driver::fused_loop;
 use super::super::super::{
     Absent, Contribution, Effect, Emission, HoldsBack, InitContext, OnView, Outcome, PassRange, PassStructure, Skips,
     Slot, SlotAccess, SlotAccesses, SlotList, Stage, StageChunk, StepContext, Summary, Sums, Then, TileScratch,
@@ -363,7 +363,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         run_own_loops(part, (state, run), walk, scratch);
     }
 
-    fn in_chunk<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
+    fn prepare_chunk<C: Real>(part: &P, state: &StateOf<P>, run: &Self::Run, at: StageChunk, then: &mut Then<'_, C>) {
         if const { is_loop::<P, A, O>() }
             && let Some(one_loop) = fused_loop(part, (state, run), at.leaf)
         {
@@ -377,7 +377,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
             (false, true) => at.followed(),
             (false, false) => at,
         };
-        part.current_inner(&state.memory).in_chunk(
+        part.current_inner(&state.memory).prepare_chunk(
             &state.inner,
             inner,
             inside.after(gradient_term::<P>()),

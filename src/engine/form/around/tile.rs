@@ -4,9 +4,9 @@ use core::marker::PhantomData;
 
 use super::super::super::Access;
 use super::super::super::fused::with_slot_slice;
-use super::super::super::in_chunk::by_one_loop;
 use super::super::super::simd::{Job, dispatch_chain};
 use super::super::super::stage_chunk::OnTile;
+use super::super::super::tile_driver::by_one_loop;
 use super::super::super::{PassRange, Stage, StageChunk, StageOffset, TILE, Tile, Transform, at_point, sum_tile};
 use super::super::Part;
 use super::super::loops::{OnElement, each};

@@ -20,7 +20,7 @@ pub(crate) fn on_tile<S: Stage, C: Real>(
     range: PassRange,
     tile: &mut Tile<'_, C>,
 ) {
-    stage.in_chunk(state, run, StageChunk::of_tile(place, range, tile), &mut |part| part(tile));
+    stage.prepare_chunk(state, run, StageChunk::of_tile(place, range, tile), &mut |part| part(tile));
 }
 
 pub(crate) trait Members<C: Real> {
@@ -29,22 +29,23 @@ pub(crate) trait Members<C: Real> {
     /// Returns true if all members run.
     fn is_whole(&self) -> bool;
     fn shape(&self, member: usize) -> PassStructure;
-    /// As [`Stage::in_chunk`].
-    fn in_chunk(&self, member: usize, at: StageChunk, then: &mut Then<'_, C>);
+    /// As [`Stage::prepare_chunk`].
+    fn prepare_chunk(&self, member: usize, at: StageChunk, then: &mut Then<'_, C>);
 }
 
-pub(crate) fn in_members<C: Real>(members: &dyn Members<C>, at: StageChunk, then: &mut Then<'_, C>) {
+pub(crate) fn prepare_members<C: Real>(members: &dyn Members<C>, at: StageChunk, then: &mut Then<'_, C>) {
     let at = if members.is_whole() { at } else { at.followed() };
     match members.len() {
         0 => then(&mut |_| {}),
         many => {
             let here = if many > 1 { at.followed() } else { at };
-            members.in_chunk(0, here, &mut |first| from_member(members, 1, at.after(members.shape(0)), first, then));
+            members
+                .prepare_chunk(0, here, &mut |first| prepare_rest(members, 1, at.after(members.shape(0)), first, then));
         }
     }
 }
 
-fn from_member<C: Real>(
+fn prepare_rest<C: Real>(
     members: &dyn Members<C>,
     next: usize,
     at: StageChunk,
@@ -55,12 +56,12 @@ fn from_member<C: Real>(
         return then(before);
     }
     let here = if next + 1 < members.len() { at.followed() } else { at };
-    members.in_chunk(next, here, &mut |own| {
+    members.prepare_chunk(next, here, &mut |own| {
         let mut both = |tile: &mut Tile<'_, C>| {
             before(tile);
             own(tile);
         };
-        from_member(members, next + 1, at.after(members.shape(next)), &mut both, then);
+        prepare_rest(members, next + 1, at.after(members.shape(next)), &mut both, then);
     });
 }
 
