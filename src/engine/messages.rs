@@ -225,9 +225,9 @@ fn mean<C: Real>(simd: SimdLevel, message_dtype: DType, messages: &[(u64, &[u8])
                 match numbers_in(bytes) {
                     Some(numbers) => weigh(numbers),
                     None => {
-                        let mut room = [T::default(); TILE];
-                        bytes_of_mut(&mut room[..to.len()]).copy_from_slice(bytes);
-                        weigh(&room[..to.len()]);
+                        let mut scratch = [T::default(); TILE];
+                        bytes_of_mut(&mut scratch[..to.len()]).copy_from_slice(bytes);
+                        weigh(&scratch[..to.len()]);
                     }
                 }
             });

@@ -69,20 +69,20 @@ fn in_steps<C: Real>(
     run: &mut OnStep<'_>,
 ) {
     let step = if reduces { TILE } else { SHORT };
-    let ahead = &mut Prefetch::new(chunk.len >= 2 * step);
+    let prefetcher = &mut Prefetch::new(chunk.len >= 2 * step);
     for done in (0..chunk.len).step_by(step) {
         let (start, from, n) = (chunk.start + done, from + done, step.min(chunk.len - done));
         if !converts {
             run((start, n), from, list.slots());
             continue;
         }
-        if ahead.is_first() {
-            list.read(start, n, ahead);
-            [source.addresses(from, n), p.addresses(start, n)].into_iter().for_each(|memory| ahead.reads(memory));
+        if prefetcher.is_first() {
+            list.read(start, n, prefetcher);
+            [source.addresses(from, n), p.addresses(start, n)].into_iter().for_each(|memory| prefetcher.reads(memory));
         }
-        ahead.prefetch_share();
+        prefetcher.prefetch_share();
         with_list(list, start, n, stored, (simd, buffers.all()), &mut |slots| run((start, n), from, slots));
-        ahead.next_tile(chunk.len - done >= 3 * step);
+        prefetcher.next_tile(chunk.len - done >= 3 * step);
     }
 }
 

@@ -297,16 +297,16 @@ impl Values {
         }
     }
 
-    /// Returns the values of a chunk; `room` has its length.
-    pub(super) fn row_major<'a>(&'a self, start: usize, room: &'a mut [f64]) -> &'a [f64] {
+    /// Returns the values of a chunk; `scratch` has its length.
+    pub(super) fn row_major<'a>(&'a self, start: usize, scratch: &'a mut [f64]) -> &'a [f64] {
         match self {
-            Values::One(value) => Values::fill(*value, room),
-            Values::Each(values) => &values[start..][..room.len()],
+            Values::One(value) => Values::fill(*value, scratch),
+            Values::Each(values) => &values[start..][..scratch.len()],
         }
     }
 
-    pub(super) fn fill(value: f64, room: &mut [f64]) -> &[f64] {
-        room.fill(value);
-        room
+    pub(super) fn fill(value: f64, scratch: &mut [f64]) -> &[f64] {
+        scratch.fill(value);
+        scratch
     }
 }

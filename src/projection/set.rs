@@ -195,8 +195,8 @@ pub(super) fn sides([lower, upper]: LeafBounds, numbers: [f64; 2]) -> [Values; 2
 pub(super) fn project_tree<S: TreeSet, T: TreeMut + ?Sized>(set: &S, tree: &mut T) -> Result<()> {
     set.check()?;
     let structure = Structure::of(tree)?;
-    let beside = vector_values(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
-    let x = &mut TreeVector { leaves: &mut leaves_mut(tree), beside: &beside };
+    let vector_values = vector_values(set, &structure, &vec![true; structure.len()], TreeValues::row_major)?;
+    let x = &mut TreeVector { leaves: &mut leaves_mut(tree), vector_values: &vector_values };
     if x.elements() > 0 {
         set.move_to(0, x);
     }

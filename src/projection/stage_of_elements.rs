@@ -110,9 +110,9 @@ impl<S: ElementSet> RuleWithMemory for ProjectElements<S> {
             let mut rooms = [[0.0; ROW_MAJOR_CHUNK]; 2];
             let [low, high] = &mut rooms;
             let n = u.len();
-            let of = |side: usize, room| match &bounds[side] {
-                Some(values) => values.row_major(at.start + k * ROW_MAJOR_CHUNK, room),
-                None => Values::fill(memory.numbers[side], room),
+            let of = |side: usize, scratch| match &bounds[side] {
+                Some(values) => values.row_major(at.start + k * ROW_MAJOR_CHUNK, scratch),
+                None => Values::fill(memory.numbers[side], scratch),
             };
             let (lower, upper) = (&of(0, &mut low[..n])[..n], &of(1, &mut high[..n])[..n]);
             let p = &at.p[k * ROW_MAJOR_CHUNK..][..n];

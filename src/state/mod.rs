@@ -129,19 +129,19 @@ impl<S: State> State for Option<S> {
 }
 
 /// Implements a state by its fields' names. Fields in `facts` are [facts](StateWalk::fact), those in `means` its
-/// [meaning](StateWalk::meaning); of arrays in `room`, which hold nothing between steps, the memory layout is a fact.
-/// `reads name` names a method with further [readings](StateWalk::reading).
+/// [meaning](StateWalk::meaning); of arrays in `scratch`, which hold nothing between steps, the memory layout is a
+/// fact. `reads name` names a method with further [readings](StateWalk::reading).
 macro_rules! state_fields {
     (
         $S:ident $(<$G:ident: $B:path>)? { $($field:ident),* }
         $(facts { $($fact:ident),* })? $(means { $($means:ident),* })?
-            $(room { $($room:ident),* })? $(reads $reads:ident)?
+            $(scratch { $($scratch:ident),* })? $(reads $reads:ident)?
     ) => {
         impl $(<$G: $B>)? $crate::state::State for $S $(<$G>)? {
             fn walk<'a>(&'a self, _walk: &mut $crate::state::StateWalk<'a, '_>) {
                 $($(_walk.fact(stringify!($fact), &self.$fact);)*)?
                 $($(_walk.meaning(stringify!($means), &self.$means);)*)?
-                $($(_walk.fact(stringify!($room), &self.$room.layout_hash());)*)?
+                $($(_walk.fact(stringify!($scratch), &self.$scratch.layout_hash());)*)?
                 $(self.$reads(_walk);)?
                 $(_walk.child(stringify!($field), &self.$field);)*
             }

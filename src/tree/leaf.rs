@@ -50,12 +50,12 @@ impl LeafParts {
 
     fn check(len: usize, shape: &[usize]) -> Result<()> {
         // Without zeros, so that no later product of lengths overflows.
-        let room = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |room, n| room.checked_mul(*n));
-        let Some(room) = room.filter(|room| isize::try_from(*room).is_ok()) else {
+        let scratch = shape.iter().filter(|n| **n > 0).try_fold(1_usize, |scratch, n| scratch.checked_mul(*n));
+        let Some(scratch) = scratch.filter(|scratch| isize::try_from(*scratch).is_ok()) else {
             let found = format!("the shape {shape:?}");
             return Err(Error::argument("leaf", "shape", "of no more elements than memory can have", found));
         };
-        let expected = if shape.contains(&0) { 0 } else { room };
+        let expected = if shape.contains(&0) { 0 } else { scratch };
         if expected != len {
             let found = format!("a slice of {len} for the shape {shape:?}");
             return Err(Error::argument("leaf", "data", &format!("as long as its shape says ({expected})"), found));
@@ -129,9 +129,9 @@ impl LeafParts {
     pub(crate) fn rewrite<C: Real>(&mut self, f: &mut dyn FnMut(usize, &mut [C])) {
         // Whole blocks of 8-bit elements.
         const SLICE_LEN: usize = 4 * QUANTIZED_BLOCK;
-        let mut room = [C::zero(); SLICE_LEN];
+        let mut scratch = [C::zero(); SLICE_LEN];
         for start in (0..self.data.len()).step_by(SLICE_LEN) {
-            let numbers = &mut room[..SLICE_LEN.min(self.data.len() - start)];
+            let numbers = &mut scratch[..SLICE_LEN.min(self.data.len() - start)];
             // SAFETY: the leaf is borrowed exclusively, and the chunk ends within it.
             #[allow(unsafe_code, reason = "as above")]
             unsafe {

@@ -233,7 +233,7 @@ pub(crate) type Parts<'p, L> = dyn FnMut(usize) -> Option<(Arc<str>, L)> + 'p;
 
 #[derive(Default)]
 struct Replacing {
-    room: String,
+    scratch: String,
     number: usize,
 }
 
@@ -249,7 +249,7 @@ impl Replacing {
         let mut replaced = false;
         while let Some((name, part)) = parts(self.number) {
             replaced = true;
-            sink(joined(&mut self.room, &path[..here], &name), part);
+            sink(joined(&mut self.scratch, &path[..here], &name), part);
         }
         if !replaced {
             sink(path, leaf);
@@ -378,14 +378,14 @@ impl<'a, 'w> WalkMut<'a, 'w> {
     }
 }
 
-fn joined<'s>(room: &'s mut String, path: &str, name: &'s str) -> &'s str {
+fn joined<'s>(scratch: &'s mut String, path: &str, name: &'s str) -> &'s str {
     if path.is_empty() {
         return name;
     }
-    room.clear();
-    room.push_str(path);
-    enter(room, name);
-    room
+    scratch.clear();
+    scratch.push_str(path);
+    enter(scratch, name);
+    scratch
 }
 
 /// Appends a key and returns the previous length. Walks reuse the text, so they allocate nothing after the longest

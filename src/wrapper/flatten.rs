@@ -71,7 +71,7 @@ impl<T: Stage> Flatten<T> {
 #[derive(Clone, Debug)]
 pub struct FlattenState<S> {
     inner: S,
-    room: Room,
+    scratch: Scratch,
 }
 
 impl<S> FlattenState<S> {
@@ -88,7 +88,7 @@ impl<S> FlattenState<S> {
 
 impl<S: State> State for FlattenState<S> {
     fn walk<'a>(&'a self, walk: &mut StateWalk<'a, '_>) {
-        walk.fact("vector", &(&self.room.nested, &self.room.leaves, &self.room.active));
+        walk.fact("vector", &(&self.scratch.nested, &self.scratch.leaves, &self.scratch.active));
         walk.other_tree(|walk| walk.nested("inner", &mut |walk| self.inner.walk(walk)));
     }
     fn walk_mut<'a>(&'a mut self, walk: &mut StateWalkMut<'a, '_>) {
@@ -97,7 +97,7 @@ impl<S: State> State for FlattenState<S> {
 }
 
 #[derive(Clone, Debug)]
-struct Room {
+struct Scratch {
     leaves: Structure,
     active: Vec<bool>,
     nested: Nested,
@@ -109,8 +109,8 @@ struct Room {
     outcome: Outcome,
 }
 
-impl Room {
-    fn new<T: Stage>(at: &InitContext<'_>, inner: &T) -> Result<Room> {
+impl Scratch {
+    fn new<T: Stage>(at: &InitContext<'_>, inner: &T) -> Result<Scratch> {
         let leaves = || at.structure().leaves().iter().zip(at.active()).filter(|(_, on)| **on).map(|(leaf, _)| leaf);
         let dtype = leaves().map(LeafSpec::dtype).reduce(promoted).unwrap_or(DType::F32);
         let structure = Structure::flat(dtype, leaves().map(LeafSpec::len).sum());
@@ -120,7 +120,7 @@ impl Room {
         let nested = Nested::new(&structure, &[true], inner)?;
         let outcome = Outcome::GRADIENTS;
         let (leaves, active) = (at.structure().clone(), at.active().into());
-        Ok(Room { leaves, active, nested, grads, params, updates, evaluation, outcome })
+        Ok(Scratch { leaves, active, nested, grads, params, updates, evaluation, outcome })
     }
 }
 
@@ -261,13 +261,13 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     type State = FlattenState<T::State>;
 
     fn start(&self, at: &InitContext<'_>) -> Result<Self::State> {
-        let mut room = Room::new(at, &self.inner)?;
-        join(at.structure(), &at.params_as_moments()?, &mut room.params);
-        Ok(FlattenState { inner: room.nested.init(&self.inner, at, &room.params)?, room })
+        let mut scratch = Scratch::new(at, &self.inner)?;
+        join(at.structure(), &at.params_as_moments()?, &mut scratch.params);
+        Ok(FlattenState { inner: scratch.nested.init(&self.inner, at, &scratch.params)?, scratch })
     }
 
     fn check(&self, state: &Self::State, at: &StepContext<'_>) -> Result<()> {
-        let Room { leaves, active, nested, params, .. } = &state.room;
+        let Scratch { leaves, active, nested, params, .. } = &state.scratch;
         let vector = || {
             let mut vector = params.clone();
             join(leaves, &at.as_init(active, |at| at.params_as_moments())?, &mut vector);
@@ -277,8 +277,10 @@ impl<T: Stage> WholeTreeTransformation for Flatten<T> {
     }
 
     fn transform(&self, state: &mut Self::State, at: &StepContext<'_>, tree: &mut WholeTree<'_>) {
-        let FlattenState { inner, room: Room { active, nested, grads, params, updates, evaluation, outcome, .. } } =
-            state;
+        let FlattenState {
+            inner,
+            scratch: Scratch { active, nested, grads, params, updates, evaluation, outcome, .. },
+        } = state;
         let shape = self.inner.shape();
         let reads = shape.reads_params != 0 || shape.materializes | shape.reads_updates != 0;
         let params_along = if reads { Some(WriteVector::start(params)) } else { None };
@@ -320,7 +322,7 @@ impl<T: Stage> InnerRuns<Flatten<T>> for Flattened {
     }
 
     fn outcome(_: &Flatten<T>, state: &FlattenState<T::State>) -> Outcome {
-        state.room.outcome
+        state.scratch.outcome
     }
 
     fn holds_back(flatten: &Flatten<T>) -> bool {

@@ -88,7 +88,7 @@ pub struct HutchinsonState {
     backward: Moments,
 }
 
-state_fields!(HutchinsonState { count, key } room { point, forward, backward });
+state_fields!(HutchinsonState { count, key } scratch { point, forward, backward });
 
 /// Returns the spacing of a dtype's numbers near 1.
 fn spacing(dtype: DType) -> f64 {

@@ -116,7 +116,7 @@ pub struct BacktrackingLinesearchInfo {
 
 state_fields!(BacktrackingLinesearchInfo { num_linesearch_steps, decrease_error });
 
-state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } room { point });
+state_fields!(ScaleByBacktrackingLinesearchState { count, learning_rate, value, info } scratch { point });
 
 impl ScaleByBacktrackingLinesearch {
     fn check_steps(&self) -> Result<()> {

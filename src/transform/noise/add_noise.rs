@@ -153,13 +153,13 @@ impl RuleWithMemory for AddNoise {
 #[inline(always)]
 fn add<X: Normal + Real, C: Real>(memory: &AddNoiseState, at: LeafSlice<'_, C>) {
     let LeafSlice { leaf, start, u, .. } = at;
-    let (key, mut room) = (memory.draws.key(leaf), [X::default(); BATCH]);
+    let (key, mut scratch) = (memory.draws.key(leaf), [X::default(); BATCH]);
     let deviation = C::of(memory.deviation);
     for (i, u) in u.chunks_mut(BATCH).enumerate() {
-        let room = &mut room[..u.len()];
-        memory.draws.fill::<X, _>((leaf, key), start + i * BATCH, room);
+        let scratch = &mut scratch[..u.len()];
+        memory.draws.fill::<X, _>((leaf, key), start + i * BATCH, scratch);
         for i in 0..u.len() {
-            u[i] += deviation * C::of(room[i].as_f64());
+            u[i] += deviation * C::of(scratch[i].as_f64());
         }
     }
 }

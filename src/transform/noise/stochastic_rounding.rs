@@ -120,15 +120,15 @@ impl RuleWithMemory for StochasticRounding {
     #[inline(always)]
     fn apply_slice<C: Real>(&self, memory: &Draws, (): (), []: [&mut [C]; 0], at: LeafSlice<'_, C>) {
         let LeafSlice { leaf, start, u, p, .. } = at;
-        let (key, mut room) = (memory.key(leaf), [0; WORDS]);
+        let (key, mut scratch) = (memory.key(leaf), [0; WORDS]);
         for (i, u) in u.chunks_mut(WORDS).enumerate() {
             let (n, first) = (u.len(), i * WORDS);
-            let (room, p) = (&mut room[..n], &p[first..first + n]);
-            memory.fill::<Word, _>((leaf, key), start + first, room);
+            let (scratch, p) = (&mut scratch[..n], &p[first..first + n]);
+            memory.fill::<Word, _>((leaf, key), start + first, scratch);
             #[cfg(feature = "half")]
             match memory.dtype(leaf) {
-                DType::Bf16 => add_stochastic::<half::bf16, C>(u, p, room),
-                _ => add_stochastic::<half::f16, C>(u, p, room),
+                DType::Bf16 => add_stochastic::<half::bf16, C>(u, p, scratch),
+                _ => add_stochastic::<half::f16, C>(u, p, scratch),
             }
             #[cfg(not(feature = "half"))]
             let _ = (p, u);

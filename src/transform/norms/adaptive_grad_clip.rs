@@ -128,8 +128,8 @@ impl WholeTreeTransformation for AdaptiveGradClip {
         let units = leaves.map(|(leaf, on)| on.then(|| self.units(leaf)).transpose());
         let units: Arc<[_]> = units.collect::<Result<_>>()?;
         let most = units.iter().flatten().map(|units| units.count).max().unwrap_or(0);
-        let room = vec![0.0; most];
-        Ok(AdaptiveGradClipState { count: Count::default(), units, of_updates: room.clone(), of_params: room })
+        let scratch = vec![0.0; most];
+        Ok(AdaptiveGradClipState { count: Count::default(), units, of_updates: scratch.clone(), of_params: scratch })
     }
 
     fn transform(&self, state: &mut AdaptiveGradClipState, _: &StepContext<'_>, tree: &mut WholeTree<'_>) {

@@ -90,7 +90,7 @@ pub struct ScaleByAdamMiniState {
     /// Axis and number of blocks per leaf.
     blocks: Vec<[usize; 2]>,
     /// Scratch space.
-    room: Vec<f64>,
+    scratch: Vec<f64>,
 }
 
 state_fields!(ScaleByAdamMiniState { count, updates, mu, nu } means { blocks });
@@ -105,14 +105,14 @@ impl WholeTreeTransformation for ScaleByAdamMini {
         let nu = Moments::with_shapes(at.structure(), at.active(), |leaf| leaf.dtype().compute(), count)?;
         let full = nu.leaves().filter(|leaf| at.structure().leaves()[*leaf].len() > 0);
         let most = full.filter_map(|leaf| nu.shape(leaf)).map(|shape| shape[0]).max().unwrap_or(0);
-        let room = Vec::with_capacity(most);
+        let scratch = Vec::with_capacity(most);
         Ok(ScaleByAdamMiniState {
             count: Count::default(),
             updates: at.updates(),
             mu: at.moments_for(Slot::signed("mu"), self.mu_dtype)?,
             nu,
             blocks: at.structure().leaves().iter().map(|leaf| self.blocks.along(leaf)).collect(),
-            room,
+            scratch,
         })
     }
 
@@ -134,18 +134,18 @@ struct Scale<'a> {
 
 impl LeafVisitor for Scale<'_> {
     fn visit<C: Real>(&mut self, leaf: WholeLeaf<'_, C>) {
-        let ScaleByAdamMiniState { updates, mu, nu, room, .. } = &mut *self.state;
+        let ScaleByAdamMiniState { updates, mu, nu, scratch, .. } = &mut *self.state;
         let clock = self.clock.of_leaf(updates, leaf.index);
         let unbias = [self.b1, self.b2].map(|b| 1.0 / clock.bias_correction(b));
         let Some(runs) = self.rule.blocks.of(leaf.spec) else { return };
         let Some(nu) = nu.get_mut::<C>(leaf.index) else { return };
-        room.clear();
-        room.resize(runs.count, 0.0);
+        scratch.clear();
+        scratch.resize(runs.count, 0.0);
         for (i, run) in leaf.u.chunks(runs.len.max(1)).enumerate() {
-            room[i % runs.count] += squares(run);
+            scratch[i % runs.count] += squares(run);
         }
         let size = leaf.u.len() as f64 / runs.count as f64;
-        for (v, sum) in nu.iter_mut().zip(&mut *room) {
+        for (v, sum) in nu.iter_mut().zip(&mut *scratch) {
             *v = C::of(self.b2 * v.as_f64() + (1.0 - self.b2) * (*sum / size));
             *sum = unbias[0] / ((unbias[1] * v.as_f64()).sqrt() + self.eps);
         }
@@ -160,7 +160,7 @@ impl LeafVisitor for Scale<'_> {
                 (run, u) = u.split_at_mut(here);
                 (mean, mu) = mu.split_at_mut(here);
                 // Before the first nonzero gradient the mean is zero, and the factor may be infinite.
-                let factor = room[at / len % runs.count];
+                let factor = scratch[at / len % runs.count];
                 let factor = if factor == f64::INFINITY { C::max_value() } else { C::of(factor) };
                 dispatch(current_simd_level(), Step { decay, weight, factor, u: run, mu: mean });
                 at += here;

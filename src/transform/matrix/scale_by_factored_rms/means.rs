@@ -56,7 +56,7 @@ pub(super) struct Factored<'a, C> {
     pub(super) col: Factor<'a, C>,
     /// True if the rows are the second axis.
     pub(super) exchanged: bool,
-    pub(super) room: &'a mut Vec<f64>,
+    pub(super) scratch: &'a mut Vec<f64>,
 }
 
 impl<C: Real> Factored<'_, C> {
@@ -66,9 +66,9 @@ impl<C: Real> Factored<'_, C> {
         // number of threads.
         let per = n.div_ceil(BLOCKS).max(BLOCK.div_ceil(m));
         let lanes = if self.steps == [m, 1] { 1 } else { LANES };
-        self.room.clear();
-        self.room.resize(n * lanes + n.div_ceil(per) * m, 0.0);
-        let (rows, cols) = self.room.split_at_mut(n * lanes);
+        self.scratch.clear();
+        self.scratch.resize(n * lanes + n.div_ceil(per) * m, 0.0);
+        let (rows, cols) = self.scratch.split_at_mut(n * lanes);
         match lanes {
             1 => run_parallel(n * m, Squares { u: &self.u[..n * m], rows, cols, size: [per, m], epsilon }),
             _ => {
@@ -83,7 +83,7 @@ impl<C: Real> Factored<'_, C> {
                 }
             }
         }
-        let (rows, cols) = self.room.split_at_mut(n * lanes);
+        let (rows, cols) = self.scratch.split_at_mut(n * lanes);
         for i in 0..n {
             rows[i] = rows[i * lanes..][..lanes].iter().sum();
         }

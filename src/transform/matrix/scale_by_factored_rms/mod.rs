@@ -112,10 +112,10 @@ pub struct ScaleByFactoredRmsState {
     by_row: Moments,
     by_col: Moments,
     layouts: Arc<[Layout]>,
-    room: Vec<f64>,
+    scratch: Vec<f64>,
 }
 
-state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } facts { layouts } room { by_row, by_col });
+state_fields!(ScaleByFactoredRmsState { count, updates, v_row, v_col, v } facts { layouts } scratch { by_row, by_col });
 
 /// Returns the stride of axis `a` in row-major means over axis `gone`.
 fn step_without(shape: &[usize], gone: usize, a: usize) -> usize {
@@ -194,7 +194,7 @@ impl LeafStatistics for ScaleByFactoredRms {
             by_row: without(1)?,
             by_col: without(0)?,
             layouts: at.structure().leaves().iter().map(layout).collect(),
-            room: Vec::new(),
+            scratch: Vec::new(),
         })
     }
 
@@ -289,7 +289,7 @@ struct Means<'a> {
 
 impl LeafObserver for Means<'_> {
     fn observe<C: Real>(&mut self, i: usize, leaf: &LeafSpec, u: &[C]) {
-        let ScaleByFactoredRmsState { updates, v_row, v_col, v, by_row, by_col, room, .. } = &mut *self.state;
+        let ScaleByFactoredRmsState { updates, v_row, v_col, v, by_row, by_col, scratch, .. } = &mut *self.state;
         let before = i64::try_from(self.clock.of_leaf(updates, i).updates).unwrap_or(i64::MAX);
         let t = before.saturating_sub(self.rule.step_offset).saturating_add(1);
         let keep = if t > 1 { 1.0 - (t as f64).powf(-self.decay_rate) } else { 0.0 };
@@ -323,7 +323,7 @@ impl LeafObserver for Means<'_> {
             // Sums in the order of the axes, which usually are in memory order.
             let (exchanged, axes) = (down > along, [down.min(along), down.max(along)]);
             let (steps, size) = (axes.map(|a| strides[a] as usize), axes.map(|a| shape[a]));
-            Factored { u: &u[at..], steps, size, row, col, exchanged, room }.update(keep, self.epsilon);
+            Factored { u: &u[at..], steps, size, row, col, exchanged, scratch }.update(keep, self.epsilon);
         }
     }
 }

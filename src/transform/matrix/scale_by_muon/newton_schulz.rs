@@ -202,24 +202,24 @@ impl Scratch {
         preconditioning: Preconditioning,
         eps: f64,
     ) -> f64 {
-        let room: &mut dyn Any = match C::DTYPE {
+        let scratch: &mut dyn Any = match C::DTYPE {
             DType::F64 => &mut self.double,
             _ => &mut self.single,
         };
-        let Some(room) = room.downcast_mut::<Room<C>>() else {
+        let Some(scratch) = scratch.downcast_mut::<Room<C>>() else {
             unreachable!("there is room for each compute type");
         };
         let size = [matrices.down.len(), matrices.along.len()];
-        room.resize(size);
+        scratch.resize(size);
         let places = || matrices.down.iter().flat_map(|i| matrices.along.iter().map(move |j| at + i + j));
-        room.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
+        scratch.x.iter_mut().zip(places()).for_each(|(x, place)| *x = u[place]);
         iterate(
-            &mut HostSteps { room, wide: &mut self.wide, simd: current_simd_level(), size, eps },
+            &mut HostSteps { scratch, wide: &mut self.wide, simd: current_simd_level(), size, eps },
             coeffs,
             preconditioning,
         );
         let mut product = 0.0;
-        for (x, place) in room.x.iter().zip(places()) {
+        for (x, place) in scratch.x.iter().zip(places()) {
             product += u[place].as_f64() * x.as_f64();
             u[place] = *x;
         }
@@ -254,7 +254,7 @@ impl<C: Real> Room<C> {
 }
 
 struct HostSteps<'a, C> {
-    room: &'a mut Room<C>,
+    scratch: &'a mut Room<C>,
     wide: &'a mut Wide,
     simd: SimdLevel,
     size: [usize; 2],
@@ -264,37 +264,37 @@ struct HostSteps<'a, C> {
 impl<C: Real> Matrices for HostSteps<'_, C> {
     fn begin(&mut self, preconditioning: Preconditioning) {
         let norm = match preconditioning {
-            Preconditioning::Spectral => self.wide.spectral_norm(&self.room.x, self.size),
-            _ => frobenius(&self.room.x),
+            Preconditioning::Spectral => self.wide.spectral_norm(&self.scratch.x, self.size),
+            _ => frobenius(&self.scratch.x),
         };
         let divisor = C::of(divisor(norm, self.eps, preconditioning));
         if divisor > C::zero() && divisor != C::one() {
-            self.room.x.iter_mut().for_each(|x| *x /= divisor);
+            self.scratch.x.iter_mut().for_each(|x| *x /= divisor);
         }
     }
 
     fn gram(&mut self) {
         let [n, m] = self.size;
-        let x = matrix(&self.room.x, n, m);
-        symmetric_matmul(x, x.reversed_axes(), &mut self.room.a);
+        let x = matrix(&self.scratch.x, n, m);
+        symmetric_matmul(x, x.reversed_axes(), &mut self.scratch.a);
     }
 
     fn polynomial(&mut self, gram_weight: f64, square_weight: f64) {
-        let (Room { a, squared, .. }, n) = (&mut *self.room, self.size[0]);
+        let (Room { a, squared, .. }, n) = (&mut *self.scratch, self.size[0]);
         let gram = matrix(a, n, n);
         symmetric_matmul(gram, gram, squared);
         dispatch(self.simd, Axpby { x_weight: C::of(gram_weight), x: a, y_weight: C::of(square_weight), y: squared });
     }
 
     fn multiply(&mut self, x_weight: f64) {
-        let (Room { x, squared, product, .. }, [n, m]) = (&mut *self.room, self.size);
+        let (Room { x, squared, product, .. }, [n, m]) = (&mut *self.scratch, self.size);
         matmul(matrix(squared, n, n), matrix(x, n, m), product);
         dispatch(self.simd, Axpby { x_weight: C::of(x_weight), x, y_weight: C::one(), y: product });
         core::mem::swap(x, product);
     }
 
     fn precondition(&mut self, preconditioning: Preconditioning) {
-        let (Room { x, a, squared, .. }, [n, m]) = (&mut *self.room, self.size);
+        let (Room { x, a, squared, .. }, [n, m]) = (&mut *self.scratch, self.size);
         let factor = |squared: f64| 1.0 / (if squared < MIN_SQUARED_NORM { MIN_SQUARED_NORM } else { squared }).sqrt();
         match preconditioning {
             Preconditioning::Frobenius | Preconditioning::Spectral => {}

@@ -93,7 +93,7 @@ pub struct ScaleBySm3State {
     scalars: Scalars<f64>,
 }
 
-state_fields!(ScaleBySm3State { count, mu } facts { layouts } room { before });
+state_fields!(ScaleBySm3State { count, mu } facts { layouts } scratch { before });
 
 /// The layout of a leaf with two axes and two elements or more.
 ///
@@ -144,14 +144,14 @@ impl LeafStatistics for ScaleBySm3 {
         let compute = |leaf: &LeafSpec| leaf.dtype().compute();
         let each_axis = |leaf: &LeafSpec| Some(vec![if leaf.ndim() == 0 { 1 } else { leaf.shape().iter().sum() }]);
         let mu = Moments::with_shapes(at.structure(), at.active(), compute, each_axis)?;
-        let room = |of: fn(&Layout) -> usize| {
+        let scratch = |of: fn(&Layout) -> usize| {
             Moments::with_shapes(at.structure(), at.active(), compute, |leaf| Some(vec![of(&Layout::new(leaf))]))
         };
         Ok(ScaleBySm3State {
             count: Count::default(),
             mu,
-            before: room(|layout| layout.sizes)?,
-            next: room(|layout| layout.blocks() * layout.sizes)?,
+            before: scratch(|layout| layout.sizes)?,
+            next: scratch(|layout| layout.blocks() * layout.sizes)?,
             layouts: at.structure().leaves().iter().map(Layout::new).collect(),
             scalars: self.scalars(0),
         })
