@@ -136,7 +136,7 @@ fn inner_loops<'a>(code: &[&'a str]) -> Vec<Vec<&'a str>> {
 /// for a pass that begins with gradients.
 const ADDS: &str = "Kh2_Kb0_";
 const ADDS_MIXED: &str = "fKh2_Kb1_";
-const GIVES: &str = "Kh1_Kb0_";
+const STORES: &str = "Kh1_Kb0_";
 const DROPS: &str = "Kh0_Kb0_";
 const DROPS_MIXED: &str = "fKh0_Kb1_";
 
@@ -206,9 +206,9 @@ const CHAINS: &[(&str, &[&str])] = &[
 
 /// Stages that are separate loops, in boxes: part, pass, and instructions as in `AXES`.
 const MEMBERS: &[(&str, &str, &str, &[&str])] = &[
-    ("8ZeroNans", GIVES, "Kj0_K", &["cmpordp_"]),
+    ("8ZeroNans", STORES, "Kj0_K", &["cmpordp_"]),
     ("16ClipByGlobalNorm", DROPS, "Kj0_KB", &["mulpd", "addpd"]),
-    ("11ScaleByAdam", GIVES, "Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
+    ("11ScaleByAdam", STORES, "Kj0_K", &["sqrtp_", "divp_", "mulp_", "addp_"]),
 ];
 
 #[test]
@@ -303,7 +303,7 @@ fn leaves_of_16_bits_are_converted_a_register_at_a_time() {
 fn updates_are_added_to_16_bits_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
-        let found = loops(functions, simd, "7written4AsIs", &[ADDS_MIXED]);
+        let found = loops(functions, simd, "4sink8Identity", &[ADDS_MIXED]);
         assert_eq!(found.len(), 1, "{simd}");
         let count =
             |start: &str| found[0].iter().filter(|line| line.starts_with(start) && line.contains(registers)).count();
@@ -344,7 +344,7 @@ fn what_is_done_beside_sums_fills_registers_too() {
     let functions = &*FUNCTIONS;
     for (simd, registers) in [("avx2", "ymm"), ("avx512", "zmm")] {
         for chain in ["4Lamb", "13CautiousAdamw"] {
-            let found = loops(functions, simd, chain, &[&format!("f{GIVES}"), "Kj0_"]);
+            let found = loops(functions, simd, chain, &[&format!("f{STORES}"), "Kj0_"]);
             assert!(!found.is_empty(), "no loop of {chain} that adds up for {simd}");
             for code in found {
                 for operation in ["vsqrtps\t", "vdivps\t"] {
@@ -363,7 +363,7 @@ fn what_is_done_beside_sums_fills_registers_too() {
 /// loop of its own, or process blocks of 8-bit state with numbers that are not finite.
 const CALLS: &[&str] = &[
     "9panicking",
-    "5lacks",
+    "13out_of_bounds",
     "fail",
     "memcpy",
     "memmove",
@@ -390,7 +390,7 @@ const CALLS: &[&str] = &[
 #[test]
 fn loops_call_nothing_and_gather_nothing() {
     let functions = &*FUNCTIONS;
-    let of_sets = functions.iter().filter(|(name, _)| SETS.iter().any(|set| name.contains(set)));
+    let of_sets = functions.iter().filter(|(name, _)| SIMD_LEVELS.iter().any(|set| name.contains(set)));
     let of_sets: Vec<_> = of_sets.collect();
     assert!(of_sets.len() > 10 * CHAINS.len(), "{} loops", of_sets.len());
     for (name, code) in of_sets {
@@ -443,7 +443,7 @@ fn masks_are_not_taken_apart() {
 }
 
 /// The names of the functions compiled for one SIMD level each.
-const SETS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
+const SIMD_LEVELS: &[&str] = &["4simd8baseline", "4simd4avx2", "4simd6avx512"];
 
 #[test]
 fn members_in_boxes_do_so_a_register_at_a_time() {
@@ -535,8 +535,8 @@ const LENGTHS: &[(&str, &str, &str, [usize; 2])] = &[
     ("21scale_by_factored_rms", "7Squares", "fE", [34, 64]),
     ("9Adafactor", "fKh2_Kb0_", "Kj", [44, 42]),
     ("9Adafactor", "fKh0_Kb0_", "Kj0_K", [31, 39]),
-    ("5coded", "6Decode", "4Root", [235, 358]),
-    ("5coded", "6Encode", "4Root", [369, 809]),
+    ("12quantization", "6Decode", "4Root", [235, 358]),
+    ("12quantization", "6Encode", "4Root", [369, 809]),
 ];
 
 #[test]
@@ -573,10 +573,10 @@ fn the_loops_have_no_more_instructions_than_they_need() {
 /// array back takes it through memory.
 const WRITES: &[(&str, &str, &str, usize)] = &[
     // The last pass clears the accumulator and writes the moments.
-    ("10MultiSteps", GIVES, "Kj0_KB", 1),
+    ("10MultiSteps", STORES, "Kj0_KB", 1),
     ("8ZeroNansN", DROPS, "Kj0_KB", 0),
     // Two moments.
-    ("4Lamb", GIVES, "Kj0_KB", 3),
+    ("4Lamb", STORES, "Kj0_KB", 3),
 ];
 
 #[test]
@@ -627,7 +627,7 @@ fn codes_of_8_bits_are_read_and_written_a_register_at_a_time() {
     let functions = &*FUNCTIONS;
     for (simd, prefix, registers) in [("baseline", "", "xmm"), ("avx2", "v", "ymm"), ("avx512", "v", "zmm")] {
         for (job, code, instructions) in CODES {
-            let parts = [format!("4simd{}{simd}", simd.len()), "5coded".into(), (*job).into(), (*code).into()];
+            let parts = [format!("4simd{}{simd}", simd.len()), "12quantization".into(), (*job).into(), (*code).into()];
             let of = |name: &str| parts.iter().all(|part| name.contains(part.as_str()));
             let loops: Vec<_> = functions.iter().filter(|(name, _)| of(name)).map(|(_, code)| code).collect();
             assert_eq!(loops.len(), 1, "{job} of {code} for {simd}");
@@ -656,7 +656,7 @@ fn random_numbers_are_drawn_a_register_at_a_time() {
         for ((part, instructions), (real, letter)) in
             DRAWS.iter().flat_map(|part| [(part, ('f', "s")), (part, ('d', "d"))])
         {
-            let found = loops(functions, simd, part, &["5Apart", &format!("{real}E")]);
+            let found = loops(functions, simd, part, &["10ApplySlice", &format!("{real}E")]);
             assert_eq!(found.len(), 1, "{part} for {simd} and {real}");
             for instruction in *instructions {
                 let packed = format!("{prefix}{}\t", instruction.replace('_', letter));

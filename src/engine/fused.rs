@@ -48,17 +48,17 @@ pub(super) enum To {
     Params(RawSlice),
 }
 
-/// Runs a loop on a tile; `beside` replaces the parameters. Not inlined: shared by all chains.
+/// Runs a loop on a tile; `params` replaces the parameters. Not inlined: shared by all chains.
 #[inline(never)]
 pub(super) fn loop_on_tile<C: Real>(
     list: &SlotList<'_>,
     to: To,
     tile: &mut Tile<'_, C>,
-    beside: Option<&[C]>,
+    params: Option<&[C]>,
     run: &mut dyn FnMut(&Arrays<'_>) -> Added,
 ) -> Added {
     let (start, n, simd) = (tile.start, tile.u.len(), tile.simd);
-    let (mut prefetch_address, mut p) = (0, RawSlice::of(beside.unwrap_or(tile.p)));
+    let (mut prefetch_address, mut p) = (0, RawSlice::of(params.unwrap_or(tile.p)));
     if let To::Params(_) = to {
         (tile.added, tile.p, p, prefetch_address) = (true, &[], RawSlice::EMPTY, tile.prefetch_address);
     } else {
