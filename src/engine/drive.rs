@@ -188,9 +188,9 @@ impl Work {
                     return Outcome::NOTHING;
                 }
                 // Not after the repeated reduction. One process cannot repeat it over stored updates of several.
-                let asks = only.is_empty() && reduces && self.doubles && !last && chain.is_on_host();
+                let may_repeat = only.is_empty() && reduces && self.doubles && !last && chain.is_on_host();
                 let stored = shape.stores(number);
-                repeats = (asks && !(stored && self.ranks.is_some())).then(|| Repeats::new(stored));
+                repeats = (may_repeat && !(stored && self.ranks.is_some())).then(|| Repeats::new(stored));
             }
             if last {
                 break;

@@ -308,8 +308,8 @@ impl<T: Stage> OptState<T> {
         self.poisoned = true;
         let failure = OnceLock::new();
         let at = &StepContext { failure: Some(&failure), ..*at };
-        let asks = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
-        let outcome = self.work.step(transformation, &mut self.inner, at, asks, sink, device.as_deref_mut());
+        let evaluate_loss = objective.as_mut().map(|objective| objective as &mut dyn EvaluateLoss);
+        let outcome = self.work.step(transformation, &mut self.inner, at, evaluate_loss, sink, device.as_deref_mut());
         self.work.params.clear();
         self.work.grads.clear();
         let asked = objective.and_then(|objective| objective.error).or(failure.into_inner());

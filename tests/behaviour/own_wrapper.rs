@@ -45,7 +45,7 @@ impl<T: GradientTransformation> Wrapper for Back<T> {
 
 impl<T: GradientTransformation> Arithmetic for Back<T> {
     const SLOTS: &'static [Slot] = &[Slot::exact("first").starts_as_params()];
-    const ELEMENTS: Elements = Elements::NONE.after(false).point(0);
+    const ELEMENTS: Elements = Elements::NONE.after(false).params_slot(0);
     type Slots<C: Real> = [C; 1];
     type Scalars<C: Real> = ();
 

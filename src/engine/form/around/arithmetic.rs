@@ -42,7 +42,7 @@ pub struct Elements {
     pub(super) params: bool,
     pub(super) typed: bool,
     pub(super) rows: bool,
-    pub(super) point: Option<usize>,
+    pub(super) params_slot: Option<usize>,
     pub(super) some_leaves: bool,
 }
 
@@ -58,7 +58,7 @@ impl Elements {
         params: false,
         typed: false,
         rows: false,
-        point: None,
+        params_slot: None,
         some_leaves: false,
     };
 
@@ -119,8 +119,8 @@ impl Elements {
     /// The same, with the number of the state array that the inner transformation sees in place of the parameters. The
     /// array has the compute type.
     #[must_use]
-    pub const fn point(self, slot: usize) -> Elements {
-        Elements { point: Some(slot), ..self }
+    pub const fn params_slot(self, slot: usize) -> Elements {
+        Elements { params_slot: Some(slot), ..self }
     }
 
     /// The same, with state arrays for some leaves only, those of [`has_slots`](Arithmetic::has_slots).

@@ -61,6 +61,6 @@ pub(super) fn inner_step_context<'a, P: Wrapper, O: Loops<P>>(
 ) -> StepContext<'a> {
     let at = if decision == Decision::Run { part.inner_context(memory, at) } else { *at }
         .with_quantization(part.quantization(memory));
-    let at = StepContext { in_full: at.in_full || O::ELEMENTS.point.is_some(), ..at };
+    let at = StepContext { in_full: at.in_full || O::ELEMENTS.params_slot.is_some(), ..at };
     if P::RUNS.rests { StepContext { resting: part.resting(memory), by_leaf: true, ..at } } else { at }
 }

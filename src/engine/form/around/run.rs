@@ -80,7 +80,7 @@ const fn around<P: Wrapper, O: Loops<P>>(inner: PassStructure) -> PassStructure 
 /// Returns each pass's accesses to the wrapper's own arrays, around `inside` barriers.
 const fn slot_accesses<P: Wrapper, O: Loops<P>>(inside: usize) -> SlotAccess {
     let (begins, ends) = (P::RUNS.reduces_gradients as usize, P::RUNS.reduces_gradients as usize + inside);
-    if O::ELEMENTS.point.is_some() || ends + 1 >= u32::BITS as usize {
+    if O::ELEMENTS.params_slot.is_some() || ends + 1 >= u32::BITS as usize {
         return SlotAccess::ALWAYS;
     }
     let after = (O::ELEMENTS.after as u32) << ends | (O::REDUCES.waits as u32) << (ends + 1);
@@ -103,12 +103,12 @@ pub(super) const fn does_before<P: Wrapper, O: Loops<P>>(at: usize, range: PassR
 /// Returns true if the wrapper does nothing while only the inner transformation runs: it selects no leaves and shows
 /// the parameters themselves.
 const fn inner_only<P: Wrapper, O: Loops<P>>() -> bool {
-    P::RUNS.inner_only && !P::RUNS.masked && O::ELEMENTS.point.is_none() && !weighs::<P, O>()
+    P::RUNS.inner_only && !P::RUNS.masked && O::ELEMENTS.params_slot.is_none() && !weighs::<P, O>()
 }
 
 /// True if all arithmetic follows the inner transformation, and none runs where that emits nothing.
 const fn only_after<P: Wrapper, O: Loops<P>>() -> bool {
-    !(O::ELEMENTS.before || O::ELEMENTS.completes) && O::ELEMENTS.point.is_none()
+    !(O::ELEMENTS.before || O::ELEMENTS.completes) && O::ELEMENTS.params_slot.is_none()
 }
 
 /// True if inner transformation and wrapper treat leaves without a gradient alike. A reduction takes them for zeros,
@@ -221,7 +221,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let outside = &InitContext { by_leaf, ..at.with_active(active.as_deref().unwrap_or(at.active)) };
         part.start(&mut memory, outside)?;
         let (quantization, in_full) =
-            (part.quantization(&memory).or(at.quantization), at.in_full || O::ELEMENTS.point.is_some());
+            (part.quantization(&memory).or(at.quantization), at.in_full || O::ELEMENTS.params_slot.is_some());
         let inner = part.inner().init_state(&InitContext { quantization, in_full, ..*outside })?;
         let at = outside;
         let arrays = O::arrays(part, at)?;
@@ -241,7 +241,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         part.check(&state.memory, at)?;
         let inside =
             at.on(state.active.as_deref().unwrap_or(at.active)).with_quantization(part.quantization(&state.memory));
-        let inside = StepContext { in_full: at.in_full || O::ELEMENTS.point.is_some(), ..inside };
+        let inside = StepContext { in_full: at.in_full || O::ELEMENTS.params_slot.is_some(), ..inside };
         part.current_inner(&state.memory).check(&state.inner, &inside)
     }
 
@@ -292,8 +292,8 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let active = active.as_deref().unwrap_or(tree.active);
         let tree = &mut tree.with_active(active);
         let mut inside = |tree: &mut WholeTree<'_>| transformation.barrier(of_inner, inner, &at, index, sums, tree);
-        match const { O::ELEMENTS.point } {
-            Some(point) => tree.at_point(&arrays.all[point], &mut inside),
+        match const { O::ELEMENTS.params_slot } {
+            Some(params_slot) => tree.at_point(&arrays.all[params_slot], &mut inside),
             None => inside(tree),
         }
         record_resting::<P, O>(part, state, run, before);
@@ -372,7 +372,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let Some(inner) = &run.inner else {
             return then(&mut |tile| tile_of::<P, A, O, C>(part, state, run, at, None, tile));
         };
-        let inside = match const { (weighs::<P, O>(), O::ELEMENTS.after || O::ELEMENTS.point.is_some()) } {
+        let inside = match const { (weighs::<P, O>(), O::ELEMENTS.after || O::ELEMENTS.params_slot.is_some()) } {
             (true, _) => at.read(),
             (false, true) => at.followed(),
             (false, false) => at,
@@ -444,7 +444,7 @@ impl<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops<P>> Form<P> for 
         let beside = if const { O::REDUCES.combines } { u } else { p };
         let (inside, own_terms) =
             split_sums(split_sums(terms, const { P::RUNS.reduces_gradients as usize }).1, Inner::<P>::SHAPE.sums);
-        let there = if let Some(point) = const { O::ELEMENTS.point } { own[point] } else { p };
+        let there = if let Some(params_slot) = const { O::ELEMENTS.params_slot } { own[params_slot] } else { p };
         let u = Inner::<P>::apply::<C>(&k.inner, at, range, slots, u, there, inside);
         let end = at + Inner::<P>::SHAPE.barriers;
         let u = if const { O::ELEMENTS.after } && range.has(end) {

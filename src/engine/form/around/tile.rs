@@ -80,15 +80,15 @@ pub(super) fn tile_of<P: Wrapper + Part<Form = Around<A, O>>, A: Needs, O: Loops
     let ran = inside.is_some();
     let no_inner_update: &mut OnTile<'_, C> = &mut |_| {};
     let run_inside = inside.unwrap_or(no_inner_update);
-    const { assert!(!weighs::<P, O>() || O::ELEMENTS.point.is_none(), "what weighs shows no other point") }
+    const { assert!(!weighs::<P, O>() || O::ELEMENTS.params_slot.is_none(), "what weighs shows no other point") }
     if const { weighs::<P, O>() } {
         if run.no_inner_update {
             return run_inside(tile);
         }
         return weighed::<P, O, C>(part, state, [begin, end], range, tile, ran, run_inside);
     }
-    match const { O::ELEMENTS.point } {
-        Some(point) => at_point(&state.arrays.all[point], tile, run_inside),
+    match const { O::ELEMENTS.params_slot } {
+        Some(params_slot) => at_point(&state.arrays.all[params_slot], tile, run_inside),
         None => run_inside(tile),
     }
     if const { O::ELEMENTS.after }
