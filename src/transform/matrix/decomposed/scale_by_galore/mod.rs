@@ -192,7 +192,7 @@ impl Hash for BaseInputs {
 
 impl fmt::Debug for BaseInputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inside").finish_non_exhaustive()
+        f.debug_struct("BaseInputs").finish_non_exhaustive()
     }
 }
 
